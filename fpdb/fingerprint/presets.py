@@ -1,0 +1,90 @@
+"""The recipes that come with fpdb. A recipe never changes; a better one gets a new name."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from fpdb.errors import RecipeError
+from fpdb.fingerprint.grams import Grams
+from fpdb.fingerprint.hashing import Hash
+from fpdb.fingerprint.recipe import Recipe
+from fpdb.fingerprint.weights import Weights
+
+_WEB = Recipe("web", grams=Grams(minimum=8), weights=Weights(by="log"))
+
+_DESCRIBED: dict[Recipe, str] = {
+    _WEB: "the default: words, Chinese ones by jieba, weighted by 1 + log of their count",
+    _WEB.with_bits(128): "web with 128 bits",
+    Recipe(
+        "char-4",
+        clean=("word-characters", "unicode"),
+        segment="characters",
+        grams=Grams(n=4, minimum=8),
+    ): "windows of four letters or digits, counted: any language, no dictionary",
+    Recipe(
+        "simhash-py",
+        clean=("lower", "word-characters"),
+        segment="characters",
+        grams=Grams(n=4, keep_empty=True),
+        hash=Hash(by="md5"),
+    ): "bit-equal to the PyPI package simhash",
+    Recipe(
+        "charikar",
+        bits=128,
+        clean=(),
+        segment="whitespace",
+        grams=Grams(minimum=0),
+        hash=Hash(by="multiply-xor"),
+        tie=1,
+    ): "words between white space, multiply-xor hash, 128 bits",
+    Recipe(
+        "ascii-mt",
+        bits=32,
+        clean=(),
+        segment="characters",
+        grams=Grams(minimum=0),
+        hash=Hash(by="mersenne", seed=19260817),
+        tie=1,
+    ): "ASCII characters, hashed by a Mersenne twister, 32 bits; for source code",
+    Recipe(
+        "bigram-32",
+        bits=32,
+        clean=(),
+        segment="characters",
+        grams=Grams(n=2),
+    ): "windows of two characters, counted, 32 bits",
+    Recipe(
+        "news-md5",
+        clean=(),
+        segment="whitespace",
+        grams=Grams(minimum=0),
+        hash=Hash(by="md5", offset=32),
+        tie=1,
+    ): "words between white space, counted; bits 32 to 95 of their md5",
+    Recipe(
+        "tagged-title",
+        clean=("lower", "tags", "special"),
+        segment="jieba-tags",
+        grams=Grams(minimum=0),
+        weights=Weights(cap=6, tags=(("w", 0.0),)),
+        hash=Hash(by="multiply-xor", pad=3, utf16=True),
+        tie=1,
+    ): "titles: words by part of speech, no punctuation, a word counts at most six times",
+}
+
+DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
+    {recipe.name: description for recipe, description in _DESCRIBED.items()}
+)
+PRESETS: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _DESCRIBED})
+
+
+def preset(name: str) -> Recipe:
+    """Give a recipe that comes with fpdb."""
+    try:
+        return PRESETS[name]
+    except KeyError:
+        close = get_close_matches(str(name), PRESETS, 1)
+        raise RecipeError(
+            f"found no recipe {name!r}, expected one of {', '.join(PRESETS)}",
+            hint=f"did you mean {close[0]}?" if close else "fpdb recipes list describes them",
+        ) from None

@@ -1,0 +1,277 @@
+"""A recipe: the frozen description of how a text becomes a fingerprint, and its canonical form."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.errors import InputError, RecipeError, ShortTextError
+from fpdb.fingerprint import clean, hashing, segment, weights
+from fpdb.fingerprint.engine import Engine
+from fpdb.fingerprint.grams import Grams
+from fpdb.fingerprint.hashing import Hash, Secret
+from fpdb.fingerprint.segment import Segments
+from fpdb.fingerprint.weights import IdfTable, Weights
+from fpdb.models import Batch
+
+WIDTHS = (32, 64, 128)
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Text to fingerprint, in six stages.
+
+    `clean` is a sequence of steps, `segment` the name of a cut, `grams`, `weights` and `hash` are
+    choices with parameters of their own, `tie` is the value of a bit whose votes are equal.
+    Two recipes with the same `id` give the same fingerprints; the name is only a label.
+    """
+
+    name: str
+    bits: int = 64
+    clean: tuple[str, ...] = ("unicode",)
+    segment: str = "jieba"
+    grams: Grams = field(default_factory=Grams)
+    weights: Weights = field(default_factory=Weights)
+    hash: Hash = field(default_factory=Hash)
+    tie: int = 0
+
+    def __post_init__(self) -> None:
+        _validate(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {own.name: getattr(self, own.name) for own in dataclasses.fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def fingerprint(self, text: str) -> int:
+        """Fingerprint one text; a text that is too short raises `ShortTextError`."""
+        return self._only(self._engine.batch([_text(text)]))
+
+    def fingerprint_many(self, texts: Iterable[str]) -> NDArray[np.uint64]:
+        """Fingerprint many texts; `batch` does the same and tells which ones are too short."""
+        batch = self.batch(texts)
+        if batch.short.any():
+            index = int(np.flatnonzero(batch.short)[0])
+            raise self._short(int(batch.features[index]), f"text {index} of the batch")
+        return batch.fingerprints
+
+    def fingerprint_segments(self, segments: Segments) -> int:
+        """Fingerprint a text that is cut already: segments, or (word, tag) pairs if tags count."""
+        if isinstance(segments, str):
+            raise InputError(
+                "found a string, expected a sequence of segments",
+                hint="recipe.fingerprint(text) cuts a text itself",
+            )
+        return self._only(self._engine.batch_of_segments([segments]))
+
+    def fingerprint_features(self, features: Mapping[str, float]) -> int:
+        """Fingerprint features with weights of your own."""
+        if not all(0 <= weight < float("inf") for weight in features.values()):
+            raise InputError("a feature has a weight that is negative or no number")
+        return self._only(self._engine.batch_of_features([features]))
+
+    def batch(self, texts: Iterable[str]) -> Batch:
+        """Fingerprint many texts, and tell for each how many features it has."""
+        return self._engine.batch(map(_text, texts))
+
+    def features(self, text: str) -> dict[str, float]:
+        """Give the features of a text and how much each of them counts."""
+        return self._engine.weights(_text(text))
+
+    def replace(self, **changes: Any) -> "Recipe":
+        """Give a recipe with other parts; name it anew, because it is another recipe."""
+        return dataclasses.replace(self, **changes)
+
+    def with_bits(self, bits: int) -> "Recipe":
+        """Give the same recipe with another width."""
+        return self if bits == self.bits else self.replace(name=f"{self.name}-{bits}", bits=bits)
+
+    @cached_property
+    def id(self) -> str:
+        """A digest of everything that decides about the fingerprint."""
+        plain = self.to_dict()
+        del plain["name"]
+        if isinstance(self.weights.idf, IdfTable):
+            plain["weights"]["idf"] = self.weights.idf.id
+        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return hashlib.blake2b(canonical.encode(), digest_size=8).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the recipe as plain data; of a secret only its id."""
+        plain = dataclasses.asdict(dataclasses.replace(self, weights=Weights(by=self.weights.by)))
+        plain["clean"] = list(self.clean)
+        plain["grams"]["stop_words"] = sorted(set(self.grams.stop_words))
+        idf = self.weights.idf
+        plain["weights"] = {
+            "by": self.weights.by,
+            "cap": self.weights.cap,
+            "tags": dict(sorted(self.weights.tags)),
+            "idf": {"values": dict(idf.values), "missing": idf.missing}
+            if isinstance(idf, IdfTable)
+            else idf,
+        }
+        used = {"by", *hashing.PARAMETERS[self.hash.by]}
+        plain["hash"] = {name: value for name, value in plain["hash"].items() if name in used}
+        if "secret" in used:
+            plain["hash"]["secret"] = self.hash.secret.id if self.hash.secret else None
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], *, secret: Secret | None = None) -> "Recipe":
+        """Build a recipe from plain data; one that was made with a secret needs it again."""
+        parts = dict(plain)
+        try:
+            hash_parts = dict(parts.get("hash", {}))
+            wanted = hash_parts.pop("secret", None)
+            if wanted is not None and (secret is None or secret.id != wanted):
+                raise RecipeError(
+                    f"the recipe {parts.get('name')} is keyed; "
+                    + ("another secret was given" if secret else "no secret was given"),
+                    hint=f"give the secret whose id is {wanted}",
+                )
+            gram_parts = dict(parts.get("grams", {}))
+            gram_parts["stop_words"] = tuple(sorted(set(gram_parts.get("stop_words", ()))))
+            weight_parts = dict(parts.get("weights", {}))
+            weight_parts["tags"] = tuple(sorted(dict(weight_parts.get("tags", {})).items()))
+            if isinstance(weight_parts.get("idf"), Mapping):
+                weight_parts["idf"] = IdfTable(**weight_parts["idf"])
+            parts |= {
+                "grams": Grams(**gram_parts),
+                "weights": Weights(**weight_parts),
+                "hash": Hash(**hash_parts, secret=secret if wanted is not None else None),
+            }
+            if "clean" in parts:
+                parts["clean"] = _steps(parts["clean"])
+            return cls(**parts)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, RecipeError):
+                raise
+            raise RecipeError(
+                f"the recipe {parts.get('name', 'without a name')} can't be built: {error}",
+                hint="fpdb recipes show web prints a recipe with all its parts",
+            ) from None
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return Engine(self)
+
+    def _only(self, batch: Batch) -> int:
+        if batch.short[0]:
+            raise self._short(int(batch.features[0]), "the text")
+        return to_int(batch.fingerprints[0])
+
+    def _short(self, found: int, what: str) -> ShortTextError:
+        return ShortTextError(
+            f"{what} has {found} distinct features, the recipe {self.name} expects at least "
+            f"{self.grams.minimum}",
+            hint="recipe.batch(texts) gives fingerprints and marks those of short texts",
+        )
+
+
+def to_int(fingerprint: Any) -> int:
+    """Give an entry of a fingerprint array as a number."""
+    words = np.atleast_1d(fingerprint).tolist()
+    return int(words[0]) if len(words) == 1 else int(words[0]) << 64 | int(words[1])
+
+
+def _text(text: str) -> str:
+    if not isinstance(text, str):
+        raise InputError(
+            f"found {type(text).__name__}, expected a text (str)",
+            hint="decode bytes first: data.decode('utf-8', 'replace')",
+        )
+    return text
+
+
+def _steps(steps: str | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(steps, str):
+        raise TypeError(f"clean is {steps!r}, expected a list of steps")
+    return tuple(steps)
+
+
+def _validate(recipe: Recipe) -> None:
+    def expect(good: bool, found: str, expected: Iterable[Any]) -> None:  # noqa: FBT001
+        if not good:
+            raise RecipeError(
+                f"the recipe {recipe.name!r}: {found}, expected {', '.join(map(str, expected))}",
+                hint="fpdb recipes show web prints a recipe with all its parts",
+            )
+
+    expect(
+        isinstance(recipe.name, str) and bool(_NAME.fullmatch(recipe.name)),
+        "its name is unusable",
+        ["up to 64 lower-case letters", "digits", "dots", "dashes"],
+    )
+    expect(recipe.bits in WIDTHS, f"bits is {recipe.bits!r}", WIDTHS)
+    for step in recipe.clean:
+        expect(step in clean.STEPS, f"clean has the step {step!r}", clean.STEPS)
+    expect(recipe.segment in segment.CUTS, f"segment is {recipe.segment!r}", segment.CUTS)
+    expect(recipe.tie in (0, 1), f"tie is {recipe.tie!r}", (0, 1))
+    _validate_grams(recipe, expect)
+    _validate_weights(recipe, expect)
+    _validate_hash(recipe, expect)
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _validate_grams(recipe: Recipe, expect: Any) -> None:
+    grams = recipe.grams
+    for name, least in (("n", 1), ("min_length", 1), ("minimum", 0)):
+        value = getattr(grams, name)
+        expect(_whole(value, least), f"{name} is {value!r}", [f"a whole number from {least}"])
+    expect(
+        all(isinstance(word, str) for word in grams.stop_words),
+        "stop_words holds something that is no text",
+        ["texts"],
+    )
+    expect(isinstance(grams.keep_empty, bool), "keep_empty is no truth value", [True, False])
+    tagged = recipe.segment in segment.TAGGED
+    expect(not (tagged and grams.n > 1), "grams of tagged segments", ["n = 1"])
+
+
+def _validate_weights(recipe: Recipe, expect: Any) -> None:
+    choice = recipe.weights
+    expect(choice.by in weights.DAMPING, f"weights.by is {choice.by!r}", weights.DAMPING)
+    expect(_whole(choice.cap, 0), f"cap is {choice.cap!r}", ["a whole number from 0"])
+    named = isinstance(choice.idf, IdfTable) or choice.idf in (None, "jieba")
+    expect(named, f"idf is {choice.idf!r}", ["jieba", "an idf table"])
+    tagged = recipe.segment in segment.TAGGED
+    expect(tagged or not choice.tags, "tags with segments that have none", sorted(segment.TAGGED))
+    good = all(isinstance(tag, str) and 0 <= weight < float("inf") for tag, weight in choice.tags)
+    expect(good, f"tags is {dict(choice.tags)!r}", ["a number from 0 for each tag"])
+
+
+def _validate_hash(recipe: Recipe, expect: Any) -> None:
+    choice, bits = recipe.hash, recipe.bits
+    expect(choice.by in hashing.PARAMETERS, f"hash.by is {choice.by!r}", hashing.PARAMETERS)
+    own = hashing.PARAMETERS[choice.by]
+    for parameter in dataclasses.fields(Hash)[1:]:
+        untouched = getattr(choice, parameter.name) == parameter.default
+        expect(
+            untouched or parameter.name in own,
+            f"the hash {choice.by} has no parameter {parameter.name}",
+            own or ["none"],
+        )
+    expect(
+        _whole(choice.offset, 0) and choice.offset % 8 == 0 and choice.offset + bits <= 128,
+        f"offset is {choice.offset!r}",
+        [f"a multiple of 8 up to {128 - bits}"],
+    )
+    expect(_whole(choice.pad, 0), f"pad is {choice.pad!r}", ["a whole number from 0"])
+    expect(
+        _whole(choice.seed, 0) and choice.seed < 1 << 32,
+        f"seed is {choice.seed!r}",
+        ["0 to 2^32 - 1"],
+    )
+    expect(choice.by != "mersenne" or bits == 32, f"mersenne with {bits} bits", ["32"])

@@ -1,0 +1,144 @@
+"""Cut a clean text into segments: words, characters, or Chinese words by jieba."""
+
+import importlib.resources
+import importlib.util
+import logging
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, cast
+
+TaggedWord = tuple[str, str]
+# A text of characters is its own sequence of segments.
+Segments = Sequence[str] | Sequence[TaggedWord]
+
+_WORD = re.compile(r"\w+")
+# What is no part of a word in ASCII becomes a space: splitting there is faster than searching.
+_ASCII_BREAKS = {code: " " for code in range(128) if not re.match(r"\w", chr(code))}
+_HAN_RUN = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+)")
+
+
+def whitespace(text: str) -> list[str]:
+    """Split at white space."""
+    return text.split()
+
+
+def words(text: str) -> list[str]:
+    """Take the runs of letters, digits and underscores of any script."""
+    return text.translate(_ASCII_BREAKS).split() if text.isascii() else _WORD.findall(text)
+
+
+def characters(text: str) -> str:
+    """Take each character."""
+    return text
+
+
+def chinese_words(text: str) -> list[str]:
+    """Cut Han runs with jieba's dictionary alone (HMM off), the rest into words."""
+    return _mixed(text, _dictionary_cut())
+
+
+def chinese_words_hmm(text: str) -> list[str]:
+    """Cut Han runs with jieba's dictionary and its model of unknown words, the rest into words."""
+    return _mixed(text, _hmm_cut())
+
+
+def tagged_words(text: str) -> list[TaggedWord]:
+    """Cut with jieba's part-of-speech tagger: nouns are tagged n, punctuation w."""
+    return [(word, _tag(word, tag)) for word, tag in _tagger()(text)]
+
+
+def _mixed(text: str, cut: Callable[[str], Iterable[str]]) -> list[str]:
+    if text.isascii():
+        return words(text)
+    pieces = _HAN_RUN.split(text)
+    # One call for all Han runs: the line feed keeps them apart, and none of them holds one.
+    han = iter(cut("\n".join(pieces[1::2])))
+    segments: list[str] = []
+    for other in pieces[::2]:
+        if len(other) > 1 or other.isalnum():
+            segments += _WORD.findall(other)
+        for word in han:
+            if word == "\n":
+                break
+            segments.append(word)
+    return segments
+
+
+def _count_mixed(text: str, cut: Callable[[str], Iterable[str]]) -> Counter[str]:
+    """Count the segments of `_mixed` without bringing them into their order."""
+    if text.isascii():
+        return Counter(words(text))
+    pieces = _HAN_RUN.split(text)
+    counts = Counter(cut("\n".join(pieces[1::2])))
+    del counts["\n"]
+    counts.update(_WORD.findall("\n".join(pieces[::2])))
+    return counts
+
+
+def _tag(word: str, tag: str) -> str:
+    if tag.startswith("n"):
+        return "n"
+    return "w" if tag == "x" and not any(map(str.isalnum, word)) else tag
+
+
+@cache
+def _dictionary_cut() -> Callable[[str], list[str]]:
+    if importlib.util.find_spec("rjieba"):
+        import rjieba
+
+        return lambda text: rjieba.cut(text, hmm=False)
+    tokenizer = jieba_tokenizer()
+    return lambda text: cast("list[str]", tokenizer.lcut(text, HMM=False))
+
+
+@cache
+def _hmm_cut() -> Callable[[str], list[str]]:
+    tokenizer = jieba_tokenizer()
+    return lambda text: cast("list[str]", tokenizer.lcut(text, HMM=True))
+
+
+@cache
+def _tagger() -> Callable[[str], Iterable[TaggedWord]]:
+    tokenizer = jieba_tokenizer()
+    with warnings.catch_warnings(action="ignore"):
+        import jieba.posseg
+    return cast("Callable[[str], Iterable[TaggedWord]]", jieba.posseg.POSTokenizer(tokenizer).cut)
+
+
+@cache
+def jieba_tokenizer() -> Any:
+    """Load jieba's own dictionary into a tokenizer that nobody else can change."""
+    with warnings.catch_warnings(action="ignore"):  # jieba imports the deprecated pkg_resources
+        import jieba
+    jieba.setLogLevel(logging.WARNING)
+    tokenizer = jieba.Tokenizer()
+    # jieba would keep its dictionary in a shared temporary directory, as marshalled data that
+    # anybody could have put there. Reading the dictionary itself takes about half a second.
+    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
+    tokenizer.initialized = True
+    return tokenizer
+
+
+def jieba_idf() -> dict[str, float]:
+    """Read the inverse document frequencies that come with jieba."""
+    table = importlib.resources.files("jieba").joinpath("analyse/idf.txt")
+    rows = (line.split(" ") for line in table.read_text("utf-8").splitlines())
+    return {word: float(value) for word, value in rows}
+
+
+CUTS: dict[str, Callable[[str], Segments]] = {
+    "whitespace": whitespace,
+    "words": words,
+    "characters": characters,
+    "jieba": chinese_words,
+    "jieba-hmm": chinese_words_hmm,
+    "jieba-tags": tagged_words,
+}
+COUNTS: dict[str, Callable[[str], Counter[str]]] = {
+    "jieba": lambda text: _count_mixed(text, _dictionary_cut()),
+    "jieba-hmm": lambda text: _count_mixed(text, _hmm_cut()),
+}
+TAGGED = frozenset({"jieba-tags"})

@@ -1,0 +1,172 @@
+"""Turn how often a feature occurs into how much it counts: damping, idf, parts of speech."""
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.errors import InputError
+from fpdb.fingerprint.segment import jieba_idf
+
+# Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
+# fingerprint is the same on every machine.
+UNITS = 4096
+_COUNTS_TABULATED = 4096
+
+DAMPING: dict[str, Callable[[float], float]] = {
+    "count": lambda mass: mass,
+    "binary": lambda _mass: 1.0,
+    "log": lambda mass: 1 + math.log(mass) if mass > 1 else mass,
+    "sqrt": math.sqrt,
+}
+
+
+@dataclass(frozen=True)
+class IdfTable:
+    """Inverse document frequencies of features; `missing` is what any other feature gets."""
+
+    values: Mapping[str, float]
+    missing: float
+
+    def __post_init__(self) -> None:
+        numbers = [*self.values.values(), self.missing]
+        if not all(math.isfinite(number) and number >= 0 for number in numbers):
+            raise InputError("an idf table holds a value that is negative or no number")
+        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __reduce__(self) -> tuple[type["IdfTable"], tuple[dict[str, float], float]]:
+        return IdfTable, (dict(self.values), self.missing)
+
+    @classmethod
+    def from_documents(cls, documents: Iterable[Iterable[str]], at_least: int = 2) -> "IdfTable":
+        """Count in how many documents each feature occurs; rarer ones than `at_least` are left out.
+
+        A feature in d of n documents gets ln((n + 1) / (d + 1)), one that is left out the
+        value of a feature in one document.
+        """
+        total = 0
+        frequency: Counter[str] = Counter()
+        for features in documents:
+            total += 1
+            frequency.update(set(features))
+        if not total:
+            raise InputError("no documents, expected at least one to compute an idf table")
+        values = {
+            feature: round(math.log((total + 1) / (count + 1)), 6)
+            for feature, count in frequency.items()
+            if count >= at_least
+        }
+        return cls(values, round(math.log((total + 1) / 2), 6))
+
+    @classmethod
+    def from_file(cls, path: Path) -> "IdfTable":
+        """Read a table that `to_file` wrote."""
+        values: dict[str, float] = {}
+        number = 0
+        try:
+            for line in path.read_text("utf-8").split("\n"):
+                number += 1
+                if line:
+                    feature, _, value = line.rpartition("\t")
+                    values[json.loads(f'"{feature}"')] = float(value)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"the idf table can't be read: {error}") from None
+        except ValueError:
+            raise InputError(
+                f"{path}, line {number}: found {line[:80]!r}, expected a feature, a tab, a number",
+                hint="fpdb recipes idf writes such a table",
+            ) from None
+        if "" not in values:
+            raise InputError(
+                f"{path} has no line for features that are missing",
+                hint="add a line that starts with the tab",
+            )
+        return cls({feature: value for feature, value in values.items() if feature}, values[""])
+
+    def to_file(self, path: Path) -> None:
+        """Write a line for each feature: as a JSON string without quotes, a tab and its value.
+
+        The line of the missing features comes first and starts with the tab.
+        """
+        rows = [("", self.missing), *sorted(self.values.items())]
+        lines = (f"{json.dumps(feature)[1:-1]}\t{value!r}\n" for feature, value in rows)
+        path.write_text("".join(lines), "utf-8")
+
+    @cached_property
+    def id(self) -> str:
+        """A digest of all values."""
+        digest = hashlib.blake2b(repr(self.missing).encode(), digest_size=8)
+        for feature, value in sorted(self.values.items()):
+            digest.update(f"{feature}\t{value!r}\n".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """How much a feature counts.
+
+    `by` damps how often it occurs: count, binary, log (1 + ln n) or sqrt. `cap` bounds the
+    occurrences that count (0: all). `idf` multiplies by a table: an `IdfTable`, or "jieba" for
+    the one that comes with jieba. `tags` gives parts of speech a weight other than 1; 0 drops
+    them.
+    """
+
+    by: str = "count"
+    cap: int = 0
+    idf: IdfTable | str | None = None
+    tags: tuple[tuple[str, float], ...] = ()
+
+    def damp(self, masses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Damp masses, which are counts unless parts of speech have weights of their own."""
+        if self.by == "count":
+            return masses
+        if not self.tags and masses.max(initial=0) < _COUNTS_TABULATED:
+            return _damped_counts(self.by)[masses.astype(np.intp)]
+        return np.array([DAMPING[self.by](mass) for mass in masses.tolist()], np.float64)
+
+    def idf_of(self) -> Callable[[str], float] | None:
+        """Give the function that looks a feature's idf up, if this choice has one."""
+        if self.idf is None:
+            return None
+        table = _jieba_table() if isinstance(self.idf, str) else self.idf
+        values, missing = table.values, table.missing
+        return lambda feature: values.get(feature, missing)
+
+    def masses(self, tagged: Iterable[tuple[str, str]]) -> dict[str, float]:
+        """Add up the tag weights of each word's occurrences, no more of them than the cap."""
+        weights = dict(self.tags)
+        seen: Counter[str] = Counter()
+        masses: dict[str, float] = {}
+        for word, tag in tagged:
+            seen[word] += 1
+            weight = weights.get(tag, 1.0)
+            if weight and not (self.cap and seen[word] > self.cap):
+                masses[word] = masses.get(word, 0.0) + weight
+        return masses
+
+
+@cache
+def _damped_counts(by: str) -> NDArray[np.float64]:
+    return np.array([0.0, *map(DAMPING[by], range(1, _COUNTS_TABULATED))])
+
+
+@cache
+def _jieba_table() -> IdfTable:
+    values = jieba_idf()
+    return IdfTable(values, sorted(values.values())[len(values) // 2])
+
+
+def in_units(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round weights to whole units."""
+    return np.rint(weights * UNITS)
