@@ -1,0 +1,57 @@
+"""The command line: a thin face of the library, one file for each group of commands."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+import fpdb
+from fpdb.cli import render
+from fpdb.cli.compare import compare
+from fpdb.cli.fingerprint import fingerprint
+from fpdb.cli.recipes import app as recipes
+from fpdb.errors import FpdbError
+
+app = typer.Typer(
+    name="fpdb",
+    help="Find near-duplicate documents by their fingerprints.\n\n"
+    '\b\nExample:\n  fpdb compare "the cat sat on the mat" "the cat sat on a mat" -k 3',
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        render.row(f"fpdb {fpdb.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Take the options that stand before the command."""
+
+
+app.command()(fingerprint)
+app.command()(compare)
+app.add_typer(recipes, name="recipes")
+
+
+def main() -> None:
+    """Run the command line: exit 0 fine, 2 usage, 3 an error of fpdb, 130 interrupted."""
+    render.prepare_streams()
+    try:
+        app()
+    except FpdbError as error:
+        render.flush()
+        render.fail(error)
+        sys.exit(3)
+    finally:
+        render.flush()

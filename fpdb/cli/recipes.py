@@ -1,0 +1,76 @@
+"""The commands about recipes: list them, show one, compute an idf table for one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fpdb.cli import render
+from fpdb.cli.options import LARGEST, JsonOption, MaxBytesOption, RecipeOption, choose_recipe
+from fpdb.fingerprint import DESCRIPTIONS, PRESETS, IdfTable, write_recipe
+from fpdb.io import read_lines
+
+app = typer.Typer(
+    help="List, show and prepare recipes: how a text becomes a fingerprint.\n\n"
+    "\b\nExample:\n  fpdb recipes list\n  fpdb recipes show web > my.toml",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+
+@app.command("list")
+def list_recipes(as_json: JsonOption = False) -> None:
+    """List the recipes that come with fpdb: name, bits, id, description.
+
+    \b
+    Example:
+      fpdb recipes list
+    """
+    for name, recipe in PRESETS.items():
+        if as_json:
+            render.record(recipe.to_dict() | {"id": recipe.id, "description": DESCRIPTIONS[name]})
+        else:
+            render.row(name, recipe.bits, recipe.id, DESCRIPTIONS[name])
+
+
+@app.command()
+def show(
+    recipe: Annotated[str, typer.Argument(metavar="NAME|FILE.toml", help="The recipe to show.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Print a recipe with all its parts as TOML, ready to be changed into another one.
+
+    \b
+    Example:
+      fpdb recipes show web > my.toml
+    """
+    chosen = choose_recipe(recipe)
+    if as_json:
+        render.record(chosen.to_dict() | {"id": chosen.id})
+    else:
+        render.block(write_recipe(chosen))
+
+
+@app.command()
+def idf(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Texts, one a line.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the table goes.")],
+    recipe: RecipeOption = "web",
+    at_least: Annotated[
+        int, typer.Option("--at-least", min=1, help="Leave out features of fewer documents.")
+    ] = 2,
+    max_bytes: MaxBytesOption = LARGEST,
+) -> None:
+    """Compute inverse document frequencies from a corpus, for the weights of a recipe.
+
+    Name the table in a recipe file as idf under [weights]; its path is relative to that file.
+
+    \b
+    Example:
+      fpdb recipes idf corpus.txt --output idf.tsv
+    """
+    chosen = choose_recipe(recipe)
+    texts = (line.text for path in files for line in read_lines(path, max_bytes))
+    table = IdfTable.from_documents(map(chosen.features, texts), at_least)
+    table.to_file(output)
+    render.note(f"{output}: {len(table.values)} features, id {table.id}")
