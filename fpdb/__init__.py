@@ -11,6 +11,7 @@ The folders are the architecture, and imports point down:
 
 from fpdb.errors import FpdbError, InputError, RecipeError, ShortTextError
 from fpdb.fingerprint import (
+    Grams,
     Hash,
     IdfTable,
     Recipe,

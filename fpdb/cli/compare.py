@@ -39,8 +39,8 @@ class _Judge:
 
 
 def compare(
-    first: Annotated[str | None, typer.Argument(metavar="[A]", help="A text.")] = None,
-    second: Annotated[str | None, typer.Argument(metavar="[B]", help="Another text.")] = None,
+    first: Annotated[str | None, typer.Argument(metavar="A", help="A text.")] = None,
+    second: Annotated[str | None, typer.Argument(metavar="B", help="Another text.")] = None,
     files: Annotated[bool, typer.Option("--files", help="A and B name files.")] = False,
     pairs: Annotated[
         str | None,

@@ -26,7 +26,7 @@ _BATCH = 256
 
 def fingerprint(
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to fingerprint.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to fingerprint.")
     ] = None,
     files: Annotated[
         list[str] | None,

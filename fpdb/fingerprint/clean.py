@@ -22,7 +22,7 @@ _TAG_TOKEN = re.compile(
     re.IGNORECASE,
 )
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|x[0-9a-f]{7,});?", re.IGNORECASE)
-_SPECIAL = re.compile(r"[\s&<>]|&(?:nbsp|amp|lt|gt|quot|apos);")
+_SPECIAL = re.compile(r"&(?:nbsp|amp|lt|gt|quot|apos);|[\s&<>]")
 _WORD_CHARACTERS = re.compile(r"\w+")
 
 
@@ -61,14 +61,18 @@ def _normalise_run(run: str) -> str:
 def _mark_bomb() -> re.Pattern[str]:
     """Match more combining marks in a row than are kept."""
     ranges: list[list[int]] = []
-    for code in range(0x300, 0x1F000):
-        if unicodedata.combining(chr(code)):
-            if ranges and ranges[-1][1] == code - 1:
-                ranges[-1][1] = code
-            else:
-                ranges.append([code, code])
+    for code in filter(_is_mark, range(0x300, 0x1F000)):
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
     marks = "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
     return re.compile(f"([{marks}]{{{_MARKS_KEPT}}})[{marks}]+")
+
+
+def _is_mark(code: int) -> bool:
+    """Tell whether a character combines; a few do so only once they are decomposed."""
+    return all(map(unicodedata.combining, unicodedata.normalize("NFKD", chr(code))))
 
 
 def strip_tags(text: str) -> str:

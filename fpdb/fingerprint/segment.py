@@ -58,7 +58,7 @@ def _mixed(text: str, cut: Callable[[str], Iterable[str]]) -> list[str]:
     han = iter(cut("\n".join(pieces[1::2])))
     segments: list[str] = []
     for other in pieces[::2]:
-        if len(other) > 1 or other.isalnum():
+        if len(other) > 1 or other == "_" or other.isalnum():
             segments += _WORD.findall(other)
         for word in han:
             if word == "\n":

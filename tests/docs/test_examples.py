@@ -1,0 +1,26 @@
+"""Every code block of the documentation runs and prints what its page says."""
+
+from pathlib import Path
+
+import pytest
+from examples import ExampleError, Page
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "docs" / "_build"
+PAGES = [
+    path
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if BUILD not in path.parents
+]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    report = None
+    try:
+        Page(path, tmp_path).run()
+    except ExampleError as error:
+        report = str(error)
+    if report:
+        pytest.fail(report, pytrace=False)  # the page is at fault, so show no test code

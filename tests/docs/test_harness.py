@@ -1,0 +1,108 @@
+"""The runner of examples notices what is wrong with a page."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from examples import ExampleError, Page
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a page with the given text in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_text(text):
+        path = tmp_path / "page.md"
+        path.write_text(text, encoding="utf-8")
+        page = Page(path, tmp_path)
+        page.run()
+        return page.names
+
+    return run_text
+
+
+def block(language, *lines):
+    return "\n".join([f"```{language}", *lines, "```", ""])
+
+
+TRACEBACK = "Traceback (most recent call last):\n  ...\nZeroDivisionError: ..."
+ONCE = "<!-- not run: once -->\n"
+RIGHT = {
+    "python": block("python", "assert 1 + 1 == 2"),
+    "shared names": block("python", "one = 1") + block("pycon", ">>> one + 1", "2"),
+    "names from pycon": block("pycon", ">>> one = 1") + block("python", "assert one"),
+    "shared folder": block("console", "$ > note") + block("pycon", ">>> open('note').close()"),
+    "expected exception": block("pycon", ">>> 1 / 0", TRACEBACK),
+    "ellipsis": block("console", "$ echo one two three", "one ... three"),
+    "ellipsis line": block("console", "$ seq 9", "1", "...", "9"),
+    "empty line": block("console", "$ printf 'a\\n\\nb\\n'", "a", "", "b"),
+    "two commands": block("console", "$ echo one", "one", "", "$ echo two", "two"),
+    "standard error": block("console", "$ echo oh >&2", "oh"),
+    "no standard input": block("console", "$ cat"),
+    "output not compared": block("console", "$ echo anything"),
+    "backslash": block("console", "$ echo one \\", ">   two", "one two"),
+    "here document": block("console", "$ cat <<E", "> one", ">", "> two", "> E", "one", "", "two"),
+    "exit code on the command": block("console", "$ (echo oh; exit 3)  # exit 3", "oh"),
+    "exit code below": block("console", "$ (echo oh; exit 3)", "# exit 3", "oh"),
+    "chinese": block("console", "$ echo 茶馆", "茶馆"),
+    "list item": "- first\n\n  ```python\n  if True:\n      two = 2\n  ```\n",
+    "shown only": block("text", "$ false") + block("toml", "a = b = c") + block("json", "{"),
+    "reST": block("{eval-rst}", ".. automodule:: nothing"),
+    "not run": "<!-- not run: needs a second machine -->\n\n" + block("console", "$ false"),
+    "within prose": "Use `$ false`, or ``` `` ```.\n",
+}  # fmt: skip
+
+WRONG = {
+    "raises": (block("python", "x = 1", "raise KeyError('oh')"), ("page.md:3", "KeyError: 'oh'")),
+    "syntax": (block("python", "x = 1", "x ="), ("page.md:3", "SyntaxError")),
+    "pycon value": (block("pycon", ">>> 1", "1", ">>> 2", "3"), ("page.md:4", "got:\n    2")),
+    "pycon raises": (block("pycon", ">>> 1 / 0"), ("page.md:2", "ZeroDivisionError")),
+    "pycon without prompt": (block("pycon", "1 + 1"), ("page.md:2", "a line with >>>")),
+    "output": (block("console", "$ true", "$ echo a", "b"), ("page.md:3", "got:\n    a")),
+    "order": (block("console", "$ printf 'a\\nb\\n'", "b", "a"), ("page.md:2",)),
+    "missing output": (block("console", "$ true", "a"), ("page.md:2", "expected:\n    a")),
+    "exit code": (block("console", "$ echo oh; exit 3", "oh"), ("exit code 3", "exit code 0")),
+    "exit code without output": (block("console", "$ false"), ("exit code 1", "exit code 0")),
+    "other exit code": (block("console", "$ (exit 2)  # exit 3"), ("exit code 2", "exit code 3")),
+    "no failure": (block("console", "$ true", "# exit 3"), ("exit code 0", "exit code 3")),
+    "pipe": (block("console", "$ false | cat"), ("exit code 1",)),
+    "console without prompt": (block("console", "fpdb --help"), ("a first line with $",)),
+    "language": (block("bash", "false"), ("page.md:1", "bash")),
+    "no language": (block("", "false"), ("page.md:1",)),
+    "directive": (block("{code-block} python", "1 / 0"), ("page.md:1",)),
+    "open fence": ("```python\n1\n", ("page.md:1", "a closing fence")),
+    "no reason": ("<!-- not run: -->\n" + block("console", "$ false"), ("a reason",)),
+    "within a note": ("````{note}\n" + block("python", "1 / 0") + "````\n", ("page.md:3",)),
+    "second block": (block("text", "fine") + block("python", "1 / 0"), ("page.md:5",)),
+    "after a note": ("````{note}\nword\n````\n" + block("python", "1 / 0"), ("page.md:5",)),
+    "comment of another": (ONCE + block("text") + block("python", "1 / 0"), ("page.md:5",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
+def test_a_right_page_passes(run, text):
+    run(text)
+
+
+@pytest.mark.parametrize(("text", "reported"), WRONG.values(), ids=WRONG)
+def test_a_wrong_page_fails_and_says_where(run, text, reported):
+    with pytest.raises(ExampleError) as failure:
+        run(text)
+    for words in reported:
+        assert words in str(failure.value)
+
+
+def test_fpdb_is_the_one_under_test(run):
+    run(block("console", "$ command -v fpdb > where"))
+    where = Path("where").read_text(encoding="utf-8").strip()
+    assert Path(where) == Path(sys.executable).parent / "fpdb"
+
+
+def test_variables_of_fpdb_do_not_leak_in(run, monkeypatch):
+    monkeypatch.setenv("FPDB_PATH", "elsewhere.fpdb")
+    run(block("console", '$ echo "[$FPDB_PATH]"', "[]"))
+
+
+def test_a_page_starts_in_an_empty_folder(run):
+    run(block("console", "$ ls", "page.md"))

@@ -1,0 +1,99 @@
+"""The source keeps to its own rules: layers, sizes, imports, and nothing that runs data as code."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = sorted((ROOT / "fpdb").rglob("*.py"))
+LINES = 400
+# What `import fpdb` must not load: the command line's packages, the dictionaries, the test tools.
+HEAVY = {"hypothesis", "jieba", "pytest", "rich", "rjieba", "typer"}
+# What reads data as code.
+UNSAFE_IMPORTS = {"dill", "marshal", "pickle", "shelve", "yaml"}
+UNSAFE_CALLS = {"compile", "eval", "exec"}
+
+each_module = pytest.mark.parametrize(
+    "path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix()
+)
+
+
+def parse(path):
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def test_there_are_modules():
+    assert MODULES
+
+
+def test_imports_point_down():
+    lint_imports = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [lint_imports, "--no-cache"],
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_import_is_light():
+    program = f"import fpdb, sys; print(*sorted({HEAVY} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout.split() == []
+
+
+@each_module
+def test_module_is_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES
+
+
+@each_module
+def test_module_says_what_it_is_for(path):
+    docstring = ast.get_docstring(parse(path))
+    assert docstring, "no docstring"
+    assert docstring.splitlines()[0].endswith(".")
+
+
+@each_module
+def test_module_never_runs_data(path):
+    assert not sorted(unsafe(parse(path)))
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import pickle", {"pickle"}),
+        ("from yaml.loader import Loader", {"yaml"}),
+        ("import os, shelve as s", {"shelve"}),
+        ("def f():\n    return eval('1')", {"eval"}),
+        ("import builtins\nbuiltins.exec('1')", {"exec"}),
+        ("import re\nre.compile('x')\nfrom fpdb import pickle_free", set()),
+    ],
+)
+def test_unsafe_code_is_found(source, found):
+    assert unsafe(ast.parse(source)) == found
+
+
+def unsafe(tree):
+    """Return the names of the unsafe modules and functions that a module uses."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found |= {alias.name.partition(".")[0] for alias in names} & UNSAFE_IMPORTS
+            case ast.ImportFrom(module=str(module), level=0):
+                found |= {module.partition(".")[0]} & UNSAFE_IMPORTS
+            case ast.Call(func=ast.Name(id=name)):
+                found |= {name} & UNSAFE_CALLS
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="builtins"), attr=name)):
+                found |= {name} & UNSAFE_CALLS
+    return found
