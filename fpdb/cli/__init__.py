@@ -15,7 +15,8 @@ from fpdb.errors import FpdbError
 app = typer.Typer(
     name="fpdb",
     help="Find near-duplicate documents by their fingerprints.\n\n"
-    '\b\nExample:\n  fpdb compare "the cat sat on the mat" "the cat sat on a mat" -k 3',
+    "\b\nExample:\n  fpdb fingerprint --file page.txt\n"
+    "  fpdb compare --files page.txt other.txt -k 3",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -48,10 +49,10 @@ def main() -> None:
     """Run the command line: exit 0 fine, 2 usage, 3 an error of fpdb, 130 interrupted."""
     render.prepare_streams()
     try:
-        app()
+        try:
+            app()
+        finally:
+            render.flush()
     except FpdbError as error:
-        render.flush()
         render.fail(error)
         sys.exit(3)
-    finally:
-        render.flush()

@@ -34,8 +34,10 @@ class _Judge:
     def verdict(self, found: Comparison) -> str | None:
         if self.k is None:
             return None
+        if found.short:
+            return "duplicate" if found.equal else "short"
         close = found.distance < self.k if self.below else found.distance <= self.k
-        return "duplicate" if (found.equal if found.short else close) else "different"
+        return "duplicate" if close else "different"
 
 
 def compare(
@@ -67,8 +69,8 @@ def compare(
     """Compare two texts: what their fingerprints estimate, and what their features say exactly.
 
     With --pairs, every line of a TSV file (or - for standard input) holds two texts; with --rank,
-    every line of a file is compared with A and the most similar come first. Texts that are too
-    short count as duplicates only if their features are equal.
+    every line of a file is compared with A and the most similar come first. The verdict on texts
+    that are too short is short, unless their features are equal.
 
     \b
     Example:
@@ -112,7 +114,7 @@ def _read_pairs(path: str, max_bytes: int) -> Iterator[tuple[str, str]]:
         columns = line.text.split("\t")
         if len(columns) != 2:
             raise InputError(
-                f"{line.source}: found {len(columns)} columns, expected 2",
+                f"{line.source}: found {len(columns) - 1} tabs, expected 1",
                 hint="put one tab between the two texts",
             )
         yield columns[0], columns[1]
@@ -145,7 +147,7 @@ def _report(recipe: Recipe, judge: _Judge, found: Comparison, as_json: bool) -> 
         "angle": f"{found.angle:.2f} degrees, estimated",
         "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
         "Jaccard": f"{found.jaccard:.4f} exact",
-        "value ratio": f"{found.value_ratio:.4g}",
+        "value ratio": repr(found.value_ratio),
     }
     if verdict:
         entries["verdict"] = verdict

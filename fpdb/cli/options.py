@@ -42,7 +42,8 @@ BitsOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write fingerprints.")]
 MaxBytesOption = Annotated[
-    int, typer.Option("--max-bytes", min=1, help="The largest text to take, in bytes.")
+    int,
+    typer.Option("--max-bytes", min=1, max=1 << 40, help="The largest text to take, in bytes."),
 ]
 LARGEST = LARGEST_TEXT
 

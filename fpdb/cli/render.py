@@ -72,9 +72,8 @@ def block(text: str) -> None:
 def _write(line: str) -> None:
     try:
         sys.stdout.write(line + "\n")
-    except BrokenPipeError:
-        # Whoever read has enough, as head does. Python would complain once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _give_up(error)
         raise typer.Exit(0) from None
 
 
@@ -82,8 +81,18 @@ def flush() -> None:
     """Bring everything out; a reader that has gone is no error."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _give_up(error)
+
+
+def _give_up(error: OSError) -> None:
+    """Stop writing: whoever read has enough, as head does; any other reason is an error."""
+    # Python would complain once more at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not isinstance(error, BrokenPipeError):
+        raise FpdbError(
+            f"standard output can't be written: {error.strerror}", hint="is the disk full?"
+        ) from None
 
 
 def note(message: str) -> None:

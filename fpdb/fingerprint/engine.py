@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.errors import InputError
 from fpdb.fingerprint import clean, segment
 from fpdb.fingerprint.hashing import Digests
 from fpdb.fingerprint.weights import in_units
@@ -109,11 +108,6 @@ class Engine:
         """Count the features, or add up the weights of their parts of speech."""
         if self._tagged:
             tagged = cast("Sequence[tuple[str, str]]", segments)
-            if any(isinstance(pair, str) for pair in tagged):
-                raise InputError(
-                    "found a segment without a tag, expected pairs of a word and a tag",
-                    hint="this recipe weighs parts of speech: give (word, tag) pairs",
-                )
             keeps = self._recipe.grams.keeps
             return self._recipe.weights.masses(pair for pair in tagged if keeps(pair[0]))
         return Counter(self._recipe.grams.features(cast("Sequence[str]", segments)))

@@ -34,7 +34,7 @@ class Secret:
         """Read a secret from a file that only its owner may read."""
         try:
             mode, key = path.stat().st_mode, path.read_bytes()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
             raise RecipeError(
                 f"the secret can't be read: {error}", hint="name a file that holds 16 to 64 bytes"
             ) from None

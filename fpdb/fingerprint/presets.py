@@ -82,7 +82,7 @@ def preset(name: str) -> Recipe:
     """Give a recipe that comes with fpdb."""
     try:
         return PRESETS[name]
-    except KeyError:
+    except (KeyError, TypeError):
         close = get_close_matches(str(name), PRESETS, 1)
         raise RecipeError(
             f"found no recipe {name!r}, expected one of {', '.join(PRESETS)}",

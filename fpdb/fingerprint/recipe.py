@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from fpdb.fingerprint.engine import Engine
 from fpdb.fingerprint.grams import Grams
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.segment import Segments
-from fpdb.fingerprint.weights import IdfTable, Weights
+from fpdb.fingerprint.weights import LARGEST_TOTAL, IdfTable, Weights
 from fpdb.models import Batch
 
 WIDTHS = (32, 64, 128)
@@ -66,21 +66,26 @@ class Recipe:
 
     def fingerprint_segments(self, segments: Segments) -> int:
         """Fingerprint a text that is cut already: segments, or (word, tag) pairs if tags count."""
-        if isinstance(segments, str):
-            raise InputError(
-                "found a string, expected a sequence of segments",
-                hint="recipe.fingerprint(text) cuts a text itself",
-            )
+        _check_segments(segments, tagged=self.segment in segment.TAGGED)
+        if self.segment == "characters":
+            segments = "".join(cast("Sequence[str]", segments))
         return self._only(self._engine.batch_of_segments([segments]))
 
     def fingerprint_features(self, features: Mapping[str, float]) -> int:
         """Fingerprint features with weights of your own."""
-        if not all(0 <= weight < float("inf") for weight in features.values()):
-            raise InputError("a feature has a weight that is negative or no number")
+        if not all(0 <= weight < LARGEST_TOTAL for weight in features.values()):
+            raise InputError("a feature has a weight that is negative, too large or no number")
+        if sum(features.values()) >= LARGEST_TOTAL:
+            raise InputError(f"the weights add up to more than {LARGEST_TOTAL}")
         return self._only(self._engine.batch_of_features([features]))
 
     def batch(self, texts: Iterable[str]) -> Batch:
         """Fingerprint many texts, and tell for each how many features it has."""
+        if isinstance(texts, str):
+            raise InputError(
+                "found a string, expected several texts",
+                hint="recipe.fingerprint(text) takes one text",
+            )
         return self._engine.batch(map(_text, texts))
 
     def features(self, text: str) -> dict[str, float]:
@@ -100,10 +105,15 @@ class Recipe:
         """A digest of everything that decides about the fingerprint."""
         plain = self.to_dict()
         del plain["name"]
-        if isinstance(self.weights.idf, IdfTable):
-            plain["weights"]["idf"] = self.weights.idf.id
+        plain["weights"]["idf"] = self.idf_id
         canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.blake2b(canonical.encode(), digest_size=8).hexdigest()
+
+    @property
+    def idf_id(self) -> str | None:
+        """The id of the idf table, or the name of one that has no id of its own."""
+        idf = self.weights.idf
+        return idf.id if isinstance(idf, IdfTable) else idf
 
     def to_dict(self) -> dict[str, Any]:
         """Give the recipe as plain data; of a secret only its id."""
@@ -114,7 +124,7 @@ class Recipe:
         plain["weights"] = {
             "by": self.weights.by,
             "cap": self.weights.cap,
-            "tags": dict(sorted(self.weights.tags)),
+            "tags": {tag: float(weight) for tag, weight in sorted(self.weights.tags)},
             "idf": {"values": dict(idf.values), "missing": idf.missing}
             if isinstance(idf, IdfTable)
             else idf,
@@ -139,7 +149,8 @@ class Recipe:
                     hint=f"give the secret whose id is {wanted}",
                 )
             gram_parts = dict(parts.get("grams", {}))
-            gram_parts["stop_words"] = tuple(sorted(set(gram_parts.get("stop_words", ()))))
+            stop_words = _listed("stop_words", gram_parts.get("stop_words", ()))
+            gram_parts["stop_words"] = tuple(sorted(set(stop_words)))
             weight_parts = dict(parts.get("weights", {}))
             weight_parts["tags"] = tuple(sorted(dict(weight_parts.get("tags", {})).items()))
             if isinstance(weight_parts.get("idf"), Mapping):
@@ -150,7 +161,7 @@ class Recipe:
                 "hash": Hash(**hash_parts, secret=secret if wanted is not None else None),
             }
             if "clean" in parts:
-                parts["clean"] = _steps(parts["clean"])
+                parts["clean"] = _listed("clean", parts["clean"])
             return cls(**parts)
         except (TypeError, ValueError) as error:
             if isinstance(error, RecipeError):
@@ -192,10 +203,30 @@ def _text(text: str) -> str:
     return text
 
 
-def _steps(steps: str | Sequence[str]) -> tuple[str, ...]:
-    if isinstance(steps, str):
-        raise TypeError(f"clean is {steps!r}, expected a list of steps")
-    return tuple(steps)
+def _check_segments(segments: Segments, *, tagged: bool) -> None:
+    if isinstance(segments, str):
+        raise InputError(
+            "found a string, expected a sequence of segments",
+            hint="recipe.fingerprint(text) cuts a text itself",
+        )
+    for index, found in enumerate(segments):
+        pair = isinstance(found, tuple) and len(found) == 2
+        if tagged and not (pair and all(isinstance(part, str) for part in found)):
+            raise InputError(
+                f"segment {index} is {found!r}, expected a pair of a word and a tag",
+                hint="this recipe weighs parts of speech: give (word, tag) pairs",
+            )
+        if not tagged and not isinstance(found, str):
+            raise InputError(
+                f"segment {index} is {found!r}, expected a text (str)",
+                hint="this recipe knows no tags: give the words alone",
+            )
+
+
+def _listed(name: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}, expected a list of texts")
+    return tuple(value)
 
 
 def _validate(recipe: Recipe) -> None:
@@ -209,13 +240,13 @@ def _validate(recipe: Recipe) -> None:
     expect(
         isinstance(recipe.name, str) and bool(_NAME.fullmatch(recipe.name)),
         "its name is unusable",
-        ["up to 64 lower-case letters", "digits", "dots", "dashes"],
+        ["up to 64 lower-case letters", "digits", "dots", "dashes", "underscores"],
     )
-    expect(recipe.bits in WIDTHS, f"bits is {recipe.bits!r}", WIDTHS)
+    expect(_whole(recipe.bits, 0) and recipe.bits in WIDTHS, f"bits is {recipe.bits!r}", WIDTHS)
     for step in recipe.clean:
         expect(step in clean.STEPS, f"clean has the step {step!r}", clean.STEPS)
     expect(recipe.segment in segment.CUTS, f"segment is {recipe.segment!r}", segment.CUTS)
-    expect(recipe.tie in (0, 1), f"tie is {recipe.tie!r}", (0, 1))
+    expect(_whole(recipe.tie, 0) and recipe.tie in (0, 1), f"tie is {recipe.tie!r}", (0, 1))
     _validate_grams(recipe, expect)
     _validate_weights(recipe, expect)
     _validate_hash(recipe, expect)
@@ -231,8 +262,9 @@ def _validate_grams(recipe: Recipe, expect: Any) -> None:
         value = getattr(grams, name)
         expect(_whole(value, least), f"{name} is {value!r}", [f"a whole number from {least}"])
     expect(
-        all(isinstance(word, str) for word in grams.stop_words),
-        "stop_words holds something that is no text",
+        not isinstance(grams.stop_words, str)
+        and all(isinstance(word, str) for word in grams.stop_words),
+        "stop_words is no sequence of texts",
         ["texts"],
     )
     expect(isinstance(grams.keep_empty, bool), "keep_empty is no truth value", [True, False])

@@ -11,6 +11,8 @@ from functools import cache
 from typing import Any, cast
 
 TaggedWord = tuple[str, str]
+# A dictionary is loaded when there is a Han run to cut, not before.
+Cut = Callable[[str], list[str]]
 # A text of characters is its own sequence of segments.
 Segments = Sequence[str] | Sequence[TaggedWord]
 
@@ -18,6 +20,10 @@ _WORD = re.compile(r"\w+")
 # What is no part of a word in ASCII becomes a space: splitting there is faster than searching.
 _ASCII_BREAKS = {code: " " for code in range(128) if not re.match(r"\w", chr(code))}
 _HAN_RUN = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+)")
+
+# jieba's search for unknown words takes quadratic time in an unbroken run of Han, so that it gets
+# no more than this many characters at once. No sentence is that long.
+_HMM_PIECE = re.compile("(?:[^\n]{0,1000}+\n)+|[^\n]{1,1000}")
 
 
 def whitespace(text: str) -> list[str]:
@@ -37,12 +43,12 @@ def characters(text: str) -> str:
 
 def chinese_words(text: str) -> list[str]:
     """Cut Han runs with jieba's dictionary alone (HMM off), the rest into words."""
-    return _mixed(text, _dictionary_cut())
+    return _mixed(text, _dictionary_cut)
 
 
 def chinese_words_hmm(text: str) -> list[str]:
     """Cut Han runs with jieba's dictionary and its model of unknown words, the rest into words."""
-    return _mixed(text, _hmm_cut())
+    return _mixed(text, _hmm_cut)
 
 
 def tagged_words(text: str) -> list[TaggedWord]:
@@ -50,12 +56,12 @@ def tagged_words(text: str) -> list[TaggedWord]:
     return [(word, _tag(word, tag)) for word, tag in _tagger()(text)]
 
 
-def _mixed(text: str, cut: Callable[[str], Iterable[str]]) -> list[str]:
-    if text.isascii():
+def _mixed(text: str, cut: Callable[[], Cut]) -> list[str]:
+    pieces = [text] if text.isascii() else _HAN_RUN.split(text)
+    if len(pieces) == 1:
         return words(text)
-    pieces = _HAN_RUN.split(text)
     # One call for all Han runs: the line feed keeps them apart, and none of them holds one.
-    han = iter(cut("\n".join(pieces[1::2])))
+    han = iter(cut()("\n".join(pieces[1::2])))
     segments: list[str] = []
     for other in pieces[::2]:
         if len(other) > 1 or other == "_" or other.isalnum():
@@ -67,12 +73,12 @@ def _mixed(text: str, cut: Callable[[str], Iterable[str]]) -> list[str]:
     return segments
 
 
-def _count_mixed(text: str, cut: Callable[[str], Iterable[str]]) -> Counter[str]:
+def _count_mixed(text: str, cut: Callable[[], Cut]) -> Counter[str]:
     """Count the segments of `_mixed` without bringing them into their order."""
-    if text.isascii():
+    pieces = [text] if text.isascii() else _HAN_RUN.split(text)
+    if len(pieces) == 1:
         return Counter(words(text))
-    pieces = _HAN_RUN.split(text)
-    counts = Counter(cut("\n".join(pieces[1::2])))
+    counts = Counter(cut()("\n".join(pieces[1::2])))
     del counts["\n"]
     counts.update(_WORD.findall("\n".join(pieces[::2])))
     return counts
@@ -85,7 +91,7 @@ def _tag(word: str, tag: str) -> str:
 
 
 @cache
-def _dictionary_cut() -> Callable[[str], list[str]]:
+def _dictionary_cut() -> Cut:
     if importlib.util.find_spec("rjieba"):
         import rjieba
 
@@ -95,9 +101,11 @@ def _dictionary_cut() -> Callable[[str], list[str]]:
 
 
 @cache
-def _hmm_cut() -> Callable[[str], list[str]]:
+def _hmm_cut() -> Cut:
     tokenizer = jieba_tokenizer()
-    return lambda text: cast("list[str]", tokenizer.lcut(text, HMM=True))
+    return lambda text: [
+        word for piece in _HMM_PIECE.findall(text) for word in tokenizer.lcut(piece, HMM=True)
+    ]
 
 
 @cache
@@ -138,7 +146,7 @@ CUTS: dict[str, Callable[[str], Segments]] = {
     "jieba-tags": tagged_words,
 }
 COUNTS: dict[str, Callable[[str], Counter[str]]] = {
-    "jieba": lambda text: _count_mixed(text, _dictionary_cut()),
-    "jieba-hmm": lambda text: _count_mixed(text, _hmm_cut()),
+    "jieba": lambda text: _count_mixed(text, _dictionary_cut),
+    "jieba-hmm": lambda text: _count_mixed(text, _hmm_cut),
 }
 TAGGED = frozenset({"jieba-tags"})

@@ -15,12 +15,13 @@ from fpdb.fingerprint.weights import IdfTable
 _LARGEST_FILE = 1 << 24
 
 
-def read_recipe(path: Path) -> Recipe:
+def read_recipe(path: str | Path) -> Recipe:
     """Build the recipe that a TOML file describes.
 
     `base = "web"` starts from a preset. Paths in the file (`grams.stop_words`, `weights.idf`
     and `hash.secret_file`) are relative to it. The name is the file's unless it has another.
     """
+    path = Path(path)
     plain = _load(path)
     base = plain.pop("base", None)
     parts: dict[str, Any] = {"name": path.stem.lower()}
@@ -28,28 +29,27 @@ def read_recipe(path: Path) -> Recipe:
         parts = preset(base).to_dict() | parts
     for name, value in plain.items():
         own = isinstance(value, Mapping) and isinstance(parts.get(name), Mapping)
-        parts[name] = (
-            {**parts[name], **value} if own and _same_choice(parts[name], value) else value
-        )
+        # Parameters of a hash belong to that hash; those of another one don't carry over.
+        if own and not (name == "hash" and value.get("by", parts[name]["by"]) != parts[name]["by"]):
+            value = {**parts[name], **value}  # noqa: PLW2901
+        parts[name] = value
     secret = _resolve_files(parts, path.parent)
     return Recipe.from_dict(parts, secret=secret)
 
 
-def _same_choice(base: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    """Tell whether parameters of the base still apply; those of another choice don't."""
-    return "by" not in value or bool(value["by"] == base["by"])
-
-
 def _load(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise RecipeError(f"{path} has more than {_LARGEST_FILE} bytes", hint="is it a recipe?")
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         raise RecipeError(
             f"the recipe can't be read: {error}",
             hint="fpdb recipes list names those that come with fpdb",
         ) from None
+    if len(content) > _LARGEST_FILE:
+        raise RecipeError(f"{path} has more than {_LARGEST_FILE} bytes", hint="is it a recipe?")
+    try:
+        return tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecipeError(
             f"{path} is no TOML: {error}",
@@ -59,15 +59,16 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _resolve_files(parts: dict[str, Any], folder: Path) -> Secret | None:
     """Replace the names of files by what they hold."""
-    grams, weights, hash_parts = (
-        dict(parts.get(name) or {}) for name in ("grams", "weights", "hash")
-    )
+    grams, weights, hash_parts = (_table(parts, name) for name in ("grams", "weights", "hash"))
     stop_words = grams.get("stop_words")
     if isinstance(stop_words, str):
         try:
             grams["stop_words"] = (folder / stop_words).read_text("utf-8").split()
-        except (OSError, UnicodeDecodeError) as error:
-            raise RecipeError(f"the stop words can't be read: {error}") from None
+        except (OSError, ValueError) as error:
+            raise RecipeError(
+                f"the stop words can't be read: {error}",
+                hint="name a UTF-8 file with a word on each line, or give a list of words",
+            ) from None
     idf = weights.get("idf")
     if isinstance(idf, str) and idf != "jieba":
         try:
@@ -84,17 +85,33 @@ def _resolve_files(parts: dict[str, Any], folder: Path) -> Secret | None:
     return secret
 
 
+def _table(parts: Mapping[str, Any], name: str) -> dict[str, Any]:
+    table = parts.get(name, {})
+    if not isinstance(table, Mapping):
+        raise RecipeError(
+            f"{name} is {table!r}, expected a table",
+            hint="fpdb recipes show web prints a recipe with all its parts",
+        )
+    return dict(table)
+
+
 def write_recipe(recipe: Recipe) -> str:
-    """Write a recipe as TOML; an idf table of its own and a secret are named, not written out."""
+    """Write a recipe as TOML.
+
+    An idf table of its own and a secret aren't written out: in their place stand names of files
+    that must be filled in before the recipe can be read.
+    """
     plain = recipe.to_dict()
     idf, secret = plain["weights"].pop("idf"), plain["hash"].pop("secret", None)
     notes = []
     if isinstance(idf, Mapping):
-        notes.append(f"# weights.idf: a table of {len(idf['values'])} features, kept elsewhere")
+        notes.append(f"# weights.idf: name the file of the table with the id {recipe.idf_id}")
+        plain["weights"]["idf"] = "?"
     elif idf is not None:
         plain["weights"]["idf"] = idf
     if secret is not None:
-        notes.append(f"# hash.secret_file: the secret with the id {secret}, kept elsewhere")
+        notes.append(f"# hash.secret_file: name the file of the secret with the id {secret}")
+        plain["hash"]["secret_file"] = "?"  # noqa: S105
     tables = {name: value for name, value in plain.items() if isinstance(value, Mapping)}
     lines = [f"# id {recipe.id}", *notes]
     lines += [f"{name} = {_value(value)}" for name, value in plain.items() if name not in tables]
@@ -106,6 +123,14 @@ def write_recipe(recipe: Recipe) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{json.dumps(key)} = {_value(item)}" for key, item in value.items())
+        inner = ", ".join(f"{_value(key)} = {_value(item)}" for key, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"
-    return json.dumps(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    # JSON writes a character beyond U+FFFF as two escapes, and DEL raw: TOML allows neither.
+    plain = json.dumps(value, ensure_ascii=False)
+    return plain if plain.isprintable() else "".join(map(_toml_character, plain))
+
+
+def _toml_character(character: str) -> str:
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

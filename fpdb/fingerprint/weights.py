@@ -19,6 +19,8 @@ from fpdb.fingerprint.segment import jieba_idf
 # Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
 # fingerprint is the same on every machine.
 UNITS = 4096
+# Sums of fewer units than 2**53 are exact in double precision.
+LARGEST_TOTAL = 1 << 40
 _COUNTS_TABULATED = 4096
 
 DAMPING: dict[str, Callable[[float], float]] = {
@@ -40,7 +42,9 @@ class IdfTable:
         numbers = [*self.values.values(), self.missing]
         if not all(math.isfinite(number) and number >= 0 for number in numbers):
             raise InputError("an idf table holds a value that is negative or no number")
-        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+        values = {feature: float(value) for feature, value in self.values.items()}
+        object.__setattr__(self, "values", MappingProxyType(values))
+        object.__setattr__(self, "missing", float(self.missing))
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -72,27 +76,33 @@ class IdfTable:
     @classmethod
     def from_file(cls, path: Path) -> "IdfTable":
         """Read a table that `to_file` wrote."""
-        values: dict[str, float] = {}
-        number = 0
         try:
-            for line in path.read_text("utf-8").split("\n"):
-                number += 1
-                if line:
-                    feature, _, value = line.rpartition("\t")
-                    values[json.loads(f'"{feature}"')] = float(value)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the idf table can't be read: {error}") from None
-        except ValueError:
+            lines = path.read_text("utf-8").split("\n")
+        except (OSError, ValueError) as error:
             raise InputError(
-                f"{path}, line {number}: found {line[:80]!r}, expected a feature, a tab, a number",
-                hint="fpdb recipes idf writes such a table",
+                f"the idf table can't be read: {error}", hint="fpdb recipes idf writes such a table"
             ) from None
-        if "" not in values:
+        values: dict[str, float] = {}
+        missing: float | None = None
+        for number, line in enumerate(lines, 1):
+            feature, _, value = line.rpartition("\t")
+            try:
+                if line and not feature and missing is None:
+                    missing = float(value)
+                elif line:
+                    values[json.loads(f'"{feature}"')] = float(value)
+            except ValueError:
+                raise InputError(
+                    f"{path}, line {number}: found {line[:80]!r}, "
+                    "expected a feature, a tab, a number",
+                    hint="fpdb recipes idf writes such a table",
+                ) from None
+        if missing is None:
             raise InputError(
                 f"{path} has no line for features that are missing",
                 hint="add a line that starts with the tab",
             )
-        return cls({feature: value for feature, value in values.items() if feature}, values[""])
+        return cls(values, missing)
 
     def to_file(self, path: Path) -> None:
         """Write a line for each feature: as a JSON string without quotes, a tab and its value.
@@ -101,7 +111,13 @@ class IdfTable:
         """
         rows = [("", self.missing), *sorted(self.values.items())]
         lines = (f"{json.dumps(feature)[1:-1]}\t{value!r}\n" for feature, value in rows)
-        path.write_text("".join(lines), "utf-8")
+        try:
+            path.write_text("".join(lines), "utf-8")
+        except OSError as error:
+            raise InputError(
+                f"the idf table can't be written: {error}",
+                hint="name a file in a folder that exists",
+            ) from None
 
     @cached_property
     def id(self) -> str:

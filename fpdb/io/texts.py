@@ -11,6 +11,7 @@ from typing import IO, cast
 from fpdb.errors import InputError
 
 LARGEST_TEXT = 1 << 24
+_PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Text:
 def read_text(path: str, largest: int = LARGEST_TEXT) -> Text:
     """Read one file, or standard input when the path is "-", as one text."""
     with _open(path) as stream, _named(path):
-        return _decode(path, _bounded(stream.read(largest + 1), largest, path))
+        return _decode(path, _bounded(_read(stream, largest + 1), largest, path))
 
 
 def read_lines(path: str, largest: int = LARGEST_TEXT) -> Iterator[Text]:
@@ -47,9 +48,10 @@ def _open(path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         return contextlib.nullcontext(sys.stdin.buffer)
     try:
         opened = gzip.open(path) if path.endswith(".gz") else open(path, "rb")  # noqa: SIM115
-    except OSError as error:
+    except (OSError, ValueError) as error:  # no file's name has a NUL or half a surrogate pair
+        reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"{path} can't be read: {error.strerror}", hint="name a file, or - for standard input"
+            f"{path} can't be read: {reason}", hint="name a file, or - for standard input"
         ) from None
     return cast("contextlib.AbstractContextManager[IO[bytes]]", opened)
 
@@ -63,6 +65,14 @@ def _named(path: str) -> Iterator[None]:
         raise InputError(f"{path} is no whole gzip file: {error}") from None
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}") from None
+
+
+def _read(stream: IO[bytes], size: int) -> bytes:
+    """Read so many bytes, or all; one call would set memory aside for bytes that never come."""
+    data = bytearray()
+    while piece := stream.read(min(size - len(data), _PIECE)):
+        data += piece
+    return bytes(data)
 
 
 def _bounded(data: bytes, largest: int, source: str) -> bytes:

@@ -1,0 +1,73 @@
+"""Run the command line: inside the test's own process, or in one of its own."""
+
+import io
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from fpdb.cli import main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self):
+        """The fields of each line on standard output."""
+        return [line.split("\t") for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run a command in this process, through the same function as the installed script."""
+
+    def run_here(*arguments, stdin=b""):
+        streams = {
+            "stdin": io.TextIOWrapper(io.BytesIO(stdin), "ascii"),
+            "stdout": io.TextIOWrapper(io.BytesIO(), "ascii"),
+            "stderr": io.TextIOWrapper(io.BytesIO(), "ascii"),
+        }
+        with monkeypatch.context() as patch:
+            for name, stream in streams.items():
+                patch.setattr(sys, name, stream)
+            patch.setattr(sys, "argv", ["fpdb", *map(str, arguments)])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        written = []
+        for name in ("stdout", "stderr"):
+            streams[name].flush()
+            written.append(streams[name].buffer.getvalue().decode("utf-8"))
+        return Outcome(ended.value.code or 0, *written)
+
+    return run_here
+
+
+@pytest.fixture
+def start():
+    """Start a command as a process of its own."""
+    started = []
+
+    def start_process(*arguments, **options):
+        environment = {**os.environ, **options.pop("environment", {})}
+        options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE} | options
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fpdb", *map(str, arguments)],
+            stderr=subprocess.PIPE,
+            env=environment,
+            **options,
+        )
+        started.append(process)
+        return process
+
+    yield start_process
+    for process in started:
+        process.kill()
+        process.communicate()

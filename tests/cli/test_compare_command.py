@@ -1,0 +1,231 @@
+"""fpdb compare: two texts, pairs, and ranks."""
+
+import json
+
+import pytest
+
+import fpdb
+
+FIRST = "the cat sat on the mat and looked at the dog"
+SECOND = "the cat sat on a mat and looked at the dog"
+COLUMNS = ["distance", "similarity", "angle", "cosine_estimate", "cosine", "jaccard", "value_ratio"]
+TITLES = [
+    "有哪些养猫必须知道的冷知识",
+    "有哪些养猫必须知道的冷",
+    "有哪些养猫必须知道",
+    "有哪些养猫",
+    "有哪些",
+]
+
+
+def entries(done):
+    """The report of two texts as a mapping."""
+    return dict(line.split("  ", 1) for line in done.out.splitlines())
+
+
+def test_two_texts_are_reported_in_words(run):
+    found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
+    done = run("compare", FIRST, SECOND)
+    assert (done.code, done.err) == (0, "")
+    shown = {name.strip(): value.strip() for name, value in entries(done).items()}
+    assert shown == {
+        "recipe": f"web ({fpdb.recipe('web').id})",
+        "distance": f"{found.distance} of 64 bits",
+        "similarity": f"{100 * found.similarity:.2f}%",
+        "angle": f"{found.angle:.2f} degrees, estimated",
+        "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
+        "Jaccard": f"{found.jaccard:.4f} exact",
+        "value ratio": repr(found.value_ratio),
+    }
+
+
+def test_two_texts_as_json(run):
+    found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
+    shown = json.loads(run("compare", "--json", FIRST, SECOND).out)
+    assert list(shown) == [*COLUMNS, "short", "equal", "verdict"]
+    assert shown.pop("verdict") is None
+    assert fpdb.Comparison(**shown) == found
+
+
+@pytest.mark.parametrize("recipe", ["char-4", "charikar"])
+def test_a_recipe_and_a_width_may_be_chosen(run, recipe):
+    found = fpdb.compare(fpdb.recipe(recipe).with_bits(32), FIRST, SECOND)
+    done = run("compare", "--json", "-r", recipe, "--bits", "32", FIRST, SECOND)
+    assert json.loads(done.out)["distance"] == found.distance
+
+
+def test_k_gives_a_verdict_and_below_makes_it_strict(run):
+    distance = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND).distance
+
+    def verdict(k, *more):
+        return json.loads(run("compare", "--json", FIRST, SECOND, "-k", k, *more).out)["verdict"]
+
+    assert distance > 1
+    assert verdict(distance) == "duplicate"
+    assert verdict(distance - 1) == "different"
+    assert verdict(distance, "--below") == "different"
+    assert verdict(distance + 1, "--below") == "duplicate"
+    shown = run("compare", FIRST, SECOND, "-k", distance).out
+    assert shown.splitlines()[-1].split() == ["verdict", "duplicate"]
+
+
+def test_short_texts_are_duplicates_only_if_they_are_equal(run):
+    equal, different = (run("compare", "a b", other, "-k", "64") for other in ("b a", "a c"))
+    assert equal.out.split()[-1] == "duplicate"
+    assert different.out.split()[-1] == "short"
+    assert equal.err.startswith("short: a text has too few features")
+
+
+def test_files_are_compared_where_files_are_meant(run, tmp_path):
+    for name, text in (("a", FIRST), ("b", SECOND)):
+        (tmp_path / name).write_text(text, "utf-8")
+    done = run("compare", "--files", tmp_path / "a", tmp_path / "b")
+    assert done == run("compare", FIRST, SECOND)
+    missing = run("compare", "--files", tmp_path / "a", tmp_path / "absent")
+    assert missing.code == 3
+    assert "absent can't be read: No such file or directory" in missing.err
+    large = run("compare", "--files", "--max-bytes", "5", tmp_path / "a", tmp_path / "b")
+    assert large.code == 3
+    assert "holds more than 5 bytes" in large.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["one"],
+        ["one", "two", "three"],
+        ["one", "two", "--pairs", "f"],
+        ["one", "--pairs", "f"],
+        ["--rank", "f"],
+        ["one", "two", "--rank", "f"],
+        ["one", "--rank", "f", "--pairs", "g"],
+        ["one", "two", "--below"],
+        ["one", "two", "--header"],
+        ["--files", "--pairs", "f"],
+        ["one", "--files", "--rank", "f"],
+        ["one", "two", "-k", "-1"],
+        ["one", "two", "-k", "x"],
+    ],
+)
+def test_wrong_usage_exits_with_2(run, arguments):
+    done = run("compare", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "Usage: " in done.err
+
+
+def test_pairs_of_submissions_are_judged_as_by_the_cpp_class(run):
+    sentence = "The quick brown fox jumps over the lazy dog"
+    pairs = [
+        (sentence, "The quick brown fox jumped over the lazy dog"),  # one bit apart
+        (sentence, sentence),
+        ("hello", "hello world"),
+        ("int main(){return 0;}", sentence),
+    ]
+    stdin = "".join(f"{left}\t{right}\n" for left, right in pairs).encode()
+    options = ["--recipe", "ascii-mt", "-k", "3", "--below"]
+    done = run("compare", "--pairs", "-", *options, stdin=stdin)
+    distances = [fpdb.distance(*map(fpdb.recipe("ascii-mt").fingerprint, pair)) for pair in pairs]
+    assert distances[:3] == [1, 0, bin(0x9055E268 ^ 0xD255E208).count("1")]
+    assert [int(row[0]) for row in done.rows] == distances
+    assert [row[7] for row in done.rows] == [
+        "duplicate" if distance < 3 else "different" for distance in distances
+    ]
+    assert [tuple(row[8:]) for row in done.rows] == pairs
+
+
+def test_three_bits_are_not_below_three(run):
+    # Found by trying: these differ in three bits.
+    recipe = fpdb.recipe("ascii-mt")
+    letters = [chr(code) for code in range(33, 127)]
+    pair = next(
+        (f"aab{x}", f"aab{y}")
+        for x in letters
+        for y in letters
+        if fpdb.distance(recipe.fingerprint(f"aab{x}"), recipe.fingerprint(f"aab{y}")) == 3
+    )
+    stdin = "\t".join(pair).encode()
+    for more, verdict in (([], "duplicate"), (["--below"], "different")):
+        done = run("compare", "--pairs", "-", "-r", "ascii-mt", "-k", "3", *more, stdin=stdin)
+        assert done.rows[0][7] == verdict
+
+
+def test_pairs_have_fixed_columns_and_a_header_if_wanted(run, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"{FIRST}\t{SECOND}\n", "utf-8")
+    found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
+    done = run("compare", "--pairs", path, "--header")
+    assert done.rows == [
+        [*COLUMNS, "verdict", "a", "b"],
+        [
+            str(found.distance),
+            f"{100 * found.similarity:.2f}",
+            f"{found.angle:.4f}",
+            f"{found.cosine_estimate:.4f}",
+            f"{found.cosine:.4f}",
+            f"{found.jaccard:.4f}",
+            f"{found.value_ratio:.4f}",
+            "-",
+            FIRST,
+            SECOND,
+        ],
+    ]
+    as_json = run("compare", "--pairs", path, "--header", "--json", "-k", "3")
+    shown = json.loads(as_json.out)
+    assert (shown["a"], shown["b"]) == (FIRST, SECOND)
+    assert shown["verdict"] == ("duplicate" if found.distance <= 3 else "different")
+    assert shown["jaccard"] == found.jaccard
+
+
+@pytest.mark.parametrize(("line", "tabs"), [("no tab", 0), ("a\tb\tc", 2), ("", 0)])
+def test_a_malformed_pair_names_its_file_and_line(run, tmp_path, line, tabs):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"{FIRST}\t{SECOND}\n{line}\n{FIRST}\t{SECOND}\n", "utf-8")
+    done = run("compare", "--pairs", path)
+    assert done.code == 3
+    assert len(done.rows) == 1
+    assert done.err.splitlines() == [
+        f"error: {path}:2: found {tabs} tabs, expected 1",
+        "hint: put one tab between the two texts",
+    ]
+
+
+def test_pairs_outside_of_ascii_are_a_clear_error_for_ascii_mt(run):
+    done = run("compare", "--pairs", "-", "-r", "ascii-mt", stdin="a\tnaïve\n".encode())
+    assert done.code == 3
+    assert "error: the feature 'ï' is no ASCII character" in done.err
+    assert "hint: " in done.err
+
+
+def test_titles_are_ranked_by_their_similarity(run, tmp_path):
+    path = tmp_path / "titles.txt"
+    path.write_text("\n".join(reversed(TITLES)) + "\n", "utf-8")
+    done = run("compare", TITLES[0] + "?", "--rank", path, "-r", "tagged-title", "--header")
+    assert done.rows[0][-1] == "b"
+    distances = [int(row[0]) for row in done.rows[1:]]
+    assert distances == sorted(distances)
+    assert done.rows[1][0] == "0"
+    assert done.rows[1][1] == "100.00"
+    assert done.rows[1][-1] == TITLES[0]
+    assert {row[-1] for row in done.rows[1:]} == set(TITLES)
+    similarities = {row[-1]: float(row[1]) for row in done.rows[1:]}
+    recipe = fpdb.recipe("tagged-title")
+    for title, similarity in similarities.items():
+        distance = fpdb.compare(recipe, TITLES[0] + "?", title).distance
+        assert similarity == round(100 - 100 * distance / 64, 2)
+
+
+def test_equal_distances_are_ranked_by_the_exact_jaccard(run):
+    stdin = b"x y\na b c d\na b c\na b c\n"
+    done = run("compare", "a b c", "--rank", "-", "-r", "charikar", "--json", stdin=stdin)
+    shown = [json.loads(line) for line in done.out.splitlines()]
+    keys = [(each["distance"], -each["jaccard"]) for each in shown]
+    assert keys == sorted(keys)
+    assert [each["b"] for each in shown[:2]] == ["a b c", "a b c"]
+    assert {each["a"] for each in shown} == {"a b c"}
+
+
+def test_no_pairs_and_no_titles_give_no_rows(run):
+    assert run("compare", "--pairs", "-").out == ""
+    done = run("compare", FIRST, "--rank", "-")
+    assert (done.code, done.out) == (0, "")

@@ -1,0 +1,153 @@
+"""The command line as a process: streams, signals, pipes, locales, sizes and times."""
+
+import gzip
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import fpdb
+
+TEXT = "one two three four five six seven eight"
+CHINESE = "国务院今天发布了关于放假的通知，全国各地放假三天，请大家注意安全"
+MEGABYTE = 1 << 20
+
+
+def finished(process, stdin=None):
+    out, err = process.communicate(stdin, timeout=60)
+    return process.returncode, out, err
+
+
+def test_data_goes_to_standard_output_and_the_rest_to_standard_error(start):
+    code, out, err = finished(start("fingerprint", TEXT, "short"))
+    expected = f"{fpdb.recipe('web').fingerprint(TEXT):016x}\t{TEXT}\nshort\tshort\n"
+    assert (code, out.decode()) == (0, expected)
+    assert err.decode() == "short texts: 1 (fewer than 8 distinct features)\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["compare", TEXT, TEXT], 0),
+        (["recipes", "list"], 0),
+        (["fingerprint", "--nonsense"], 2),
+        (["fingerprint", "-r", "wep", TEXT], 3),
+        (["fingerprint", "-f", "absent"], 3),
+    ],
+)
+def test_exit_codes(start, arguments, code):
+    ended, out, err = finished(start(*arguments))
+    assert ended == code
+    assert b"Traceback" not in err
+    assert bool(out) is (code == 0)
+    assert bool(err) is (code != 0)
+
+
+def test_the_installed_script_is_the_same_command():
+    script = shutil.which("fpdb", path=str(Path(sys.executable).parent))
+    if script is None:
+        pytest.skip("fpdb's script isn't installed beside this Python")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"fpdb {fpdb.__version__}\n"
+
+
+@pytest.mark.parametrize("command", [["fingerprint"], ["compare", "--pairs", "-"]])
+def test_an_interrupt_while_reading_exits_with_130(start, command):
+    process = start(*command, "--max-bytes", "100")
+    first = start("fingerprint", TEXT)  # by the time this one is done, the other one reads
+    finished(first)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finished(process)
+    assert (code, out) == (130, b"")
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_reader_that_goes_away_is_no_error(start, tmp_path, form):
+    path = tmp_path / "lines.txt"
+    path.write_text(f"{TEXT}\n" * 50_000, "utf-8")
+    process = start("fingerprint", "--lines", "-f", path, *form)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_an_error(start):
+    with open("/dev/full", "wb") as full:
+        code, _, err = finished(start("fingerprint", TEXT, stdout=full))
+    assert code == 3
+    assert err.decode().splitlines() == [
+        "error: standard output can't be written: No space left on device",
+        "hint: is the disk full?",
+    ]
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"LC_ALL": "C"},
+        {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+)
+def test_chinese_is_printed_in_any_locale(start, tmp_path, environment):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"{CHINESE}\t{CHINESE}。\n", "utf-8")
+    code, out, _ = finished(start("compare", "--pairs", path, environment=environment))
+    assert code == 0
+    assert out.decode("utf-8").split("\t")[8:] == [CHINESE, f"{CHINESE}。\n"]
+
+
+def test_a_hundred_megabytes_in_one_line_are_refused_at_once(start):
+    process = start("fingerprint", "--lines")
+    before = time.monotonic()
+
+    def feed():
+        try:
+            for _ in range(100):
+                process.stdin.write(b"x" * MEGABYTE)
+        except BrokenPipeError:
+            pass
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    assert process.wait(60) == 3
+    assert time.monotonic() - before < 10
+    error, hint = process.stderr.read().decode().splitlines()
+    feeder.join()
+    assert error == "error: -:1 holds more than 16777216 bytes in one text"
+    assert hint.startswith("hint: --max-bytes 67108864 allows more")
+
+
+def test_a_gzip_bomb_is_refused_at_once(start, tmp_path):
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(bytes(100 * MEGABYTE), 1))
+    before = time.monotonic()
+    code, _, err = finished(start("fingerprint", "-f", path))
+    assert (code, time.monotonic() - before < 10) == (3, True)
+    assert b"holds more than 16777216 bytes in one text" in err
+
+
+@pytest.mark.parametrize("recipe", ["web", "char-4"])
+def test_twenty_megabytes_of_one_character_in_a_line_are_a_text(start, recipe):
+    options = ["--lines", "--max-bytes", 32 * MEGABYTE, "-r", recipe]
+    before = time.monotonic()
+    code, out, err = finished(start("fingerprint", *options), b"x" * (20 * MEGABYTE) + b"\n")
+    assert (code, out) == (0, b"short\t-:1\n")
+    assert err == b"short texts: 1 (fewer than 8 distinct features)\n"
+    assert time.monotonic() - before < 20
+
+
+def test_a_short_english_text_has_its_fingerprint_soon_after_a_cold_start(start):
+    before = time.monotonic()
+    code, out, _ = finished(start("fingerprint", TEXT))
+    assert (code, time.monotonic() - before < 3) == (0, True)
+    assert out

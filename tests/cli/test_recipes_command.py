@@ -1,0 +1,128 @@
+"""fpdb recipes, and what stands before every command."""
+
+import json
+
+import pytest
+
+import fpdb
+from fpdb.fingerprint import DESCRIPTIONS, PRESETS
+
+
+def test_list_names_every_preset(run):
+    done = run("recipes", "list")
+    assert (done.code, done.err) == (0, "")
+    assert done.rows == [
+        [name, str(recipe.bits), recipe.id, DESCRIPTIONS[name]] for name, recipe in PRESETS.items()
+    ]
+
+
+def test_list_as_json_holds_the_whole_recipes(run):
+    shown = list(map(json.loads, run("recipes", "list", "--json").out.splitlines()))
+    assert [each["name"] for each in shown] == list(PRESETS)
+    for each in shown:
+        identity, description = each.pop("id"), each.pop("description")
+        assert fpdb.Recipe.from_dict(each).id == identity == fpdb.recipe(each["name"]).id
+        assert description == DESCRIPTIONS[each["name"]]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_shown_preset_is_a_recipe_file(run, tmp_path, name):
+    done = run("recipes", "show", name)
+    path = tmp_path / "shown.toml"
+    path.write_text(done.out, "utf-8")
+    assert (done.code, done.err) == (0, "")
+    assert fpdb.read_recipe(path).id == fpdb.recipe(name).id
+    assert run("recipes", "show", path).out == done.out
+
+
+def test_a_recipe_file_with_odd_stop_words_survives_being_shown(run, tmp_path):
+    path = tmp_path / "odd.toml"
+    path.write_text('[grams]\nstop_words = ["\\u001b[31m", "\\u007f", "😀", "\\u202e"]\n', "utf-8")
+    shown = tmp_path / "shown.toml"
+    shown.write_text(run("recipes", "show", path).out, "utf-8")
+    assert fpdb.read_recipe(shown).id == fpdb.read_recipe(path).id
+
+
+def test_show_as_json(run):
+    shown = json.loads(run("recipes", "show", "web", "--json").out)
+    assert shown == {**fpdb.recipe("web").to_dict(), "id": fpdb.recipe("web").id}
+
+
+def test_showing_an_unknown_recipe_is_an_error(run):
+    done = run("recipes", "show", "wep")
+    assert (done.code, done.out) == (3, "")
+    assert "hint: did you mean web?" in done.err
+
+
+def test_idf_tables_are_computed_for_a_recipe_file(run, tmp_path):
+    corpus, table, own = (tmp_path / name for name in ("corpus.txt", "idf.tsv", "own.toml"))
+    corpus.write_text("猫 dog\n猫 cat\n猫 dog\n", "utf-8")
+    done = run("recipes", "idf", corpus, "--output", table)
+    assert (done.code, done.out) == (0, "")
+    read = fpdb.IdfTable.from_file(table)
+    assert set(read.values) == {"猫", "dog"}
+    assert done.err == f"{table}: 2 features, id {read.id}\n"
+    own.write_text('[weights]\nidf = "idf.tsv"\n', "utf-8")
+    features = fpdb.read_recipe(own).features("猫 cat dog")
+    assert features["猫"] < features["dog"] < features["cat"]
+
+
+def test_idf_options(run, tmp_path):
+    corpus, table = tmp_path / "corpus.txt", tmp_path / "idf.tsv"
+    corpus.write_text("a b c d\na b c\na b\n", "utf-8")
+    run("recipes", "idf", corpus, corpus, "-o", table, "--at-least", "5")
+    assert set(fpdb.IdfTable.from_file(table).values) == {"a", "b"}
+    run("recipes", "idf", corpus, "-o", table, "--at-least", "1", "-r", "bigram-32")
+    assert "a " in fpdb.IdfTable.from_file(table).values
+    run("recipes", "idf", "-", "-o", table, "--at-least", "1", stdin=b"x y")  # standard input
+    too_long = run("recipes", "idf", corpus, "-o", table, "--max-bytes", "3")
+    assert too_long.code == 3
+    assert f"error: {corpus}:1 holds more than 3 bytes" in too_long.err
+
+
+def test_idf_errors(run, tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    done = run("recipes", "idf", empty, "-o", tmp_path / "idf.tsv")
+    assert done.code == 3
+    assert "no documents, expected at least one" in done.err
+    (tmp_path / "one.txt").write_text("a text", "utf-8")
+    unwritable = run("recipes", "idf", tmp_path / "one.txt", "-o", tmp_path / "absent" / "idf.tsv")
+    assert unwritable.code == 3
+    assert "error: the idf table can't be written" in unwritable.err
+    assert run("recipes", "idf", tmp_path / "absent.txt", "-o", tmp_path / "x").code == 3
+    assert run("recipes", "idf", "-o", tmp_path / "x").code == 2
+
+
+def test_the_version_is_printed(run):
+    assert run("--version").out == f"fpdb {fpdb.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["recipes"]])
+def test_without_a_command_the_help_is_shown(run, arguments):
+    done = run(*arguments)
+    assert done.code == 2
+    assert "Usage: " in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fingerprint"],
+        ["compare"],
+        ["recipes"],
+        *(["recipes", x] for x in ("list", "show", "idf")),
+    ],
+)
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_shows_an_example(run, arguments, option):
+    done = run(*arguments, option)
+    assert (done.code, done.err) == (0, "")
+    assert "Example:" in done.out
+
+
+def test_an_unknown_command_is_wrong_usage(run):
+    done = run("fingerprnt")
+    assert (done.code, done.out) == (2, "")
+    assert "No such command" in done.err

@@ -1,0 +1,121 @@
+"""Whatever a document holds, the terminal only ever sees printable characters."""
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpdb.cli import render
+
+HOSTILE = {
+    "escape": "\x1b[31mred\x1b[0m title",
+    "window title": "\x1b]0;owned\x07 title",
+    "OSC 8 link": "\x1b]8;;https://evil.example\x1b\\bank\x1b]8;;\x1b\\",
+    "OSC 52 clipboard": "\x1b]52;c;ZXZpbA==\x07",
+    "C1 control": "\x9b31m \x85 \x90q",
+    "bidi": "\u202egpj.exe\u202c \u2066a\u2069 \u061c",
+    "zero width": "a\u200bb\u200d\u2060\ufeffc",
+    "NUL and others": "a\x00b\x08\x7f\x0c",
+    "carriage return": "fine\rforged",
+    "line separators": "a\u2028b\u2029c\x0bd",
+    "rich markup": "[/] [bold]x[/bold] [link=https://evil.example]y[/link]",
+    "tags": "\U000e0041\U000e0042",
+    "private use": "\ue000\U000f0000",
+    "lone surrogate": "a\ud800b",
+    "Chinese": "中文　标题，是安全的",
+}
+EACH = pytest.mark.parametrize("title", HOSTILE.values(), ids=HOSTILE)
+
+
+def assert_harmless(text, allowed="\n\t"):
+    """No control, format, private, unassigned or surrogate character, and no line separator."""
+    bad = {
+        character
+        for character in text
+        if unicodedata.category(character) in {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
+    }
+    assert not bad - set(allowed)
+
+
+def file_of(path, text):
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    return path
+
+
+@EACH
+def test_titles_in_rows_are_harmless(run, title):
+    done = run("fingerprint", "-r", "charikar", title)
+    assert done.code == 0
+    assert_harmless(done.out + done.err)
+    assert len(done.out.splitlines()) == 1
+    assert len(done.rows[0]) == 2
+
+
+@EACH
+def test_titles_in_json_are_harmless_and_come_back_whole(run, title):
+    done = run("fingerprint", "-r", "charikar", "--json", title)
+    assert_harmless(done.out + done.err)
+    assert len(done.out.splitlines()) == 1
+    assert json.loads(done.out)["source"] == title
+
+
+@EACH
+def test_titles_in_pairs_and_ranks_are_harmless(run, tmp_path, title):
+    line = title.replace("\t", " ").replace("\ud800", "\ufffd")
+    pairs = file_of(tmp_path / "pairs.tsv", f"{line}\tother\n")
+    titles = file_of(tmp_path / "titles.txt", f"{line}\n")
+    for arguments in (["--pairs", pairs], ["other", "--rank", titles]):
+        plain = run("compare", *arguments)
+        assert (plain.code, len(plain.rows[0]), len(plain.out.splitlines())) == (0, 10, 1)
+        as_json = run("compare", *arguments, "--json")
+        assert_harmless(plain.out + plain.err + as_json.out + as_json.err)
+        shown = json.loads(as_json.out)
+        assert line in (shown["a"], shown["b"])
+
+
+@EACH
+def test_errors_are_harmless(run, tmp_path, title):
+    name = title.replace("\x00", "").replace("/", "")
+    for arguments in (
+        ["fingerprint", "-r", title, "text"],
+        ["fingerprint", "-r", "ascii-mt", title + "ü"],
+        ["fingerprint", "-f", tmp_path / name],
+        ["fingerprint", "-r", tmp_path / f"{name}.toml", "text"],
+        ["recipes", "show", title],
+    ):
+        done = run(*arguments)
+        assert done.code == 3
+        assert_harmless(done.err)
+        assert done.err.startswith("error: ")
+        assert len(done.err.splitlines()) <= 2
+
+
+def test_a_hostile_file_name_is_shown_safely(run, tmp_path):
+    path = file_of(tmp_path / "a\x1b[2Jb\u202e.txt", "one two three four five six seven eight")
+    done = run("fingerprint", "-f", path)
+    assert done.code == 0
+    assert_harmless(done.out)
+    assert done.out.rstrip().endswith(r"a\x1b[2Jb\u202e.txt")
+
+
+def test_markup_is_shown_as_it_is(run):
+    title = HOSTILE["rich markup"]
+    assert run("fingerprint", "-r", "charikar", title).rows[0][1] == title
+
+
+def test_chinese_and_spaces_of_any_width_are_shown_as_they_are(run):
+    title = HOSTILE["Chinese"] + "\xa0é😀𠀀"
+    assert run("fingerprint", "-r", "charikar", title).rows[0][1] == title
+    assert title in run("fingerprint", "-r", "charikar", "--json", title).out
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_safe_text_is_harmless_whatever_it_was(text):
+    assert_harmless(render.safe(text), allowed="")
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126)))
+def test_printable_ascii_is_not_touched(text):
+    assert render.safe(text) == text

@@ -1,0 +1,223 @@
+"""Cleaning: what each step drops and keeps, and that no text makes it slow."""
+
+import html
+import re
+import time
+import unicodedata
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+import fpdb
+from fpdb.fingerprint.clean import (
+    keep_word_characters,
+    normalise_unicode,
+    remove_special,
+    strip_tags,
+)
+
+INVISIBLE = "\u00ad\u034f\u061c\u180e\u200b\u200f\u202a\u202e\u2060\u206f\ufeff"
+TRICKY = st.sampled_from("aAeŚß\u0301\u0323\u0327ﬁÅ\u1100\u1161\u11a8中豈\u3099カｶﾞ가①½İ \n<&")
+
+
+def is_mark(character):
+    return all(map(unicodedata.combining, unicodedata.normalize("NFKD", character)))
+
+
+def longest_mark_run(text):
+    longest = run = 0
+    for character in text:
+        run = run + 1 if is_mark(character) else 0
+        longest = max(longest, run)
+    return longest
+
+
+@settings(max_examples=500)
+@given(st.text() | st.text(TRICKY, max_size=60))
+@example("a\u0301\u0323中\u0301b\u0301")
+@example("中\u0301")
+@example("\uf900\ufa0e豈")
+def test_unicode_is_nfkc_and_case_folding(text):
+    assume(not re.search(f"[{INVISIBLE}\u200b-\u200f\u202a-\u202e\u2060-\u206f]", text))
+    assume(longest_mark_run(text) <= 30)
+    assert normalise_unicode(text) == unicodedata.normalize("NFKC", text).casefold()
+
+
+@pytest.mark.parametrize("character", INVISIBLE)
+def test_invisible_characters_are_dropped(character):
+    assert normalise_unicode(f"ne{character}ws{character * 20} 新{character}闻") == "news 新闻"
+
+
+def test_an_invisible_character_doesn_t_keep_a_mark_from_its_letter():
+    assert normalise_unicode("e\u200b\u0301") == "é"
+
+
+def test_visually_equal_texts_have_one_fingerprint():
+    plain = "Eight words are enough for a fingerprint of the web recipe: 新闻 café"
+    disguised = (
+        "Ｅight\u200b words a\u00adre enough for a fingerprint of the WEB recipe: 新闻 cafe\u0301"
+    )
+    recipe = fpdb.recipe("web")
+    assert recipe.fingerprint(plain) == recipe.fingerprint(disguised)
+
+
+@pytest.mark.parametrize("mark", ["\u0301", "\u0323", "\u0f71", "\u0f73", "\U0001e8d0"])
+def test_thirty_combining_marks_are_kept(mark):
+    def capped(count):
+        return normalise_unicode("a" + mark * count + "b")
+
+    assert capped(30) == unicodedata.normalize("NFKC", "a" + mark * 30 + "b")
+    assert capped(31) == capped(30) == capped(5000)
+    assert capped(29) != capped(30)
+
+
+def test_short_runs_are_remembered_within_a_bound(monkeypatch):
+    from fpdb.fingerprint import clean
+
+    monkeypatch.setattr(clean, "_RUNS_REMEMBERED", 10)
+    clean._runs.clear()
+    for code in range(0x400, 0x450):
+        assert normalise_unicode(f"a{chr(code)}b") == f"a{chr(code)}b".casefold()
+    assert len(clean._runs) <= 10
+
+
+HOSTILE = {
+    "combining marks": "a" + "\u0301" * 400_000,
+    "marks that reorder": "a" + "\u0323\u0301" * 200_000,
+    "marks hidden in marks": "a" + "\u0f73" * 400_000,
+    "marks between invisible characters": "a" + "\u0301\u200b\u0323" * 130_000,
+    "marks after every letter": "a\u0301\u0323" * 130_000,
+    "voiced sound marks": "ｶ" + "ﾞ" * 400_000,
+    "hangul vowels": "\u1100" + "\u1161" * 400_000,
+    "growing ligatures": "\ufdfa" * 50_000,
+    "soft hyphens": "\u00ad" * 400_000,
+    "one letter": "x" * 400_000,
+    "one ideograph": "中" * 400_000,
+    "one emoji": "😀" * 400_000,
+    "one NUL": "\x00" * 400_000,
+    "one lone surrogate": "\ud800" * 400_000,
+    "less-than signs": "<" * 400_000,
+    "open tags": "<a " * 100_000,
+    "open comments": "<!--" * 100_000,
+    "closed comments": "-->" * 100_000,
+    "half-open comments": "<!-" * 100_000,
+    "open scripts": "<script" * 100_000,
+    "scripts in scripts": "<script>" * 60_000,
+    "closing scripts": "</script" * 60_000,
+    "one endless tag": "<a" + " x" * 200_000,
+    "quotes": '<a href="' * 50_000,
+    "ampersands": "&" * 400_000,
+    "a reference of many digits": "&#" + "9" * 400_000 + ";",
+    "a hexadecimal reference of many digits": "&#x" + "f" * 400_000 + ";",
+    "many references of many digits": ("&#" + "1" * 5_000 + ";") * 80,
+    "unknown references": "&abcdefghijklmnopqrstuvwxyzabcdefghijkl" * 10_000,
+    "references to references": "&amp;" * 80_000,
+    "white space": " \t\n" * 130_000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize(
+    "step", [normalise_unicode, strip_tags, remove_special, keep_word_characters]
+)
+def test_no_step_is_slow_on_hostile_text(step, kind):
+    before = time.process_time()
+    step(HOSTILE[kind])
+    assert time.process_time() - before < 2
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_presets_that_read_untrusted_pages_are_not_slow_on_hostile_text(kind):
+    before = time.process_time()
+    for name in ("web", "char-4", "simhash-py"):
+        fpdb.recipe(name).batch([HOSTILE[kind]])
+    assert time.process_time() - before < 6
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain text", "plain text"),
+        ("<p>one</p><p>two</p>", " one  two "),
+        ("a<br>b<br/>c", "a b c"),
+        ("<a href=\"x\" title='y'>link</a>", " link "),
+        ("<A HREF=x>link</A>", " link "),
+        ("before<!-- hidden <b>bold</b> -->after", "before after"),
+        ("before<!-- <script> --> after", "before  after"),
+        ("a<script>var x = '<b>';</script>b", "a b"),
+        ("a<SCRIPT type='x'>if (a < b && c > d) {}</Script >b", "a b"),
+        ("a<style>p { color: red }</style>b", "a b"),
+        ("<scripted>kept</scripted>", " kept "),
+        ("<!DOCTYPE html><?xml version='1.0'?>x", "  x"),
+        ("2 < 3 and 5 > 4", "2 < 3 and 5 > 4"),
+        ("a <- b <3", "a <- b <3"),
+        ("unclosed <b", "unclosed <b"),
+        ("unclosed <!-- comment", "unclosed "),
+        ("unclosed <script> code", "unclosed "),
+        ("stray --> arrow", "stray --> arrow"),
+        ("&lt;b&gt; &amp; &quot;&#20013;&#x6587;&nbsp;&eacute;", '<b> & "中文\xa0é'),
+        ("&amp;lt;", "&lt;"),
+        ("&#0;&#xD800;&#x110000;", "\ufffd\ufffd\ufffd"),
+        ("&#99999999999;", "\ufffd"),
+        ("&unknown; & &;", "&unknown; & &;"),
+        ("", ""),
+    ],
+)
+def test_tags_are_stripped_and_references_resolved(text, expected):
+    assert strip_tags(text) == expected
+
+
+@given(st.text(st.characters(exclude_characters="<&", exclude_categories=()), max_size=80))
+def test_texts_without_tags_and_references_stay_as_they_are(text):
+    assert strip_tags(text) == text
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="<>&-", exclude_categories=("Cs",)))))
+def test_tags_around_texts_leave_the_texts(texts):
+    page = "".join(f"<div class='c'>{text}</div><!-- c --><script>s</script>" for text in texts)
+    assert strip_tags(page).split() == " ".join(texts).split()
+
+
+@given(st.text(st.sampled_from("&#xamp;lt0123456789ABCDEF;"), max_size=40))
+def test_references_of_a_reasonable_length_are_resolved_as_html_says(text):
+    assume(not re.search(r"&#(\d{8}|x[0-9a-f]{7})", text, re.IGNORECASE))
+    assert strip_tags(text) == html.unescape(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (" a\tb\nc\rd　e", "abcde"),
+        ("a&nbsp;b&amp;c&lt;d&gt;e&quot;f&apos;g", "abcdefg"),
+        ("a & b < c > d", "abcd"),
+        ("&copy; stays", "copy;stays"),
+        ("养猫？", "养猫？"),
+    ],
+)
+def test_special_characters_and_references_are_removed(text, expected):
+    assert remove_special(text) == expected
+
+
+@given(st.text())
+def test_word_characters_are_letters_digits_and_underscores(text):
+    expected = "".join(c for c in text if c.isalnum() or c == "_")
+    assert keep_word_characters(text) == expected
+
+
+def test_steps_run_in_the_order_of_the_recipe():
+    first = fpdb.Recipe("a", clean=("tags", "word-characters"), segment="characters")
+    second = fpdb.Recipe("b", clean=("word-characters", "tags"), segment="characters")
+    assert first.features("<b>x</b>") == {"x": 1}
+    assert second.features("<b>x</b>") == {"b": 2, "x": 1}
+    assert fpdb.Recipe("c", clean=("lower",), segment="whitespace").features("ABC") == {"abc": 1}
+    assert fpdb.Recipe("d", clean=(), segment="whitespace").features("ABC ＡＢＣ") == {
+        "ABC": 1,
+        "ＡＢＣ": 1,
+    }
+
+
+def test_html_is_stripped_by_a_recipe_that_says_so():
+    page = "<html><head><title>T</title><script>x()</script></head><body>新闻 &amp; news</body>"
+    recipe = fpdb.Recipe("pages", clean=("tags", "unicode"))
+    assert recipe.features(page) == {"t": 1, "新闻": 1, "news": 1}

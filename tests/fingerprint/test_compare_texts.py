@@ -1,0 +1,101 @@
+"""The comparison of two texts: estimates from the bits, and exact values from the features."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fpdb
+from fpdb import Grams, Recipe, Weights
+
+WORDS = Recipe("words", clean=(), segment="whitespace")
+
+
+def test_exact_values_are_those_of_the_vector_space_model():
+    found = fpdb.compare(WORDS, "a a b", "a b b c")
+    assert found.jaccard == pytest.approx(2 / 3)
+    assert found.cosine == pytest.approx((2 * 1 + 1 * 2) / math.sqrt(5 * 6))
+
+
+def test_exact_cosine_uses_the_recipe_s_weights():
+    recipe = WORDS.replace(weights=Weights(by="log"))
+    a, b = 1 + math.log(2), 1 + math.log(3)
+    found = fpdb.compare(recipe, "a a b", "a b b b")
+    assert found.cosine == pytest.approx((a + b) / (math.hypot(a, 1) * math.hypot(1, b)))
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+def test_estimates_follow_from_the_distance(bits):
+    recipe = WORDS.with_bits(bits)
+    first, second = "the cat sat on the mat", "the cat sat on a mat"
+    found = fpdb.compare(recipe, first, second)
+    left, right = recipe.fingerprint(first), recipe.fingerprint(second)
+    assert found.distance == bin(left ^ right).count("1") > 0
+    assert found.similarity == 1 - found.distance / bits
+    assert found.angle == pytest.approx(180 * found.distance / bits)
+    assert found.cosine_estimate == pytest.approx(math.cos(math.radians(found.angle)))
+    assert found.value_ratio == min(left, right) / max(left, right)
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=1).map(" ".join))
+def test_equal_texts_agree_in_everything(text):
+    found = fpdb.compare(WORDS, text, text)
+    assert (found.distance, found.similarity, found.angle, found.cosine_estimate) == (0, 1, 0, 1)
+    assert (found.jaccard, found.value_ratio, found.equal) == (1, 1, True)
+    assert found.cosine == pytest.approx(1)
+
+
+def test_texts_with_nothing_in_common_share_nothing():
+    found = fpdb.compare(WORDS, "a b", "c d")
+    assert (found.cosine, found.jaccard, found.equal) == (0, 0, False)
+
+
+def test_texts_that_differ_in_order_are_equal_features():
+    found = fpdb.compare(WORDS, "a b c", "c b a")
+    assert found.equal
+    assert found.distance == 0
+    pairs = WORDS.replace(grams=Grams(n=2))
+    assert not fpdb.compare(pairs, "a b c", "c b a").equal
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "short"),
+    [("a b", "a b", False), ("a", "a b", True), ("a b", "a", True), ("", "", True)],
+)
+def test_a_comparison_with_a_short_text_says_so(first, second, short):
+    recipe = WORDS.replace(grams=Grams(minimum=2))
+    assert fpdb.compare(recipe, first, second).short is short
+
+
+def test_empty_texts_are_equal():
+    found = fpdb.compare(fpdb.recipe("web"), "", " ")
+    assert (found.cosine, found.jaccard, found.equal, found.short) == (1, 1, True, True)
+    assert fpdb.compare(fpdb.recipe("web"), "", "word").cosine == 0
+
+
+def test_features_without_weight_have_no_cosine():
+    recipe = WORDS.replace(weights=Weights(idf=fpdb.IdfTable({"a": 0.0, "b": 0.0}, 1.0)))
+    assert fpdb.compare(recipe, "a", "b").cosine == 0
+    assert fpdb.compare(recipe, "a", "a").jaccard == 1
+
+
+def test_distances_are_of_two_fingerprints():
+    assert fpdb.distance((1 << 128) - 1, 0) == 128
+    for pair in ((-1, 0), (0, -1)):
+        with pytest.raises(fpdb.InputError, match="found a negative number"):
+            fpdb.distance(*pair)
+
+
+def test_titles_rank_as_in_the_article():
+    """The more of the title is missing, the less similar it is."""
+    title = "有哪些养猫必须知道的冷知识?"
+    others = [
+        "有哪些养猫必须知道的冷知识",
+        "有哪些养猫必须知道的冷",
+        "有哪些养猫必须知道",
+        "有哪些",
+    ]
+    found = [fpdb.compare(fpdb.recipe("tagged-title"), title, other) for other in others]
+    assert found[0].distance == 0
+    assert sorted(found, key=lambda each: each.jaccard, reverse=True) == found

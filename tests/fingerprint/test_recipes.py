@@ -1,0 +1,405 @@
+"""Recipes: presets, ids, plain data, pickles, secrets, and what is refused."""
+
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fpdb
+from fpdb import Grams, Hash, IdfTable, Recipe, RecipeError, Secret, Weights
+from fpdb.fingerprint import DESCRIPTIONS, PRESETS
+
+KEY = bytes(range(100, 132))
+TEXT = "eight or more words of text are what the presets for the web expect, 中文新闻"
+IDF = IdfTable({"fox": 2.5, "新闻": 0.5, '\t\n\\"': 1.0, "": 3.25, "\ud800": 0.125}, 1.75)
+RECIPES = [
+    *PRESETS.values(),
+    Recipe("keyed", hash=Hash(secret=Secret(KEY))),
+    Recipe("blake", 128, hash=Hash(by="blake2b", secret=Secret(KEY)), tie=1),
+    Recipe("stopped", grams=Grams(n=2, stop_words=("the", "的", "😀"), min_length=2, minimum=5)),
+    Recipe("table", weights=Weights(by="sqrt", cap=5, idf=IDF)),
+    Recipe("jieba-idf", segment="jieba-hmm", weights=Weights(idf="jieba")),
+    Recipe("tags", segment="jieba-tags", weights=Weights(tags=(("n", 2.0), ("w", 0.0)))),
+]
+EACH = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+
+
+def test_presets_are_those_of_the_documentation():
+    assert list(PRESETS) == [
+        "web",
+        "web-128",
+        "char-4",
+        "simhash-py",
+        "charikar",
+        "ascii-mt",
+        "bigram-32",
+        "news-md5",
+        "tagged-title",
+    ]
+    assert {name: recipe.bits for name, recipe in PRESETS.items()} == {
+        "web": 64,
+        "web-128": 128,
+        "char-4": 64,
+        "simhash-py": 64,
+        "charikar": 128,
+        "ascii-mt": 32,
+        "bigram-32": 32,
+        "news-md5": 64,
+        "tagged-title": 64,
+    }
+    assert all(DESCRIPTIONS[name] for name in PRESETS)
+
+
+def test_an_unknown_preset_names_those_there_are_and_a_close_one():
+    with pytest.raises(RecipeError, match="found no recipe 'wep', expected one of web, web-128"):
+        fpdb.recipe("wep")
+    with pytest.raises(RecipeError) as caught:
+        fpdb.recipe("char4")
+    assert caught.value.hint == "did you mean char-4?"
+    with pytest.raises(RecipeError) as caught:
+        fpdb.recipe("nothing like it")
+    assert "fpdb recipes list" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", [None, 7, ["web"], {}])
+def test_a_preset_s_name_is_text(name):
+    with pytest.raises(RecipeError, match="found no recipe"):
+        fpdb.recipe(name)
+
+
+@EACH
+def test_recipes_are_frozen_and_hashable(recipe):
+    for field in ("name", "bits", "grams", "tie"):
+        with pytest.raises(AttributeError):
+            setattr(recipe, field, getattr(recipe, field))
+    assert {recipe: 1}[copy.copy(recipe)] == 1
+
+
+@EACH
+def test_plain_data_builds_the_same_recipe(recipe):
+    plain = json.loads(json.dumps(recipe.to_dict()))
+    again = Recipe.from_dict(plain, secret=recipe.hash.secret)
+    assert again.id == recipe.id
+    assert again.name == recipe.name
+    if recipe.name != "ascii-mt":
+        assert (
+            again.batch([TEXT]).fingerprints.tolist() == recipe.batch([TEXT]).fingerprints.tolist()
+        )
+
+
+@EACH
+def test_pickles_build_the_same_recipe(recipe):
+    recipe.batch(["warm it up"])
+    again = pickle.loads(pickle.dumps(recipe))
+    assert (again, again.id, hash(again)) == (recipe, recipe.id, hash(recipe))
+    assert again.batch(["pickled"]).fingerprints.tolist() == (
+        recipe.batch(["pickled"]).fingerprints.tolist()
+    )
+
+
+def test_every_recipe_has_an_id_of_its_own():
+    ids = [recipe.id for recipe in RECIPES]
+    assert len(set(ids)) == len(ids)
+    assert all(len(each) == 16 and int(each, 16) >= 0 for each in ids)
+
+
+CHANGES = {
+    "bits": {"bits": 32},
+    "clean": {"clean": ("tags", "unicode")},
+    "no clean": {"clean": ()},
+    "order of clean": {"clean": ("unicode", "tags")},
+    "segment": {"segment": "jieba-hmm"},
+    "n": {"grams": Grams(n=2)},
+    "stop words": {"grams": Grams(stop_words=("the",))},
+    "minimum length": {"grams": Grams(min_length=2)},
+    "minimum": {"grams": Grams(minimum=2)},
+    "empty": {"grams": Grams(keep_empty=True)},
+    "damping": {"weights": Weights(by="log")},
+    "cap": {"weights": Weights(cap=3)},
+    "jieba's idf": {"weights": Weights(idf="jieba")},
+    "own idf": {"weights": Weights(idf=IdfTable({"a": 1.0}, 2.0))},
+    "another idf": {"weights": Weights(idf=IdfTable({"a": 1.5}, 2.0))},
+    "another missing idf": {"weights": Weights(idf=IdfTable({"a": 1.0}, 2.5))},
+    "another idf feature": {"weights": Weights(idf=IdfTable({"b": 1.0}, 2.0))},
+    "hash": {"hash": Hash(by="md5")},
+    "offset": {"hash": Hash(by="md5", offset=8)},
+    "multiply-xor": {"hash": Hash(by="multiply-xor")},
+    "pad": {"hash": Hash(by="multiply-xor", pad=3)},
+    "code units": {"hash": Hash(by="multiply-xor", utf16=True)},
+    "blake2b": {"hash": Hash(by="blake2b")},
+    "keyed blake2b": {"hash": Hash(by="blake2b", secret=Secret(KEY))},
+    "secret": {"hash": Hash(secret=Secret(KEY))},
+    "another secret": {"hash": Hash(secret=Secret(KEY[::-1]))},
+    "tie": {"tie": 1},
+    "mersenne": {"bits": 32, "hash": Hash(by="mersenne")},
+    "seed": {"bits": 32, "hash": Hash(by="mersenne", seed=1)},
+    "tags": {"segment": "jieba-tags", "weights": Weights(tags=(("n", 2.0),))},
+    "other tags": {"segment": "jieba-tags", "weights": Weights(tags=(("n", 3.0),))},
+}
+
+
+def test_every_change_of_meaning_changes_the_id():
+    base = Recipe("base")
+    ids = {base.id} | {base.replace(**changes).id for changes in CHANGES.values()}
+    assert len(ids) == len(CHANGES) + 1
+
+
+def test_what_changes_no_fingerprint_changes_no_id():
+    def stopping(*words):
+        return Recipe("a", grams=Grams(stop_words=words))
+
+    def tagging(*tags):
+        return Recipe("a", segment="jieba-tags", weights=Weights(tags=tags))
+
+    assert Recipe("a").id == Recipe("b").id
+    assert stopping("x", "y").id == stopping("y", "x", "x").id
+    assert tagging(("n", 2), ("w", 0)).id == tagging(("w", 0.0), ("n", 2.0)).id
+    whole, broken = IdfTable({"a": 1, "b": 2}, 3), IdfTable({"b": 2.0, "a": 1.0}, 3.0)
+    assert Recipe("a", weights=Weights(idf=whole)).id == Recipe("a", weights=Weights(idf=broken)).id
+
+
+def test_ids_are_the_same_in_another_process():
+    code = "import fpdb; print(fpdb.Recipe('x', grams=fpdb.Grams(stop_words=('c', 'a', 'b'))).id)"
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == Recipe("x", grams=Grams(stop_words=("c", "a", "b"))).id
+
+
+def test_another_width_is_another_recipe():
+    web = fpdb.recipe("web")
+    assert web.with_bits(64) is web
+    assert web.with_bits(32).name == "web-32"
+    assert web.with_bits(128) == fpdb.recipe("web-128")
+    assert web.with_bits(32).fingerprint(TEXT) < 1 << 32
+
+
+# Secrets
+
+
+def test_a_key_changes_the_fingerprint_and_each_key_does_so_differently():
+    plain = Recipe("plain")
+    others = [
+        plain.replace(hash=Hash(by=by, secret=secret))
+        for by in ("xxh3", "blake2b")
+        for secret in (None, Secret(KEY), Secret(KEY[::-1]))
+    ]
+    for text in (TEXT, "word"):
+        assert len({recipe.fingerprint(text) for recipe in others}) == len(others)
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+@given(text=st.text(max_size=30))
+def test_keyed_windows_are_those_of_keyed_features(bits, text):
+    choice = Hash(secret=Secret(KEY))
+    windows = Recipe("w", bits, (), "characters", Grams(n=4, minimum=0), hash=choice)
+    features = {text[at : at + 4]: 0 for at in range(max(len(text) - 3, 1)) if text}
+    for at in range(max(len(text) - 3, 1) if text else 0):
+        features[text[at : at + 4]] += 1
+    assert windows.fingerprint(text) == windows.fingerprint_features(features)
+
+
+def test_secrets_are_never_shown():
+    secret = Secret(b"correct horse battery staple")
+    recipe = Recipe("keyed", hash=Hash(secret=secret))
+    with pytest.raises(RecipeError) as keyless:
+        Recipe.from_dict(recipe.to_dict())
+    shown = [
+        repr(secret),
+        str(secret),
+        repr(recipe),
+        str(recipe.to_dict()),
+        fpdb.fingerprint.write_recipe(recipe),
+        str(keyless.value) + keyless.value.hint,
+        secret.id,
+    ]
+    for text in shown:
+        assert "horse" not in text
+        assert secret.key.hex() not in text
+        assert str(secret.seed) not in text
+    assert secret.id in str(recipe.to_dict())
+
+
+def test_a_keyed_recipe_comes_back_only_with_its_secret():
+    plain = Recipe("keyed", hash=Hash(secret=Secret(KEY))).to_dict()
+    with pytest.raises(RecipeError, match="keyed; no secret was given") as caught:
+        Recipe.from_dict(plain)
+    assert Secret(KEY).id in caught.value.hint
+    with pytest.raises(RecipeError, match="keyed; another secret was given"):
+        Recipe.from_dict(plain, secret=Secret(KEY[::-1]))
+
+
+@pytest.mark.parametrize("size", [0, 15, 65])
+def test_secrets_have_16_to_64_bytes(size):
+    with pytest.raises(RecipeError, match=f"a secret of {size} bytes, expected 16 to 64"):
+        Secret(bytes(size))
+
+
+def test_secrets_are_read_only_from_files_of_their_owner(tmp_path):
+    path = tmp_path / "my.key"
+    path.write_bytes(KEY)
+    path.chmod(0o600)
+    assert Secret.from_file(path) == Secret(KEY)
+    for mode in (0o640, 0o604, 0o620, 0o644):
+        path.chmod(mode)
+        with pytest.raises(RecipeError, match=f"mode {mode:o}, expected 600") as caught:
+            Secret.from_file(path)
+        assert caught.value.hint == f"chmod 600 {path}"
+
+
+def test_a_secret_that_can_t_be_read_is_an_error(tmp_path):
+    for path in (tmp_path / "absent", tmp_path, tmp_path / "a\0b"):
+        with pytest.raises(RecipeError, match="the secret can't be read"):
+            Secret.from_file(path)
+
+
+# What is refused
+
+WRONG = {
+    "bits is 48, expected 32, 64, 128": {"bits": 48},
+    "bits is 64.0": {"bits": 64.0},
+    "bits is True": {"bits": True},
+    "bits is '64'": {"bits": "64"},
+    "its name is unusable": {"name": "No Spaces"},
+    "clean has the step 'upper', expected unicode": {"clean": ("upper",)},
+    "segment is 'word', expected whitespace, words": {"segment": "word"},
+    "tie is 2, expected 0, 1": {"tie": 2},
+    "tie is True": {"tie": True},
+    "tie is 1.0": {"tie": 1.0},
+    "n is 0, expected a whole number from 1": {"grams": Grams(n=0)},
+    "n is 1.5": {"grams": Grams(n=1.5)},
+    "n is True": {"grams": Grams(n=True)},
+    "min_length is 0": {"grams": Grams(min_length=0)},
+    "minimum is -1": {"grams": Grams(minimum=-1)},
+    "stop_words is no sequence of texts": {"grams": Grams(stop_words=(1,))},
+    "stop_words is no sequence of texts, expected texts": {"grams": Grams(stop_words="the")},
+    "keep_empty is no truth value": {"grams": Grams(keep_empty=1)},
+    "grams of tagged segments, expected n = 1": {"segment": "jieba-tags", "grams": Grams(n=2)},
+    "weights.by is 'tfidf', expected count, binary, log, sqrt": {"weights": Weights(by="tfidf")},
+    "cap is -1": {"weights": Weights(cap=-1)},
+    "idf is 'mine', expected jieba, an idf table": {"weights": Weights(idf="mine")},
+    "tags with segments that have none": {"weights": Weights(tags=(("n", 1.0),))},
+    "tags is {'n': -1.0}": {"segment": "jieba-tags", "weights": Weights(tags=(("n", -1.0),))},
+    "tags is {'n': inf}": {
+        "segment": "jieba-tags",
+        "weights": Weights(tags=(("n", float("inf")),)),
+    },
+    "hash.by is 'sha1', expected xxh3, md5": {"hash": Hash(by="sha1")},
+    "the hash xxh3 has no parameter offset, expected secret": {"hash": Hash(offset=8)},
+    "the hash md5 has no parameter secret": {"hash": Hash(by="md5", secret=Secret(KEY))},
+    "the hash md5 has no parameter pad": {"hash": Hash(by="md5", pad=1)},
+    "the hash blake2b has no parameter utf16": {"hash": Hash(by="blake2b", utf16=True)},
+    "the hash multiply-xor has no parameter seed": {"hash": Hash(by="multiply-xor", seed=1)},
+    "the hash mersenne has no parameter offset": {
+        "bits": 32,
+        "hash": Hash(by="mersenne", offset=8),
+    },
+    "offset is 7, expected a multiple of 8 up to 64": {"hash": Hash(by="md5", offset=7)},
+    "offset is 72": {"hash": Hash(by="md5", offset=72)},
+    "offset is 8, expected a multiple of 8 up to 0": {
+        "bits": 128,
+        "hash": Hash(by="md5", offset=8),
+    },
+    "pad is -3": {"hash": Hash(by="multiply-xor", pad=-3)},
+    "seed is 4294967296": {"bits": 32, "hash": Hash(by="mersenne", seed=1 << 32)},
+    "mersenne with 64 bits, expected 32": {"hash": Hash(by="mersenne")},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_parts_that_don_t_fit_are_refused(message):
+    with pytest.raises(RecipeError) as caught:
+        Recipe(**{"name": "own", **WRONG[message]})
+    assert message in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {},
+        {"name": "x", "colour": "red"},
+        {"name": "x", "grams": {"size": 3}},
+        {"name": "x", "grams": {"stop_words": 5}},
+        {"name": "x", "grams": {"stop_words": "the"}},
+        {"name": "x", "grams": 3},
+        {"name": "x", "weights": {"by": "log", "unknown": 1}},
+        {"name": "x", "weights": {"by": ["log"]}},
+        {"name": "x", "weights": {"tags": "n"}},
+        {"name": "x", "weights": {"tags": {"n": "2"}}, "segment": "jieba-tags"},
+        {"name": "x", "weights": {"idf": {"values": {"a": "1"}, "missing": 1}}},
+        {"name": "x", "weights": {"idf": {"values": {"a": -1}, "missing": 1}}},
+        {"name": "x", "weights": {"idf": {"values": {}}}},
+        {"name": "x", "hash": "md5"},
+        {"name": "x", "hash": {"by": "md5", "salt": 1}},
+        {"name": "x", "clean": "unicode"},
+        {"name": "x", "clean": [["unicode"]]},
+        {"name": "x", "segment": []},
+        {"name": "x", "segment": None},
+        {"name": 5},
+    ],
+    ids=str,
+)
+def test_plain_data_that_describes_no_recipe_is_refused(plain):
+    with pytest.raises(RecipeError) as caught:
+        Recipe.from_dict(plain)
+    assert caught.value.hint
+
+
+# Idf tables
+
+
+def test_idf_tables_count_documents(tmp_path):
+    documents = [["a", "b", "a"], ["a", "c"], ["a"], ["b"]]
+    table = IdfTable.from_documents(documents)
+    assert table.values == {"a": 0.223144, "b": 0.510826}  # ln(5/4), ln(5/3)
+    assert table.missing == 0.916291  # ln(5/2)
+    assert set(IdfTable.from_documents(documents, at_least=1).values) == {"a", "b", "c"}
+    assert set(IdfTable.from_documents(documents, at_least=3).values) == {"a"}
+    with pytest.raises(fpdb.InputError, match="no documents"):
+        IdfTable.from_documents([])
+
+
+def test_idf_tables_come_back_from_their_file(tmp_path):
+    path = tmp_path / "idf.tsv"
+    IDF.to_file(path)
+    again = IdfTable.from_file(path)
+    assert again == IDF
+    assert again.id == IDF.id
+    assert path.read_text("utf-8").startswith("\t1.75\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\t1\n", "has no line for features that are missing"),
+        ("", "has no line for features that are missing"),
+        ("\t1\na\tx\n", "line 2: found 'a\\tx', expected a feature, a tab, a number"),
+        ("\t1\nno tab\n", "line 2: found 'no tab'"),
+        ('\t1\na"b\t1\n', "line 2"),
+        ("\t1\na\tnan\n", "negative or no number"),
+        ("\t-1\n", "negative or no number"),
+    ],
+)
+def test_broken_idf_files_name_the_line(tmp_path, content, message):
+    path = tmp_path / "idf.tsv"
+    path.write_text(content, "utf-8")
+    with pytest.raises(fpdb.InputError) as caught:
+        IdfTable.from_file(path)
+    assert message in str(caught.value)
+
+
+def test_idf_files_that_can_t_be_read_or_written_are_errors(tmp_path):
+    (tmp_path / "latin").write_bytes(b"\t1\n\xe9\t2\n")
+    for path in (tmp_path / "absent", tmp_path, tmp_path / "latin", tmp_path / "a\0b"):
+        with pytest.raises(fpdb.InputError, match="the idf table can't be read"):
+            IdfTable.from_file(path)
+    with pytest.raises(fpdb.InputError, match="the idf table can't be written"):
+        IDF.to_file(tmp_path / "no folder" / "idf.tsv")

@@ -1,0 +1,250 @@
+"""Cutting: white space, words, Han runs by jieba or rjieba, characters, parts of speech."""
+
+import importlib.util
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from unittest import mock
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import fpdb
+from fpdb.fingerprint import segment
+from fpdb.fingerprint.segment import COUNTS, CUTS
+
+HAN = st.text(
+    st.characters(min_codepoint=0x4E00, max_codepoint=0x9FFF)
+    | st.characters(min_codepoint=0x3400, max_codepoint=0x4DBF)
+    | st.characters(min_codepoint=0xF900, max_codepoint=0xFAFF, exclude_categories=("Cn",))
+    | st.sampled_from("的一是不了人我在有他这中大来上国\n 𠀀ab1_"),
+    max_size=60,
+)
+MIXED = st.text(
+    st.sampled_from("中国新闻的 abc_12.,！\n\t%&+#é😀\u3007々ー가\ud800\x00"), max_size=50
+)
+
+
+@pytest.fixture(scope="module")
+def rjieba():
+    return pytest.importorskip("rjieba")
+
+
+def jieba_alone(text):
+    return segment.jieba_tokenizer().lcut(text, HMM=False)
+
+
+def cut_by_jieba_alone(text):
+    """Cut as fpdb does where rjieba isn't installed."""
+    with mock.patch.object(segment, "_dictionary_cut", return_value=jieba_alone):
+        return CUTS["jieba"](text)
+
+
+@pytest.fixture(scope="module")
+def dictionary():
+    return [word for word, count in segment.jieba_tokenizer().FREQ.items() if count]
+
+
+def lifelike_texts(dictionary, count):
+    """Texts of dictionary words, numbers, Latin, punctuation, traditional and rare Han."""
+    source = random.Random(5)
+    common = ["的", "了", "在", "是", "和", "一个", "我们", "中国", "发展", "没有", "问题"]
+    others = ["iPhone 15", "2024年", "3.14%", "Windows", "C++", "https://a.cn/b?c=1", "No.1"]
+    marks = ["，", "。", "！", "？", "、", "“", "”", " ", "\n", "——", "…", "（", "）", ", ", ". "]
+    traditional = ["臺灣", "經濟", "發展", "國務院", "學習", "電腦", "這個", "說話", "龍門"]
+    rare = ["㐀", "䶵", "鿕", "龥", "𠀀", "𪚥", "豈", "〇", "々", "囧", "犇", "喆喆"]
+    for _ in range(count):
+        pieces = []
+        for _ in range(source.randrange(5, 120)):
+            kind = source.random()
+            words = dictionary if kind < 0.5 else common if kind < 0.7 else marks
+            if kind > 0.85:
+                words = source.choice([others, traditional, rare])
+            pieces.append(source.choice(words))
+        yield "".join(pieces)
+
+
+def test_rjieba_cuts_lifelike_texts_as_jieba_does(rjieba, dictionary):
+    texts = list(lifelike_texts(dictionary, 400))
+    assert len(set(texts)) == 400
+    for text in texts:
+        assert CUTS["jieba"](text) == cut_by_jieba_alone(text)
+
+
+def test_rjieba_cuts_every_dictionary_word_with_rare_han_as_jieba_does(rjieba, dictionary):
+    rare = [word for word in dictionary if re.search("[^\u4e00-\u9fa5a-zA-Z0-9]", word)]
+    runs = "\n".join(word for word in rare if segment._HAN_RUN.fullmatch(word))
+    assert rjieba.cut(runs, hmm=False) == jieba_alone(runs)
+
+
+def test_rjieba_cuts_every_han_character_as_jieba_does(rjieba):
+    every = [chr(code) for code in range(0x3400, 0xFB00) if segment._HAN_RUN.match(chr(code))]
+    text = "".join(f"{han}的{han}" for han in every)
+    assert rjieba.cut(text, hmm=False) == jieba_alone(text)
+
+
+@settings(max_examples=400)
+@given(text=HAN | MIXED)
+@example(text="喆喆㐀㐁𠀀龥鿕豈更")
+def test_rjieba_cuts_any_han_as_jieba_does(rjieba, text):
+    assert CUTS["jieba"](text) == cut_by_jieba_alone(text)
+
+
+@settings(max_examples=300)
+@given(HAN | MIXED | st.text(max_size=60))
+@example("中_文")
+@example("_")
+@example("中_")
+@pytest.mark.parametrize("name", COUNTS)
+def test_counting_segments_gives_what_counting_the_cut_gives(name, text):
+    counted = {word: count for word, count in COUNTS[name](text).items() if count}
+    assert counted == Counter(CUTS[name](text))
+
+
+@given(HAN | MIXED | st.text(max_size=60))
+@pytest.mark.parametrize("name", ["jieba", "jieba-hmm"])
+def test_segments_hold_every_word_character_in_its_order(name, text):
+    expected = "".join(re.findall(r"\w|[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]", text))
+    assert "".join(CUTS[name](text)) == expected
+
+
+@given(HAN | MIXED | st.text())
+def test_words_are_runs_of_word_characters(text):
+    assert CUTS["words"](text) == re.findall(r"\w+", text)
+
+
+@given(HAN | MIXED | st.text())
+def test_white_space_cuts_as_python_splits(text):
+    assert CUTS["whitespace"](text) == text.split()
+
+
+def test_mixed_text_is_cut_by_jieba_and_words():
+    text = "Hello，世界新闻 news2024年COVID-19疫情_x"
+    expected = ["Hello", "世界", "新闻", "news2024", "年", "COVID", "19", "疫情", "_x"]
+    assert CUTS["jieba"](text) == expected
+
+
+def test_hmm_finds_words_that_the_dictionary_lacks():
+    text = "他来到了网易杭研大厦"
+    assert CUTS["jieba-hmm"](text) == ["他", "来到", "了", "网易", "杭研", "大厦"]
+    assert CUTS["jieba"](text) == ["他", "来到", "了", "网易", "杭", "研", "大厦"]
+
+
+def test_hmm_takes_linear_time_on_an_endless_run():
+    before = time.process_time()
+    assert "".join(CUTS["jieba-hmm"]("中" * 100_000)) == "中" * 100_000
+    assert time.process_time() - before < 10
+
+
+def test_hmm_cuts_many_short_runs_as_jieba_does():
+    runs = ["他来到了网易杭研大厦", "小明硕士毕业于中国科学院计算所", "杭研"] * 200
+    expected = [word for run in runs for word in segment.jieba_tokenizer().lcut(run, HMM=True)]
+    assert CUTS["jieba-hmm"]("，".join(runs)) == expected
+
+
+def test_characters_are_segments_of_their_own():
+    recipe = fpdb.Recipe("own", clean=(), segment="characters")
+    assert recipe.features("a中a😀") == {"a": 2, "中": 1, "😀": 1}
+
+
+def test_tags_are_mapped_onto_nouns_and_punctuation():
+    tagged = CUTS["jieba-tags"]("北京的猫知道？Linux 3.14 ，")
+    assert ("北京", "n") in tagged  # jieba says ns
+    assert ("猫", "n") in tagged
+    assert ("的", "uj") in tagged
+    assert ("？", "w") in tagged
+    assert ("，", "w") in tagged
+    assert all(tag != "w" for word, tag in tagged if any(map(str.isalnum, word)))
+
+
+def test_tagged_title_drops_punctuation_and_caps_words():
+    recipe = fpdb.recipe("tagged-title")
+    features = recipe.features(
+        "<b>猫</b>，" + "猫，" * 20 + "有哪些养猫必须知道的冷知识？ &amp;nbsp;"
+    )
+    assert features["猫"] == 6
+    assert "，" not in features
+    assert "？" not in features
+    assert set("".join(features)) == set("猫有哪些养必须知道的冷知识")
+
+
+def test_part_of_speech_weights_add_up():
+    weights = fpdb.Weights(tags=(("n", 2.5), ("w", 0.0), ("v", 0.5)), cap=3)
+    recipe = fpdb.Recipe("own", segment="jieba-tags", weights=weights)
+    pairs = [("猫", "n"), ("养", "v"), ("？", "w"), ("猫", "n"), ("养", "n"), ("好", "a")]
+    heavy, light = (fpdb.Recipe("x", clean=(), segment="whitespace"),) * 2
+    expected = {"猫": 5.0, "养": 3.0, "好": 1.0}
+    assert recipe.fingerprint_segments(pairs) == heavy.fingerprint_features(expected)
+    assert recipe.fingerprint_segments([("猫", "n")] * 9) == light.fingerprint_features({"猫": 7.5})
+    assert recipe.features("猫，猫，猫，猫") == {"猫": 7.5}
+
+
+def hide_rjieba(monkeypatch):
+    """Make rjieba impossible to find and to import, and forget the cut that was made with it."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "rjieba" else real(name)
+    )
+    monkeypatch.setitem(sys.modules, "rjieba", None)
+    segment._dictionary_cut.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["web", "web-128"])
+def test_web_is_the_same_without_rjieba(rjieba, monkeypatch, name):
+    text = "国务院今天发布了关于放假的通知，放假三天。The news is out: 臺灣 2024年 iPhone㐀𠀀"
+    with_rjieba = fpdb.recipe(name).fingerprint(text)
+    hide_rjieba(monkeypatch)
+    try:
+        assert fpdb.recipe(name).fingerprint(text) == with_rjieba
+    finally:
+        segment._dictionary_cut.cache_clear()
+
+
+def loaded_modules(code):
+    """Run code in a new interpreter and tell which modules it has loaded at its end."""
+    script = f"{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, encoding="utf-8"
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_fpdb_loads_no_dictionary_and_no_command_line():
+    modules = loaded_modules("import fpdb")
+    assert "fpdb" in modules
+    assert not modules & {"jieba", "rjieba", "typer", "click", "rich"}
+
+
+def test_english_text_needs_no_dictionary():
+    code = "import fpdb; fpdb.recipe('web').batch(['an English text', 'naïve café'])"
+    assert not loaded_modules(code) & {"jieba"}
+
+
+def test_chinese_text_loads_rjieba_where_it_is_installed():
+    pytest.importorskip("rjieba")
+    modules = loaded_modules("import fpdb; fpdb.recipe('web').batch(['中文新闻'])")
+    assert "rjieba" in modules
+    assert "jieba" not in modules
+
+
+def test_fpdb_s_dictionary_can_t_be_changed_through_jieba():
+    import jieba
+
+    before = CUTS["jieba-hmm"]("某某公司新词汇测试")
+    jieba.add_word("公司新词汇测试", 10**9)
+    try:
+        assert CUTS["jieba-hmm"]("某某公司新词汇测试") == before
+    finally:
+        jieba.del_word("公司新词汇测试")
+
+
+def test_jieba_s_own_idf_table_weighs_chinese_words():
+    recipe = fpdb.Recipe("own", weights=fpdb.Weights(idf="jieba"))
+    table = segment.jieba_idf()
+    features = recipe.features("中国新闻 qwertyuiop")
+    assert features["中国"] == table["中国"]
+    assert features["qwertyuiop"] == sorted(table.values())[len(table) // 2]

@@ -1,0 +1,143 @@
+"""The guard against texts with too few features, and inputs of the wrong type."""
+
+import pytest
+
+import fpdb
+from fpdb import Grams, InputError, Recipe, ShortTextError
+
+ENOUGH = "one two three four five six seven eight"
+
+
+def test_a_text_with_fewer_features_than_the_minimum_is_short():
+    recipe = fpdb.recipe("web")
+    assert recipe.fingerprint(ENOUGH)
+    with pytest.raises(ShortTextError) as caught:
+        recipe.fingerprint("one two three four five six seven")
+    assert str(caught.value) == (
+        "the text has 7 distinct features, the recipe web expects at least 8"
+    )
+    assert "recipe.batch(texts)" in caught.value.hint
+    assert isinstance(caught.value, InputError | ValueError)
+    assert isinstance(caught.value, fpdb.FpdbError)
+
+
+def test_repeated_words_are_one_feature():
+    with pytest.raises(ShortTextError, match="the text has 2 distinct features"):
+        fpdb.recipe("web").fingerprint("spam eggs " * 1000)
+
+
+def test_repeated_windows_are_one_feature():
+    with pytest.raises(ShortTextError, match="the text has 1 distinct features"):
+        fpdb.recipe("char-4").fingerprint("x" * 1000)
+
+
+@pytest.mark.parametrize("name", ["web", "web-128", "char-4", "bigram-32"])
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_text_is_short_and_never_silently_zero(name, text):
+    recipe = fpdb.recipe(name)
+    if name == "bigram-32" and text:
+        assert recipe.fingerprint(text)
+    else:
+        with pytest.raises(ShortTextError, match="the text has 0 distinct features"):
+            recipe.fingerprint(text)
+
+
+@pytest.mark.parametrize("name", ["charikar", "ascii-mt", "news-md5", "tagged-title"])
+def test_recipes_without_a_minimum_sign_the_empty_text_with_ties(name):
+    recipe = fpdb.recipe(name)
+    assert recipe.grams.minimum == 0
+    assert recipe.fingerprint("") == (1 << recipe.bits) - 1
+
+
+def test_batches_mark_short_texts_and_count_features():
+    batch = fpdb.recipe("web").batch([ENOUGH, "short", "", ENOUGH + " nine", "x " * 20])
+    assert batch.short.tolist() == [False, True, True, False, True]
+    assert batch.features.tolist() == [8, 1, 0, 9, 1]
+
+
+def test_many_fingerprints_name_the_short_text():
+    with pytest.raises(ShortTextError, match="text 2 of the batch has 1 distinct features"):
+        fpdb.recipe("web").fingerprint_many([ENOUGH, ENOUGH, "short", "also"])
+
+
+def test_segments_and_features_are_guarded_too():
+    recipe = fpdb.recipe("web")
+    with pytest.raises(ShortTextError, match="has 3 distinct features"):
+        recipe.fingerprint_segments(["a", "b", "c", "a"])
+    with pytest.raises(ShortTextError, match="has 1 distinct features"):
+        recipe.fingerprint_features({"a": 3.0})
+
+
+def test_minimum_says_how_many_features_are_enough():
+    for minimum in (0, 1, 5):
+        recipe = Recipe("own", grams=Grams(minimum=minimum))
+        batch = recipe.batch(["", "a", "a b c d e"])
+        assert batch.short.tolist() == [minimum > 0, minimum > 1, False]
+
+
+def test_ready_segments_give_what_the_recipe_s_own_cut_gives():
+    words = ENOUGH.split()
+    assert fpdb.recipe("web").fingerprint_segments(words) == fpdb.recipe("web").fingerprint(ENOUGH)
+    pairs = Recipe("pairs", segment="words", grams=Grams(n=2))
+    assert pairs.fingerprint_segments(words) == pairs.fingerprint(ENOUGH)
+
+
+@pytest.mark.parametrize("name", ["web", "tagged-title"])
+def test_a_string_is_no_sequence_of_segments(name):
+    with pytest.raises(InputError, match="found a string, expected a sequence of segments"):
+        fpdb.recipe(name).fingerprint_segments("养猫")
+
+
+@pytest.mark.parametrize(
+    "segments", [["猫"], [("猫", "n"), "狗"], [("猫",)], [("猫", "n", "x")], [("猫", None)], [3]]
+)
+def test_segments_without_tags_are_refused_where_tags_count(segments):
+    with pytest.raises(InputError, match="expected a pair of a word and a tag") as caught:
+        fpdb.recipe("tagged-title").fingerprint_segments(segments)
+    assert "(word, tag)" in caught.value.hint
+
+
+@pytest.mark.parametrize("segments", [[("猫", "n")], ["a", 3], [b"a"], [None]])
+def test_segments_that_are_no_texts_are_refused(segments):
+    for recipe in (fpdb.recipe("web"), Recipe("pairs", grams=Grams(n=2))):
+        with pytest.raises(InputError, match=r"segment \d is .*, expected a text"):
+            recipe.fingerprint_segments(segments)
+
+
+@pytest.mark.parametrize("text", [None, 3, b"bytes", ["list"]])
+def test_what_is_no_text_is_refused_with_a_hint(text):
+    recipe = fpdb.recipe("web")
+    for take in (recipe.fingerprint, recipe.features, lambda text: recipe.batch(["fine", text])):
+        with pytest.raises(InputError, match=f"found {type(text).__name__}, expected a text"):
+            take(text)
+
+
+def test_one_string_is_not_many_texts():
+    for take in (fpdb.recipe("web").batch, fpdb.recipe("web").fingerprint_many):
+        with pytest.raises(InputError, match="found a string, expected several texts"):
+            take("a text")
+
+
+@pytest.mark.parametrize("weight", [-1, -0.001, float("nan"), float("inf")])
+def test_weights_of_one_s_own_are_numbers_from_zero(weight):
+    with pytest.raises(InputError, match="negative, too large or no number"):
+        Recipe("own").fingerprint_features({"a": 1.0, "b": weight})
+
+
+def test_weights_too_large_to_be_added_exactly_are_refused():
+    with pytest.raises(InputError, match="too large"):
+        Recipe("own").fingerprint_features({"a": 1e306})
+    with pytest.raises(InputError, match="add up"):
+        Recipe("own").fingerprint_features({str(n): 2.0**39 for n in range(4)})
+
+
+def test_characters_cut_elsewhere_are_the_text_s_own():
+    recipe = fpdb.recipe("bigram-32")
+    assert recipe.fingerprint_segments(list("abcd")) == recipe.fingerprint("abcd")
+
+
+def test_ascii_mt_refuses_other_characters_and_names_them():
+    for text in ("naïve", "中", "\x80", "a\ud800"):
+        with pytest.raises(InputError, match="is no ASCII character") as caught:
+            fpdb.recipe("ascii-mt").fingerprint(text)
+        assert "another recipe" in caught.value.hint
