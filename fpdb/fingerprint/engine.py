@@ -85,15 +85,8 @@ class Engine:
 
     def weights(self, text: str) -> dict[str, float]:
         """Give the features of a text and how much each counts."""
-        return self._weigh(self._tally_text(text))
-
-    def weights_of_segments(self, segments: segment.Segments) -> dict[str, float]:
-        """Give the features of a document that is cut already, and how much each counts."""
-        return self._weigh(self._tally(segments))
-
-    def _weigh(self, tally: Mapping[str, float]) -> dict[str, float]:
-        bags = self._bags([tally])
-        return dict(zip(tally, self._weights(bags).tolist(), strict=True))
+        tally = self._tally_text(text)
+        return dict(zip(tally, self._weights(self._bags([tally])).tolist(), strict=True))
 
     def _clean(self, text: str) -> str:
         for step in self._steps:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, cast
 
+from fpdb.errors import InputError
+
 TaggedWord = tuple[str, str]
 # A dictionary is loaded when there is a Han run to cut, not before.
 Cut = Callable[[str], list[str]]
@@ -24,6 +26,10 @@ _HAN_RUN = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+)")
 # jieba's search for unknown words takes quadratic time in an unbroken run of Han, so that it gets
 # no more than this many characters at once. No sentence is that long.
 _HMM_PIECE = re.compile("(?:[^\n]{0,1000}+\n)+|[^\n]{1,1000}")
+
+
+# Tagging takes up to a millisecond for a Han character that no dictionary word holds.
+_LONGEST_TAGGED = 20_000
 
 
 def whitespace(text: str) -> list[str]:
@@ -53,6 +59,11 @@ def chinese_words_hmm(text: str) -> list[str]:
 
 def tagged_words(text: str) -> list[TaggedWord]:
     """Cut with jieba's part-of-speech tagger: nouns are tagged n, punctuation w."""
+    if len(text) > _LONGEST_TAGGED:
+        raise InputError(
+            f"found {len(text):,} characters to tag, expected at most {_LONGEST_TAGGED:,}",
+            hint="tagging is for titles and short texts; take a recipe without tags",
+        )
     return [(word, _tag(word, tag)) for word, tag in _tagger()(text)]
 
 

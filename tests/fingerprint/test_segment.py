@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fpdb
+from fpdb.errors import InputError
 from fpdb.fingerprint import segment
 from fpdb.fingerprint.segment import COUNTS, CUTS
 
@@ -66,6 +67,12 @@ def lifelike_texts(dictionary, count):
                 words = source.choice([others, traditional, rare])
             pieces.append(source.choice(words))
         yield "".join(pieces)
+
+
+def test_a_text_too_long_to_be_tagged_is_a_clear_error():
+    assert fpdb.recipe("tagged-title").features("word " * 4_000)
+    with pytest.raises(InputError, match="20,001 characters to tag, expected at most 20,000"):
+        fpdb.recipe("tagged-title").fingerprint("猫" * 20_001)
 
 
 def test_rjieba_cuts_lifelike_texts_as_jieba_does(rjieba, dictionary):

@@ -82,6 +82,12 @@ def test_ready_segments_give_what_the_recipe_s_own_cut_gives():
     assert pairs.fingerprint_segments(words) == pairs.fingerprint(ENOUGH)
 
 
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_ready_characters_give_what_the_text_gives(n):
+    recipe = Recipe("own", clean=(), segment="characters", grams=Grams(n=n))
+    assert recipe.fingerprint_segments(list(ENOUGH)) == recipe.fingerprint(ENOUGH)
+
+
 @pytest.mark.parametrize("name", ["web", "tagged-title"])
 def test_a_string_is_no_sequence_of_segments(name):
     with pytest.raises(InputError, match="found a string, expected a sequence of segments"):
@@ -134,6 +140,13 @@ def test_weights_too_large_to_be_added_exactly_are_refused():
 def test_characters_cut_elsewhere_are_the_text_s_own():
     recipe = fpdb.recipe("bigram-32")
     assert recipe.fingerprint_segments(list("abcd")) == recipe.fingerprint("abcd")
+
+
+def test_weights_whose_sum_is_not_exact_are_refused():
+    most = float(1 << 39)
+    assert Recipe("own").fingerprint_features({"a": most, "b": 1.0})
+    with pytest.raises(InputError, match="the weights add up to more than"):
+        Recipe("own").fingerprint_features({"a": most, "b": most})
 
 
 def test_ascii_mt_refuses_other_characters_and_names_them():

@@ -76,6 +76,11 @@ def test_parameters_of_the_base_s_choice_go_with_the_choice(write):
     assert read_recipe(kept).hash == Hash(by="md5", offset=32)
 
 
+def test_other_weights_than_the_base_s_keep_its_cap_and_tags(write):
+    path = write('base = "tagged-title"\n[weights]\nby = "binary"\n')
+    assert read_recipe(path).weights == Weights(by="binary", cap=6, tags=(("w", 0.0),))
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_base_alone_is_the_preset_under_another_name(write, name):
     recipe = read_recipe(write(f'base = "{name}"'))
