@@ -1,0 +1,24 @@
+"""From fingerprints to candidates: bit permutations, plans, and the tables they describe.
+
+`bits` moves and counts bits, one at a time or in arrays. `plan` says which tables a database
+keeps, `coverage` which probes into them find everything within k, and `planner` what a plan costs.
+Nothing in this folder knows a text or a file.
+"""
+
+from fpdb.tables.bits import Permutation, distances
+from fpdb.tables.index import Index
+from fpdb.tables.plan import Plan, Table, TableProbes
+from fpdb.tables.planner import Costs, Estimate, estimate, plans
+
+__all__ = [
+    "Costs",
+    "Estimate",
+    "Index",
+    "Permutation",
+    "Plan",
+    "Table",
+    "TableProbes",
+    "distances",
+    "estimate",
+    "plans",
+]

@@ -1,0 +1,144 @@
+"""Permutations and distances, against oracles that look at one bit at a time."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpdb.errors import InputError, PlanError
+from fpdb.tables.bits import Permutation, distances, order, to_array, to_ints
+from fpdb.tables.planner import plans
+
+WIDTHS = (32, 64, 128)
+
+
+def permuted_bit_by_bit(permutation: Permutation, fingerprint: int) -> int:
+    digits = format(fingerprint, f"0{permutation.bits}b")
+    return int("".join(digits[start : start + length] for start, length in permutation.blocks), 2)
+
+
+@st.composite
+def permutations(draw: st.DrawFn, widths: tuple[int, ...] = WIDTHS) -> Permutation:
+    bits = draw(st.sampled_from(widths))
+    cuts = sorted(draw(st.sets(st.integers(1, bits - 1), max_size=8)))
+    blocks = [(low, high - low) for low, high in zip([0, *cuts], [*cuts, bits], strict=True)]
+    return Permutation(bits, tuple(draw(st.permutations(blocks))))
+
+
+def fingerprints(bits: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, 2**bits - 1), max_size=20)
+
+
+@given(permutations(), st.data())
+def test_scalars_and_arrays_agree_with_the_oracle(
+    permutation: Permutation, data: st.DataObject
+) -> None:
+    values = data.draw(fingerprints(permutation.bits))
+    array = to_array(values, permutation.bits)
+    expected = [permuted_bit_by_bit(permutation, value) for value in values]
+    assert [permutation.apply_one(value) for value in values] == expected
+    assert to_ints(permutation.apply(array), permutation.bits) == expected
+    assert [permutation.invert_one(value) for value in expected] == values
+    assert to_ints(permutation.invert(permutation.apply(array)), permutation.bits) == values
+    assert to_ints(array, permutation.bits) == values
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("k", range(6))
+def test_every_plan_round_trips(bits: int, k: int) -> None:
+    generator = np.random.default_rng(bits + k)
+    words = generator.integers(0, 2**64, (50, 2), dtype=np.uint64)
+    array = words if bits == 128 else words[:, 0] >> np.uint64(64 - bits)
+    values = to_ints(array, bits)
+    for plan in plans(bits, k, 1_000_000):
+        for table in plan.tables:
+            moved = table.permutation.apply(array)
+            assert np.array_equal(table.permutation.invert(moved), array)
+            assert to_ints(moved, bits) == [table.permutation.apply_one(v) for v in values]
+            assert to_ints(moved, bits)[:5] == [
+                permuted_bit_by_bit(table.permutation, value) for value in values[:5]
+            ]
+
+
+def test_a_block_over_the_word_boundary_moves_whole() -> None:
+    permutation = Permutation(128, ((60, 8), (0, 60), (68, 60)))
+    assert permutation.apply_one(0xFF << 60) == 0xFF << 120
+    assert to_ints(permutation.apply(to_array([0xA5 << 60], 128)), 128) == [0xA5 << 120]
+
+
+def test_the_given_array_is_left_alone() -> None:
+    array = to_array([1, 2, 3], 64)
+    Permutation(64, ((32, 32), (0, 32))).apply(array)
+    assert to_ints(array, 64) == [1, 2, 3]
+
+
+def test_the_identity_costs_no_copy() -> None:
+    array = to_array([1, 2, 3], 64)
+    permutation = Permutation(64, ((0, 16), (16, 48)))
+    assert permutation.identity
+    assert permutation.apply(array) is array
+    assert permutation.invert(array) is array
+    assert not Permutation(64, ((16, 48), (0, 16))).identity
+
+
+def test_permutations_are_values() -> None:
+    blocks = ((16, 48), (0, 16))
+    one, other = Permutation(64, blocks), Permutation(64, blocks)
+    one.apply_one(1)
+    assert one == other
+    assert len({one, other}) == 1
+    assert one.inverse.inverse == one
+
+
+@pytest.mark.parametrize(
+    ("bits", "blocks"),
+    [
+        (64, ()),
+        (64, ((0, 63),)),
+        (64, ((0, 65),)),
+        (64, ((0, 32), (31, 33))),
+        (64, ((0, 32), (33, 31))),
+        (64, ((0, 32), (0, 32))),
+        (64, ((0, 64), (64, 0))),
+        (64, ((-1, 65),)),
+        (0, ()),
+        (129, ((0, 129),)),
+    ],
+)
+def test_blocks_must_tile(bits: int, blocks: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(PlanError, match="tile") as caught:
+        Permutation(bits, blocks)
+    assert caught.value.hint
+
+
+@given(st.sampled_from(WIDTHS), st.data())
+def test_distances_count_differing_bits(bits: int, data: st.DataObject) -> None:
+    pairs = data.draw(st.lists(st.tuples(*[st.integers(0, 2**bits - 1)] * 2), max_size=10))
+    a, b = (to_array([pair[side] for pair in pairs], bits) for side in (0, 1))
+    assert distances(a, b, bits).tolist() == [(x ^ y).bit_count() for x, y in pairs]
+    square = distances(a[:, np.newaxis], b[np.newaxis], bits)
+    assert square.tolist() == [[(x ^ y).bit_count() for _, y in pairs] for x, _ in pairs]
+
+
+def test_the_largest_distance_fits() -> None:
+    assert distances(to_array([0], 128), to_array([2**128 - 1], 128), 128).tolist() == [128]
+
+
+@given(st.sampled_from(WIDTHS), st.data())
+def test_order_is_numeric_order(bits: int, data: st.DataObject) -> None:
+    near = st.integers(0, 3) | st.integers(2**bits - 3, 2**bits - 1) | st.integers(0, 2**bits - 1)
+    values = data.draw(st.lists(near, max_size=20))
+    ids = data.draw(st.permutations(range(len(values))))
+    array = to_array(values, bits)
+    assert to_ints(array[order(array)], bits) == sorted(values)
+    rows = order(array, np.array(ids, dtype=np.uint64)).tolist()
+    assert [(values[row], ids[row]) for row in rows] == sorted(zip(values, ids, strict=True))
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_what_is_no_fingerprint_is_refused(bits: int) -> None:
+    for value in (-1, 2**bits):
+        with pytest.raises(InputError, match=f"{bits} bits"):
+            to_array([0, value], bits)
+    assert to_ints(to_array([], bits), bits) == []
+    assert to_array([], bits).shape == ((0, 2) if bits == 128 else (0,))

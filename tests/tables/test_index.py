@@ -1,0 +1,333 @@
+"""The permutation tables against brute force, without documents around them."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
+from fpdb.tables import Index, Plan
+from fpdb.tables import pages as pages_module
+from fpdb.tables.bits import Fingerprints, to_array, to_ints
+from fpdb.tables.pages import Pages
+from fpdb.tables.plan import choose_plan, home_plan, nested_plan
+
+Undone = Callable[[Callable[[WriteTransaction], None]], None]
+PLENTY = 10**9
+
+PLANS = {
+    "home only": home_plan(64, 2, 16),
+    "choose 1": choose_plan(64, 3),
+    "choose 2": choose_plan(64, 3, choose=2),
+    "nested": nested_plan(64, 3),
+    "32 bits": choose_plan(32, 3),
+    "32 bits, sizes by hand": choose_plan(32, 2, sizes=(3, 20, 9)),
+    "128 bits": choose_plan(128, 3),
+    "128 bits, choose 2": choose_plan(128, 2, choose=2),
+}
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    names = [f"table-{number:02d}" for number in range(16)]
+    with Environment.create(tmp_path_factory.mktemp("index") / "db", names) as env:
+        yield env
+
+
+@pytest.fixture
+def undone(environment: Environment) -> Undone:
+    """Run a test in a write transaction that leaves nothing behind."""
+
+    class DoneError(Exception):
+        pass
+
+    def run(work: Callable[[WriteTransaction], None]) -> None:
+        with contextlib.suppress(DoneError), environment.write() as txn:
+            work(txn)
+            raise DoneError
+
+    return run
+
+
+def make(dice: np.random.Generator, bits: int, count: int, spread: int = 6) -> list[int]:
+    """Fingerprints near a few bases, and some anywhere."""
+    top = 2**bits - 1
+    bases = [*to_ints(words(dice, bits, 20), bits), 0, top]
+    found = []
+    for _ in range(count):
+        number = bases[int(dice.integers(len(bases)))]
+        for bit in dice.integers(0, bits, int(dice.integers(spread + 1))).tolist():
+            number ^= 1 << bit
+        found.append(number)
+    return [*found, *to_ints(words(dice, bits, count // 4), bits), 0, top, top - 1, 1]
+
+
+def words(dice: np.random.Generator, bits: int, count: int) -> Fingerprints:
+    array = dice.integers(0, 2**64, (count, 2), np.uint64)
+    return array if bits == 128 else array[:, 0] >> np.uint64(64 - bits)
+
+
+def numbered(
+    index: Index, numbers: list[int], first: int = 0
+) -> tuple[Fingerprints, np.ndarray[Any, np.dtype[np.uint64]]]:
+    ids = np.arange(first, first + len(numbers), dtype=np.uint64)
+    return to_array(numbers, index.plan.bits), ids
+
+
+def nothing(index: Index) -> tuple[Fingerprints, np.ndarray[Any, np.dtype[np.uint64]]]:
+    return numbered(index, [])
+
+
+def rows_of(txn: ReadTransaction, pages: Pages) -> list[tuple[int, ...]]:
+    return [
+        row
+        for rows in pages.scan(txn)
+        for row in zip(*(column.tolist() for column in rows), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("small", [False, True], ids=["pages", "small pages"])
+def test_near_is_what_brute_force_finds(
+    plan: Plan, small: bool, undone: Undone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if small:
+        monkeypatch.setattr(columns, "LARGEST", 200)
+        monkeypatch.setattr(pages_module, "LARGEST", 200)
+    dice = np.random.default_rng(plan.bits + len(plan.tables))
+    index = Index(plan)
+    stored = make(dice, plan.bits, 1200)
+    distinct = set(stored)
+    queries = [*stored[::60], *make(dice, plan.bits, 30), 0, 2**plan.bits - 1]
+
+    def work(txn: WriteTransaction) -> None:
+        index.fill(txn, *numbered(index, stored))
+        for k in range(plan.k + 3):
+            for query in queries:
+                found = index.near(txn, query, k, PLENTY)
+                expected = {n: (n ^ query).bit_count() for n in distinct}
+                assert found.distances == {n: d for n, d in expected.items() if d <= k}
+                assert found.complete
+
+    undone(work)
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_filled_tables_equal_updated_ones(plan: Plan, undone: Undone) -> None:
+    index = Index(plan)
+    stored = make(np.random.default_rng(4), plan.bits, 1500)
+    places = numbered(index, stored)
+    pages = (index.home, *index.further)
+    found: list[list[list[tuple[int, ...]]]] = []
+
+    def fill(txn: WriteTransaction) -> None:
+        index.fill(txn, *places)
+        found.append([rows_of(txn, own) for own in pages])
+
+    def update(txn: WriteTransaction) -> None:
+        order = np.random.default_rng(5).permutation(len(stored))
+        for part in np.array_split(order, 7):
+            index.update(txn, (places[0][part], places[1][part]), nothing(index))
+        found.append([rows_of(txn, own) for own in pages])
+
+    undone(fill)
+    undone(update)
+    filled, updated = found
+    assert filled == updated
+    assert len(filled[0]) == len(stored)
+    assert {len(rows) for rows in filled[1:]} <= {len(set(stored))}
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_a_further_table_drops_a_fingerprint_with_its_last_document(
+    plan: Plan, undone: Undone
+) -> None:
+    index = Index(plan)
+    number = 2**plan.bits - 2
+
+    def further(txn: WriteTransaction) -> set[int]:
+        return {len(rows_of(txn, pages)) for pages in index.further}
+
+    def work(txn: WriteTransaction) -> None:
+        some = {1} if index.further else set()
+        index.update(txn, numbered(index, [number, number, number]), nothing(index))
+        assert further(txn) == some
+        index.update(txn, nothing(index), numbered(index, [number, number]))
+        assert further(txn) == some
+        # One document takes the fingerprint as the last one lays it down.
+        index.update(txn, numbered(index, [number], 9), numbered(index, [number], 2))
+        assert further(txn) == some
+        assert list(index.ids(txn, number)) == [9]
+        index.update(txn, nothing(index), numbered(index, [number], 9))
+        assert not any(rows_of(txn, pages) for pages in (index.home, *index.further))
+        assert index.near(txn, number, plan.k, PLENTY).distances == {}
+
+    undone(work)
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+def test_a_hot_prefix_is_searched_whole(bits: int, undone: Undone) -> None:
+    """Thousands of fingerprints behind one prefix, over many pages of the home table."""
+    dice = np.random.default_rng(8)
+    plan = choose_plan(bits, 3)
+    index = Index(plan)
+    low = bits - plan.tables[0].prefix
+    prefix = (2 ** plan.tables[0].prefix - 2) << low
+    stored = sorted({prefix | n >> (bits - low) for n in to_ints(words(dice, bits, 6000), bits)})
+    stored += [prefix | (1 << low) - 1, prefix, (prefix | (1 << low) - 1) + 1, prefix - 1]
+
+    def work(txn: WriteTransaction) -> None:
+        index.fill(txn, *numbered(index, stored))
+        for query in [*stored[::400], *stored[-4:]]:
+            expected = {n: (n ^ query).bit_count() for n in stored}
+            expected = {n: d for n, d in expected.items() if d <= 4}
+            assert index.near(txn, query, 4, PLENTY) == (expected, True)
+            three = {n: d for n, d in expected.items() if d <= 3}
+            assert index.near(txn, query, 3, PLENTY) == (three, True)
+
+    undone(work)
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Undone) -> None:
+    dice = np.random.default_rng(6)
+    plan = choose_plan(bits, 3)
+    index = Index(plan)
+    # All share their highest quarter, and differ behind it.
+    head = int(dice.integers(2**16)) << (bits - 16)
+    stored = [head | n >> 32 for n in to_ints(words(dice, bits, 5000), bits)]
+
+    def work(txn: WriteTransaction) -> None:
+        index.fill(txn, *numbered(index, stored))
+        read = _candidates(txn, index, stored[2500])
+        for own in (stored[0], stored[2500], max(stored)):
+            for budget in (0, 1, 100, 1000, 4000):
+                found = index.near(txn, own, 3, budget)
+                assert not found.complete
+                assert found.distances[own] == 0
+                assert all((n ^ own).bit_count() == d <= 3 for n, d in found.distances.items())
+            assert index.near(txn, own, 3, PLENTY).complete
+        # What isn't stored isn't found because a budget ran out.
+        assert head ^ 5 not in index.near(txn, head ^ 5, 0, 0).distances
+        # The budget counts what is read: with just enough of it the answer is complete.
+        assert index.near(txn, stored[2500], 3, read).complete
+        assert not index.near(txn, stored[2500], 3, read - 1).complete
+
+    undone(work)
+
+
+def _candidates(txn: ReadTransaction, index: Index, number: int) -> int:
+    """The smallest budget that lets a query finish, by bisection."""
+    low, high = 0, PLENTY
+    while low < high:
+        middle = (low + high) // 2
+        if index.near(txn, number, 3, middle).complete:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+@pytest.mark.parametrize("number", [0, 77, None], ids=["lowest", "within", "highest"])
+def test_the_ids_of_one_fingerprint_span_pages(
+    bits: int, number: int | None, undone: Undone
+) -> None:
+    index = Index(home_plan(bits, 1, 8))
+    hot = 2**bits - 1 if number is None else number
+    others = [n for n in (0, 76, 78, 2**bits - 2, 2**bits - 1) if n != hot]
+    ids = [*range(0, 10_000, 2), 2**32, 2**64 - 1]
+
+    def work(txn: WriteTransaction) -> None:
+        index.fill(txn, to_array([hot] * len(ids), bits), np.array(ids, np.uint64))
+        index.update(txn, numbered(index, others, 50_001), nothing(index))
+        assert len(list(index.home.scan(txn))) > 3
+        assert list(index.ids(txn, hot)) == ids
+        for after in (1, 2, 4999, 5000, 9998, 9999, 2**32 + 1, 2**64 - 1):
+            assert list(index.ids(txn, hot, after)) == [own for own in ids if own >= after]
+        for place, other in enumerate(others):
+            assert list(index.ids(txn, other)) == [50_001 + place]
+        assert list(index.ids(txn, 12_345)) == []
+        assert index.near(txn, hot, 0, PLENTY).distances == {hot: 0}
+        index.update(
+            txn, nothing(index), (to_array([hot] * 3000, bits), np.array(ids[:3000], np.uint64))
+        )
+        assert list(index.ids(txn, hot)) == ids[3000:]
+
+    undone(work)
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+def test_a_document_is_located_by_its_id_and_the_highest_32_bits(bits: int, undone: Undone) -> None:
+    index = Index(home_plan(bits, 1, 8))
+    below = bits - 32
+    dice = np.random.default_rng(2)
+    placed: list[tuple[int, int]] = []
+    number = 0
+    for high in (0, 1, 5, 2**31, 2**32 - 2, 2**32 - 1):
+        lows = sorted(
+            {0, (1 << below) - 1, *(int(n) % (1 << below) for n in dice.integers(0, 2**63, 40))}
+        )
+        for low in lows:
+            # Long runs of equal fingerprints among single ones.
+            for _ in range(900 if low in (lows[0], lows[-1]) else 3):
+                placed.append((high << below | low, number))
+                number += 1
+    ids = dice.permutation(number).astype(np.uint64)
+    ids[0], ids[-1] = 2**64 - 1, 2**63
+
+    def work(txn: WriteTransaction) -> None:
+        index.fill(txn, to_array([fingerprint for fingerprint, _ in placed], bits), ids)
+        for place in [0, number - 1, *range(0, number, 37)]:
+            fingerprint, own = placed[place][0], int(ids[place])
+            assert index.locate(txn, fingerprint >> below, own) == fingerprint
+        for high, own in ((0, number + 5), (5, number + 5), (2**32 - 1, 2**64 - 2), (3, 4)):
+            assert index.locate(txn, high, own) is None
+        # The right id under other bits isn't there.
+        assert index.locate(txn, 0, int(ids[-1])) is None
+
+    undone(work)
+
+
+def test_nothing_is_located_or_near_in_empty_tables(undone: Undone) -> None:
+    def work(txn: WriteTransaction) -> None:
+        for plan in PLANS.values():
+            index = Index(plan)
+            assert index.locate(txn, 5, 5) is None
+            assert list(index.ids(txn, 5)) == []
+            assert index.near(txn, 5, plan.k, 0) == ({}, True)
+            index.fill(txn, *nothing(index))
+            index.update(txn, nothing(index), nothing(index))
+            assert not any(rows_of(txn, pages) for pages in (index.home, *index.further))
+
+    undone(work)
+
+
+def test_a_wide_run_is_crossed_in_few_steps(
+    undone: Undone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a run of equal fingerprints nor a crowd of near ones makes locating slow."""
+    index = Index(home_plan(64, 1, 8))
+    crowd = [5 << 32 | n for n in range(3000)]
+    run = [5 << 32 | 3000] * 100_000
+    last = 5 << 32 | 3001
+    steps = 0
+    original = pages_module.seek
+
+    def counting(*arguments: Any) -> bool:
+        nonlocal steps
+        steps += 1
+        return original(*arguments)
+
+    monkeypatch.setattr("fpdb.tables.index.seek", counting)
+
+    def work(txn: WriteTransaction) -> None:
+        index.fill(txn, *numbered(index, [*crowd, *run, last], 10))
+        pages = sum(1 for _ in index.home.scan(txn))
+        assert pages > 50
+        assert index.locate(txn, 5, 10 + 103_000) == last
+        assert steps < 20
+
+    undone(work)

@@ -1,0 +1,500 @@
+"""Pages against sorted sets, and the bytes of their columns."""
+
+import contextlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fpdb.errors import DamagedError
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
+from fpdb.storage.columns import LARGEST, Rows, pack_rows, rows_that_fit, shape_of, unpack_rows
+from fpdb.tables import pages as pages_module
+from fpdb.tables.pages import Pages, seek
+
+Row = tuple[int, ...]
+TOP = 2**64 - 1
+
+# Name, key columns, columns: a further table, the home table, both at 128 bits, the ids.
+SHAPES = [
+    ("further", 1, 1),
+    ("home", 2, 2),
+    ("further-128", 2, 2),
+    ("home-128", 3, 3),
+    ("ids", 1, 3),
+]
+KINDS = [Pages(*shape) for shape in SHAPES]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    path = tmp_path_factory.mktemp("pages") / "db"
+    with Environment.create(path, [name for name, _, _ in SHAPES]) as env:
+        yield env
+
+
+@pytest.fixture
+def undone(environment: Environment) -> Callable[[Callable[[WriteTransaction], None]], None]:
+    """Run a test in a write transaction that leaves nothing behind."""
+
+    class DoneError(Exception):
+        pass
+
+    def run(work: Callable[[WriteTransaction], None]) -> None:
+        with contextlib.suppress(DoneError), environment.write() as txn:
+            work(txn)
+            raise DoneError
+
+    return run
+
+
+@pytest.fixture
+def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let pages be so small that a few rows split them."""
+    monkeypatch.setattr(columns, "LARGEST", 200)
+    monkeypatch.setattr(pages_module, "LARGEST", 200)
+    monkeypatch.setattr(pages_module, "_SMALL", 50)
+    monkeypatch.setattr(pages_module, "_ROOMY", 150)
+    return 200
+
+
+def as_rows(rows: list[Row], width: int) -> Rows:
+    array = np.array(sorted(rows), np.uint64).reshape(-1, width)
+    return [np.ascontiguousarray(column) for column in array.T]
+
+
+def entries(txn: ReadTransaction, pages: Pages) -> list[tuple[bytes, bytes]]:
+    with txn.cursor(pages.name) as cursor:
+        return [(bytes(key), bytes(value)) for key, value in cursor]
+
+
+def content(txn: ReadTransaction, pages: Pages, largest: int = LARGEST) -> list[Row]:
+    """All rows as they are stored; every page is checked on the way."""
+    found: list[Row] = []
+    for key, value in entries(txn, pages):
+        assert len(value) <= largest
+        rows = list(zip(*(c.tolist() for c in unpack_rows(value, pages.columns)), strict=True))
+        assert key == b"".join(number.to_bytes(8, "big") for number in rows[0][: pages._keys])
+        found += rows
+    keys = [row[: pages._keys] for row in found]
+    assert keys == sorted(set(keys))
+    return found
+
+
+class Spy:
+    """A transaction that notes the keys it writes and deletes."""
+
+    def __init__(self, txn: WriteTransaction) -> None:
+        self._txn = txn
+        self.puts: list[bytes] = []
+        self.deletes: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._txn, name)
+
+    def put(self, name: str, key: bytes, value: bytes) -> None:
+        self.puts.append(bytes(key))
+        self._txn.put(name, key, value)
+
+    def delete(self, name: str, key: bytes) -> bool:
+        self.deletes.append(bytes(key))
+        return self._txn.delete(name, key)
+
+
+@st.composite
+def batches(draw: st.DrawFn, width: int, keys: int) -> list[tuple[list[Row], list[Row]]]:
+    """Some batches of rows to insert and to remove, dense enough that they meet."""
+    number = st.one_of(
+        st.integers(0, 60),
+        st.integers(2**32 - 3, 2**32 + 3),
+        st.integers(TOP - 20, TOP),
+        st.integers(0, TOP),
+    )
+    row = st.tuples(*[number] * width)
+
+    def distinct(rows: list[Row]) -> list[Row]:
+        return list({own[:keys]: own for own in rows}.values())
+
+    part = st.lists(row, max_size=60).map(distinct)
+    return draw(st.lists(st.tuples(part, part), min_size=1, max_size=6))
+
+
+@pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_splice_agrees_with_a_sorted_set(
+    pages: Pages, data: st.DataObject, undone: Any, tiny_pages: int
+) -> None:
+    width, keys = pages.columns, pages._keys
+
+    def work(txn: WriteTransaction) -> None:
+        expected: dict[Row, Row] = {}
+        for insert, remove in data.draw(batches(width, keys)):
+            # Half of what is removed is there; what is removed and inserted ends up inserted.
+            there = list(expected.values())[::2] if len(remove) % 2 else []
+            gone = list({row[:keys]: row for row in [*remove, *there]}.values())
+            pages.splice(txn, as_rows(insert, width), as_rows(gone, width))
+            for row in gone:
+                expected.pop(row[:keys], None)
+            expected |= {row[:keys]: row for row in insert}
+            assert content(txn, pages, tiny_pages) == [expected[key] for key in sorted(expected)]
+
+    undone(work)
+
+
+@pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
+def test_many_random_batches_agree_with_a_sorted_set(pages: Pages, undone: Any) -> None:
+    dice = np.random.default_rng(len(pages.name))
+    width, keys = pages.columns, pages._keys
+
+    def work(txn: WriteTransaction) -> None:
+        expected: dict[Row, Row] = {}
+        for turn in range(12):
+            insert = {
+                tuple(row[:keys]): tuple(row)
+                for row in dice.integers(0, TOP, (1500, width), np.uint64).tolist()
+            }
+            known = list(expected)
+            chosen = dice.permutation(len(known))[: 3000 if turn % 3 == 2 else 100].tolist()
+            gone = {known[place]: expected[known[place]] for place in chosen}
+            spy = Spy(txn)
+            before = [key for key, _ in entries(txn, pages)]
+            pages.splice(
+                spy, as_rows(list(insert.values()), width), as_rows(list(gone.values()), width)
+            )
+            changes = [pages.key(*key) for key in (*insert, *gone)]
+            affected = {bisect_right(before, key) for key in changes}
+            after = len(entries(txn, pages))
+            assert len(spy.puts) <= len(affected) + after - len(before) + len(spy.deletes)
+            expected = {k: row for k, row in expected.items() if k not in gone} | insert
+            assert content(txn, pages) == [expected[key] for key in sorted(expected)]
+
+    undone(work)
+
+
+def test_a_batch_writes_each_page_once(undone: Any) -> None:
+    pages = KINDS[0]
+
+    def work(txn: WriteTransaction) -> None:
+        step = 2**40
+        pages.fill(txn, as_rows([(number * step,) for number in range(5000)], 1))
+        before = [key for key, _ in entries(txn, pages)]
+        assert len(before) == 10
+        # Two rows go out of each page, and one comes in: there is room.
+        firsts = [int.from_bytes(key, "big") // step for key in before]
+        gone = [(number * step,) for first in firsts for number in (first + 5, first + 300)]
+        come = [((first + 7) * step + 1,) for first in firsts]
+        spy = Spy(txn)
+        pages.splice(spy, as_rows(come, 1), as_rows(gone, 1))
+        assert spy.puts == before
+        assert spy.deletes == []
+        # A hundred rows for one page split it into two, written once each.
+        spy = Spy(txn)
+        pages.splice(
+            spy, as_rows([(number * step + 2,) for number in range(100)], 1), pages.empty()
+        )
+        assert len(spy.puts) == len(set(spy.puts)) == 2
+        # A row that is missing is removed in peace; a page whose first row goes moves once.
+        spy = Spy(txn)
+        pages.splice(spy, pages.empty(), as_rows([(firsts[3] * step,), (firsts[5] * step + 9,)], 1))
+        assert len(spy.puts) == 2
+        assert spy.deletes == [before[3]]
+
+    undone(work)
+
+
+def test_nothing_to_do_writes_nothing(undone: Any) -> None:
+    def work(txn: WriteTransaction) -> None:
+        for pages in KINDS:
+            spy = Spy(txn)
+            pages.splice(spy, pages.empty(), pages.empty())
+            pages.fill(spy, pages.empty())
+            assert (spy.puts, spy.deletes) == ([], [])
+            assert entries(txn, pages) == []
+
+    undone(work)
+
+
+def test_a_row_with_a_known_key_replaces_the_old_one(undone: Any) -> None:
+    pages = KINDS[4]
+
+    def work(txn: WriteTransaction) -> None:
+        pages.splice(txn, as_rows([(1, 10, 100), (2, 20, 200)], 3), pages.empty())
+        pages.splice(txn, as_rows([(2, 21, 201)], 3), pages.empty())
+        assert content(txn, pages) == [(1, 10, 100), (2, 21, 201)]
+        pages.splice(txn, as_rows([(0, 5, 5), (1, 11, 101), (3, 3, 3)], 3), pages.empty())
+        assert content(txn, pages) == [(0, 5, 5), (1, 11, 101), (2, 21, 201), (3, 3, 3)]
+        pages.splice(txn, as_rows([(1, 12, 102)], 3), as_rows([(1, 0, 0), (3, 9, 9)], 3))
+        assert content(txn, pages) == [(0, 5, 5), (1, 12, 102), (2, 21, 201)]
+
+    undone(work)
+
+
+def test_small_pages_merge_and_empty_ones_go(undone: Any) -> None:
+    pages = KINDS[0]
+    rows = [(number * 2**40,) for number in range(10_000)]
+
+    def work(txn: WriteTransaction) -> None:
+        pages.fill(txn, as_rows(rows, 1))
+        assert len(entries(txn, pages)) == 20
+        kept = rows[::50]
+        pages.splice(txn, pages.empty(), as_rows([row for row in rows if row not in set(kept)], 1))
+        assert content(txn, pages) == kept
+        assert len(entries(txn, pages)) <= 2
+        pages.splice(txn, pages.empty(), as_rows(kept, 1))
+        assert entries(txn, pages) == []
+
+    undone(work)
+
+
+def test_pages_that_are_thinned_out_row_by_row_stay_few(undone: Any) -> None:
+    pages = KINDS[0]
+    dice = np.random.default_rng(5)
+    rows = [(number * 2**40,) for number in range(4000)]
+
+    def work(txn: WriteTransaction) -> None:
+        pages.fill(txn, as_rows(rows, 1))
+        for place in dice.permutation(len(rows))[:3600].tolist():
+            pages.splice(txn, pages.empty(), as_rows([rows[place]], 1))
+        left = content(txn, pages)
+        assert len(left) == 400
+        assert len(entries(txn, pages)) <= 4
+
+    undone(work)
+
+
+def test_a_full_page_is_halved(undone: Any) -> None:
+    pages = KINDS[0]
+    fit = rows_that_fit(shape_of([np.array([0, TOP], np.uint64)]))
+
+    def work(txn: WriteTransaction) -> None:
+        rows = [(number * (TOP // fit),) for number in range(fit)]
+        pages.splice(txn, as_rows(rows, 1), pages.empty())
+        (page,) = entries(txn, pages)
+        assert LARGEST - 8 < len(page[1]) <= LARGEST
+        pages.splice(txn, as_rows([(5,)], 1), pages.empty())
+        sizes = [len(value) for _, value in entries(txn, pages)]
+        assert len(sizes) == 2
+        assert abs(sizes[0] - sizes[1]) <= 8
+        assert content(txn, pages) == sorted([*rows, (5,)])
+
+    undone(work)
+
+
+FILLS: dict[str, Callable[[np.random.Generator, int, int], Any]] = {
+    "uniform": lambda dice, n, w: dice.integers(0, TOP, (n, w), np.uint64),
+    "dense": lambda dice, n, w: np.arange(n * w, dtype=np.uint64).reshape(n, w),
+    "clustered": lambda dice, n, w: (
+        dice.integers(0, 2**20, (n, w), np.uint64) << np.uint64(44)
+        | dice.integers(0, 2**8, (n, w), np.uint64)
+    ),
+    "one prefix": lambda dice, n, w: dice.integers(TOP - 2**30, TOP, (n, w), np.uint64),
+}
+
+
+@pytest.mark.parametrize("kind", FILLS)
+@pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
+def test_fill_makes_full_pages_with_the_content_of_splice(
+    pages: Pages, kind: str, undone: Any
+) -> None:
+    width, keys = pages.columns, pages._keys
+    array = FILLS[kind](np.random.default_rng(3), 6000, width).tolist()
+    rows = list({tuple(row[:keys]): tuple(row) for row in array}.values())
+
+    def work(txn: WriteTransaction) -> None:
+        pages.fill(txn, as_rows(rows, width))
+        sizes = [len(value) for _, value in entries(txn, pages)]
+        assert content(txn, pages) == sorted(rows)
+        # A page may end early because its next row would need wider columns.
+        least = 0.97 if kind in ("uniform", "one prefix") else 0.5
+        assert min(sizes[:-1], default=LARGEST) >= least * LARGEST
+        assert sum(sizes) >= 0.97 * LARGEST * (len(sizes) - 1) or kind == "clustered"
+        # What was filled is spliced as if it had been spliced all along.
+        pages.splice(txn, as_rows(rows[:2000], width), as_rows(rows[1000:4000], width))
+        assert content(txn, pages) == sorted({*rows[:2000], *rows[4000:]})
+
+    undone(work)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(
+    numbers=st.sets(
+        st.one_of(st.integers(0, 300), st.integers(2**32 - 9, 2**32 + 9), st.integers(0, TOP)),
+        max_size=300,
+    )
+)
+def test_fill_holds_any_rows(numbers: set[int], undone: Any, tiny_pages: int) -> None:
+    def work(txn: WriteTransaction) -> None:
+        KINDS[0].fill(txn, as_rows([(number,) for number in numbers], 1))
+        assert content(txn, KINDS[0], tiny_pages) == [(number,) for number in sorted(numbers)]
+        ids = [(number, number >> 32, 7) for number in numbers]
+        KINDS[4].fill(txn, as_rows(ids, 3))
+        assert content(txn, KINDS[4], tiny_pages) == sorted(ids)
+
+    undone(work)
+
+
+def test_the_page_of_a_row_is_found_with_its_end(undone: Any) -> None:
+    pages = KINDS[4]
+
+    def work(txn: WriteTransaction) -> None:
+        assert pages.page_of(txn, 5)[0][0].tolist() == []
+        assert pages.page_of(txn, 5)[1] is None
+        step = 2**40
+        pages.fill(txn, as_rows([(10 + n * step, n * step, n) for n in range(500)], 3))
+        firsts = [int.from_bytes(key, "big") for key, _ in entries(txn, pages)]
+        assert len(firsts) > 2
+        for page, first in enumerate(firsts):
+            upper = firsts[page + 1] if page + 1 < len(firsts) else None
+            for number in (first, first + 1, (upper or TOP + 1) - 1):
+                rows, found = pages.page_of(txn, number)
+                assert (int(rows[0][0]), found) == (first, upper)
+        rows, found = pages.page_of(txn, 0)  # before all pages comes the first
+        assert (int(rows[0][0]), found) == (firsts[0], firsts[1])
+
+    undone(work)
+
+
+def test_a_scan_begins_with_the_page_that_the_key_belongs_to(undone: Any) -> None:
+    pages = KINDS[0]
+
+    def work(txn: WriteTransaction) -> None:
+        assert list(pages.scan(txn)) == []
+        assert list(pages.scan(txn, pages.key(3))) == []
+        pages.fill(txn, as_rows([(10 + number * 2**40,) for number in range(2000)], 1))
+        firsts = [int.from_bytes(key, "big") for key, _ in entries(txn, pages)]
+
+        def scanned(*first: int) -> list[int]:
+            keys = [pages.key(number) for number in first]
+            return [int(rows[0][0]) for rows in pages.scan(txn, *keys)]
+
+        assert scanned() == scanned(0) == scanned(firsts[0]) == scanned(firsts[1] - 1) == firsts
+        assert scanned(firsts[1]) == scanned(firsts[2] - 1) == firsts[1:]
+        assert scanned(TOP) == firsts[-1:]
+        with txn.cursor(pages.name) as cursor:
+            assert seek(cursor, pages.key(firsts[1] + 1))
+            assert bytes(cursor.key()) == pages.key(firsts[1])
+
+    undone(work)
+
+
+# The bytes of a page
+
+
+SPANS = [0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**63, TOP]
+
+
+@st.composite
+def any_rows(draw: st.DrawFn) -> Rows:
+    """Up to four columns of any spans, the first one sorted."""
+    count = draw(st.integers(1, 40))
+    found = []
+    for position in range(draw(st.integers(1, 4))):
+        span = draw(st.one_of(st.sampled_from(SPANS), st.integers(0, TOP)))
+        base = draw(st.one_of(st.sampled_from([0, TOP - span]), st.integers(0, TOP - span)))
+        numbers = draw(st.lists(st.integers(base, base + span), min_size=count, max_size=count))
+        numbers[0], numbers[-1] = base, base + span if count > 1 else base
+        found.append(np.array(sorted(numbers) if position == 0 else numbers, np.uint64))
+    return found
+
+
+@settings(deadline=None)
+@given(any_rows())
+def test_columns_come_back_whatever_they_span(rows: Rows) -> None:
+    shape = shape_of(rows)
+    value = pack_rows(rows, shape)
+    assert len(value) == shape.size
+    for data in (value, memoryview(value)):
+        again = unpack_rows(data, len(rows))
+        assert [column.tolist() for column in again] == [column.tolist() for column in rows]
+        assert all(column.dtype == np.uint64 for column in again)
+        first = unpack_rows(data, len(rows), 1)
+        assert [column.tolist() for column in first] == [rows[0].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("span", "width"),
+    [(0, 0), (1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (2**32 - 1, 4), (2**32, 8)],
+)
+@pytest.mark.parametrize("base", [0, 77, TOP - 2**32])
+def test_a_column_is_as_narrow_as_its_span(span: int, width: int, base: int) -> None:
+    rows = [np.array([base, base + span], np.uint64), np.array([base + span, base], np.uint64)]
+    shape = shape_of(rows)
+    assert shape.widths == [width, width]
+    assert shape.size == 8 + 2 * 8 + 2 * 2 * width
+    assert [c.tolist() for c in unpack_rows(pack_rows(rows, shape), 2)] == [
+        [base, base + span],
+        [base + span, base],
+    ]
+
+
+def test_as_many_rows_fit_as_are_told() -> None:
+    for span in SPANS[1:]:
+        shape = shape_of([np.array([0, span], np.uint64)])
+        count = rows_that_fit(shape)
+        assert 8 + 8 + count * shape.widths[0] <= LARGEST < 8 + 8 + (count + 1) * shape.widths[0]
+
+
+def test_the_bytes_of_a_page_stay_what_they_are() -> None:
+    """The format of released databases: this must not change."""
+    rows = [
+        np.array([1000, 1001, 1256], np.uint64),
+        np.array([5, 5, 5], np.uint64),
+        np.array([0, TOP, 2**32], np.uint64),
+    ]
+    value = pack_rows(rows, shape_of(rows))
+    assert value[4:] == bytes.fromhex(
+        "03 00 02 08"
+        "e8 03 00 00 00 00 00 00  05 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00"
+        "00 00 01 00 00 01"
+        "00 00 00 00 00 00 00 00  ff ff ff ff ff ff ff ff  00 00 00 00 01 00 00 00"
+    )
+    assert value[:4].hex() == "09a650ae"
+
+
+@pytest.mark.parametrize("width", [0, 1, 2, 4, 8])
+def test_every_flipped_bit_of_a_page_is_seen(width: int) -> None:
+    span = 0 if not width else 2 ** (8 * width) - 1
+    rows = [np.array([0, span // 2, span], np.uint64), np.array([9, 0, span], np.uint64)]
+    value = pack_rows(rows, shape_of(rows))
+    for bit in range(8 * len(value)):
+        broken = bytearray(value)
+        broken[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DamagedError, match="checksum of a page") as caught:
+            unpack_rows(bytes(broken), 2)
+        assert caught.value.hint
+
+
+def test_a_page_that_was_cut_is_damaged() -> None:
+    rows = [np.arange(50, dtype=np.uint64) << np.uint64(40)]
+    value = pack_rows(rows, shape_of(rows))
+    for length in (0, 1, 7, 8, 15, len(value) - 1):
+        with pytest.raises(DamagedError):
+            unpack_rows(value[:length], 1)
+
+
+def test_a_right_checksum_over_nonsense_is_damaged_too() -> None:
+    for body in (b"\3\0\3\0" + bytes(8) + bytes(9), b"\xff\xff\x08\0" + bytes(8), b"\1\0\1\0"):
+        value = columns._checksum(body).to_bytes(4, "little") + body
+        with pytest.raises(DamagedError, match="a page can't be read"):
+            unpack_rows(value, 1)
+
+
+def test_a_damaged_page_is_reported_by_whoever_reads_it(
+    tmp_path: Path,
+) -> None:
+    pages = KINDS[0]
+    with Environment.create(tmp_path / "db", [pages.name]) as env:
+        with env.write() as txn:
+            pages.fill(txn, as_rows([(number,) for number in range(10)], 1))
+            (key, value), *_ = entries(txn, pages)
+            txn.put(pages.name, key, value[:-1] + bytes([value[-1] ^ 1]))
+        with env.read() as reader, pytest.raises(DamagedError, match="checksum of a page"):
+            list(pages.scan(reader))
+        with env.write() as txn, pytest.raises(DamagedError):
+            pages.splice(txn, as_rows([(5,)], 1), pages.empty())
