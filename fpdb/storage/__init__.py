@@ -1,0 +1,19 @@
+"""Everything on disk: LMDB environments, the header, and values as bytes.
+
+Only this folder knows LMDB and msgpack. It knows nothing of texts: a recipe is plain data here.
+"""
+
+from fpdb.storage.environment import Environment
+from fpdb.storage.packing import pack, unpack
+from fpdb.storage.shared import LOCK_SECONDS
+from fpdb.storage.transactions import Cursor, ReadTransaction, WriteTransaction
+
+__all__ = [
+    "LOCK_SECONDS",
+    "Cursor",
+    "Environment",
+    "ReadTransaction",
+    "WriteTransaction",
+    "pack",
+    "unpack",
+]

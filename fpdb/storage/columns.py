@@ -1,0 +1,123 @@
+"""The bytes of a page: columns of numbers, each as narrow as it can be, and a checksum.
+
+    checksum  uint32   the low half of XXH3 over all that follows
+    rows      uint16
+    widths    uint16   four bits a column: 0, 1, 2, 4 or 8 bytes a number
+    bases     uint64   one a column; what is stored are differences from it
+    columns
+
+Part of the file format: everything is little-endian, and none of it may change.
+"""
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fpdb.errors import DamagedError
+
+Column = NDArray[np.uint64]
+Rows = list[Column]
+
+# What fits on one overflow page of LMDB behind its header: no page ever needs a run of free pages.
+LARGEST = 4080
+_HEAD = struct.Struct("<IHH")
+_CHECKSUM_BYTES = 4
+_TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
+    1: np.dtype("u1"),
+    2: np.dtype("<u2"),
+    4: np.dtype("<u4"),
+    8: np.dtype("<u8"),
+}
+_MOST_COLUMNS = 4  # as many widths as 16 bits hold
+_BASES = [struct.Struct(f"<{count}Q") for count in range(_MOST_COLUMNS + 1)]
+_BODY_HEAD = struct.Struct("<HH")
+
+
+class Shape(NamedTuple):
+    """How columns are written, and how many bytes they take."""
+
+    bases: list[int]
+    widths: list[int]
+    size: int
+
+
+def shape_of(rows: Rows) -> Shape:
+    """Find how rows, of which the first column is sorted, are written."""
+    first = rows[0]
+    low = int(first[0])
+    width = _width(int(first[-1]) - low)
+    bases, widths, row = [0 if width == 8 else low], [width], width
+    for column in rows[1:]:
+        low = int(column.min())
+        width = _width(int(column.max()) - low)
+        bases.append(0 if width == 8 else low)
+        widths.append(width)
+        row += width
+    return Shape(bases, widths, _HEAD.size + 8 * len(rows) + row * len(first))
+
+
+def _width(span: int) -> int:
+    if span >= 1 << 32:
+        return 8
+    if span >= 1 << 16:
+        return 4
+    return 2 if span >= 1 << 8 else 1 if span else 0
+
+
+def rows_that_fit(shape: Shape) -> int:
+    """Tell how many rows of these widths fit on a page."""
+    room = LARGEST - _HEAD.size - 8 * len(shape.widths)
+    return room // max(sum(shape.widths), 1)
+
+
+def pack_rows(rows: Rows, shape: Shape) -> bytes:
+    """Write rows as their shape says."""
+    nibbles = 0
+    parts = [b"", _BASES[len(rows)].pack(*shape.bases)]
+    for index, (column, base, width) in enumerate(
+        zip(rows, shape.bases, shape.widths, strict=True)
+    ):
+        nibbles |= width << 4 * index
+        if width == 8:
+            parts.append(column.tobytes())
+        elif width:
+            parts.append((column - np.uint64(base)).astype(_TYPES[width]).tobytes())
+    parts[0] = _BODY_HEAD.pack(len(rows[0]), nibbles)
+    body = b"".join(parts)
+    return _checksum(body).to_bytes(_CHECKSUM_BYTES, "little") + body
+
+
+def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = None) -> Rows:
+    """Read the columns of a page, or the first ones; a wide column is a view of the value."""
+    try:
+        checksum, count, widths = _HEAD.unpack_from(value)
+        if _checksum(value[_CHECKSUM_BYTES:]) != checksum:
+            raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
+        at = _HEAD.size + 8 * columns
+        wanted = wanted or columns
+        if wanted == 1 and widths & 15 == 8:  # the way of nearly every page that a query reads
+            return [np.frombuffer(value, np.uint64, count, at)]
+        return _read_columns(value, wanted, count, widths, at)
+    except (struct.error, ValueError, KeyError) as error:
+        raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+
+
+def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: int, at: int) -> Rows:
+    rows: Rows = []
+    for index, base in enumerate(_BASES[wanted].unpack_from(value, _HEAD.size)):
+        width = widths >> 4 * index & 15
+        if width == 8:
+            rows.append(np.frombuffer(value, np.uint64, count, at))
+        elif width:
+            rows.append(np.frombuffer(value, _TYPES[width], count, at) + np.uint64(base))
+        else:
+            rows.append(np.full(count, base, np.uint64))
+        at += width * count
+    return rows
+
+
+def _checksum(body: memoryview | bytes) -> int:
+    return xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF

@@ -1,0 +1,93 @@
+"""Making a new database: its directory, its files, their rights, and its first transaction."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import mkdtemp
+
+import lmdb
+
+from fpdb.errors import AccessError, DatabaseExistsError
+from fpdb.storage import preflight
+from fpdb.storage.datafile import DATA_FILE
+from fpdb.storage.faults import translate
+from fpdb.storage.lock import LOCK_FILE
+from fpdb.storage.opening import LMDB_LOCK_FILE, open_lmdb
+
+Entries = Mapping[str, Mapping[bytes, bytes]]
+
+
+def create(directory: Path, names: tuple[str, ...], initial: Entries) -> lmdb.Environment:
+    """Create and open an environment with these sub-databases and first entries, or nothing.
+
+    It is made beside its place and moved there whole: nobody ever sees a half-made database, and
+    of two creators one is told that the other was faster.
+    """
+    preflight.require_vacant(directory)
+    draft = _make_draft(directory)
+    try:
+        environment = open_lmdb(draft, readonly=False, create=True)
+        try:
+            _fill(environment, names, initial, directory)
+            _sync(draft)
+            _move(draft, directory)
+            _sync(directory.parent)
+        except BaseException:
+            environment.close()
+            raise
+    except BaseException:
+        _remove(draft)
+        raise
+    return environment
+
+
+def _make_draft(directory: Path) -> Path:
+    try:
+        draft = Path(mkdtemp(prefix=f".{directory.name}.", suffix=".new", dir=directory.parent))
+    except PermissionError as error:
+        raise AccessError(
+            f"user {os.geteuid()} may not create {directory}", hint="choose another path"
+        ) from error
+    os.close(os.open(draft / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    return draft
+
+
+def _move(draft: Path, directory: Path) -> None:
+    try:
+        draft.rename(directory)  # onto nothing or an empty directory, never onto another database
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        raise DatabaseExistsError(
+            f"another process has just created {directory}", hint="open it"
+        ) from error
+
+
+def _fill(
+    environment: lmdb.Environment, names: tuple[str, ...], initial: Entries, directory: Path
+) -> None:
+    try:
+        with environment.begin(write=True) as transaction:
+            for name in names:
+                database = environment.open_db(name.encode(), txn=transaction)
+                for key, value in initial.get(name, {}).items():
+                    transaction.put(key, value, db=database)
+    except lmdb.Error as error:
+        raise translate(error, directory) from error
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(draft: Path) -> None:
+    with contextlib.suppress(OSError):
+        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE):
+            (draft / name).unlink(missing_ok=True)
+        draft.rmdir()

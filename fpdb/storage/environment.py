@@ -1,0 +1,121 @@
+"""A handle of one LMDB environment in a directory: create, open, read, write, close."""
+
+import os
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fpdb.errors import ClosedError, ReadOnlyError
+from fpdb.storage import registry
+from fpdb.storage.creation import Entries
+from fpdb.storage.datafile import DATA_FILE
+from fpdb.storage.shared import LOCK_SECONDS, SharedEnvironment
+from fpdb.storage.transactions import ReadTransaction, WriteTransaction
+
+
+class Environment:
+    """A handle; all handles of one directory in a process share what lies below.
+
+    It may be used by all threads, survives a fork, and can be pickled as its path.
+    """
+
+    __slots__ = ("__weakref__", "_closer", "_shared", "names", "path", "readonly")
+
+    def __init__(self, shared: SharedEnvironment, names: Iterable[str], *, readonly: bool) -> None:
+        self.path = shared.directory
+        self.names = tuple(names)
+        self.readonly = readonly
+        self._shared: SharedEnvironment | None = shared
+        self._closer = weakref.finalize(self, registry.leave, shared)
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], names: Iterable[str], initial: Entries | None = None
+    ) -> Self:
+        """Create a database with these sub-databases and first entries, and open it.
+
+        What is created appears on disk in one transaction: a database that has none of its
+        sub-databases is one whose creation was cut short.
+        """
+        names = tuple(names)
+        shared = registry.create(Path(os.path.realpath(path)), names, initial or {})
+        return cls(shared, names, readonly=False)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], names: Iterable[str] = (), *, readonly: bool = False
+    ) -> Self:
+        """Open an existing database and these of its sub-databases; never create anything."""
+        names = tuple(names)
+        shared = registry.join(Path(os.path.realpath(path)), names, readonly=readonly)
+        return cls(shared, names, readonly=readonly)
+
+    def read(self) -> ReadTransaction:
+        """Return a snapshot for a `with` block; keep the block short, for it pins free pages."""
+        shared = self._shared
+        if shared is None:
+            raise self._closed()
+        return ReadTransaction(shared)
+
+    def write(self, timeout: float = LOCK_SECONDS) -> WriteTransaction:
+        """Return a write transaction for a `with` block; wait so long for other writers."""
+        if self._shared is None:
+            raise self._closed()
+        if self.readonly:
+            raise ReadOnlyError(
+                f"{self.path} was opened read-only", hint="open it with readonly=False"
+            )
+        return WriteTransaction(self._shared, timeout)
+
+    def file_bytes(self) -> int:
+        """Tell how large the data file is."""
+        return (self.path / DATA_FILE).stat().st_size
+
+    def include(self, names: Iterable[str]) -> None:
+        """Open further sub-databases, which a header may name once it has been read."""
+        if self._shared is None:
+            raise self._closed()
+        self.names = tuple(dict.fromkeys((*self.names, *names)))
+        self._shared.include(self.names, readonly=self.readonly)
+
+    def close(self) -> None:
+        """Close the handle; transactions of other threads may finish first."""
+        self._shared = None
+        self._closer()
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether this handle was closed."""
+        return self._shared is None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (type(self), self.path, self.names, self.readonly)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "read-only" if self.readonly else "open"
+        return f"<{type(self).__name__} {self.path} ({state})>"
+
+    def _closed(self) -> ClosedError:
+        return ClosedError(f"this handle of {self.path} was closed", hint="open it again")
+
+
+def _reopen(
+    cls: type[Environment],
+    path: Path,
+    names: tuple[str, ...],
+    readonly: bool,  # noqa: FBT001 - pickle passes arguments by position
+) -> Environment:
+    return cls.open(path, names, readonly=readonly)

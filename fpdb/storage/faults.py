@@ -1,0 +1,137 @@
+"""LMDB's errors in fpdb's words."""
+
+import errno
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+
+from fpdb.errors import (
+    AccessError,
+    ClosedError,
+    DamagedError,
+    DiskFullError,
+    FpdbError,
+    MapFullError,
+    OpenError,
+    ReadersFullError,
+    StorageError,
+)
+from fpdb.storage.datafile import DATA_FILE
+
+LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk
+
+
+def is_fatal(error: FpdbError) -> bool:
+    """Tell whether the environment must not be used any more after this error."""
+    return isinstance(error, DamagedError)
+
+
+def translate(error: lmdb.Error, directory: Path) -> FpdbError:
+    """Return fpdb's error for one of LMDB's."""
+    explain = _BY_CLASS.get(type(error)) or _BY_CODE.get(getattr(error, "code", 0), _other)
+    return explain(error, directory)
+
+
+def free_bytes(directory: Path) -> int:
+    """Return how many bytes a user may still write to the disk of a directory."""
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _input_output(error: lmdb.Error, directory: Path) -> FpdbError:
+    # LMDB calls a write that stopped short an input/output error, too.
+    explain = _disk_full if _lacks_room(directory) else _damaged
+    return explain(error, directory)
+
+
+def _damaged(error: lmdb.Error, directory: Path) -> DamagedError:
+    return DamagedError(
+        f"{directory} was closed after an error of the disk or the file: {error}",
+        hint="check the disk, then run `fpdb check`",
+    )
+
+
+def _map_full(error: lmdb.Error, directory: Path) -> FpdbError:
+    if free_bytes(directory) < LITTLE_ROOM:
+        return _disk_full(error, directory)
+    return MapFullError(
+        f"the transaction needs more room than the memory map of {directory} has",
+        hint="write in smaller transactions, or raise the limit on address space (ulimit -v)",
+    )
+
+
+def _disk_full(_: lmdb.Error, directory: Path) -> DiskFullError:
+    free, limit = free_bytes(directory), resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    allowed = "" if limit == resource.RLIM_INFINITY else f", files may have {limit:,} bytes"
+    return DiskFullError(
+        f"no room to write to {directory}: {free:,} bytes are free{allowed}",
+        hint="make room, or raise the quota, and write again; what was committed is safe",
+        free=free,
+        path=directory,
+    )
+
+
+def _pid_clash(_: lmdb.Error, directory: Path) -> OpenError:
+    return OpenError(
+        f"{directory} is in use by a process of another container with the same process id "
+        f"({os.getpid()})",
+        hint="let the containers share one PID namespace, or open it from one of them only",
+    )
+
+
+def _lacks_room(directory: Path) -> bool:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    size = (directory / DATA_FILE).stat().st_size
+    at_limit = limit != resource.RLIM_INFINITY and size + LITTLE_ROOM > limit
+    return at_limit or free_bytes(directory) < LITTLE_ROOM
+
+
+def _readers_full(_: lmdb.Error, directory: Path) -> ReadersFullError:
+    return ReadersFullError(
+        f"every reader slot of {directory} is taken",
+        hint="read from fewer processes and threads at a time",
+    )
+
+
+def _no_access(error: lmdb.Error, directory: Path) -> AccessError:
+    return AccessError(
+        f"user {os.geteuid()} may not use {directory}: {error}",
+        hint="readers need write permission too, on lock.mdb: run as the database's owner",
+    )
+
+
+def _other(error: lmdb.Error, directory: Path) -> FpdbError:
+    if "closed/deleted/dropped" in str(error):
+        return ClosedError(
+            f"the transaction on {directory} has ended, or its environment was closed",
+            hint="begin a new transaction; a forked process can't go on with its parent's",
+        )
+    return StorageError(f"{directory}: {error}", hint="see LMDB's documentation of this error")
+
+
+_Explain = Callable[[lmdb.Error, Path], FpdbError]
+
+_BY_CLASS: dict[type[lmdb.Error], _Explain] = {
+    lmdb.CorruptedError: _damaged,
+    lmdb.PageNotFoundError: _damaged,
+    lmdb.InvalidError: _damaged,
+    lmdb.VersionMismatchError: _damaged,
+    lmdb.PanicError: _damaged,
+    lmdb.MapFullError: _map_full,
+    lmdb.DiskError: _disk_full,
+    lmdb.ReadersFullError: _readers_full,
+    lmdb.LockError: _pid_clash,
+}
+_BY_CODE: dict[int, _Explain] = {
+    errno.EIO: _input_output,
+    errno.ENOSPC: _disk_full,
+    errno.EDQUOT: _disk_full,
+    errno.EFBIG: _disk_full,
+    errno.EAGAIN: _pid_clash,
+    errno.EACCES: _no_access,
+    errno.EPERM: _no_access,
+    errno.EROFS: _no_access,
+}

@@ -1,0 +1,201 @@
+"""The write lock: one writer at a time, over threads and processes, with a timeout and a name.
+
+LMDB's own lock can neither be interrupted nor time out, so this one is taken first. Threads
+queue at a `threading.Lock`, processes at an `flock` on a file that LMDB doesn't use. Either comes
+with a turnstile: whoever waits next keeps it shut, so that a busy writer, which releases the
+lock and wants it again at once, can't overtake the one that has been waiting.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fpdb.errors import LockTimeoutError, StorageError
+
+LOCK_FILE = "fpdb.lock"
+
+_RECORD_BYTES = 256
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+
+
+class WriteLock:
+    """The lock of one directory; not reentrant."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._owner: int | None = None
+        self._thread_turn, self._thread_lock = threading.Lock(), threading.Lock()
+        self._process_turn = self._process_lock = -1
+
+    def acquire(self, timeout: float) -> None:
+        """Take the lock, or raise LockTimeoutError after so many seconds."""
+        if self._owner == threading.get_ident():
+            raise LockTimeoutError(
+                f"this thread already writes to {self._directory}",
+                hint="finish the first write transaction before the next one",
+                pid=os.getpid(),
+            )
+        deadline = time.monotonic() + timeout
+        if not self._acquire_in_process(deadline):
+            raise self._timeout(timeout, os.getpid(), "another thread of this process")
+        try:
+            self._open()
+            if not (_poll(self._process_turn, deadline) and _poll(self._process_lock, deadline)):
+                self._give_up(timeout)
+            fcntl.flock(self._process_turn, fcntl.LOCK_UN)
+            self._sign()
+            self._owner = threading.get_ident()
+        except BaseException:
+            self._unlock_files()
+            self._thread_lock.release()
+            raise
+
+    def release(self) -> None:
+        """Give the lock back; in a process that was forked while it was held, do nothing."""
+        if self._owner != threading.get_ident():
+            return
+        self._owner = None
+        self._unlock_files()
+        self._thread_lock.release()
+
+    @contextlib.contextmanager
+    def held(self, timeout: float) -> Iterator[None]:
+        """Hold the lock during a block, or go on holding it."""
+        if self._owner == threading.get_ident():
+            yield
+            return
+        self.acquire(timeout)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        """Close the lock's files, unless a thread is at them; it may be used again afterwards."""
+        if self._thread_lock.acquire(blocking=False):
+            self._close_files()
+            self._thread_lock.release()
+
+    def forget(self) -> None:
+        """Drop what a forked process inherited, without unlocking it for its parent."""
+        self._owner = None
+        self._thread_turn, self._thread_lock = threading.Lock(), threading.Lock()
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for descriptor in (self._process_turn, self._process_lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._process_turn = self._process_lock = -1
+
+    def _acquire_in_process(self, deadline: float) -> bool:
+        if not self._thread_turn.acquire(timeout=_until(deadline)):
+            return False
+        try:
+            return self._thread_lock.acquire(timeout=_until(deadline))
+        finally:
+            self._thread_turn.release()
+
+    def _open(self) -> None:
+        path, flags = self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        try:
+            if self._process_lock < 0:
+                self._process_lock = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            if self._process_turn < 0:
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+                self._process_turn = os.open(self._directory, flags)
+        except OSError as error:
+            raise StorageError(
+                f"the lock file {path} can't be opened: {error.strerror}",
+                hint="check who owns it, and whether the disk is full",
+            ) from error
+
+    def _unlock_files(self) -> None:
+        for descriptor in (self._process_turn, self._process_lock):
+            if descriptor >= 0:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def _sign(self) -> None:
+        record = _own_record()
+        # On a full disk the lock still locks, only its holder stays unnamed.
+        with contextlib.suppress(OSError):
+            if os.pread(self._process_lock, _RECORD_BYTES, 0) != record:
+                os.pwrite(self._process_lock, record, 0)
+
+    def _holder(self) -> tuple[int | None, str]:
+        try:
+            record: dict[str, Any] = json.loads(os.pread(self._process_lock, _RECORD_BYTES, 0))
+            pid, own = int(record["pid"]), json.loads(_own_record())
+            if any(record[field] != own[field] for field in ("boot", "namespace")):
+                return pid, f"process {pid} of another container or machine ({record['host']})"
+        except (OSError, ValueError, KeyError, TypeError):
+            return None, "an unknown process"
+        return pid, f"process {pid}"
+
+    def _give_up(self, timeout: float) -> NoReturn:
+        pid, name = self._holder()
+        raise self._timeout(timeout, pid, name)
+
+    def _timeout(self, timeout: float, pid: int | None, name: str) -> LockTimeoutError:
+        return LockTimeoutError(
+            f"no write lock on {self._directory} within {timeout:g} s: {name} holds it",
+            hint="wait for that writer, or end it; a killed process gives its lock back",
+            pid=pid,
+        )
+
+
+def _until(deadline: float) -> float:
+    return min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)
+
+
+def _poll(descriptor: int, deadline: float) -> bool:
+    pause = _SHORTEST_PAUSE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        else:
+            return True
+
+
+_records: dict[int, bytes] = {}
+
+
+def _own_record() -> bytes:
+    pid = os.getpid()
+    if pid not in _records:
+        record = {
+            "pid": pid,
+            "namespace": _pid_namespace(),
+            "boot": _boot(),
+            "host": platform.node()[:64],
+        }
+        _records.clear()
+        _records[pid] = json.dumps(record).encode()[: _RECORD_BYTES - 1].ljust(_RECORD_BYTES)
+    return _records[pid]
+
+
+def _pid_namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

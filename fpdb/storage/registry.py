@@ -1,0 +1,86 @@
+"""Which directories this process has open, and what becomes of them when it forks."""
+
+import os
+import threading
+from pathlib import Path
+
+import lmdb
+
+from fpdb.storage import creation, preflight
+from fpdb.storage.creation import Entries
+from fpdb.storage.opening import open_lmdb
+from fpdb.storage.shared import SharedEnvironment
+
+_open: dict[preflight.Identity, SharedEnvironment] = {}
+_lock = threading.RLock()
+
+
+def join(directory: Path, names: tuple[str, ...], *, readonly: bool) -> SharedEnvironment:
+    """Return the environment of a directory; the first who asks for it opens it."""
+    with _lock:
+        shared = _open.get(preflight.identify(directory))
+        if shared is None or shared.given_up:
+            preflight.require_openable(directory, readonly=readonly)
+            shared = SharedEnvironment(directory, names, readonly=readonly)
+            return _enter(shared, open_lmdb(directory, readonly=readonly))
+        shared.users += 1
+        try:
+            shared.include(names, readonly=readonly)
+        except BaseException:
+            leave(shared)
+            raise
+        return shared
+
+
+def create(directory: Path, names: tuple[str, ...], initial: Entries) -> SharedEnvironment:
+    """Create a database and return its environment."""
+    with _lock:
+        environment = creation.create(directory, names, initial)
+        return _enter(SharedEnvironment(directory, names, readonly=False), environment)
+
+
+def leave(shared: SharedEnvironment) -> None:
+    """Drop one handle; the last one closes the environment, once nobody is inside."""
+    with _lock:
+        shared.users -= 1
+        if shared.users == 0:
+            shared.close_if_idle()
+        for identity, known in list(_open.items()):
+            if known.users == 0 and known.environment is None:
+                del _open[identity]
+
+
+def _enter(shared: SharedEnvironment, environment: lmdb.Environment) -> SharedEnvironment:
+    try:
+        shared.attach(environment)
+    except BaseException:
+        shared.lock.close()
+        raise
+    _open[preflight.identify(shared.directory)] = shared
+    return shared
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+    for shared in _open.values():
+        shared.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for shared in _open.values():
+        shared.after_fork_in_parent()
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock  # noqa: PLW0603 - the inherited one belongs to a thread of the parent
+    _lock = threading.RLock()
+    for shared in _open.values():
+        shared.after_fork_in_child()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

@@ -1,0 +1,283 @@
+"""The one LMDB environment that a process may have of a directory, shared by all its handles.
+
+LMDB forbids to open an environment twice in a process, to carry it over a fork, and to replace
+its map while a transaction is open. So every handle of a directory uses one SharedEnvironment,
+which knows its open transactions. Whoever must replace the environment bars new transactions,
+waits until the open ones have ended, and then closes and opens it, unseen by the handles.
+"""
+
+import contextlib
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import lmdb
+
+from fpdb.errors import ClosedError, FpdbError, NotADatabaseError, StorageError
+from fpdb.storage import preflight
+from fpdb.storage.faults import is_fatal, translate
+from fpdb.storage.lock import WriteLock
+from fpdb.storage.opening import open_lmdb
+
+Begin = Callable[..., "lmdb.Transaction[memoryview]"]
+
+LOCK_SECONDS = 30.0
+DRAIN_SECONDS = 30.0
+FORK_SECONDS = 5.0
+READER_CHECK_SECONDS = 60.0
+
+
+class SharedEnvironment:
+    """An LMDB environment, its sub-databases, and who is using them."""
+
+    def __init__(self, directory: Path, names: Iterable[str], *, readonly: bool) -> None:
+        self.directory = directory
+        self.names = list(dict.fromkeys(names))
+        self.readonly = readonly
+        self.users = 1
+        self.pid = os.getpid()
+        self.lock = WriteLock(directory)
+        self.environment: lmdb.Environment | None = None
+        self.begin: Begin = self._refuse
+        self.databases: dict[str, lmdb._Database] = {}
+        # The open transactions and their threads. Single operations on a dict are atomic, so
+        # beginning a transaction takes no lock.
+        self.active: dict[object, int] = {}
+        # While this is set, a transaction must ask `admit` to begin, and tell `ended`.
+        self.barred = True
+        self.failure: FpdbError | None = None
+        self.stranded = False
+        self._replacing = False
+        self._gate = threading.RLock()
+        self._changed = threading.Condition()
+        self._forking = False
+        self._reader_check_due = 0.0
+
+    def attach(self, environment: lmdb.Environment) -> None:
+        """Start to use an opened LMDB environment."""
+        try:
+            with self._may_open(readonly=self.readonly):
+                self.databases = self._open_databases(environment, self.names)
+        except BaseException:
+            environment.close()
+            raise
+        self.environment, self.begin, self.pid = environment, environment.begin, os.getpid()
+        self._reader_check_due = time.monotonic() + READER_CHECK_SECONDS
+        self._unbar()
+
+    def include(self, names: Sequence[str], *, readonly: bool) -> None:
+        """Serve one more handle, which may write, and may need further sub-databases."""
+        self.require_usable()
+        upgrade = self.readonly and not readonly
+        if upgrade:
+            preflight.require_owner(self.directory)
+        if upgrade or self.environment is None or set(names) - set(self.names):
+            with self._may_open(readonly=readonly), self._gate:
+                if self.environment is None or (self.readonly and not readonly):
+                    self._replace(readonly=readonly and self.readonly)
+                new = [name for name in dict.fromkeys(names) if name not in self.names]
+                self.databases = self.databases | self._open_databases(self._environment(), new)
+                self.names += new
+        with self._gate:
+            self._unbar()
+
+    def admit(self, transaction: object) -> None:
+        """Wait until a transaction may begin; count it among the active ones."""
+        me = threading.get_ident()
+        self.active.pop(transaction, None)
+        while True:
+            with self._changed:
+                # Who is inside already can't wait for itself to leave.
+                while self._replacing and me not in list(self.active.values()):
+                    self._changed.wait()
+                self.require_usable()
+                if self.environment is not None:
+                    self.active[transaction] = me
+                    return
+            with self._may_open(readonly=self.readonly), self._gate:
+                if self.environment is None:
+                    self._replace(readonly=self.readonly)
+
+    def begin_again(
+        self, transaction: object, error: lmdb.Error, *, write: bool
+    ) -> "lmdb.Transaction[memoryview]":
+        """Cure what kept a transaction from beginning, and begin it once more."""
+        if isinstance(error, lmdb.MapResizedError):
+            del self.active[transaction]
+            self.map_anew()
+            self.admit(transaction)
+        elif isinstance(error, lmdb.ReadersFullError) and self.environment:
+            self.environment.reader_check()
+        else:
+            raise self.fault(error) from error
+        try:
+            return self.begin(write=write, buffers=True)
+        except lmdb.Error as again:
+            raise self.fault(again) from again
+
+    def ended(self) -> None:
+        """Tell those who wait that a transaction has ended."""
+        with self._changed:
+            self._changed.notify_all()
+        if self.users == 0 or self.failure:
+            self.close_if_idle()
+
+    def fault(self, error: lmdb.Error) -> FpdbError:
+        """Return fpdb's error for LMDB's; after a fatal one nothing begins any more."""
+        translated = translate(error, self.directory)
+        if is_fatal(translated):
+            self.failure, self.barred = translated, True
+        return translated
+
+    def map_anew(self) -> None:
+        """Open the environment again, with the largest map that is to be had now."""
+        with self._may_open(readonly=self.readonly), self._gate:
+            self._replace(readonly=self.readonly)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it was closed after a failure, so that the directory may be opened anew."""
+        return self.failure is not None and self.environment is None and not self.stranded
+
+    @property
+    def map_bytes(self) -> int:
+        """The size of the memory map, which bounds the file."""
+        return self.environment.info()["map_size"] if self.environment else 0
+
+    def check_readers(self) -> None:
+        """Free the reader slots of dead processes, every now and then."""
+        now = time.monotonic()
+        if now >= self._reader_check_due and self.environment:
+            self._reader_check_due = now + READER_CHECK_SECONDS
+            self.environment.reader_check()
+
+    def close_if_idle(self) -> None:
+        """Close the environment if no handle needs it and no transaction is open."""
+        with self._gate:
+            self.barred = True
+            if (self.users == 0 or self.failure) and not self.active:
+                self._close()
+                self.lock.close()
+
+    def before_fork(self, seconds: float = FORK_SECONDS) -> None:
+        """Keep new transactions out, and let the other threads leave."""
+        self._forking = self._gate.acquire(timeout=seconds)
+        if self._forking and threading.get_ident() not in list(self.active.values()):
+            with self._changed:
+                self.barred = self._replacing = True
+                self._changed.wait_for(lambda: not self.active, seconds)
+
+    def after_fork_in_parent(self) -> None:
+        """Let the threads of the parent go on."""
+        if self._forking:
+            self._unbar()
+            self._gate.release()
+
+    def after_fork_in_child(self) -> None:
+        """Drop what the child inherited; its next transaction opens the environment anew."""
+        quiet = self._forking and not self.active
+        self._gate, self._changed = threading.RLock(), threading.Condition()
+        self.active, self.barred, self._replacing = {}, True, False
+        self.lock.forget()
+        if quiet:
+            self._close()
+        elif self.environment is not None:
+            # To close it would wait for threads that this process doesn't have, and would end
+            # the parent's transactions. So it must never be collected either, not even at exit.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.environment))
+            self.environment, self.begin, self.stranded = None, self._refuse, True
+            self.failure = ClosedError(
+                f"{self.directory} was inside a transaction when this process was forked",
+                hint="fork outside of transactions, in other threads too, or spawn",
+            )
+
+    def _environment(self) -> lmdb.Environment:
+        if self.environment is None:
+            raise self._closed()
+        return self.environment
+
+    def require_usable(self) -> None:
+        """Raise what keeps every transaction from beginning for good, if anything does."""
+        if self.failure:
+            raise type(self.failure)(str(self.failure), hint=self.failure.hint)
+        if self.users == 0:
+            raise self._closed()
+
+    def _refuse(self, **_: object) -> "lmdb.Transaction[memoryview]":
+        raise self._closed()
+
+    def _closed(self) -> ClosedError:
+        return ClosedError(f"{self.directory} was closed", hint="open it again")
+
+    def _may_open(self, *, readonly: bool) -> contextlib.AbstractContextManager[None]:
+        # To open a sub-database where one may write takes LMDB's write lock, and waits for it
+        # deaf to signals, with the whole interpreter.
+        if readonly and self.readonly:
+            return contextlib.nullcontext()
+        return self.lock.held(LOCK_SECONDS)
+
+    def _open_databases(
+        self, environment: lmdb.Environment, names: list[str]
+    ) -> "dict[str, lmdb._Database]":
+        opened, name = {}, ""
+        try:
+            if environment.flags()["readonly"]:
+                # Not in a transaction of ours: py-lmdb would close them with it.
+                for name in names:
+                    opened[name] = environment.open_db(name.encode(), create=False)
+            else:
+                with environment.begin(write=True) as transaction:
+                    for name in names:
+                        opened[name] = environment.open_db(
+                            name.encode(), txn=transaction, create=False
+                        )
+        except lmdb.NotFoundError as error:
+            raise NotADatabaseError(
+                f"{self.directory} has no sub-database {name}",
+                hint="another program made it, or its creation was cut short: create it again",
+            ) from error
+        except lmdb.Error as error:
+            raise translate(error, self.directory) from error
+        return opened
+
+    def _replace(self, *, readonly: bool) -> None:
+        with self._drained():
+            self._close()
+            preflight.require_openable(self.directory, readonly=readonly)
+            self.attach(open_lmdb(self.directory, readonly=readonly))
+            self.readonly = readonly
+
+    def _close(self) -> None:
+        if self.environment is not None:
+            self.environment.close()
+        self.environment, self.begin, self.databases = None, self._refuse, {}
+
+    @contextlib.contextmanager
+    def _drained(self) -> Iterator[None]:
+        try:
+            with self._changed:
+                self.barred = self._replacing = True
+                if threading.get_ident() in self.active.values():
+                    raise self._busy("this thread is")
+                if not self._changed.wait_for(lambda: not self.active, DRAIN_SECONDS):
+                    raise self._busy(f"another thread has been for {DRAIN_SECONDS:g} s")
+            yield
+        finally:
+            self._replacing = False
+            self._unbar()
+
+    def _busy(self, who: str) -> StorageError:
+        return StorageError(
+            f"{self.directory} must be opened anew, but {who} inside a transaction on it",
+            hint="finish that transaction first",
+        )
+
+    def _unbar(self) -> None:
+        with self._changed:
+            self._replacing = False
+            unusable = self.environment is None or self.failure is not None or self.users == 0
+            self.barred = unusable
+            self._changed.notify_all()

@@ -1,0 +1,361 @@
+"""One process: handles, transactions, threads."""
+
+import gc
+import os
+import pickle
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from fpdb.errors import (
+    ClosedError,
+    LockTimeoutError,
+    MapFullError,
+    NotADatabaseError,
+    ReadersFullError,
+    ReadOnlyError,
+    StorageError,
+)
+from fpdb.storage import Environment, opening, registry, shared
+
+
+def put(env: Environment, key: bytes, value: bytes) -> None:
+    with env.write() as txn:
+        txn.put("documents", key, value)
+
+
+def get(env: Environment, key: bytes) -> bytes | None:
+    with env.read() as txn:
+        value = txn.get("documents", key)
+        return None if value is None else bytes(value)
+
+
+def test_what_is_written_is_read_after_reopening(path: Path) -> None:
+    with Environment.create(path, ["header", "documents"], {"header": {b"h": b"1"}}) as env:
+        put(env, b"a", b"alpha")
+    with Environment.open(path, ["header", "documents"]) as env, env.read() as txn:
+        assert bytes(txn.get("header", b"h") or b"") == b"1"
+        assert txn.get("documents", b"nothing") is None
+        cursor = txn.cursor("documents")
+        assert cursor.set_range(b"\0")
+        assert (bytes(cursor.key()), bytes(cursor.value())) == (b"a", b"alpha")
+        assert txn.entries("documents") == 1
+        assert isinstance(cursor.value(), memoryview)
+        assert txn.number() > 0
+    assert not registry._open
+
+
+def test_an_exception_undoes_the_transaction(env: Environment) -> None:
+    def fail() -> None:
+        with env.write() as txn:
+            txn.put("documents", b"a", b"1")
+            raise KeyboardInterrupt
+
+    put(env, b"kept", b"1")
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert get(env, b"a") is None
+    with env.write() as txn:
+        assert txn.delete("documents", b"kept")
+        assert not txn.delete("documents", b"kept")
+
+
+def test_a_snapshot_stays_what_it_was(env: Environment) -> None:
+    put(env, b"a", b"1")
+    with env.read() as txn:
+        put(env, b"a", b"2")
+        assert bytes(txn.get("documents", b"a") or b"") == b"1"
+    assert get(env, b"a") == b"2"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_nobody_else_may_read_the_files(path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with Environment.create(path, ["documents"]) as env:
+            put(env, b"a", b"1")
+    finally:
+        os.umask(before)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (path, *path.iterdir())}
+    assert modes == {"db": 0o700, "data.mdb": 0o600, "lock.mdb": 0o600, "fpdb.lock": 0o600}
+
+
+def test_an_empty_directory_may_be_used(path: Path) -> None:
+    path.mkdir()
+    Environment.create(path, ["documents"]).close()
+    Environment.open(path, ["documents"]).close()
+
+
+def test_a_failed_creation_leaves_nothing(path: Path) -> None:
+    with pytest.raises(StorageError):
+        Environment.create(path, ["documents"], {"documents": {b"": b"empty keys aren't allowed"}})
+    assert not path.exists()
+    Environment.create(path, ["documents"]).close()
+
+
+def test_handles_of_one_directory_share_it(env: Environment, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(path)
+    with Environment.open(tmp_path / "link", ["documents"]) as other:
+        assert other._shared is env._shared
+        put(other, b"a", b"1")
+        assert get(env, b"a") == b"1"
+    assert get(env, b"a") == b"1"
+
+
+def test_the_last_handle_closes(path: Path) -> None:
+    first = Environment.create(path, ["documents"])
+    second = Environment.open(path, ["documents"])
+    first.close()
+    first.close()
+    put(second, b"a", b"1")
+    with pytest.raises(ClosedError, match="this handle of"):
+        first.read()
+    with pytest.raises(ClosedError):
+        first.write()
+    second.close()
+    lmdb.open(str(path), lib_version=0).close()
+
+
+def test_a_forgotten_handle_is_closed(path: Path) -> None:
+    Environment.create(path, ["documents"])
+    gc.collect()
+    lmdb.open(str(path), lib_version=0).close()
+
+
+def test_a_read_only_handle_doesnt_write(env: Environment, path: Path) -> None:
+    put(env, b"a", b"1")
+    with Environment.open(path, ["documents"], readonly=True) as reader:
+        assert get(reader, b"a") == b"1"
+        with pytest.raises(ReadOnlyError, match="was opened read-only"):
+            reader.write()
+        with pytest.raises(AttributeError), reader.read() as txn:
+            txn.put("documents", b"a", b"2")  # type: ignore[attr-defined]
+
+
+def test_a_read_only_environment_becomes_writable(closed: Path) -> None:
+    with Environment.open(closed, ["documents"], readonly=True) as reader:
+        assert reader._shared is not None
+        assert reader._shared.readonly
+        with Environment.open(closed, ["documents", "header"]) as writer:
+            put(writer, b"a", b"1")
+            assert get(reader, b"a") == b"1"
+        with pytest.raises(ReadOnlyError):
+            reader.write()
+
+
+def test_it_cant_become_writable_under_a_reader_of_the_same_thread(closed: Path) -> None:
+    with Environment.open(closed, ["documents"], readonly=True) as reader:
+        with reader.read() as txn:
+            with pytest.raises(StorageError, match="but this thread is inside a transaction"):
+                Environment.open(closed, ["documents"])
+            assert txn.entries("documents") == 1000
+        assert get(reader, bytes(8)) == bytes(100)
+        Environment.open(closed, ["documents"]).close()
+
+
+def test_further_databases_are_opened_later(closed: Path) -> None:
+    for readonly in (True, False):
+        with Environment.open(closed, readonly=readonly) as env:
+            with env.read():
+                env.include(["documents"])
+            with env.read() as txn:
+                assert txn.entries("documents") == 1000
+            with pytest.raises(NotADatabaseError, match="no sub-database table-00"):
+                env.include(["table-00"])
+            assert get(env, bytes(8)) == bytes(100)
+
+
+def test_handles_are_pickled_as_their_path(env: Environment) -> None:
+    put(env, b"a", b"1")
+    with pickle.loads(pickle.dumps(env)) as again:
+        assert get(again, b"a") == b"1"
+        assert (again.path, again.names, again.readonly) == (env.path, env.names, False)
+
+
+def test_a_relative_path_survives_a_change_of_directory(
+    closed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(closed.parent)
+    with Environment.open("db", ["documents"]) as env:
+        monkeypatch.chdir("/")
+        put(env, b"a", b"1")
+        assert env._shared is not None
+        env._shared.map_anew()
+        assert get(env, b"a") == b"1"
+    assert repr(env) == f"<Environment {closed} (closed)>"
+
+
+def test_closing_waits_for_no_reader_and_breaks_none(path: Path) -> None:
+    env = Environment.create(path, ["documents"])
+    put(env, b"a", b"1" * 3000)
+    inside, go, seen = threading.Event(), threading.Event(), list[bytes]()
+
+    def read() -> None:
+        with env.read() as txn:
+            view = txn.get("documents", b"a")
+            inside.set()
+            go.wait()
+            assert view is not None
+            seen.append(bytes(view))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    inside.wait()
+    env.close()
+    go.set()
+    thread.join()
+    assert seen == [b"1" * 3000]
+    lmdb.open(str(path), lib_version=0).close()
+
+
+def test_a_closing_environment_can_be_joined_again(path: Path) -> None:
+    env = Environment.create(path, ["documents"])
+    txn = env.read()
+    with txn:
+        env.close()
+        with Environment.open(path, ["documents"]) as again:
+            assert get(again, b"a") is None
+    with pytest.raises(ClosedError), txn:
+        pass
+
+
+def test_a_write_transaction_within_another_is_refused_at_once(env: Environment) -> None:
+    with env.write(), pytest.raises(LockTimeoutError, match="this thread already writes"):
+        env.write().__enter__()
+    put(env, b"a", b"1")
+
+
+def test_a_thread_that_writes_too_long_is_named(env: Environment) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with env.write():
+            inside.set()
+            go.wait()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    inside.wait()
+    started = time.monotonic()
+    with pytest.raises(LockTimeoutError, match="another thread of this process holds it") as caught:
+        env.write(timeout=0.1).__enter__()
+    assert 0.05 < time.monotonic() - started < 2
+    assert caught.value.pid == os.getpid()
+    go.set()
+    thread.join()
+    put(env, b"a", b"1")
+
+
+def test_eight_threads_read_and_write(env: Environment, path: Path) -> None:
+    """Also while handles come and go, and the environment is mapped anew."""
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(30):
+                with Environment.open(path, ["documents"], readonly=number % 2 == 0) as own:
+                    if number % 2:
+                        put(own, bytes([number]), bytes([turn]))
+                    for _ in range(20):
+                        with own.read() as txn:
+                            for key, value in txn.cursor("documents"):
+                                assert len(bytes(key)) == len(bytes(value)) == 1
+                    if number == 1 and turn % 5 == 0:
+                        assert own._shared is not None
+                        own._shared.map_anew()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not errors
+    assert [get(env, bytes([n])) for n in (1, 3, 5, 7)] == [bytes([29])] * 4
+
+
+def test_busy_threads_take_turns(env: Environment) -> None:
+    ends = time.monotonic() + 0.5
+    turns = [0, 0, 0]
+
+    def write(number: int) -> None:
+        while time.monotonic() < ends:
+            with env.write():
+                turns[number] += 1
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert min(turns) > max(turns) / 20
+
+
+def test_reader_slots_run_out_by_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "MAX_READERS", 3)
+    with Environment.create(path, ["documents"]) as env:
+        transactions = [env.read() for _ in range(4)]
+        for txn in transactions[:3]:
+            txn.__enter__()
+        with pytest.raises(ReadersFullError, match="every reader slot"):
+            transactions[3].__enter__()
+        for txn in transactions[:3]:
+            txn.__exit__(None, None, None)
+        assert get(env, b"a") is None
+
+
+def test_a_transaction_larger_than_the_map(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "LARGEST_MAP", 1 << 20)
+    monkeypatch.setattr(opening, "SMALLEST_MAP", 1 << 20)
+    with Environment.create(path, ["documents"]) as env:
+
+        def fill() -> None:
+            with env.write() as txn:
+                for number in range(1000):
+                    txn.put("documents", number.to_bytes(8), bytes(4000))
+
+        with pytest.raises(MapFullError, match="more room than the memory map") as caught:
+            fill()
+        assert caught.value.hint
+        put(env, b"a", b"1")
+        monkeypatch.setattr(opening, "LARGEST_MAP", 1 << 30)
+        with pytest.raises(MapFullError):
+            fill()
+        fill()
+        assert get(env, b"a") == b"1"
+
+
+def test_lmdbs_own_errors_dont_escape(env: Environment) -> None:
+    with pytest.raises(StorageError, match="BAD_VALSIZE"), env.write() as txn:
+        txn.put("documents", bytes(600), b"")
+    with pytest.raises(StorageError), env.read() as reader:
+        reader.get("documents", b"")
+    put(env, b"a", b"1")
+
+
+def test_writers_free_the_slots_of_dead_readers_now_and_then(
+    env: Environment, run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(
+        """
+        import os
+        env = Environment.open(argv[0], readonly=True)
+        env.read().__enter__()
+        os._exit(0)
+        """,
+        env.path,
+    )
+    assert env._shared is not None
+    raw = env._shared._environment()
+    put(env, b"a", b"1")
+    assert len(raw.readers().splitlines()) == 2
+    monkeypatch.setattr(env._shared, "_reader_check_due", time.monotonic())
+    put(env, b"a", b"1")
+    assert "no active readers" in raw.readers()
+    assert shared.READER_CHECK_SECONDS == 60

@@ -1,0 +1,267 @@
+"""What is refused before LMDB sees it."""
+
+import contextlib
+import os
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from fpdb.errors import (
+    DamagedError,
+    DatabaseExistsError,
+    DatabaseNotFoundError,
+    FpdbError,
+    NotADatabaseError,
+    OpenError,
+    TooNewError,
+    UnsupportedFileSystemError,
+)
+from fpdb.storage import Environment, preflight
+from fpdb.storage.datafile import require_sound
+from fpdb.storage.filesystem import kind_of, require_local
+
+MOUNTS = """\
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 27 0:30 / /srv/crawl rw - nfs4 host:/x rw
+31 27 0:31 / /mnt/a\\040b rw shared:1 - cifs //host/x rw
+32 27 0:32 / /home/me/remote rw - fuse.sshfs me@host: rw
+33 27 0:33 / /media/disk rw - fuseblk /dev/sdb1 rw
+34 27 0:34 / /srv/crawl/local rw - xfs /dev/vdb rw
+35 27 0:35 / /over rw - ext4 /dev/vdc rw
+36 27 0:36 / /over rw - 9p share rw
+"""
+
+
+def refused(path: Path, kind: type[FpdbError], message: str) -> None:
+    for readonly in (False, True):
+        with pytest.raises(kind, match=message) as caught:
+            Environment.open(path, readonly=readonly)
+        assert caught.value.hint
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    refused(tmp_path / "db", DatabaseNotFoundError, "there is no database at")
+    refused(tmp_path / "no" / "db", FileNotFoundError, "there is no database at")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_without_data(tmp_path: Path) -> None:
+    refused(tmp_path, NotADatabaseError, "has no data.mdb")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_plain_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    refused(tmp_path / "file", NotADatabaseError, "is a file, expected a directory")
+
+
+def test_an_empty_data_file(closed: Path) -> None:
+    os.truncate(closed / "data.mdb", 0)
+    refused(closed, DamagedError, "is empty, expected at least two pages")
+
+
+@pytest.mark.parametrize("size", [1, 100, 4096, 4200])
+def test_a_file_cut_within_its_meta_pages(closed: Path, size: int) -> None:
+    os.truncate(closed / "data.mdb", size)
+    refused(closed, DamagedError, "is cut short")
+
+
+def test_a_file_cut_anywhere_behind_them(closed: Path) -> None:
+    size = (closed / "data.mdb").stat().st_size
+    for pages in (1, 2, 10, size // 4096 - 2):
+        os.truncate(closed / "data.mdb", size - pages * 4096)
+        refused(closed, DamagedError, f"{size - pages * 4096:,} bytes found, {size:,} expected")
+
+
+def test_a_file_with_one_byte_less(closed: Path) -> None:
+    os.truncate(closed / "data.mdb", (closed / "data.mdb").stat().st_size - 1)
+    refused(closed, DamagedError, "is cut short")
+
+
+def test_a_foreign_file(closed: Path) -> None:
+    (closed / "data.mdb").write_bytes(b"SQLite format 3\0" + bytes(9000))
+    refused(closed, NotADatabaseError, "isn't an LMDB file")
+
+
+def test_the_other_byte_order(closed: Path) -> None:
+    data = bytearray((closed / "data.mdb").read_bytes())
+    data[16:20] = data[16:20][::-1]
+    (closed / "data.mdb").write_bytes(data)
+    refused(closed, NotADatabaseError, "the other byte order")
+
+
+def test_a_lost_second_meta_page(closed: Path) -> None:
+    data = bytearray((closed / "data.mdb").read_bytes())
+    data[4096:8192] = bytes(4096)
+    (closed / "data.mdb").write_bytes(data)
+    refused(closed, DamagedError, "has lost its second meta page")
+
+
+def test_random_damage_to_the_meta_pages_raises_named_errors_only(closed: Path) -> None:
+    whole = (closed / "data.mdb").read_bytes()
+    dice = random.Random(7)
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(dice.randrange(1, 6)):
+            data[dice.randrange(2) * 4096 + dice.randrange(152)] = dice.randrange(256)
+        (closed / "data.mdb").write_bytes(data)
+        descriptor = os.open(closed / "data.mdb", os.O_RDONLY)
+        with contextlib.suppress(FpdbError):
+            require_sound(descriptor, "data.mdb")
+        os.close(descriptor)
+
+
+def test_the_format_of_lmdb_1(path: Path) -> None:
+    lmdb.open(str(path), lib_version=1, mode=0o700).close()
+    refused(path, TooNewError, "an LMDB file of format 3, expected format 1")
+
+
+def test_an_lmdb_file_of_another_program(path: Path) -> None:
+    lmdb.open(str(path), lib_version=0).close()
+    with pytest.raises(NotADatabaseError, match="has no sub-database header"):
+        Environment.open(path, ["header"])
+
+
+def test_an_environment_variable_chooses_no_format(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LMDB_DEFAULT_LIB_VERSION", "1")
+    Environment.create(path, ["header"]).close()
+    Environment.open(path, ["header"]).close()
+
+
+def test_a_linked_data_file(closed: Path, tmp_path: Path) -> None:
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "data.mdb").symlink_to(closed / "data.mdb")
+    refused(tmp_path / "linked", NotADatabaseError, "isn't a regular file")
+
+
+def test_sound_files_may_end_early(tmp_path: Path) -> None:
+    """Pages that were taken and given back in one transaction are never written."""
+    dice = random.Random(1)
+    data, short = tmp_path / "data.mdb", 0
+    with lmdb.open(str(tmp_path), map_size=1 << 30, lib_version=0, sync=False) as raw:
+        for _ in range(400):
+            with raw.begin(write=True) as txn:
+                for _ in range(dice.randrange(40)):
+                    txn.put(dice.randbytes(1), bytes(dice.choice([100, 4000, 9000])))
+                    txn.delete(dice.randbytes(1))
+                for sign in range(dice.randrange(150)):
+                    txn.put(b"passing" + bytes([sign]), bytes(4000))
+                for sign in range(150):
+                    txn.delete(b"passing" + bytes([sign]))
+            # A second descriptor would drop LMDB's locks, were this not the only process.
+            descriptor = os.open(data, os.O_RDONLY)
+            short += require_sound(descriptor, "data.mdb").end > os.fstat(descriptor).st_size
+            os.close(descriptor)
+    assert short
+
+
+def test_create_refuses_what_is_there(closed: Path, tmp_path: Path) -> None:
+    with pytest.raises(DatabaseExistsError, match="there is a database"):
+        Environment.create(closed, ["header"])
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+    with pytest.raises(DatabaseExistsError, match=r"holds other files \(notes.txt\)"):
+        Environment.create(tmp_path / "full", ["header"])
+    with pytest.raises(FileExistsError, match="is a file"):
+        Environment.create(tmp_path / "full" / "notes.txt", ["header"])
+    with pytest.raises(DatabaseNotFoundError, match="there is no directory"):
+        Environment.create(tmp_path / "no" / "db", ["header"])
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["notes.txt"]
+
+
+def test_an_open_database_is_only_looked_at_by_stat(
+    env: Environment, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object, **__: object) -> int:
+        raise AssertionError("opened a file of a database that is in use")
+
+    monkeypatch.setattr(os, "open", forbidden)
+    Environment.open(path, ["header"], readonly=True).close()
+    with pytest.raises(DatabaseExistsError):
+        Environment.create(path, ["header"])
+
+
+def test_file_systems_are_told_apart() -> None:
+    expected = {
+        "/var/db": "ext4",
+        "/srv/crawl/db": "nfs4",
+        "/srv/crawler": "ext4",
+        "/mnt/a b/db": "cifs",
+        "/home/me/remote": "fuse.sshfs",
+        "/media/disk/db": "fuseblk",
+        "/srv/crawl/local/db": "xfs",
+        "/over/db": "9p",
+    }
+    assert {path: kind_of(Path(path), MOUNTS) for path in expected} == expected
+    assert kind_of(Path("/x"), "") == ""
+
+
+@pytest.mark.parametrize("path", ["/srv/crawl/db", "/mnt/a b/db", "/home/me/remote/x", "/over/db"])
+def test_network_file_systems_are_refused(path: str) -> None:
+    with pytest.raises(UnsupportedFileSystemError, match="expected a local one") as caught:
+        require_local(Path(path), MOUNTS)
+    assert "local disk" in caught.value.hint
+    require_local(Path("/media/disk/db"), MOUNTS)
+
+
+def test_32_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
+    with pytest.raises(OpenError, match="32-bit"):
+        preflight.require_64_bits()
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+AS_NOBODY = """
+import os
+from fpdb.errors import AccessError
+os.setgid(65534); os.setuid(65534)
+def attempt(**options):
+    try:
+        with Environment.open(argv[0], ["header"], **options) as env, env.read() as txn:
+            print("read", txn.entries("header"))
+    except AccessError as error:
+        print("refused:", error, "|", error.hint)
+"""
+
+
+@pytest.fixture
+def public(path: Path, tmp_path: Path) -> Path:
+    """A database that other users can read, if the temporary directory lets them through."""
+    Environment.create(path, ["header"]).close()
+    for directory in (path, *path.parents):
+        if directory.is_relative_to(tmp_path.parent.parent):
+            directory.chmod(0o755)
+    for file in path.iterdir():
+        file.chmod(0o644)
+    return path
+
+
+@needs_root
+def test_another_users_database_is_not_written(run: Callable[..., str], public: Path) -> None:
+    out = run(AS_NOBODY + "attempt()", public)
+    assert "refused:" in out
+    assert "belongs to user 0, and this process runs as user 65534" in out
+
+
+@needs_root
+def test_a_reader_needs_the_lock_file(run: Callable[..., str], public: Path) -> None:
+    assert "readers need write permission too" in run(AS_NOBODY + "attempt(readonly=True)", public)
+    (public / "lock.mdb").chmod(0o666)
+    assert run(AS_NOBODY + "attempt(readonly=True)", public) == "read 0\n"
+
+
+@needs_root
+def test_what_root_reads_stays_its_owners(closed: Path) -> None:
+    (closed / "lock.mdb").unlink()
+    os.chown(closed / "data.mdb", 65534, 65534)
+    with Environment.open(closed, readonly=True):
+        assert (closed / "lock.mdb").stat().st_uid == 65534
+    with pytest.raises(PermissionError, match="belongs to user 65534"):
+        Environment.open(closed)

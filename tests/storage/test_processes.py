@@ -1,0 +1,458 @@
+"""Several processes: forks, locks, kills, limits."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fpdb.errors import LockTimeoutError
+from fpdb.storage import Environment
+from fpdb.storage.lock import WriteLock
+
+Start = Callable[..., subprocess.Popen[str]]
+Run = Callable[..., str]
+Line = Callable[[subprocess.Popen[str]], str]
+
+FORK = """
+import os, threading, time
+env = Environment.open(argv[0], ["documents"])
+
+def put(key):
+    with env.write(timeout=10) as txn:
+        txn.put("documents", key, b"1")
+
+def has(key):
+    with env.read() as txn:
+        return txn.get("documents", key) is not None
+
+def fork(work):
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException as error:
+            print(type(error).__name__, error, flush=True)
+            os._exit(1)
+        os._exit(0)
+    return child
+
+def wait(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+HOLD = """
+import time
+env = Environment.open(argv[0], ["documents"])
+with env.write() as txn:
+    txn.put("documents", b"held", b"1")
+    print("holding", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_forked_child_reads_and_writes(closed: Path, run: Run) -> None:
+    out = run(
+        FORK
+        + """
+put(b"parent before")
+def work():
+    assert has(b"parent before")
+    for turn in range(20):
+        put(b"child %d" % turn)
+    assert env._shared.pid == os.getpid()
+child = fork(work)
+for turn in range(20):
+    put(b"parent %d" % turn)
+assert wait(child) == 0
+assert all(has(b"child %d" % turn) and has(b"parent %d" % turn) for turn in range(20))
+assert env._shared.pid == os.getpid()
+print("fine")
+""",
+        closed,
+    )
+    assert out == "fine\n"
+
+
+def test_a_fork_within_transactions(closed: Path, run: Run) -> None:
+    """The child's ends of the blocks neither commit nor unlock nor unpin anything."""
+    out = run(
+        FORK
+        + """
+from fpdb.errors import ClosedError
+with env.read() as snapshot:
+    with env.write() as txn:
+        txn.put("documents", b"a", b"1")
+        child = os.fork()
+        if child:
+            assert wait(child) == 0
+            txn.put("documents", b"b", b"1")
+        else:
+            try:
+                txn.__exit__(None, None, None)
+                print("committed in the child", flush=True)
+            except ClosedError as error:
+                print(error, flush=True)
+            snapshot.__exit__(None, None, None)
+            for use in (env.read, env.write, lambda: Environment.open(argv[0])):
+                try:
+                    use().__enter__()
+                    print("used in the child", flush=True)
+                except ClosedError as error:
+                    print(error, flush=True)
+            env.close()
+            os._exit(0)
+    raw = env._shared.environment
+    assert str(os.getpid()) in raw.readers(), raw.readers()
+    for turn in range(50):
+        with env.write() as txn:
+            for number in range(1000):
+                txn.put("documents", number.to_bytes(8), b"%100d" % turn)
+    for number in range(1000):
+        assert snapshot.get("documents", number.to_bytes(8)) == bytes(100)
+    assert snapshot.get("documents", b"a") is None
+assert has(b"a") and has(b"b")
+assert wait(fork(lambda: put(b"c"))) == 0
+assert has(b"c")
+print("fine")
+""",
+        closed,
+    )
+    lines = out.splitlines()
+    assert lines[-1] == "fine"
+    assert "belongs to the parent process" in lines[0]
+    assert all("inside a transaction when this process was forked" in line for line in lines[1:4])
+    assert len(lines) == 5
+
+
+def test_a_fork_while_other_threads_work(closed: Path, run: Run) -> None:
+    out = run(
+        FORK
+        + """
+stop = threading.Event()
+def busy(number):
+    while not stop.is_set():
+        put(b"thread %d" % number)
+        has(b"x")
+threads = [threading.Thread(target=busy, args=(n,)) for n in range(4)]
+for thread in threads:
+    thread.start()
+def work():
+    put(b"child %d" % os.getpid())
+    assert has(b"child %d" % os.getpid())
+for _ in range(15):
+    child = fork(work)
+    assert wait(child) == 0
+    assert has(b"child %d" % child)
+stop.set()
+for thread in threads:
+    thread.join()
+print("fine")
+""",
+        closed,
+    )
+    assert out == "fine\n"
+
+
+def test_a_fork_during_another_threads_long_read(closed: Path, run: Run) -> None:
+    out = run(
+        FORK
+        + """
+from fpdb.storage.shared import SharedEnvironment
+SharedEnvironment.before_fork.__defaults__ = (0.1,)
+inside, go = threading.Event(), threading.Event()
+def read():
+    with env.read():
+        inside.set()
+        go.wait()
+thread = threading.Thread(target=read)
+thread.start()
+inside.wait()
+assert wait(fork(lambda: has(b"a"))) == 1
+go.set()
+thread.join()
+put(b"a")
+assert wait(fork(lambda: put(b"b"))) == 0
+assert has(b"b")
+""",
+        closed,
+    )
+    assert out.startswith("ClosedError")
+    assert "was inside a transaction when this process was forked" in out
+
+
+def test_a_child_and_its_parent_close_apart(closed: Path, run: Run) -> None:
+    run(
+        FORK
+        + """
+assert wait(fork(env.close)) == 0
+put(b"a")
+child = fork(lambda: (time.sleep(0.2), put(b"b")))
+env.close()
+assert wait(child) == 0
+with Environment.open(argv[0], ["documents"]) as again, again.read() as txn:
+    assert txn.get("documents", b"b") is not None
+""",
+        closed,
+    )
+
+
+def test_pools_of_processes(closed: Path, run: Run, tmp_path: Path) -> None:
+    """Forked with an open handle, and spawned with a pickled one."""
+    script = tmp_path / "pool.py"
+    script.write_text(
+        """
+import multiprocessing, sys
+from fpdb.storage import Environment
+
+def work(job):
+    env, number = job
+    with env.write() as txn:
+        txn.put("documents", b"job %d" % number, b"1")
+    return number
+
+if __name__ == "__main__":
+    env = Environment.open(sys.argv[1], ["documents"])
+    for method in ("fork", "spawn"):
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            assert sorted(pool.map(work, [(env, n) for n in range(10)])) == list(range(10))
+        with env.write() as txn:
+            assert all(txn.delete("documents", b"job %d" % n) for n in range(10))
+    print("fine")
+"""
+    )
+    assert run("import runpy; sys.argv = argv; runpy.run_path(argv[0], run_name='__main__')",
+               script, closed) == "fine\n"  # fmt: skip
+
+
+def test_two_processes_write_in_turns(closed: Path, start: Start) -> None:
+    script = """
+    import time
+    env = Environment.open(argv[0], ["documents"])
+    turns, longest, ends = 0, 0, time.monotonic() + 1
+    while time.monotonic() < ends:
+        before = time.monotonic()
+        with env.write() as txn:
+            longest = max(longest, time.monotonic() - before)
+            count = int.from_bytes(txn.get("documents", b"count") or b"") + 1
+            txn.put("documents", b"count", count.to_bytes(8))
+        turns += 1
+    print(turns, longest)
+    """
+    writers = [start(script, closed) for _ in range(2)]
+    results = [writer.communicate(timeout=20)[0].split() for writer in writers]
+    turns = [int(result[0]) for result in results]
+    with Environment.open(closed, ["documents"]) as env, env.read() as txn:
+        assert int.from_bytes(txn.get("documents", b"count") or b"") == sum(turns)
+    assert min(turns) > max(turns) / 5
+    assert max(float(result[1]) for result in results) < 0.5
+
+
+def test_a_stopped_holder_is_named_and_a_killed_one_gone(
+    closed: Path, start: Start, line: Line
+) -> None:
+    with Environment.open(closed, ["documents"]) as env:
+        holder = start(HOLD, closed)
+        line(holder)
+        holder.send_signal(signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(LockTimeoutError, match=f"process {holder.pid} holds it") as caught:
+            env.write(timeout=0.3).__enter__()
+        assert 0.2 < time.monotonic() - started < 3
+        assert caught.value.pid == holder.pid
+        with env.read() as txn:
+            assert txn.get("documents", b"held") is None
+        holder.kill()
+        holder.wait()
+        with env.write(timeout=2) as txn:
+            txn.put("documents", b"a", b"1")
+
+
+def test_readers_open_beside_a_stopped_writer(closed: Path, start: Start, line: Line) -> None:
+    holder = start(HOLD, closed)
+    line(holder)
+    holder.send_signal(signal.SIGSTOP)
+    with Environment.open(closed, ["documents"], readonly=True) as env, env.read() as txn:
+        assert txn.entries("documents") == 1000
+
+
+def test_a_holder_elsewhere_is_named_as_such(closed: Path, start: Start, line: Line) -> None:
+    with Environment.open(closed, ["documents"]) as env:
+        holder = start(HOLD, closed)
+        line(holder)
+        record = (closed / "fpdb.lock").read_bytes()
+        (closed / "fpdb.lock").write_bytes(record.replace(b'"namespace": ', b'"namespace": 1'))
+        with pytest.raises(LockTimeoutError, match="of another container or machine"):
+            env.write(timeout=0).__enter__()
+        (closed / "fpdb.lock").write_bytes(b"not a record")
+        with pytest.raises(LockTimeoutError, match="an unknown process holds it"):
+            env.write(timeout=0).__enter__()
+
+
+def test_a_waiting_writer_heeds_the_interrupt(closed: Path, start: Start, line: Line) -> None:
+    holder = start(HOLD, closed)
+    line(holder)
+    waiting = start(
+        """
+        from fpdb.storage.lock import WriteLock
+        from pathlib import Path
+        print("waiting", flush=True)
+        try:
+            WriteLock(Path(argv[0])).acquire(30)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        """,
+        closed,
+    )
+    line(waiting)
+    time.sleep(0.2)
+    started = time.monotonic()
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.communicate(timeout=10)[0].strip() == "interrupted"
+    assert time.monotonic() - started < 1
+
+
+def test_an_interrupted_wait_leaves_the_lock_usable(closed: Path, start: Start, line: Line) -> None:
+    holder = start(HOLD, closed)
+    line(holder)
+    lock = WriteLock(closed)
+    with pytest.raises(LockTimeoutError):
+        lock.acquire(0.05)
+    holder.kill()
+    holder.wait()
+    lock.acquire(1)
+    lock.release()
+    lock.close()
+
+
+def test_slots_of_killed_readers_are_freed_on_opening(
+    closed: Path, start: Start, line: Line
+) -> None:
+    reader = start(
+        """
+        import time
+        env = Environment.open(argv[0], ["documents"], readonly=True)
+        with env.read():
+            print("reading", flush=True)
+            time.sleep(60)
+        """,
+        closed,
+    )
+    with Environment.open(closed, ["documents"]) as env:
+        line(reader)
+        assert env._shared is not None
+        assert str(reader.pid) in env._shared._environment().readers()
+    reader.kill()
+    reader.wait()
+    with Environment.open(closed, ["documents"]) as env:
+        assert env._shared is not None
+        assert str(reader.pid) not in env._shared._environment().readers()
+
+
+def test_only_one_of_many_creators_wins(path: Path, start: Start) -> None:
+    script = """
+    from fpdb.errors import DatabaseExistsError
+    try:
+        Environment.create(argv[0], ["documents"]).close()
+        print("created")
+    except DatabaseExistsError:
+        print("exists")
+    """
+    creators = [start(script, path) for _ in range(6)]
+    outcomes = sorted(creator.communicate(timeout=20)[0].strip() for creator in creators)
+    assert outcomes == ["created"] + ["exists"] * 5
+    Environment.open(path, ["documents"]).close()
+
+
+def test_a_small_address_space(closed: Path, run: Run) -> None:
+    out = run(
+        """
+        import resource
+        used = int(open("/proc/self/statm").read().split()[0]) * 4096
+        limit = used + (3 << 30)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        env = Environment.open(argv[0], ["documents"])
+        with env.write() as txn:
+            txn.put("documents", b"a", b"1")
+        size = env._shared.map_bytes
+        assert 1 << 29 <= size <= 3 << 30, size
+        env.close()
+        limit = used + (50 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        from fpdb.errors import OpenError
+        try:
+            Environment.open(argv[0], ["documents"])
+        except OpenError as error:
+            print(error, "|", error.hint)
+        """,
+        closed,
+    )
+    assert "no room for a map of 67,108,864 bytes" in out
+    assert "ulimit -v" in out
+
+
+def test_a_map_that_another_process_outgrew(closed: Path, run: Run) -> None:
+    grow = """
+    with Environment.open(argv[0], ["documents"]) as env, env.write() as txn:
+        for number in range(1500):
+            txn.put("documents", b"big %d" % number, bytes(4000))
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fpdb.storage.opening.LARGEST_MAP", 1 << 21)
+        patch.setattr("fpdb.storage.opening.SMALLEST_MAP", 1 << 21)
+        env = Environment.open(closed, ["documents"])
+        assert env._shared is not None
+        assert env._shared.map_bytes == 1 << 21
+    with env:
+        run(grow, closed)
+        with env.read() as txn:
+            assert txn.entries("documents") == 2500
+        with env.write() as txn:
+            txn.put("documents", b"a", b"1")
+        assert env._shared is not None
+        assert env._shared.map_bytes == 1 << 40
+
+
+@pytest.mark.parametrize("way", ["file size", "tmpfs"])
+def test_a_full_disk(way: str, path: Path, tmp_path: Path, run: Run) -> None:
+    if way == "tmpfs":
+        path = tmp_path / "small"
+        path.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "fpdb-test", str(path)]
+        if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+            pytest.skip("a small tmpfs can't be mounted here")
+    try:
+        out = run(
+            """
+            import resource
+            from fpdb.errors import DiskFullError
+            if argv[1] == "file size":
+                resource.setrlimit(resource.RLIMIT_FSIZE, (12 << 20, 12 << 20))
+            env = Environment.create(argv[0] + "/db", ["documents"])
+            with env.write() as txn:
+                txn.put("documents", b"first", b"1")
+            for attempt in range(2):
+                try:
+                    with env.write() as txn:
+                        for number in range(5000):
+                            txn.put("documents", number.to_bytes(8), bytes(4000))
+                except DiskFullError as error:
+                    assert isinstance(error, OSError) and error.free >= 0 and error.path == env.path
+                    print(error, "|", error.hint)
+            with env.write() as txn:
+                txn.put("documents", b"second", b"1")
+            with env.read() as txn:
+                assert txn.entries("documents") == 2
+            env.close()
+            with Environment.open(argv[0] + "/db", ["documents"]) as env, env.read() as txn:
+                assert txn.get("documents", b"second") is not None
+            """,
+            *((path.parent, way) if way == "file size" else (path, way)),
+        )
+        assert out.count("no room to write to") == 2
+    finally:
+        if way == "tmpfs":
+            subprocess.run(["umount", str(path)], check=True)
