@@ -2,14 +2,44 @@
 
 The folders are the architecture, and imports point down:
 
-    cli            the command line; nothing that the library can't do
-    io             readers of texts
-    fingerprint    text -> bits: recipes and their stages
-    models         frozen values
-    errors         the exception tree
+    cli                    the command line; nothing that the library can't do
+    database               the facade: transactions, ids, counts
+    corpus | io            work over whole databases | readers of documents and texts
+    documents              documents by key and id, looked up and written
+    tables                 bits -> candidates: permutations, plans, pages, the index
+    storage | fingerprint  LMDB and every byte on disk | text -> bits: recipes and their stages
+    models                 frozen values
+    errors                 the exception tree
 """
 
-from fpdb.errors import FpdbError, InputError, RecipeError, ShortTextError
+from fpdb.database import Database
+from fpdb.errors import (
+    AccessError,
+    ClosedError,
+    DamagedError,
+    DatabaseExistsError,
+    DatabaseNotFoundError,
+    DiskFullError,
+    DocumentNotFoundError,
+    FormatError,
+    FpdbError,
+    InputError,
+    LockTimeoutError,
+    MapFullError,
+    MissingExtraError,
+    NotADatabaseError,
+    OpenError,
+    PlanError,
+    ReadersFullError,
+    ReadOnlyError,
+    RecipeError,
+    RecipeMismatchError,
+    ShortTextError,
+    StorageError,
+    TooNewError,
+    UnsupportedFileSystemError,
+    UpgradeRequiredError,
+)
 from fpdb.fingerprint import (
     Grams,
     Hash,
@@ -22,26 +52,76 @@ from fpdb.fingerprint import (
     read_recipe,
 )
 from fpdb.fingerprint import preset as recipe
-from fpdb.models import Batch, Comparison
+from fpdb.models import (
+    Added,
+    Batch,
+    Comparison,
+    Document,
+    Match,
+    Matches,
+    Problem,
+    Stats,
+    TableStats,
+)
+from fpdb.tables import Costs, Plan, Table, TableProbes, plans
 
 __version__ = "0.1.0"
 
+create = Database.create
+open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
+
 __all__ = [
+    "AccessError",
+    "Added",
     "Batch",
+    "ClosedError",
     "Comparison",
+    "Costs",
+    "DamagedError",
+    "Database",
+    "DatabaseExistsError",
+    "DatabaseNotFoundError",
+    "DiskFullError",
+    "Document",
+    "DocumentNotFoundError",
+    "FormatError",
     "FpdbError",
     "Grams",
     "Hash",
     "IdfTable",
     "InputError",
+    "LockTimeoutError",
+    "MapFullError",
+    "Match",
+    "Matches",
+    "MissingExtraError",
+    "NotADatabaseError",
+    "OpenError",
+    "Plan",
+    "PlanError",
+    "Problem",
+    "ReadOnlyError",
+    "ReadersFullError",
     "Recipe",
     "RecipeError",
+    "RecipeMismatchError",
     "Secret",
     "ShortTextError",
+    "Stats",
+    "StorageError",
+    "Table",
+    "TableProbes",
+    "TableStats",
+    "TooNewError",
+    "UnsupportedFileSystemError",
+    "UpgradeRequiredError",
     "Weights",
     "__version__",
     "compare",
+    "create",
     "distance",
+    "open",
+    "plans",
     "read_recipe",
     "recipe",
 ]

@@ -1,9 +1,13 @@
-"""The frozen values that fpdb hands out."""
+"""The frozen values that fpdb takes and hands out."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+Key = str | int
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,3 +46,91 @@ class Comparison:
     value_ratio: float
     short: bool
     equal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document: to be added, with its text or a ready fingerprint, or as it is stored.
+
+    A stored one has an `id`, the time when it was `added` (in seconds since 1970), and no text;
+    its fingerprint is None if its text was too short to have one.
+    """
+
+    key: Key
+    text: str | None = None
+    meta: Any = None
+    fingerprint: int | None = None
+    id: int | None = None
+    added: int | None = None
+    short: bool = False
+
+
+class Match(NamedTuple):
+    """A stored document near a query; `similarity` is 1 - distance/bits."""
+
+    key: Key
+    id: int
+    distance: int
+    similarity: float
+    meta: Any
+
+
+class Matches(list[Match]):
+    """The matches of one query, sorted by distance, then key.
+
+    `complete` is False when a budget ended the search before everything within k was found.
+    """
+
+    def __init__(self, matches: Iterable[Match] = (), *, complete: bool = True) -> None:
+        super().__init__(matches)
+        self.complete = complete
+
+
+class Added(NamedTuple):
+    """What became of a document.
+
+    `status` is added, replaced, unchanged, duplicate (not stored) or short (stored, found by
+    equal text only); `matches` are the documents that a duplicate resembles.
+    """
+
+    key: Key
+    id: int | None
+    status: str
+    matches: Matches
+
+
+@dataclass(frozen=True)
+class TableStats:
+    """One table: the length of its prefix, and how many pages it has."""
+
+    name: str
+    prefix: int
+    pages: int
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a database holds, and how."""
+
+    path: str
+    uuid: str
+    created: int
+    recipe: str
+    recipe_id: str
+    bits: int
+    k: int
+    keys: str
+    plan: str
+    capacity: int
+    documents: int
+    short: int
+    bytes: int
+    bytes_used: int
+    tables: tuple[TableStats, ...]
+
+
+class Problem(NamedTuple):
+    """Something that `check` found: where, and what is wrong."""
+
+    where: str
+    what: str

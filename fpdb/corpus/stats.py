@@ -1,0 +1,37 @@
+"""Tell what a database holds, and how much room each part takes."""
+
+from fpdb.documents import Catalog
+from fpdb.models import Stats, TableStats
+from fpdb.storage import Environment, ReadTransaction
+from fpdb.storage.counters import Counters
+from fpdb.storage.header import Header
+from fpdb.tables import Index
+
+
+def stats(
+    txn: ReadTransaction, index: Index, catalog: Catalog, head: Header, environment: Environment
+) -> Stats:
+    """Gather the counters, the sizes and what the header says."""
+    counters = Counters.unpack(txn.get("header", b"counters"))
+    plan = index.plan
+    tables = tuple(
+        TableStats(name, table.prefix, txn.entries(name))
+        for name, table in zip(index.names, plan.tables, strict=True)
+    )
+    return Stats(
+        path=str(environment.path),
+        uuid=head["uuid"],
+        created=head["created"],
+        recipe=head["recipe"]["name"],
+        recipe_id=head["recipe_id"],
+        bits=plan.bits,
+        k=plan.k,
+        keys=head["keys"],
+        plan=plan.name,
+        capacity=head["capacity"],
+        documents=counters.documents,
+        short=counters.short,
+        bytes=environment.file_bytes(),
+        bytes_used=sum(map(txn.bytes_of, ("header", *catalog.names, *index.names))),
+        tables=tables,
+    )

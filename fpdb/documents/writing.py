@@ -1,0 +1,178 @@
+"""One write transaction: look, then insert, replace or remove; each page is touched once."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fpdb.documents.catalog import Catalog, Stored
+from fpdb.documents.lookup import Lookup
+from fpdb.models import Added, Key, Matches
+from fpdb.storage import WriteTransaction
+from fpdb.storage.columns import Column
+from fpdb.storage.counters import Counters
+from fpdb.tables import Index
+from fpdb.tables.bits import Fingerprints, distances, to_array
+
+
+class Candidate(NamedTuple):
+    """A document that is ready to be stored; `fingerprint` is None if its text is short."""
+
+    key: Key
+    fingerprint: int | None
+    digest: bytes
+    meta: bytes
+
+
+class Writer:
+    """Collects the changes of one transaction, and applies them together."""
+
+    def __init__(
+        self, txn: WriteTransaction, index: Index, catalog: Catalog, lookup: Lookup, now: int
+    ) -> None:
+        self._txn = txn
+        self._index = index
+        self._catalog = catalog
+        self._lookup = lookup
+        self._now = now
+        self._counters = Counters.unpack(txn.get("header", b"counters"))
+        self._known: dict[Key, Stored | None] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._saved: dict[Key, Stored] = {}
+        self._removed: dict[Key, Stored] = {}
+        self._digests: set[bytes] = set()
+        self._numbers: list[int] = []
+        self._array: Fingerprints | None = None
+
+    @property
+    def documents(self) -> int:
+        """How many documents are stored."""
+        return self._counters.documents
+
+    def fill(self, keys: Sequence[Key], fingerprints: Fingerprints) -> int:
+        """Write many documents without texts into an empty database; give their number."""
+        placed, ids = self._catalog.fill(self._txn, keys, fingerprints, self._now)
+        self._index.fill(self._txn, placed, ids)
+        next_id = max(self._counters.next_id, len(ids))
+        self._counters = Counters(next_id, len(ids), 0, self._counters.writes)
+        return len(ids)
+
+    def expect(self, keys: Sequence[Key]) -> None:
+        """Look keys up together that will be added or removed one by one."""
+        self._known |= self._catalog.find_many(self._txn, keys)
+
+    def add(self, candidate: Candidate, *, skip_duplicates: bool, k: int) -> Added:
+        """Add a document, or replace the one with its key."""
+        key = candidate.key
+        old = self._known[key]
+        if old and old[2:3] + old[4:] == candidate[1:]:
+            return Added(key, old.id, "unchanged", Matches())
+        matches = Matches()
+        if skip_duplicates:
+            matches = self._resembling(candidate, k)
+            if matches and not old:
+                return Added(key, None, "duplicate", matches)
+        number = old.id if old else self._new_id(key)
+        stored = Stored(
+            number, key, candidate.fingerprint, self._now, candidate.digest, candidate.meta
+        )
+        self._drop(key)
+        self._known[key] = self._saved[key] = stored
+        self._changed_near(candidate.fingerprint, candidate.digest)
+        if candidate.fingerprint is None:
+            return Added(key, number, "short", matches)
+        return Added(key, number, "replaced" if old else "added", matches)
+
+    def remove(self, key: Key) -> bool:
+        """Remove a document; say whether it was there."""
+        there = self._known[key] is not None
+        self._drop(key)
+        self._known[key] = None
+        return there
+
+    def _drop(self, key: Key) -> None:
+        """Forget what was to be saved, or plan to remove what is stored."""
+        old = self._known[key]
+        if self._saved.pop(key, None) is None and old is not None:
+            self._removed[key] = old
+            self._changed_near(old.fingerprint, old.digest)
+
+    def _changed_near(self, fingerprint: int | None, digest: bytes) -> None:
+        """Remember that the tables aren't up to date for what resembles this."""
+        if fingerprint is None:
+            self._digests.add(digest)
+        else:
+            self._numbers.append(fingerprint)
+
+    def _new_id(self, key: Key) -> int:
+        if isinstance(key, int):
+            return key
+        number = self._counters.next_id
+        self._counters = self._counters._replace(next_id=number + 1)
+        return number
+
+    def _resembling(self, candidate: Candidate, k: int) -> Matches:
+        """Find what a document resembles, as if everything collected was written already."""
+        if candidate.fingerprint is None:
+            pending = candidate.digest in self._digests
+        else:
+            pending = self._is_near_pending(candidate.fingerprint, k)
+        if pending:
+            self.apply()
+        matches = (
+            self._lookup.same_text(self._txn, candidate.digest)
+            if candidate.fingerprint is None
+            else self._lookup.near(self._txn, candidate.fingerprint, k)
+        )
+        others = (match for match in matches if match.key != candidate.key)
+        return Matches(others, complete=matches.complete)
+
+    def _is_near_pending(self, fingerprint: int, k: int) -> bool:
+        if not self._numbers:
+            return False
+        bits = self._index.plan.bits
+        if self._array is None or len(self._array) < len(self._numbers):
+            known = 0 if self._array is None else len(self._array)
+            more = to_array(self._numbers[known:], bits)
+            self._array = more if self._array is None else np.concatenate([self._array, more])
+        own = to_array([fingerprint], bits)
+        return bool((distances(self._array, own, bits) <= k).any())
+
+    def apply(self) -> None:
+        """Write everything that was collected."""
+        saved, removed = list(self._saved.values()), list(self._removed.values())
+        # What keeps its fingerprint keeps its places in the tables.
+        kept = {
+            (old.id, old.fingerprint)
+            for key, old in self._removed.items()
+            if key in self._saved and self._saved[key].fingerprint == old.fingerprint
+        }
+        self._index.update(self._txn, self._places(saved, kept), self._places(removed, kept))
+        self._catalog.remove(self._txn, removed)
+        self._catalog.save(self._txn, saved)
+        old = self._counters
+        self._counters = Counters(
+            old.next_id,
+            old.documents + len(saved) - len(removed),
+            old.short + _short(saved) - _short(removed),
+            old.writes + 1,
+        )
+        self._txn.put("header", b"counters", self._counters.pack())
+        self._forget()
+
+    def _places(
+        self, documents: Sequence[Stored], kept: set[tuple[int, int | None]]
+    ) -> tuple[Fingerprints, Column]:
+        placed = [
+            (stored.fingerprint, stored.id)
+            for stored in documents
+            if stored.fingerprint is not None and (stored.id, stored.fingerprint) not in kept
+        ]
+        fingerprints = to_array([fingerprint for fingerprint, _ in placed], self._index.plan.bits)
+        return fingerprints, np.array([number for _, number in placed], np.uint64)
+
+
+def _short(documents: Sequence[Stored]) -> int:
+    return sum(stored.fingerprint is None for stored in documents)

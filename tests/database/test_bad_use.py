@@ -1,0 +1,596 @@
+"""Bad use: each is one named error with a hint that cures, and nothing stored is lost by it."""
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb import Database, Document, Hash, Recipe, Secret
+from fpdb.errors import (
+    ClosedError,
+    DamagedError,
+    DatabaseExistsError,
+    DatabaseNotFoundError,
+    DocumentNotFoundError,
+    FpdbError,
+    InputError,
+    NotADatabaseError,
+    PlanError,
+    ReadOnlyError,
+    RecipeError,
+    RecipeMismatchError,
+    TooNewError,
+)
+from fpdb.storage import header
+
+Run = Callable[..., str]
+Entries = dict[str, list[tuple[bytes, bytes]]]
+
+TEXT = "the quick brown fox jumps over the lazy dog"
+BOTH_WAYS = pytest.mark.parametrize("readonly", [False, True], ids=["writable", "read-only"])
+
+
+def fill(db: Database) -> None:
+    """A text, a short text, metadata, and fingerprints that take several pages."""
+    dice = random.Random(5)
+    integer = db.stats().keys == "integer"
+    names: list[Any] = list(range(900)) if integer else [f"page/{n:03d}" for n in range(900)]
+    db.add_fingerprints(names, [dice.getrandbits(db.plan.bits) for _ in names])
+    list(db.add_many([Document(names[3], TEXT, {"n": 1}), Document(names[4], "short")]))
+
+
+def entries(db: Database) -> Entries:
+    """Everything that a database holds, byte by byte."""
+    names = ("header", *db._catalog.names, *db._index.names)
+    found: Entries = {}
+    with db._environment.read() as txn:
+        for name in names:
+            with txn.cursor(name) as cursor:
+                found[name] = [(bytes(key), bytes(value)) for key, value in cursor]
+    return found
+
+
+def refused(error: type[FpdbError], use: Callable[[], Any]) -> FpdbError:
+    """Use it badly; the error must be of this very class."""
+    with pytest.raises(error) as caught:
+        use()
+    assert type(caught.value) is error
+    assert str(caught.value)
+    assert len(caught.value.hint) > 10
+    return caught.value
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir() if file.name != "lock.mdb"}
+
+
+@pytest.fixture
+def filled(db: Database) -> Database:
+    fill(db)
+    return db
+
+
+@pytest.fixture
+def closed(filled: Database) -> Path:
+    """The path of a database with documents that nobody has open."""
+    filled.close()
+    return filled.path
+
+
+# Paths and files
+
+
+@BOTH_WAYS
+def test_nothing_is_made_where_nothing_is(tmp_path: Path, readonly: bool) -> None:
+    refused(DatabaseNotFoundError, lambda: fpdb.open(tmp_path / "none", readonly=readonly))
+    refused(DatabaseNotFoundError, lambda: fpdb.open(tmp_path / "a" / "b", readonly=readonly))
+    refused(DatabaseNotFoundError, lambda: fpdb.create(tmp_path / "a" / "b"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@BOTH_WAYS
+def test_a_plain_file_stays_as_it_is(tmp_path: Path, readonly: bool) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    refused(NotADatabaseError, lambda: fpdb.open(file, readonly=readonly))
+    refused(NotADatabaseError, lambda: fpdb.open(file / "below", readonly=readonly))
+    refused(DatabaseExistsError, lambda: fpdb.create(file))
+    assert file.read_text() == "precious"
+
+
+@BOTH_WAYS
+def test_a_directory_of_other_things_stays_as_it_is(tmp_path: Path, readonly: bool) -> None:
+    refused(NotADatabaseError, lambda: fpdb.open(tmp_path, readonly=readonly))
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").write_text("precious")
+    refused(NotADatabaseError, lambda: fpdb.open(tmp_path, readonly=readonly))
+    refused(DatabaseExistsError, lambda: fpdb.create(tmp_path))
+    assert files(tmp_path) == {"mine": b"precious"}
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    "length", [0, 1, 16, 4095, 4096, 8192, 12288, 0.5, -4096, -1], ids=lambda n: f"{n}"
+)
+def test_a_truncated_database_is_damaged(closed: Path, length: float, readonly: bool) -> None:
+    data = closed / "data.mdb"
+    whole = data.read_bytes()
+    size = len(whole)
+    kept = int(size * length) if length == 0.5 else int(length) if length >= 0 else size + length
+    data.write_bytes(whole[: int(kept)])
+    before = files(closed)
+    refused(DamagedError, lambda: fpdb.open(closed, readonly=readonly))
+    assert files(closed) == before
+    data.write_bytes(whole)
+    with fpdb.open(closed) as db:
+        assert len(db) == 900
+        assert list(db.check()) == []
+
+
+FOREIGN = {
+    "random bytes": random.Random(1).randbytes(40_000),
+    "SQLite": b"SQLite format 3\0\x10\0\1\1\0\x40\x20\x20" + bytes(8172),
+    "text": b"This is no database, only a long text. " * 500,
+    "zeros": bytes(40_960),
+    "gzip": b"\x1f\x8b\x08\0\0\0\0\0\0\3" + random.Random(2).randbytes(9000),
+}
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_of_another_program_is_no_database(
+    tmp_path: Path, kind: str, readonly: bool
+) -> None:
+    (tmp_path / "data.mdb").write_bytes(FOREIGN[kind])
+    refused(NotADatabaseError, lambda: fpdb.open(tmp_path, readonly=readonly))
+    refused(DatabaseExistsError, lambda: fpdb.create(tmp_path))
+    assert files(tmp_path) == {"data.mdb": FOREIGN[kind]}
+
+
+def test_a_database_isnt_created_over_another(closed: Path) -> None:
+    before = files(closed)
+    refused(DatabaseExistsError, lambda: fpdb.create(closed))
+    assert files(closed) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "options"),
+    [
+        (RecipeError, {"recipe": "no such recipe"}),
+        (PlanError, {"k": -1}),
+        (PlanError, {"k": 17}),
+        (PlanError, {"recipe": "bigram-32", "k": 16}),
+        (PlanError, {"capacity": 0}),
+        (PlanError, {"plan": fpdb.plans(128, 3, 1000)[0]}),
+        (PlanError, {"plan": fpdb.plans(64, 2, 1000)[0]}),
+        (InputError, {"keys": "both"}),
+    ],
+    ids=str,
+)
+def test_what_cant_be_created_leaves_nothing_behind(
+    tmp_path: Path, error: type[FpdbError], options: dict[str, Any]
+) -> None:
+    refused(error, lambda: fpdb.create(tmp_path / "db", **options))
+    assert list(tmp_path.iterdir()) == []
+
+
+# Headers
+
+
+def rewrite_header(db: Database, **changes: Any) -> None:
+    with db._environment.write() as txn:
+        txn.put("header", b"header", header.encode({**db._header, **changes}))
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"read_version": 2, "write_version": 2}, 2),
+        ({"read_version": 99, "plan": "of another kind"}, 99),
+        ({"features": ["compressed-pages"]}, "compressed-pages"),
+    ],
+)
+def test_a_newer_database_asks_for_a_newer_fpdb(
+    filled: Database, changes: dict[str, Any], found: Any, readonly: bool
+) -> None:
+    rewrite_header(filled, **changes)
+    before = entries(filled)
+    error = refused(TooNewError, lambda: fpdb.open(filled.path, readonly=readonly))
+    assert isinstance(error, TooNewError)
+    assert error.found == found
+    assert "newer fpdb" in error.hint
+    assert entries(filled) == before
+
+
+def test_a_database_for_newer_writers_can_be_read(filled: Database) -> None:
+    before = entries(filled)
+    rewrite_header(filled, write_version=2)
+    error = refused(TooNewError, lambda: fpdb.open(filled.path))
+    assert "readonly=True" in error.hint
+    with fpdb.open(filled.path, readonly=True) as reader:
+        assert len(list(reader)) == 900
+        assert [match.key for match in reader.query(TEXT)] == ["page/003"]
+        assert list(reader.check()) == []
+    after = entries(filled)
+    assert {**after, "header": None} == {**before, "header": None}
+
+
+@BOTH_WAYS
+def test_any_changed_byte_of_the_header_is_seen(filled: Database, readonly: bool) -> None:
+    with filled._environment.read() as txn:
+        whole = bytes(txn.get("header", b"header") or b"")
+    before = entries(filled)
+    for at in [*range(24), *range(24, len(whole), 40)]:
+        changed = bytearray(whole)
+        changed[at] ^= 0x08
+        with filled._environment.write() as txn:
+            txn.put("header", b"header", bytes(changed))
+        # Without its magic it is nobody's header; with it, a damaged one.
+        error = DamagedError if b"fpdb" in changed[8:40] else NotADatabaseError
+        refused(error, lambda: fpdb.open(filled.path, readonly=readonly))
+    with filled._environment.write() as txn:
+        txn.put("header", b"header", whole)
+    assert entries(filled) == before
+    with fpdb.open(filled.path, readonly=readonly) as again:
+        assert len(again) == 900
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    ("error", "changes"),
+    [
+        (DamagedError, {"keys": "of another kind"}),
+        (DamagedError, {"keys": 5}),
+        (DamagedError, {"plan": []}),
+        (PlanError, {"plan": {}}),
+        (PlanError, {"plan": {"bits": 64, "k": 3, "tables": []}}),
+    ],
+    ids=str,
+)
+def test_a_header_that_says_nonsense_is_refused(
+    filled: Database, error: type[FpdbError], changes: dict[str, Any], readonly: bool
+) -> None:
+    rewrite_header(filled, **changes)
+    refused(error, lambda: fpdb.open(filled.path, readonly=readonly))
+    rewrite_header(filled)
+    with fpdb.open(filled.path, readonly=readonly) as again:
+        assert list(again.check()) == []
+
+
+def test_a_database_without_a_header_is_none(filled: Database) -> None:
+    with filled._environment.write() as txn:
+        txn.delete("header", b"header")
+    refused(NotADatabaseError, lambda: fpdb.open(filled.path))
+
+
+# Wrong arguments: of a database with either kind of keys
+
+
+WRONG_KEYS: dict[str, list[Any]] = {
+    "text": ["", 5, None, b"bytes", "x" * 65_537, "half a pair \ud800", ("a",)],
+    "integer": ["5", -1, 2**64, 1.0, None, True],
+}
+WRONG_NUMBERS: list[Any] = [2**64, -1, 1.5, "12", None, 2**200]
+
+
+@pytest.fixture(params=["text", "integer"])
+def either(request: pytest.FixtureRequest, db: Database, numbered: Database) -> Database:
+    chosen = {"text": db, "integer": numbered}[str(request.param)]
+    fill(chosen)
+    return chosen
+
+
+def wrong_uses(db: Database) -> list[tuple[type[FpdbError], Callable[[], Any]]]:
+    kind = db.stats().keys
+    good: Any = 7000 if kind == "integer" else "new"
+    uses: list[tuple[type[FpdbError], Callable[[], Any]]] = []
+    for key in WRONG_KEYS[kind]:
+        uses += [
+            (InputError, lambda key=key: db.add(key, TEXT)),
+            (InputError, lambda key=key: db.add(key, TEXT, skip_duplicates=True)),
+            (InputError, lambda key=key: list(db.add_many([Document(key, fingerprint=1)]))),
+            (InputError, lambda key=key: db.add_fingerprints([good, key], [1, 2])),
+            (InputError, lambda key=key: db.delete(key)),
+            (InputError, lambda key=key: db.delete_many([next(iter(db)), key])),
+            (InputError, lambda key=key: db.get(key)),
+            (InputError, lambda key=key: key in db),
+        ]
+    for number in WRONG_NUMBERS:
+        uses += [
+            (InputError, lambda n=number: db.query_fingerprint(n)),
+            (InputError, lambda n=number: db.add_fingerprints([good], [n])),
+        ]
+        if number is not None:
+            wrong = Document(good, fingerprint=number)
+            uses.append((InputError, lambda d=wrong: list(db.add_many([d]))))
+    for array in (np.zeros(1, np.int64), np.zeros((1, 2), np.uint64), np.zeros(1, np.float64)):
+        uses.append((InputError, lambda a=array: db.add_fingerprints([good], a)))
+    for k in (-1, 65, 40):
+        uses += [
+            (PlanError, lambda k=k: db.query(TEXT, k=k)),
+            (PlanError, lambda k=k: db.query("short", k=k)),
+            (PlanError, lambda k=k: list(db.query_many([TEXT], k=k))),
+            (PlanError, lambda k=k: db.query_fingerprint(1, k=k)),
+        ]
+    for limit in (0, -1):
+        uses += [
+            (InputError, lambda n=limit: db.query(TEXT, limit=n)),
+            (InputError, lambda n=limit: db.query("short", limit=n)),
+            (InputError, lambda n=limit: list(db.query_many([], limit=n))),
+            (InputError, lambda n=limit: db.query_fingerprint(1, limit=n)),
+        ]
+    return [
+        *uses,
+        (InputError, lambda: db.add_fingerprints([good], [1, 2])),
+        (InputError, lambda: list(db.add_many([Document(good, TEXT), Document(good)]))),
+        (InputError, lambda: db.add(good, TEXT, {1: 2})),
+        (InputError, lambda: db.add(good, TEXT, "x" * (1 << 16))),
+        (InputError, lambda: db.add(good, TEXT, object())),
+        (DocumentNotFoundError, lambda: db[good]),
+        (RecipeMismatchError, lambda: fpdb.open(db.path, recipe="web")),
+        (RecipeMismatchError, lambda: fpdb.open(db.path, k=2)),
+        (RecipeError, lambda: fpdb.open(db.path, recipe="no such recipe")),
+    ]
+
+
+def test_a_wrong_argument_changes_nothing(either: Database) -> None:
+    before = entries(either)
+    uses = wrong_uses(either)
+    assert len(uses) > 80
+    for error, use in uses:
+        refused(error, use)
+    assert entries(either) == before
+    assert list(either.check()) == []
+
+
+def test_an_integer_database_knows_no_prefix(numbered: Database) -> None:
+    fill(numbered)
+    refused(InputError, lambda: list(numbered.scan(prefix="a")))
+
+
+def test_a_batch_with_a_wrong_document_is_left_out_whole(either: Database) -> None:
+    """What stood before it is acknowledged, its own batch and all behind it aren't stored."""
+    integer = either.stats().keys == "integer"
+    names: list[Any] = list(range(5000, 8000)) if integer else [f"z{n}" for n in range(3000)]
+    wrong: list[Any] = [Document(name, fingerprint=n) for n, name in enumerate(names)]
+    wrong[1500] = Document(names[1500], fingerprint=2**64)
+    acknowledged: list[Any] = []
+
+    def add() -> None:
+        acknowledged.extend(added.key for added in either.add_many(wrong))
+
+    refused(InputError, add)
+    assert acknowledged == names[:1000]
+    assert len(either) == 1900
+    assert all(name in either for name in acknowledged)
+    assert list(either.check()) == []
+
+
+WRITES: list[Callable[[Database], Any]] = [
+    lambda db: db.add("new", TEXT),
+    lambda db: db.add("page/003", "another text of several words"),
+    lambda db: list(db.add_many([Document("new", fingerprint=1)], skip_duplicates=True)),
+    lambda db: db.add_fingerprints(["new"], [1]),
+    lambda db: db.delete("page/003"),
+    lambda db: db.delete_many(["page/003", "page/004"]),
+]
+READS: list[Callable[[Database], Any]] = [
+    lambda db: db.query(TEXT),
+    lambda db: db.query("short"),
+    lambda db: db.query_fingerprint(0),
+    lambda db: list(db.query_many([TEXT])),
+    lambda db: db.get("page/003"),
+    lambda db: db["page/003"],
+    lambda db: "page/003" in db,
+    len,
+    list,
+    lambda db: list(db.scan()),
+    lambda db: db.stats(),
+    lambda db: list(db.check()),
+]
+
+
+def test_a_read_only_handle_changes_nothing(filled: Database) -> None:
+    before = entries(filled)
+    with fpdb.open(filled.path, readonly=True) as reader:
+        for write in WRITES:
+            refused(ReadOnlyError, lambda write=write: write(reader))
+        for read in READS:
+            read(reader)
+    assert entries(filled) == before
+
+
+def test_a_closed_handle_neither_reads_nor_writes(filled: Database) -> None:
+    before = entries(filled)
+    with fpdb.open(filled.path) as other:
+        pass
+    for use in (*WRITES, *READS):
+        refused(ClosedError, lambda use=use: use(other))
+    assert entries(filled) == before
+
+
+def test_a_scan_that_outlives_its_handle_is_refused(filled: Database) -> None:
+    other = fpdb.open(filled.path)
+    list(other.add_many(Document(f"z{n}", fingerprint=n) for n in range(1500)))
+    scan = other.scan()
+    next(scan)
+    other.close()
+    refused(ClosedError, lambda: list(scan))
+    assert len(filled) == 2400
+
+
+def test_a_keyed_database_asks_for_its_secret(path: Path, tiny: Recipe) -> None:
+    keyed = tiny.replace(name="keyed", hash=Hash(secret=Secret(b"sixteen bytes or more")))
+    other = tiny.replace(name="keyed", hash=Hash(secret=Secret(b"another sixteen bytes")))
+    with fpdb.create(path, recipe=keyed) as db:
+        fill(db)
+        before = entries(db)
+        with fpdb.open(path) as locked:
+            uses: list[Callable[[], Any]] = [
+                lambda: locked.add("new", TEXT),
+                lambda: locked.add("new", TEXT, skip_duplicates=True),
+                lambda: locked.query(TEXT),
+                lambda: list(locked.query_many([TEXT])),
+                lambda: locked.recipe,
+            ]
+            for use in uses:
+                refused(RecipeError, use)
+            assert len(list(locked.scan())) == 900
+        for recipe in (other, tiny):
+            refused(RecipeMismatchError, lambda recipe=recipe: fpdb.open(path, recipe=recipe))
+        assert entries(db) == before
+
+
+# The machine says no
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+AS_NOBODY = """
+import json, tempfile
+from fpdb.errors import AccessError
+with tempfile.TemporaryDirectory() as folder:
+    # What is imported on first use may lie where only root can read it.
+    fpdb.create(folder + "/db", recipe=TINY).close()
+    fpdb.open(folder + "/db").close()
+os.setegid(65534)
+os.seteuid(65534)
+
+def attempt(use):
+    try:
+        with use() as db:
+            print(json.dumps(["opened", len(db), ""]))
+    except AccessError as error:
+        assert type(error) is AccessError
+        print(json.dumps(["refused", str(error), error.hint]))
+"""
+
+
+@pytest.fixture
+def reachable(closed: Path) -> Iterator[Path]:
+    """A database in a directory that lets every user through, as pytest's own doesn't."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield shutil.copytree(closed, Path(folder, "db"))
+
+
+@needs_root
+@pytest.mark.parametrize("parent", [False, True], ids=["inside", "beside"])
+def test_a_read_only_directory_is_refused(reachable: Path, run: Run, parent: bool) -> None:
+    """Its owner may not write it: neither open what lacks its lock files, nor create."""
+    if parent:
+        what = "attempt(lambda: fpdb.create(argv[0] + '-new', recipe=TINY))"
+    else:
+        for name in ("lock.mdb", "fpdb.lock"):
+            (reachable / name).unlink(missing_ok=True)
+        for file in (reachable, *reachable.iterdir()):
+            os.chown(file, 65534, 65534)
+        reachable.chmod(0o500)
+        what = "attempt(lambda: fpdb.open(argv[0]))"
+    before = files(reachable)
+    if '"opened"' in (out := run(AS_NOBODY + what, reachable)):
+        pytest.skip("the file system lets another user write a read-only directory")
+    outcome, message, hint = json.loads(out)
+    assert outcome == "refused"
+    assert "user 65534 may not" in message
+    assert "enter" not in message
+    assert hint
+    assert files(reachable) == before
+    assert sorted(file.name for file in reachable.parent.iterdir()) == ["db"]
+    if not parent:
+        reachable.chmod(0o700)
+        assert run(AS_NOBODY + what, reachable) == '["opened", 900, ""]\n'
+
+
+@needs_root
+def test_another_users_database_is_refused(reachable: Path, run: Run) -> None:
+    before = files(reachable)
+    out = run(AS_NOBODY + "attempt(lambda: fpdb.open(argv[0]))", reachable)
+    assert "user 65534 may not enter" in out
+    reachable.chmod(0o755)
+    (reachable / "data.mdb").chmod(0o644)
+    out = run(AS_NOBODY + "attempt(lambda: fpdb.open(argv[0]))", reachable)
+    assert "refused" in out
+    assert "run as user 0" in out
+    out = run(AS_NOBODY + "attempt(lambda: fpdb.open(argv[0], readonly=True))", reachable)
+    assert "refused" in out
+    assert files(reachable) == before
+
+
+FULL = """
+import resource
+from fpdb.errors import DiskFullError
+
+def contents(db):
+    return [(d.key, d.fingerprint, d.meta, d.short) for d in db.scan()]
+
+def outgrow(db):
+    if argv[1] == "fill":
+        db.add_fingerprints([f"{n}" for n in range(40_000)], range(40_000))
+    elif argv[1] == "texts":
+        for n in range(2000):
+            more = [Document(f"{n}/{m}", f"{n} {m} " * 3 + "a b c d", "m" * 500)
+                    for m in range(400)]
+            for added in db.add_many(more):
+                acknowledged.append(added.key)
+    else:
+        for n in range(2000):
+            keys = [f"{n}/{m}" for m in range(900)]
+            db.add_fingerprints(keys, [hash((n, m)) % 2**64 for m in range(900)])
+            acknowledged.extend(keys)
+
+acknowledged = []
+db = fpdb.open(argv[0])
+before = contents(db)
+size = os.path.getsize(argv[0] + "/data.mdb") + (1 << 20)
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+for attempt in range(2):
+    try:
+        outgrow(db)
+        print("nothing was full")
+    except DiskFullError as error:
+        assert type(error) is DiskFullError and error.hint, error
+        assert error.path == db.path and error.free >= 0
+    after = contents(db)
+    kept = dict.fromkeys(acknowledged)
+    assert [d for d in after if d[0] not in kept] == before
+    assert len(after) == len(before) + len(kept)
+    assert list(db.check()) == []
+    assert [m.key for m in db.query("the quick brown fox jumps over the lazy dog")] == ["page/003"]
+    acknowledged = list(kept)
+print("full", len(acknowledged) > 0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert db.add("after all", "there is room for some more words").status == "added"
+assert len(db) == len(after) + 1 and list(db.check()) == []
+db.close()
+with fpdb.open(argv[0]) as again:
+    assert "after all" in again and len(contents(again)) == len(after) + 1
+"""
+
+
+@pytest.mark.parametrize("way", ["texts", "fingerprints"])
+def test_a_full_disk_keeps_what_was_acknowledged(closed: Path, run: Run, way: str) -> None:
+    assert run(FULL, closed, way) == "full True\n"
+
+
+def test_a_full_disk_during_a_bulk_load_leaves_an_empty_database(tmp_path: Path, run: Run) -> None:
+    script = FULL.replace('== ["page/003"]', "== []")
+    assert script != FULL
+    fpdb.create(tmp_path / "db", recipe="char-4", plan=fpdb.plans(64, 3, 10**6)[0]).close()
+    assert run(script, tmp_path / "db", "fill") == "full False\n"
+
+
+def test_a_disk_with_room_isnt_full(closed: Path, run: Run) -> None:
+    """A known-bad control: the script fails when nothing is full."""
+    script = FULL.replace("+ (1 << 20)", "+ (1 << 40)").replace("range(2000)", "range(2)")
+    with pytest.raises(AssertionError, match="nothing was full"):
+        assert run(script, closed, "texts") == "full True\n"

@@ -1,0 +1,969 @@
+"""What the database's methods promise, one fact at a time."""
+
+import dataclasses
+import pickle
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fpdb
+from fpdb import Database, Document, Grams, Hash, Recipe, Secret
+from fpdb.errors import (
+    ClosedError,
+    DatabaseExistsError,
+    DocumentNotFoundError,
+    InputError,
+    PlanError,
+    ReadOnlyError,
+    RecipeError,
+    RecipeMismatchError,
+)
+from fpdb.storage.records import LARGEST_KEY, LARGEST_META
+from fpdb.tables.bits import to_array
+from fpdb.tables.plan import choose_plan, home_plan
+
+TEXT = "the quick brown fox jumps over the lazy dog and runs away from it"
+OTHER = "completely different words stand here so that nothing looks alike at all"
+TOP = 2**64 - 1
+
+
+def keys_of(matches: fpdb.Matches) -> list[Any]:
+    return [match.key for match in matches]
+
+
+# Adding
+
+
+def test_a_new_document_is_added(db: Database, tiny: Recipe) -> None:
+    before = int(time.time())
+    assert db.add("a", TEXT, {"n": 1}) == ("a", 0, "added", [])
+    document = db["a"]
+    assert document == Document(
+        "a", meta={"n": 1}, fingerprint=tiny.fingerprint(TEXT), id=0, added=document.added
+    )
+    assert before <= document.added <= time.time()
+    assert (document.text, document.short) == (None, False)
+
+
+def test_the_same_again_is_unchanged(db: Database) -> None:
+    db.add("a", TEXT, [1])
+    assert db.add("a", TEXT, [1]) == ("a", 0, "unchanged", [])
+    assert len(db) == 1
+
+
+@pytest.mark.parametrize(("text", "meta"), [(OTHER, [1]), (TEXT, [2]), (TEXT, None), (TEXT, [1.0])])
+def test_another_text_or_other_metadata_replace(db: Database, text: str, meta: Any) -> None:
+    db.add("a", TEXT, [1])
+    assert db.add("a", text, meta) == ("a", 0, "replaced", [])
+    assert db["a"].meta == meta
+    assert db["a"].fingerprint == db.recipe.fingerprint(text)
+    assert keys_of(db.query(text)) == ["a"]
+    assert len(db) == 1
+
+
+def test_a_replaced_text_isnt_found_any_more(db: Database) -> None:
+    db.add("a", TEXT)
+    db.add("a", OTHER)
+    assert db.query(TEXT) == []
+    assert list(db.check()) == []
+
+
+def test_a_duplicate_is_named_and_not_stored(db: Database) -> None:
+    db.add("b", TEXT, {"title": "B"})
+    db.add("a", TEXT)
+    added = db.add("c", TEXT, skip_duplicates=True)
+    assert added[:3] == ("c", None, "duplicate")
+    assert [(m.key, m.distance, m.similarity, m.meta) for m in added.matches] == [
+        ("a", 0, 1.0, None),
+        ("b", 0, 1.0, {"title": "B"}),
+    ]
+    assert added.matches.complete
+    assert "c" not in db
+    assert len(db) == 2
+
+
+def test_skipping_duplicates_replaces_a_known_key_all_the_same(db: Database) -> None:
+    db.add("a", TEXT)
+    db.add("b", OTHER)
+    added = db.add("b", TEXT, skip_duplicates=True)
+    assert (added.status, keys_of(added.matches)) == ("replaced", ["a"])
+    assert db.add("b", TEXT, skip_duplicates=True).status == "unchanged"
+    # A document resembles no former self.
+    assert db.add("a", TEXT, {"new": 1}, skip_duplicates=True).status == "replaced"
+
+
+def test_a_batch_looks_at_its_own_documents_too(db: Database) -> None:
+    documents = [
+        Document("a", TEXT),
+        Document("b", TEXT),
+        Document("c", OTHER),
+        Document("c", TEXT),
+    ]
+    results = list(db.add_many(documents, skip_duplicates=True))
+    assert [(added.key, added.status) for added in results] == [
+        ("a", "added"),
+        ("b", "duplicate"),
+        ("c", "added"),
+        ("c", "replaced"),
+    ]
+    assert keys_of(results[1].matches) == ["a"]
+    assert list(db) == ["a", "c"]
+
+
+def test_a_batch_forgets_what_it_replaced(db: Database) -> None:
+    """A page that changed in this very batch no longer stands in the way of its old text."""
+    db.add("a", TEXT)
+    documents = [Document("a", OTHER), Document("b", TEXT), Document("b", OTHER + " more")]
+    results = list(db.add_many(documents, skip_duplicates=True))
+    assert [(added.key, added.status) for added in results] == [
+        ("a", "replaced"),
+        ("b", "added"),
+        ("b", "replaced"),
+    ]
+    assert db.add("c", OTHER, skip_duplicates=True).status == "duplicate"
+    assert list(db.check()) == []
+
+
+def test_short_texts_are_found_by_equal_text_only(db: Database) -> None:
+    assert db.add("a", "two words").status == "short"
+    assert db.add("b", "two words").status == "short"
+    assert db.add("c", "").status == "short"
+    assert db.add("d", "two  words").status == "short"
+    assert db["a"].short
+    assert db["a"].fingerprint is None
+    assert [(m.key, m.distance) for m in db.query("two words")] == [("a", 0), ("b", 0)]
+    assert keys_of(db.query("two words", limit=1)) == ["a"]
+    assert keys_of(db.query("")) == ["c"]
+    assert db.query("words two") == []
+    added = db.add("e", "two words", skip_duplicates=True)
+    assert (added.status, keys_of(added.matches)) == ("duplicate", ["a", "b"])
+    assert db.add("f", "one more", skip_duplicates=True).status == "short"
+    assert db.add("a", "two words").status == "unchanged"
+    stats = db.stats()
+    assert (stats.documents, stats.short) == (5, 5)
+
+
+def test_a_short_text_and_a_long_one_take_each_others_place(db: Database) -> None:
+    for first, second in ((TEXT, "short"), ("short", TEXT)):
+        db.add("a", first)
+        db.add("a", second)
+        assert db.query(first) == []
+        assert keys_of(db.query(second)) == ["a"]
+        assert list(db.check()) == []
+    assert db.stats().short == 0
+    assert db.delete("a")
+    assert db.add("a", "short").status == "short"
+    assert db.delete("a")
+    assert db.query("short") == []
+    assert db.stats().short == 0
+
+
+def test_ids_arent_given_twice(db: Database) -> None:
+    ids = [db.add(key, TEXT).id for key in "abc"]
+    db.delete("b")
+    assert ids == [0, 1, 2]
+    assert db.add("d", TEXT).id == 3
+    assert db.add("b", TEXT).id == 4
+
+
+def test_add_many_yields_what_is_durable_already(db: Database, path: Path) -> None:
+    results = db.add_many(Document(f"{n:05d}", fingerprint=n) for n in range(2500))
+    assert next(results).key == "00000"
+    with fpdb.open(path) as other:
+        assert len(other) == 1000
+    results.close()
+    assert len(db) == 1000
+
+
+def test_a_bad_document_spoils_its_own_batch_only(db: Database) -> None:
+    documents = [Document(f"{n:05d}", fingerprint=n) for n in range(1500)]
+    documents[1200] = Document("", fingerprint=1)
+    results = db.add_many(documents)
+    assert [next(results).key for _ in range(1000)] == [f"{n:05d}" for n in range(1000)]
+    with pytest.raises(InputError):
+        next(results)
+    assert len(db) == 1000
+    assert list(db.check()) == []
+
+
+def test_no_documents_are_no_trouble(db: Database) -> None:
+    assert list(db.add_many([])) == []
+    assert db.add_fingerprints([], []) == 0
+    assert db.add_fingerprints(np.array([], np.int64), np.array([], np.uint64)) == 0
+    assert db.delete_many([]) == 0
+    assert list(db.query_many([])) == []
+    assert list(db) == []
+    assert len(db) == 0
+
+
+# Fingerprints
+
+
+def test_fingerprints_are_taken_from_arrays_and_lists(numbered: Database) -> None:
+    numbers = [0, TOP, 5, 2**63]
+    assert numbered.add_fingerprints([1, 2, 3, 4], numbers) == 4
+    assert numbered.add_fingerprints(np.array([5, 6]), np.array([7, TOP], np.uint64)) == 2
+    assert numbered.add_fingerprints(range(7, 9), iter([1, 2])) == 2
+    assert numbered.add_fingerprints([1, 2], [0, 9]) == 1
+    stored = {document.key: document.fingerprint for document in numbered.scan()}
+    assert stored == {1: 0, 2: 9, 3: 5, 4: 2**63, 5: 7, 6: TOP, 7: 1, 8: 2}
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_a_bulk_load_equals_single_adds(tmp_path: Path, bits: int, keys: str) -> None:
+    recipe = fpdb.recipe("web").with_bits(bits)
+    dice = np.random.default_rng(bits)
+    words = dice.integers(0, 2**64, (2500, 2), np.uint64)
+    array = words if bits == 128 else words[:, 0] >> np.uint64(64 - bits)
+    array[2400:] = array[:100]
+    names = dice.permutation(3000)[:2500].tolist()
+    names[7] = names[2300]  # of a key that comes twice, the last counts
+    own = names if keys == "integer" else [f"k{name}" for name in names]
+    with (
+        fpdb.create(tmp_path / "bulk", recipe=recipe, keys=keys) as bulk,
+        fpdb.create(tmp_path / "single", recipe=recipe, keys=keys) as single,
+    ):
+        assert bulk.add_fingerprints(own, array) == 2499
+        numbers = [int(row) if bits < 128 else int(row[0]) << 64 | int(row[1]) for row in array]
+        pairs = zip(own, numbers, strict=True)
+        list(single.add_many(Document(name, fingerprint=number) for name, number in pairs))
+        facts = [
+            [(d.key, d.fingerprint, d.meta, d.short) for d in db.scan()] for db in (bulk, single)
+        ]
+        assert facts[0] == facts[1]
+        assert list(bulk.check()) == list(single.check()) == []
+        assert len(bulk) == 2499
+        for number in numbers[::100]:
+            assert keys_of(bulk.query_fingerprint(number)) == keys_of(
+                single.query_fingerprint(number)
+            )
+        # A second load changes only the key that comes twice, to and fro.
+        assert bulk.add_fingerprints(own, array) == 1
+        assert list(bulk.check()) == []
+        if keys == "text":
+            assert bulk.add("new", TEXT).id == 2499
+
+
+def test_128_bits_come_as_two_words_high_one_first(tmp_path: Path) -> None:
+    recipe = fpdb.recipe("web").with_bits(128)
+    with fpdb.create(tmp_path / "db", recipe=recipe, keys="integer") as db:
+        assert db.add_fingerprints([1, 2], np.array([[1, 2], [0, TOP]], np.uint64)) == 2
+        assert db[1].fingerprint == 2**64 + 2
+        assert db[2].fingerprint == TOP
+        assert db.add_fingerprints([3], [2**128 - 1]) == 1
+        assert keys_of(db.query_fingerprint(2**128 - 1)) == [3]
+        with pytest.raises(InputError, match=r"expected uint64\[n, 2\]"):
+            db.add_fingerprints([4], np.array([4], np.uint64))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([1, 2], np.int64),
+        np.array([1, 2], np.uint32),
+        np.array([1.0, 2.0]),
+        np.array([[1, 2], [3, 4]], np.uint64),
+        np.array([1, 2], object),
+    ],
+    ids=lambda array: f"{array.dtype}{list(array.shape)}",
+)
+def test_an_array_of_another_kind_is_refused(numbered: Database, array: Any) -> None:
+    with pytest.raises(InputError, match=r"expected uint64\[n\]") as caught:
+        numbered.add_fingerprints([1, 2], array)
+    assert caught.value.hint
+    assert len(numbered) == 0
+
+
+def test_numbers_that_are_no_fingerprints_are_refused(numbered: Database) -> None:
+    for bad in (2**64, -1, 2**200, 1.5, "12", None, [1], b"1"):
+        with pytest.raises(InputError) as caught:
+            numbered.add_fingerprints([1], [bad])
+        assert caught.value.hint
+        with pytest.raises(InputError):
+            numbered.query_fingerprint(bad)  # type: ignore[arg-type]
+        if bad is not None:
+            with pytest.raises(InputError):
+                list(numbered.add_many([Document(1, fingerprint=bad)]))  # type: ignore[arg-type]
+    assert len(numbered) == 0
+
+
+def test_a_fingerprint_wider_than_the_database_is_refused(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db", recipe="bigram-32", keys="integer") as db:
+        for use in (
+            lambda: db.add_fingerprints([1], [2**32]),
+            lambda: db.add_fingerprints([1], np.array([2**32], np.uint64)),
+            lambda: list(db.add_many([Document(1, fingerprint=2**32)])),
+            lambda: db.query_fingerprint(2**32),
+        ):
+            with pytest.raises(InputError, match="0x100000000") as caught:
+                use()
+            assert caught.value.hint
+        assert len(db) == 0
+        assert db.add_fingerprints([1], np.array([2**32 - 1], np.uint64)) == 1
+        assert keys_of(db.query_fingerprint(2**32 - 1)) == [1]
+
+
+def test_as_many_keys_as_fingerprints_are_expected(numbered: Database) -> None:
+    for keys, numbers in (([1], [1, 2]), ([1, 2], [1]), ([], [1])):
+        with pytest.raises(InputError, match=f"found {len(keys)} keys and {len(numbers)} fing"):
+            numbered.add_fingerprints(keys, numbers)
+    assert len(numbered) == 0
+
+
+def test_numpy_numbers_are_numbers(numbered: Database) -> None:
+    numbered.add_fingerprints(np.array([3], np.uint64), [np.uint64(TOP)])
+    assert keys_of(numbered.query_fingerprint(np.uint64(TOP))) == [3]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("k", range(8))
+def test_the_highest_and_the_lowest_fingerprint_are_found_at_any_k(tmp_path: Path, k: int) -> None:
+    with fpdb.create(tmp_path / "db", keys="integer", plan=choose_plan(64, 3)) as db:
+        db.add_fingerprints([1, 2, 3], [TOP, 0, TOP - 1])
+        assert keys_of(db.query_fingerprint(TOP, k=k)) == [1, 3][: k + 1]
+        assert keys_of(db.query_fingerprint(0, k=k)) == [2]
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    "key", ["a", "ключ", "键", "\0", "a\nb", " ", "é", "e\u0301", "\U0010ffff"]
+)
+def test_any_text_is_a_key(db: Database, key: str) -> None:
+    db.add(key, TEXT)
+    assert db[key].key == key
+    assert list(db) == [key]
+    assert keys_of(db.query(TEXT)) == [key]
+    assert db.delete(key)
+
+
+@pytest.mark.parametrize("length", [478, 479, 480, 509, 510, 511, 512, 2000, LARGEST_KEY])
+def test_keys_that_share_a_long_beginning_are_told_apart(db: Database, length: int) -> None:
+    start = "https://example.org/" + "x" * (length - 21)
+    keys = [start + last for last in "abc"]
+    for number, key in enumerate(keys):
+        assert db.add(key, f"{TEXT} {number}", number).status == "added"
+    assert [db[key].meta for key in keys] == [0, 1, 2]
+    assert sorted(db) == keys
+    assert start not in db
+    assert [d.key for d in db.scan(prefix=start + "b")] == [keys[1]]
+    assert sorted(d.key for d in db.scan(prefix=start)) == keys
+    assert db.delete(keys[1])
+    assert sorted(db) == [keys[0], keys[2]]
+    assert list(db.check()) == []
+
+
+def test_the_longest_key_counts_bytes(db: Database) -> None:
+    longest = "ü" * (LARGEST_KEY // 2)
+    db.add(longest, TEXT)
+    assert longest in db
+    for key in ("x" * (LARGEST_KEY + 1), longest + "x"):
+        with pytest.raises(InputError, match=f"{LARGEST_KEY + 1:,} bytes") as caught:
+            db.add(key, TEXT)
+        assert "digest" in caught.value.hint
+    assert len(db) == 1
+
+
+BAD_KEYS: list[tuple[str, Any]] = [
+    ("text", ""),
+    ("text", 5),
+    ("text", b"a"),
+    ("text", None),
+    ("text", "\ud800"),
+    ("text", "x" * 70_000),
+    ("integer", -1),
+    ("integer", 2**64),
+    ("integer", "1"),
+    ("integer", True),
+    ("integer", 1.0),
+    ("integer", None),
+]
+
+
+@pytest.mark.parametrize(("kind", "key"), BAD_KEYS, ids=lambda value: repr(value)[:10])
+def test_a_key_of_the_wrong_kind_is_refused_everywhere(
+    db: Database, numbered: Database, kind: str, key: Any
+) -> None:
+    own = db if kind == "text" else numbered
+    good: Any = "k" if kind == "text" else 1
+    uses: list[Callable[[], Any]] = [
+        lambda: own.add(key, TEXT),
+        lambda: list(own.add_many([Document(good, TEXT), Document(key, TEXT)])),
+        lambda: own.add_fingerprints([good, key], [1, 2]),
+        lambda: own.delete(key),
+        lambda: own.delete_many([good, key]),
+        lambda: own.get(key),
+        lambda: own[key],
+        lambda: key in own,
+    ]
+    for use in uses:
+        with pytest.raises(InputError) as caught:
+            use()
+        assert caught.value.hint
+    assert len(own) == 0
+
+
+def test_the_ends_of_the_integers_are_keys(numbered: Database) -> None:
+    keys = [0, 1, 2**32, 2**63, TOP - 1, TOP]
+    for key in reversed(keys):
+        added = numbered.add(key, f"{TEXT} {key}", key)
+        assert (added.key, added.id, added.status) == (key, key, "added")
+    assert list(numbered) == keys
+    assert [numbered[key].meta for key in keys] == keys
+    assert keys_of(numbered.query(f"{TEXT} {TOP}", k=0)) == [TOP]
+    assert numbered.delete_many([TOP, 0]) == 2
+    assert list(numbered) == keys[1:-1]
+    assert list(numbered.check()) == []
+
+
+def test_integer_keys_have_no_prefix(numbered: Database) -> None:
+    with pytest.raises(InputError, match="prefix for integer keys"):
+        list(numbered.scan(prefix="1"))
+
+
+# Metadata
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(JSON)
+def test_any_json_value_comes_back(db: Database, numbered: Database, meta: Any) -> None:
+    for own, key in ((db, "a"), (numbered, 1)):
+        own.add(key, TEXT, meta)
+        again = own[key].meta
+        assert again == meta
+        assert repr(again) == repr(meta)  # also 1 and 1.0 and True, 0.0 and -0.0
+        assert repr(own.query(TEXT)[0].meta) == repr(meta)
+        assert own.add(key, TEXT, meta).status == "unchanged"
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+BAD_META: list[tuple[Any, str]] = [
+    ({"a": [1, {"b": b"x"}]}, r"metadata['a'][1]['b'] is of type bytes"),
+    ({1: 2}, "metadata has a key of type int"),
+    ({"a": (1, 2)}, "metadata['a'] is of type tuple"),
+    ({"when": {1, 2}}, "metadata['when'] is of type set"),
+    ([2**64], "metadata[0] is an integer of 65 bits"),
+    ([-(2**63) - 1], "metadata[0] is an integer of 64 bits"),
+    (["\ud800"], "metadata[0] has a lone surrogate"),
+    ({"\udc00": 1}, "a key of metadata has a lone surrogate"),
+    (nested(40), "lies deeper than 32 levels"),
+    ("x" * (LARGEST_META + 1), "metadata takes 65,542 bytes when packed, at most 65,536"),
+    (object(), "metadata is of type object"),
+]
+
+
+@pytest.mark.parametrize(("meta", "message"), BAD_META, ids=[m[:40] for _, m in BAD_META])
+def test_metadata_that_cant_be_kept_name_the_place(db: Database, meta: Any, message: str) -> None:
+    db.add("a", TEXT, "old")
+    for documents in ([Document("a", TEXT, meta)], [Document("b", OTHER), Document("c", "", meta)]):
+        with pytest.raises(InputError, match=re.escape(message)) as caught:
+            list(db.add_many(documents))
+        assert caught.value.hint
+    assert list(db) == ["a"]
+    assert db["a"].meta == "old"
+
+
+def test_the_largest_metadata_fit(db: Database) -> None:
+    meta = "x" * (LARGEST_META - 3)
+    db.add("a", TEXT, meta)
+    assert db["a"].meta == meta
+
+
+def test_metadata_of_their_own_come_with_ready_fingerprints(numbered: Database) -> None:
+    documents = [Document(n, meta={"n": n}, fingerprint=n) for n in range(50)]
+    assert {added.status for added in numbered.add_many(documents)} == {"added"}
+    assert numbered[7].meta == {"n": 7}
+    assert next(numbered.add_many([Document(7, fingerprint=7)])).status == "replaced"
+    assert numbered[7].meta is None
+    assert numbered.query_fingerprint(8, k=0)[0].meta == {"n": 8}
+    assert list(numbered.check()) == []
+
+
+def test_a_document_without_content_is_refused(db: Database) -> None:
+    with pytest.raises(InputError, match="'a' has neither a text nor a fingerprint") as caught:
+        list(db.add_many([Document("a")]))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", [5, b"bytes", ["list"], 1.5])
+def test_a_text_is_a_str(db: Database, text: Any) -> None:
+    with pytest.raises(InputError, match="expected a text"):
+        db.add("a", text)
+    with pytest.raises(InputError, match="expected a text"):
+        db.query(text)
+    assert len(db) == 0
+
+
+def test_half_surrogates_in_texts_are_kept(db: Database) -> None:
+    db.add("a", "\ud800 x")
+    assert keys_of(db.query("\ud800 x")) == ["a"]
+
+
+# Querying
+
+
+def test_matches_are_sorted_by_distance_then_key(numbered: Database) -> None:
+    near = {9: 0, 3: 0, 8: 1, 1: 3, 7: 3, 2: 7, 5: 2**40}
+    numbered.add_fingerprints(list(near), list(near.values()))
+    matches = numbered.query_fingerprint(0)
+    assert [(m.distance, m.key) for m in matches] == [
+        (0, 3), (0, 9), (1, 5), (1, 8), (2, 1), (2, 7), (3, 2),
+    ]  # fmt: skip
+    assert all(m.similarity == 1 - m.distance / 64 and m.id == m.key for m in matches)
+    assert matches.complete
+    for limit in range(1, 9):
+        assert numbered.query_fingerprint(0, limit=limit) == matches[:limit]
+    assert [m.key for m in numbered.query_fingerprint(0, k=1)] == [3, 9, 5, 8]
+    assert [m.key for m in numbered.query_fingerprint(0, k=0)] == [3, 9]
+
+
+def test_text_keys_of_one_distance_are_sorted_as_text(db: Database) -> None:
+    for key in ("b", "ä", "B", "a", "10", "9"):
+        db.add(key, TEXT)
+    assert keys_of(db.query(TEXT)) == sorted(["b", "ä", "B", "a", "10", "9"])
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_is_at_least_one(db: Database, limit: int) -> None:
+    for use in (
+        lambda: db.query(TEXT, limit=limit),
+        lambda: list(db.query_many([TEXT], limit=limit)),
+        lambda: db.query_fingerprint(1, limit=limit),
+    ):
+        with pytest.raises(InputError, match=f"limit={limit}, expected at least 1") as caught:
+            use()
+        assert caught.value.hint
+
+
+def test_a_budget_cuts_and_says_so(numbered: Database) -> None:
+    numbered.add_fingerprints(range(5000), range(5000))
+    matches = numbered.query_fingerprint(77, budget=10)
+    assert not matches.complete
+    assert matches[0][:3] == (77, 77, 0)
+    assert numbered.query_fingerprint(77).complete
+    again = pickle.loads(pickle.dumps(matches))
+    assert (again, again.complete) == (matches, False)
+
+
+def test_a_crowd_of_equal_documents_is_cut_and_says_so(
+    numbered: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fpdb.documents.lookup.DOCUMENTS", 100)
+    numbered.add_fingerprints(range(2000), [5] * 2000)
+    matches = numbered.query_fingerprint(5)
+    assert (len(matches), matches.complete) == (100, False)
+    assert keys_of(matches) == list(range(100))
+    numbered.delete_many(range(100, 2000))
+    assert (len(numbered.query_fingerprint(5)), numbered.query_fingerprint(5).complete) == (
+        100,
+        True,
+    )
+    for key in range(101):
+        numbered.add(key, "short")
+    short = numbered.query("short")
+    assert (len(short), short.complete) == (100, False)
+
+
+def test_a_million_copies_are_one_entry_in_every_further_table(numbered: Database) -> None:
+    """As many as a test can afford."""
+    numbered.add_fingerprints(range(20_000), [7] * 20_000)
+    stats = numbered.stats()
+    assert [table.pages for table in stats.tables[1:]] == [1] * (len(stats.tables) - 1)
+    assert stats.bytes_used < 20 * 20_000
+    assert numbered.delete_many(range(19_999)) == 19_999
+    assert keys_of(numbered.query_fingerprint(7)) == [19_999]
+    assert list(numbered.check()) == []
+
+
+def test_a_k_that_the_plan_cant_serve_is_refused_with_a_hint(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db", k=0, plan=home_plan(64, 0, 64)) as db:
+        db.add("a", TEXT)
+        for k in (9, 64):
+            for use in (
+                lambda k=k: db.query(TEXT, k=k),
+                lambda k=k: list(db.query_many([TEXT], k=k)),
+                lambda k=k: db.query_fingerprint(1, k=k),
+            ):
+                with pytest.raises(PlanError, match=f"k = {k}") as caught:
+                    use()
+                assert caught.value.hint
+        assert keys_of(db.query(TEXT, k=1)) == ["a"]
+
+
+@pytest.mark.parametrize("k", [-1, 65])
+def test_k_lies_between_zero_and_the_width(db: Database, k: int) -> None:
+    with pytest.raises(PlanError) as caught:
+        db.query_fingerprint(1, k=k)
+    assert caught.value.hint
+
+
+def test_query_many_answers_each_text_in_turn(db: Database) -> None:
+    db.add("a", TEXT)
+    db.add("b", "short")
+    answers = db.query_many(text for text in [OTHER, TEXT, "short", "", TEXT] * 300)
+    found = [keys_of(matches) for matches in answers]
+    assert found == [[], ["a"], ["b"], [], ["a"]] * 300
+
+
+# Reading
+
+
+def test_documents_are_got_by_key(db: Database) -> None:
+    db.add("a", TEXT)
+    missing = object()
+    assert db.get("b") is None
+    assert db.get("b", missing) is missing
+    assert db.get("a", missing) is not missing
+    assert "a" in db
+    assert "b" not in db
+    with pytest.raises(DocumentNotFoundError, match="has no document 'b'") as caught:
+        db["b"]
+    assert isinstance(caught.value, KeyError)
+    assert caught.value.hint
+
+
+def test_deleting_says_what_was_there(db: Database) -> None:
+    for key in "abc":
+        db.add(key, TEXT)
+    assert db.delete("b") is True
+    assert db.delete("b") is False
+    assert db.delete_many(["a", "x", "a", "c"]) == 2
+    assert db.delete_many(iter(["a"])) == 0
+    assert len(db) == 0
+    assert db.query(TEXT) == []
+
+
+def test_keys_come_in_order(db: Database, numbered: Database) -> None:
+    texts = ["b", "a", "ä", "B", "\U0001f600", "\uffff", "aa", "a\0", "z" * 505]
+    for key in texts:
+        db.add(key, TEXT)
+    assert list(db) == sorted(texts)
+    numbers = np.random.default_rng(1).permutation(3500).tolist()
+    numbered.add_fingerprints(numbers, numbers)
+    assert list(numbered) == list(range(3500))
+    assert [document.fingerprint for document in numbered.scan()] == list(range(3500))
+
+
+def test_a_scan_takes_a_prefix(db: Database) -> None:
+    long = "https://ü.example/" + "ü" * 250
+    keys = ["a", "ab", "abc", "b", "ü", "üb", "https://ü.example/1", long + "1", long + "2", long]
+    for key in keys:
+        db.add(key, TEXT)
+
+    def found(prefix: str) -> list[str]:
+        return sorted(document.key for document in db.scan(prefix=prefix))
+
+    for prefix in ("", "a", "ab", "abc", "abcd", "ü", "https://ü.example/", long, long + "2", "zz"):
+        assert found(prefix) == sorted(key for key in keys if key.startswith(prefix))
+    assert found("x" * 100_000) == []
+    assert found("\ud800") == []
+
+
+def test_a_long_prefix_passes_over_a_thousand_other_keys(db: Database) -> None:
+    """They share the bytes that are compared in the sub-database, and differ behind."""
+    start = "x" * 600
+    db.add_fingerprints([f"{start}{n:05d}" for n in range(2500)], range(2500))
+    assert [d.key for d in db.scan(prefix=f"{start}0123")] != []
+    assert sorted(d.key for d in db.scan(prefix=f"{start}0123")) == [
+        f"{start}{n:05d}" for n in range(1230, 1240)
+    ]
+
+
+def test_a_scan_takes_what_was_added_before(
+    db: Database, numbered: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000_000
+    monkeypatch.setattr(time, "time", lambda: now + 0.9)
+    for number in range(10):
+        now += 10
+        db.add(f"{number}", TEXT)
+        numbered.add(number, TEXT if number % 2 else "short")
+        numbered.add_fingerprints([100 + number], [number])
+    assert db["3"].added == 1_000_040
+    assert [d.key for d in db.scan(added_before=1_000_040)] == ["0", "1", "2"]
+    assert [d.key for d in db.scan(added_before=1_000_040.5)] == ["0", "1", "2", "3"]
+    assert [d.key for d in db.scan(prefix="2", added_before=1_000_040)] == ["2"]
+    assert [d.key for d in numbered.scan(added_before=1_000_030)] == [0, 1, 100, 101]
+    # What is replaced counts from then on; what is unchanged keeps its time.
+    now += 10
+    db.add("0", OTHER)
+    db.add("1", TEXT)
+    assert [d.key for d in db.scan(added_before=1_000_040)] == ["1", "2"]
+
+
+def test_a_bulk_load_keeps_its_time(numbered: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1234.5)
+    numbered.add_fingerprints(range(1500), range(1500))
+    assert {document.added for document in numbered.scan()} == {1234}
+
+
+def test_a_scan_goes_on_while_the_database_changes(db: Database) -> None:
+    db.add_fingerprints([f"{n:05d}" for n in range(3000)], range(3000))
+    seen = []
+    for key in db:
+        seen.append(key)
+        if key == "00010":
+            db.delete_many([f"{n:05d}" for n in range(500, 2500)])
+            db.add("99999", TEXT)
+    assert seen[:11] == [f"{n:05d}" for n in range(11)]
+    assert seen[-1] == "99999"
+    assert len(seen) == len(set(seen))
+    assert {f"{n:05d}" for n in range(2500, 3000)} <= set(seen)
+
+
+def test_the_stats_tell_what_there_is(db: Database, path: Path) -> None:
+    db.add("a", TEXT)
+    db.add("b", "short")
+    stats = db.stats()
+    assert (stats.documents, stats.short) == (2, 1)
+    assert (stats.path, stats.recipe, stats.recipe_id) == (str(path), "tiny", db.recipe.id)
+    assert (stats.bits, stats.k, stats.keys, stats.capacity) == (64, 3, "text", 1_000_000)
+    assert stats.plan == db.plan.name
+    assert [table.name for table in stats.tables][:2] == ["table-00", "table-01"]
+    assert [table.prefix for table in stats.tables] == [t.prefix for t in db.plan.tables]
+    assert {table.pages for table in stats.tables} == {1}
+    assert 0 < stats.bytes_used <= stats.bytes == (path / "data.mdb").stat().st_size
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        stats.documents = 3  # type: ignore[misc]
+
+
+# Opening
+
+
+def test_a_database_is_created_once(db: Database, path: Path, tiny: Recipe) -> None:
+    db.add("a", TEXT)
+    with pytest.raises(DatabaseExistsError, match="there is a database at") as caught:
+        fpdb.create(path, recipe=tiny)
+    assert caught.value.hint
+    db.close()
+    with pytest.raises(FileExistsError):
+        fpdb.create(path, recipe=tiny)
+    with fpdb.open(path) as again:
+        assert list(again) == ["a"]
+
+
+def test_what_is_created_must_fit_together(path: Path, tiny: Recipe) -> None:
+    with pytest.raises(InputError, match="keys='number', expected one of text, integer"):
+        fpdb.create(path, keys="number")
+    with pytest.raises(PlanError, match="made for 64 bits and k=2, expected 64 bits and k=3"):
+        fpdb.create(path, recipe=tiny, plan=choose_plan(64, 2))
+    with pytest.raises(PlanError, match="made for 32 bits"):
+        fpdb.create(path, recipe=tiny, plan=choose_plan(32, 3))
+    with pytest.raises(PlanError):
+        fpdb.create(path, recipe=tiny, k=17)
+    with pytest.raises(RecipeError):
+        fpdb.create(path, recipe="no-such-recipe")
+    assert not path.exists()
+
+
+def test_another_recipe_or_k_is_refused_and_changes_nothing(db: Database, path: Path) -> None:
+    db.add("a", TEXT)
+    db.close()
+    before = (path / "data.mdb").read_bytes()
+    for options, message in (
+        ({"recipe": "web"}, "was created with the recipe tiny"),
+        ({"recipe": db_recipe(minimum=4)}, "was created with the recipe tiny"),
+        ({"k": 4}, "was created for k=3"),
+    ):
+        for readonly in (False, True):
+            with pytest.raises(RecipeMismatchError, match=message) as caught:
+                fpdb.open(path, readonly=readonly, **options)
+            assert caught.value.hint
+    assert (path / "data.mdb").read_bytes() == before
+    with fpdb.open(path, recipe=db_recipe(minimum=3, name="other-name"), k=3) as again:
+        assert keys_of(again.query(TEXT)) == ["a"]
+        assert again.recipe.name == "other-name"
+        assert again.stats().recipe == "tiny"
+
+
+def db_recipe(minimum: int, name: str = "tiny") -> Recipe:
+    return Recipe(name, clean=(), segment="whitespace", grams=Grams(minimum=minimum))
+
+
+def test_a_recipe_comes_back_whole(path: Path) -> None:
+    idf = fpdb.IdfTable({"fox": 2.5, "狐狸": 1.5}, missing=0.5)
+    recipe = Recipe("weighed", weights=fpdb.Weights(by="log", idf=idf), grams=Grams(minimum=2))
+    with fpdb.create(path, recipe=recipe) as db:
+        db.add("a", TEXT)
+    with fpdb.open(path) as db:
+        assert db.recipe == recipe
+        assert db.recipe.id == recipe.id
+        assert keys_of(db.query(TEXT, k=0)) == ["a"]
+
+
+@pytest.fixture
+def keyed() -> Recipe:
+    return Recipe(
+        "keyed",
+        clean=(),
+        segment="whitespace",
+        grams=Grams(minimum=3),
+        hash=Hash(secret=Secret(b"sixteen bytes or more")),
+    )
+
+
+def test_a_keyed_recipe_is_needed_to_open(path: Path, keyed: Recipe) -> None:
+    with fpdb.create(path, recipe=keyed) as db:
+        db.add("a", TEXT)
+        fingerprint = db["a"].fingerprint
+    assert b"sixteen bytes" not in (path / "data.mdb").read_bytes()
+    with fpdb.open(path) as db:
+        for use in (lambda: db.query(TEXT), lambda: db.add("b", TEXT), lambda: db.recipe):
+            with pytest.raises(RecipeError, match="keyed is keyed; no secret was given") as caught:
+                use()
+            assert keyed.hash.secret is not None
+            assert keyed.hash.secret.id in caught.value.hint
+        # What needs no text needs no secret.
+        assert keys_of(db.query_fingerprint(fingerprint)) == ["a"]
+        assert list(db) == ["a"]
+        assert list(db.check()) == []
+    other = keyed.replace(hash=Hash(secret=Secret(b"another secret, as long")))
+    with pytest.raises(RecipeMismatchError):
+        fpdb.open(path, recipe=other)
+    with fpdb.open(path, recipe=keyed) as db:
+        assert keys_of(db.query(TEXT)) == ["a"]
+
+
+def test_a_handle_is_pickled_as_its_path(db: Database, path: Path) -> None:
+    db.add("a", TEXT)
+    with pickle.loads(pickle.dumps(db)) as again:
+        assert keys_of(again.query(TEXT)) == ["a"]
+        assert again.add("b", TEXT).status == "added"
+    with fpdb.open(path, readonly=True) as reader, pickle.loads(pickle.dumps(reader)) as again:
+        assert again.readonly
+        assert list(again) == ["a", "b"]
+
+
+def test_a_handle_with_a_keyed_recipe_takes_it_along(path: Path, keyed: Recipe) -> None:
+    with fpdb.create(path, recipe=keyed) as db, pickle.loads(pickle.dumps(db)) as again:
+        db.add("a", TEXT)
+        assert keys_of(again.query(TEXT)) == ["a"]
+
+
+def test_two_handles_see_each_other(db: Database, path: Path) -> None:
+    with fpdb.open(path) as other:
+        other.add("a", TEXT)
+        assert "a" in db
+        db.add("b", TEXT)
+        assert keys_of(other.query(TEXT)) == ["a", "b"]
+        other.delete("a")
+        assert list(db) == ["b"]
+    assert list(db) == ["b"]
+
+
+def test_a_readonly_handle_refuses_to_write(db: Database, path: Path) -> None:
+    db.add("a", TEXT)
+    with fpdb.open(path, readonly=True) as reader:
+        assert reader.readonly
+        assert not db.readonly
+        for use in (
+            lambda: reader.add("b", TEXT),
+            lambda: list(reader.add_many([Document("b", TEXT)])),
+            lambda: reader.add_fingerprints(["b"], [1]),
+            lambda: reader.add_fingerprints([f"{n}" for n in range(1500)], range(1500)),
+            lambda: reader.delete("a"),
+            lambda: reader.delete_many(["a"]),
+        ):
+            with pytest.raises(ReadOnlyError, match="was opened read-only") as caught:
+                use()
+            assert caught.value.hint
+        assert keys_of(reader.query(TEXT)) == ["a"]
+        assert list(reader.check()) == []
+    assert list(db) == ["a"]
+
+
+def test_a_closed_handle_refuses_everything(db: Database, path: Path) -> None:
+    db.add("a", TEXT)
+    db.close()
+    db.close()
+    uses: list[Callable[[], Any]] = [
+        lambda: db.add("b", TEXT),
+        lambda: list(db.add_many([Document("b", TEXT)])),
+        lambda: db.add_fingerprints(["b"], [1]),
+        lambda: db.query(TEXT),
+        lambda: list(db.query_many([TEXT, "short"])),
+        lambda: db.query("short"),
+        lambda: db.query_fingerprint(1),
+        lambda: db.get("a"),
+        lambda: db["a"],
+        lambda: "a" in db,
+        lambda: len(db),
+        lambda: list(db),
+        lambda: list(db.scan()),
+        lambda: db.delete("a"),
+        lambda: db.delete_many(["a"]),
+        db.stats,
+        lambda: list(db.check()),
+    ]
+    for use in uses:
+        with pytest.raises(ClosedError, match="was closed") as caught:
+            use()
+        assert caught.value.hint
+    assert (db.path, db.k, repr(db)) == (path, 3, f"<Database {str(path)!r} tiny k=3>")
+    with fpdb.open(path) as again:
+        assert list(again) == ["a"]
+
+
+def test_the_with_block_closes(path: Path, tiny: Recipe) -> None:
+    with fpdb.create(path, recipe=tiny) as db:
+        assert db.k == 3
+    with pytest.raises(ClosedError):
+        len(db)
+
+
+def test_threads_share_a_handle(db: Database) -> None:
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(15):
+                text = f"{TEXT} {number} {turn}"
+                db.add(f"{number}-{turn}", text)
+                assert f"{number}-{turn}" in keys_of(db.query(text, k=0))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert len(db) == 90
+    assert list(db.check()) == []
+
+
+def test_equal_fingerprints_of_arrays_and_numbers_are_equal(numbered: Database) -> None:
+    numbers = [1, 2, 3]
+    numbered.add_fingerprints(numbers, numbers)
+    assert numbered.add_fingerprints(np.array(numbers), to_array(numbers, 64)) == 0

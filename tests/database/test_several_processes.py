@@ -1,0 +1,384 @@
+"""Several processes on one database: nothing lost, nothing half-visible, nothing twice."""
+
+import hashlib
+import json
+import random
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb import Database, Document, Recipe
+from fpdb.tables.bits import to_array
+from fpdb.tables.plan import choose_plan
+
+Start = Callable[..., subprocess.Popen[str]]
+Run = Callable[..., str]
+
+NUMBER = """
+import hashlib, json, random
+
+def number_of(key):
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")
+"""
+
+WRITER = (
+    NUMBER
+    + """
+db, name, dice = fpdb.open(argv[0]), argv[1], random.Random(argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+kept, number, ends = [], 0, time.monotonic() + float(argv[2])
+while time.monotonic() < ends:
+    documents = []
+    for _ in range(dice.choice([1, 1, 7, 60])):
+        number += 1
+        key = f"{name}-{number:06d}"
+        documents.append(Document(key, meta={"of": name}, fingerprint=number_of(key)))
+    kept += [added.key for added in db.add_many(documents) if added.status == "added"]
+    # One document moves to and fro between two far places, another one comes and goes.
+    moved = Document("moving", fingerprint=number_of(f"place {number % 2}"))
+    list(db.add_many([moved]))
+    db.delete(f"{name}-passing")
+    db.add(f"{name}-passing", "some words that are only here for a while " + name)
+    if len(kept) > 500 and dice.random() < 0.3:
+        gone, kept = kept[:100], kept[100:]
+        assert db.delete_many(gone) == 100
+print(json.dumps(kept), flush=True)
+"""
+)
+
+READER = (
+    NUMBER
+    + """
+BLOCKS = [1 << 63, 1 << 47, 1 << 31, 1 << 15]
+db = fpdb.open(argv[0], readonly=argv[1] == "readonly")
+print("ready", flush=True)
+sys.stdin.readline()
+rounds, ends = 0, time.monotonic() + float(argv[2])
+
+def require_whole(document):
+    assert document.fingerprint == number_of(document.key), document
+    assert document.meta == {"of": document.key[0]}, document
+    found = [(match.key, match.distance) for match in db.query_fingerprint(document.fingerprint)]
+    # It may have been deleted since; then it must be gone from everywhere.
+    assert (document.key, 0) in found or db.get(document.key) is None, (document, found)
+    # With a changed bit in three blocks, the table of the fourth is the one that finds it.
+    for block in BLOCKS:
+        near = document.fingerprint ^ sum({*BLOCKS} - {block})
+        found = [(match.key, match.distance) for match in db.query_fingerprint(near)]
+        assert (document.key, 3) in found or db.get(document.key) is None, (document, found)
+
+while time.monotonic() < ends:
+    rounds += 1
+    seen = [d for n in "ab" for d in db.scan(prefix=f"{n}-0")]
+    for document in random.sample(seen, min(len(seen), 30)):
+        require_whole(document)
+    moving = db.get("moving")
+    assert moving.fingerprint in (number_of("place 0"), number_of("place 1"))
+    if rounds % 5 == 0:
+        assert list(db.check()) == []
+        snapshot = db.stats()
+        assert snapshot.documents >= 1
+acknowledged = json.loads(sys.stdin.readline())
+for key in acknowledged:
+    document = db[key]
+    require_whole(document)
+    assert key in [match.key for match in db.query_fingerprint(number_of(key), k=0)]
+print(rounds, len(acknowledged), flush=True)
+"""
+)
+
+
+def say(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
+def hear(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        assert process.stderr is not None
+        raise AssertionError(process.stderr.read())
+    return line.strip()
+
+
+@pytest.fixture
+def tables(path: Path, tiny: Recipe) -> Iterator[Database]:
+    """A database of four tables, each led by a block of 16 bits."""
+    with fpdb.create(path, recipe=tiny, plan=choose_plan(64, 3)) as database:
+        yield database
+
+
+@pytest.fixture
+def crowded(tables: Database) -> Database:
+    """One with several pages in each table, so that no table finds what only another can."""
+    dice = random.Random(11)
+    tables.add_fingerprints(
+        [f"crowd-{n}" for n in range(4000)], [dice.getrandbits(64) for _ in range(4000)]
+    )
+    return tables
+
+
+def test_two_writers_and_two_readers(tables: Database, path: Path, start: Start) -> None:
+    db = tables
+    list(db.add_many([fpdb.Document("moving", fingerprint=_number_of("place 0"))]))
+    writers = [start(WRITER, path, name, 3) for name in "ab"]
+    readers = [start(READER, path, mode, 3) for mode in ("readonly", "writable")]
+    for process in (*writers, *readers):
+        assert hear(process) == "ready"
+    for process in (*writers, *readers):
+        say(process, "go")
+    kept = [key for process in writers for key in json.loads(hear(process))]
+    for process in readers:
+        say(process, json.dumps(kept))
+    for process in readers:
+        rounds, checked = map(int, hear(process).split())
+        assert rounds > 3
+        assert checked == len(kept)
+    for process in (*writers, *readers):
+        assert process.wait(20) == 0
+    assert len(kept) > 200
+    assert sorted(db) == sorted([*kept, "moving", "a-passing", "b-passing"])
+    assert list(db.check()) == []
+
+
+SPEAKER = (
+    NUMBER
+    + """
+db = fpdb.open(argv[0])
+for turn in range(int(argv[1])):
+    key = f"c-{turn:06d}"
+    document = Document(key, meta={"of": "c"}, fingerprint=number_of(key))
+    assert [added.status for added in db.add_many([document])] == ["added"]
+    print(key, flush=True)
+    sys.stdin.readline()
+"""
+)
+
+LISTENER = (
+    READER[: READER.index("while time.monotonic()")].replace("int(argv[2])", "0")
+    + """
+for line in sys.stdin:
+    require_whole(db[line.strip()])
+    assert len(list(db.scan(prefix="c-"))) == int(line[2:8]) + 1
+    print(line, end="", flush=True)
+"""
+)
+
+
+def test_what_is_acknowledged_is_whole_for_others_at_once(
+    crowded: Database, path: Path, start: Start
+) -> None:
+    turns = 60
+    speaker = start(SPEAKER, path, turns)
+    listeners = [start(LISTENER, path, mode, 0) for mode in ("readonly", "writable")]
+    for process in listeners:
+        assert hear(process) == "ready"
+        say(process, "go")
+    for turn in range(turns):
+        key = hear(speaker)
+        assert key == f"c-{turn:06d}"
+        for process in listeners:
+            say(process, key)
+        assert [hear(process) for process in listeners] == [key, key]
+        say(speaker, "next")
+    assert speaker.wait(20) == 0
+
+
+@pytest.mark.parametrize("table", range(4))
+def test_a_reader_would_notice_a_document_that_one_table_lacks(
+    crowded: Database, path: Path, start: Start, table: int
+) -> None:
+    """A known-bad control: half of a document is removed below the database."""
+    number = _number_of("c-000000")
+    document = Document("c-000000", meta={"of": "c"}, fingerprint=number)
+    (added,) = crowded.add_many([document])
+    listener = start(LISTENER, path, "readonly", 0)
+    assert hear(listener) == "ready"
+    say(listener, "go")
+    say(listener, document.key)
+    assert hear(listener) == document.key
+    pages = [crowded._index.home, *crowded._index.further][table]
+    permuted = crowded.plan.tables[table].permutation.apply(to_array([number], 64))
+    row = [permuted, np.array([added.id], np.uint64)][: pages.columns]
+    with crowded._environment.write() as txn:
+        pages.splice(txn, pages.empty(), row)
+    say(listener, document.key)
+    with pytest.raises(AssertionError, match=r"line \d+, in require_whole"):
+        hear(listener)
+
+
+def _number_of(key: str) -> int:
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")
+
+
+RACER = """
+import json
+db, name = fpdb.open(argv[0]), argv[1]
+pages = [" ".join(f"word{(page * 31 + n * n) % 9973}" for n in range(30)) for page in range(120)]
+print("ready", flush=True)
+sys.stdin.readline()
+documents = [Document(f"{name}-{n}", page) for n, page in enumerate(pages)]
+singles = [db.add(d.key, d.text, skip_duplicates=True) for d in documents[:60]]
+statuses = [added.status for added in singles]
+for first in range(60, 120, 7):
+    batch = db.add_many(documents[first : min(first + 7, 120)], skip_duplicates=True)
+    statuses += [added.status for added in batch]
+statuses.append(db.add(f"{name}-short", "too short", skip_duplicates=True).status)
+print(json.dumps(statuses), flush=True)
+"""
+
+
+def test_two_crawlers_with_the_same_pages_store_each_once(
+    db: Database, path: Path, start: Start
+) -> None:
+    racers = [start(RACER, path, name) for name in "ab"]
+    for process in racers:
+        assert hear(process) == "ready"
+    for process in racers:
+        say(process, "go")
+    first, second = (json.loads(hear(process)) for process in racers)
+    assert len(first) == len(second) == 121
+    for pair in list(zip(first, second, strict=True))[:-1]:
+        assert sorted(pair) == ["added", "duplicate"]
+    assert sorted((first[-1], second[-1])) == ["duplicate", "short"]
+    assert len(db) == 121
+    counts = Counter(key.partition("-")[2] for key in db)
+    assert set(counts.values()) == {1}
+    assert list(db.check()) == []
+
+
+STEPPER = """
+db, name, safe = fpdb.open(argv[0]), argv[1], argv[2] == "safe"
+print("ready", flush=True)
+for line in sys.stdin:
+    page = " ".join(f"word{(int(line) * 31 + n * n) % 9973}" for n in range(30))
+    key = f"{name}-{int(line)}"
+    if safe:
+        print(db.add(key, page, skip_duplicates=True).status, flush=True)
+    elif db.query(page):
+        print("duplicate", flush=True)
+    else:
+        print(db.add(key, page).status, flush=True)
+"""
+
+
+def added_in_step(path: Path, start: Start, way: str) -> int:
+    """How many documents two processes add that get 200 pages at the same moments."""
+    steppers = [start(STEPPER, path, name, way) for name in "ab"]
+    for process in steppers:
+        assert hear(process) == "ready"
+    added = 0
+    for page in range(200):
+        for process in steppers:
+            say(process, str(page))
+        statuses = [hear(process) for process in steppers]
+        assert set(statuses) <= {"added", "duplicate"}
+        added += statuses.count("added")
+    return added
+
+
+def test_two_crawlers_in_step_store_each_page_once(db: Database, path: Path, start: Start) -> None:
+    assert added_in_step(path, start, "safe") == 200
+    assert len(db) == 200
+    assert list(db.check()) == []
+
+
+def test_looking_first_and_adding_then_stores_pages_twice(
+    db: Database, path: Path, start: Start
+) -> None:
+    """A known-bad control: pages that come at the same moment do race."""
+    assert added_in_step(path, start, "look first") > 200
+    assert list(db.check()) == []
+
+
+KILLS = (
+    NUMBER
+    + """
+import os, random, select, signal, time
+path, early, dice = argv[0], argv[1] == "early", random.Random(7)
+
+def work(turn, out):
+    with fpdb.open(path) as db:
+        number = 0
+        while True:
+            number += 1
+            name = f"{turn:02d}-{number:04d}"
+            count = dice.choice([1, 5, 40])
+            keys = [f"{name}-{n:02d}" for n in range(count)]
+            documents = [Document(key, meta=count, fingerprint=number_of(key)) for key in keys]
+            acknowledgement = f"added {name} {count}\\n".encode()
+            if early:
+                os.write(out, acknowledgement)
+            list(db.add_many(documents))
+            if not early:
+                os.write(out, acknowledgement)
+            if number % 5 == 0:
+                gone = f"{turn:02d}-{number - 3:04d}-00"
+                os.write(out, f"deleting {gone}\\n".encode())
+                db.delete(gone)
+
+for turn in range(30):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(read)
+            work(turn, write)
+        finally:
+            os._exit(1)
+    os.close(write)
+    assert select.select([read], [], [], 20)[0]
+    time.sleep(dice.random() * 0.06)
+    os.kill(child, signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    with os.fdopen(read) as lines:
+        print(lines.read(), end="", flush=True)
+"""
+)
+
+
+def test_thirty_killed_writers_lose_nothing_acknowledged(
+    db: Database, path: Path, run: Run
+) -> None:
+    db.close()
+    lines = [line.split() for line in run(KILLS, path, "in time").splitlines()]
+    added = {line[1]: int(line[2]) for line in lines if line[0] == "added" and len(line) == 3}
+    # A deletion that was announced may or may not have come to pass.
+    deleted = {line[1] for line in lines if line[0] == "deleting"}
+    assert len({name[:2] for name in added}) == 30
+    with fpdb.open(path) as again:
+        assert list(again.check()) == []
+        stored = {document.key: document for document in again.scan()}
+        for name, count in added.items():
+            keys = {f"{name}-{n:02d}" for n in range(count)} - deleted
+            assert keys <= stored.keys()
+        for key, document in stored.items():
+            assert document.fingerprint == _number_of(key)
+        # What wasn't acknowledged is there as a whole transaction or not at all.
+        counts = Counter(key[:7] for key in stored)
+        for key, document in stored.items():
+            missing = document.meta - counts[key[:7]]
+            assert missing == (f"{key[:7]}-00" not in stored)
+            assert not missing or f"{key[:7]}-00" in deleted
+        for key in sorted(stored)[::17]:
+            assert key in [match.key for match in again.query_fingerprint(_number_of(key), k=0)]
+
+
+def test_what_is_acknowledged_too_early_is_lost(db: Database, path: Path, run: Run) -> None:
+    """A known-bad control: the kills do hit writers between two acknowledgements."""
+    db.close()
+    lines = [line.split() for line in run(KILLS, path, "early").splitlines()]
+    added = {line[1]: int(line[2]) for line in lines if line[0] == "added" and len(line) == 3}
+    with fpdb.open(path) as again:
+        lost = [name for name in added if f"{name}-00" not in again]
+        announced = {line[1] for line in lines if line[0] == "deleting"}
+        assert [name for name in lost if f"{name}-00" not in announced]
+        assert list(again.check()) == []

@@ -1,0 +1,356 @@
+"""The database against a dictionary and brute force, over many small histories."""
+
+import hashlib
+import random
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import fpdb
+from fpdb import Database, Document, Grams, Recipe
+from fpdb.errors import PlanError
+from fpdb.models import Key
+from fpdb.storage import columns
+from fpdb.tables import Plan, pages
+from fpdb.tables.bits import to_array, to_ints
+from fpdb.tables.plan import choose_plan, home_plan, nested_plan
+
+TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
+WORDS = [f"w{number}" for number in range(40)]
+SHORT_TEXTS = ["", "one", "two words", "two words ", "two two two", "zwei Wörter"]
+METAS: list[Any] = [None, {}, {"title": "A"}, [1, 2.5, None, True], "plain", 0]
+
+PLANS: dict[str, Plan] = {
+    "home only": home_plan(64, 0, 32),
+    "home only for k=1": home_plan(64, 1, 8),
+    "choose 1": choose_plan(64, 3),
+    "choose 1 of five": choose_plan(64, 4),
+    "fewer blocks than k": choose_plan(64, 3, blocks=2),
+    "choose 2": choose_plan(64, 2, choose=2),
+    "nested": nested_plan(64, 1),
+    "sizes by hand": choose_plan(64, 2, sizes=(5, 1, 40, 18)),
+    "32 bits": choose_plan(32, 3),
+    "32 bits, choose 2": choose_plan(32, 2, choose=2),
+    "128 bits": choose_plan(128, 3),
+    "128 bits, choose 2": choose_plan(128, 2, choose=2),
+    "128 bits, nested": nested_plan(128, 1),
+    "128 bits, home only": home_plan(128, 2, 7),
+}
+# Each plan with either kind of keys, and with pages of the usual size or of 200 bytes.
+CASES = [
+    (name, ("text", "integer")[number % 2], small)
+    for small in (False, True)
+    for number, name in enumerate(PLANS, start=small)
+]
+
+
+class Kept(NamedTuple):
+    """What the model knows of a document; `number` is None if the text is short."""
+
+    number: int | None
+    digest: str
+    meta: Any
+
+
+class Model(dict[Key, Kept]):
+    """What a database should hold, searched by counting the bits of everything."""
+
+    def __init__(self, bits: int) -> None:
+        super().__init__()
+        self.bits = bits
+
+    def near(self, number: int, k: int) -> list[tuple[int, Key]]:
+        """All (distance, key) within k, sorted."""
+        placed = [(key, kept.number) for key, kept in self.items() if kept.number is not None]
+        found = ((own ^ number).bit_count() for _, own in placed)
+        return sorted(
+            (apart, key) for apart, (key, _) in zip(found, placed, strict=True) if apart <= k
+        )
+
+    def same_text(self, digest: str) -> list[tuple[int, Key]]:
+        """All short documents with the very same text."""
+        return sorted(
+            (0, key) for key, kept in self.items() if kept.number is None and kept.digest == digest
+        )
+
+    def add(self, key: Key, kept: Kept, k: int, *, skip: bool) -> tuple[str, list[Any]]:
+        """Add as the database should; give the status and what it resembles."""
+        old = self.get(key)
+        if old == kept:
+            return "unchanged", []
+        found: list[tuple[int, Key]] = []
+        if skip:
+            found = (
+                self.same_text(kept.digest) if kept.number is None else self.near(kept.number, k)
+            )
+            found = [entry for entry in found if entry[1] != key]
+            if found and old is None:
+                return "duplicate", found
+        self[key] = kept
+        status = "short" if kept.number is None else "added" if old is None else "replaced"
+        return status, found
+
+
+class Machine(RuleBasedStateMachine):
+    """One history of a database, its handles, and the model beside it."""
+
+    plan: Plan
+    keys: str
+    largest: int  # how many documents one burst adds at most
+
+    @initialize(seed=st.integers(0, 2**32 - 1))
+    def create(self, seed: int) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="fpdb-test-"))
+        self.path = self.directory / "db"
+        self.bits = self.plan.bits
+        self.recipe = TINY.with_bits(self.bits)
+        self.handles = [
+            fpdb.create(
+                self.path, recipe=self.recipe, k=self.plan.k, keys=self.keys, plan=self.plan
+            )
+        ]
+        self.model = Model(self.bits)
+        self.dice = random.Random(seed)
+        top = 2**self.bits - 1
+        self.bases = [self.dice.getrandbits(self.bits) for _ in range(6)] + [0, top]
+
+    def teardown(self) -> None:
+        if hasattr(self, "directory"):
+            for handle in self.handles:
+                handle.close()
+            shutil.rmtree(self.directory)
+
+    # What the rules draw with a seed of their own, so that bursts stay cheap.
+
+    def handle(self, dice: random.Random) -> Database:
+        return dice.choice(self.handles)
+
+    def number(self, dice: random.Random) -> int:
+        number = dice.choice(self.bases)
+        for _ in range(dice.randrange(7)):
+            number ^= 1 << dice.randrange(self.bits)
+        return number if dice.random() < 0.85 else dice.getrandbits(self.bits)
+
+    def key(self, dice: random.Random) -> Key:
+        number = dice.randrange(1500)
+        if self.keys == "integer":
+            return {0: 2**64 - 1, 1: 2**63, 2: 2**32}.get(number, number)
+        # Digits come first, so that long keys sort as they are.
+        return f"{number:04d}{'ü' * 300 if number % 100 == 7 else '/page'}"
+
+    def text(self, dice: random.Random) -> str:
+        if dice.random() < 0.25:
+            return dice.choice(SHORT_TEXTS)
+        words = list(WORDS)
+        for _ in range(dice.randrange(4)):
+            words[dice.randrange(len(words))] = dice.choice("abcdefgh")
+        return " ".join(words)
+
+    def document(self, dice: random.Random) -> tuple[Document, Kept]:
+        key, meta = self.key(dice), dice.choice(METAS)
+        if dice.random() < 0.6:
+            number = self.number(dice)
+            return Document(key, meta=meta, fingerprint=number), Kept(number, "", meta)
+        text = self.text(dice)
+        return Document(key, text, meta), self.kept(text, meta)
+
+    def kept(self, text: str, meta: Any) -> Kept:
+        batch = self.recipe.batch([text])
+        number = None if batch.short[0] else to_ints(batch.fingerprints, self.bits)[0]
+        return Kept(number, hashlib.sha256(text.encode()).hexdigest(), meta)
+
+    def expect_added(self, added: fpdb.Added, document: Document, kept: Kept, skip: bool) -> None:
+        status, found = self.model.add(document.key, kept, self.plan.k, skip=skip)
+        assert (added.key, added.status) == (document.key, status)
+        assert [(match.distance, match.key) for match in added.matches] == found
+        assert added.matches.complete
+        assert (added.id is None) == (status == "duplicate")
+
+    # Rules
+
+    @rule(dice=st.randoms(use_true_random=False), skip=st.booleans())
+    def add(self, dice: random.Random, skip: bool) -> None:
+        key, text, meta = self.key(dice), self.text(dice), dice.choice(METAS)
+        added = self.handle(dice).add(key, text, meta, skip_duplicates=skip)
+        self.expect_added(added, Document(key, text, meta), self.kept(text, meta), skip)
+
+    @rule(seed=st.integers(0, 2**32 - 1), share=st.sampled_from([1, 0.05, 0]), skip=st.booleans())
+    def add_many(self, seed: int, share: float, skip: bool) -> None:
+        dice = random.Random(seed)
+        pairs = [self.document(dice) for _ in range(1 + round(share * self.largest))]
+        results = self.handle(dice).add_many(
+            [document for document, _ in pairs], skip_duplicates=skip
+        )
+        for added, (document, kept) in zip(results, pairs, strict=True):
+            self.expect_added(added, document, kept, skip)
+
+    @rule(seed=st.integers(0, 2**32 - 1), share=st.sampled_from([1, 0.05, 0]))
+    def add_fingerprints(self, seed: int, share: float) -> None:
+        dice = random.Random(seed)
+        keys = [self.key(dice) for _ in range(1 + round(share * self.largest))]
+        numbers = [self.number(dice) for _ in keys]
+        given: Any = to_array(numbers, self.bits) if dice.random() < 0.5 else numbers
+        changed = self.handle(dice).add_fingerprints(keys, given)
+        expected = set()
+        for key, number in zip(keys, numbers, strict=True):
+            status, _ = self.model.add(key, Kept(number, "", None), self.plan.k, skip=False)
+            if status != "unchanged":
+                expected.add(key)
+        assert changed == len(expected)
+
+    @precondition(lambda self: self.model)
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def change_only_the_metadata(self, seed: int) -> None:
+        dice = random.Random(seed)
+        key = dice.choice(list(self.model))
+        old, meta = self.model[key], {"seed": seed}
+        if old.digest or old.number is None:
+            return
+        (added,) = self.handle(dice).add_many([Document(key, meta=meta, fingerprint=old.number)])
+        assert added.status == "replaced"
+        self.model[key] = old._replace(meta=meta)
+
+    @precondition(lambda self: self.model)
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def delete(self, seed: int) -> None:
+        dice = random.Random(seed)
+        key = dice.choice([*self.model, self.key(dice)])
+        assert self.handle(dice).delete(key) is (self.model.pop(key, None) is not None)
+        assert self.handle(dice).get(key) is None
+
+    @rule(seed=st.integers(0, 2**32 - 1), share=st.sampled_from([0.05, 0.5, 0.98, 1]))
+    def delete_many(self, seed: int, share: float) -> None:
+        dice = random.Random(seed)
+        keys = [key for key in self.model if dice.random() < share]
+        keys += [self.key(dice) for _ in range(3)] + keys[:2]
+        dice.shuffle(keys)
+        there = sum(self.model.pop(key, None) is not None for key in keys)
+        assert self.handle(dice).delete_many(keys) == there
+
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def delete_a_neighbourhood(self, seed: int) -> None:
+        """What lies together in the tables goes together, so that pages empty and merge."""
+        dice = random.Random(seed)
+        centre = dice.choice(self.bases)
+        keys = [key for _, key in self.model.near(centre, self.bits // 6)]
+        assert self.handle(dice).delete_many(keys) == len(keys)
+        for key in keys:
+            del self.model[key]
+
+    @rule(seed=st.integers(0, 2**32 - 1), more=st.integers(-2, 3))
+    def query_fingerprint(self, seed: int, more: int) -> None:
+        dice = random.Random(seed)
+        k, limit = max(self.plan.k + more, 0), dice.choice([None, 1, 3, 10_000])
+        for _ in range(5):
+            number, handle = self.number(dice), self.handle(dice)
+            try:
+                self.plan.probes(k)
+            except PlanError:
+                with pytest.raises(PlanError):
+                    handle.query_fingerprint(number, k=k)
+                return
+            expected = self.model.near(number, k)
+            self.expect_matches(
+                handle.query_fingerprint(number, k=k, limit=limit), expected[:limit]
+            )
+            if more == 0:
+                self.expect_matches(handle.query_fingerprint(number), expected)
+
+    @rule(dice=st.randoms(use_true_random=False), limit=st.sampled_from([None, 1, 2]))
+    def query(self, dice: random.Random, limit: int | None) -> None:
+        texts = [self.text(dice) for _ in range(3)]
+        handle = self.handle(dice)
+        for text, matches in zip(texts, handle.query_many(texts, limit=limit), strict=True):
+            kept = self.kept(text, None)
+            expected = (
+                self.model.same_text(kept.digest)
+                if kept.number is None
+                else self.model.near(kept.number, self.plan.k)
+            )
+            self.expect_matches(matches, expected[:limit])
+            assert handle.query(text, limit=limit) == matches
+
+    def expect_matches(self, matches: fpdb.Matches, expected: list[tuple[int, Key]]) -> None:
+        assert [(match.distance, match.key) for match in matches] == expected
+        assert matches.complete
+        for match in matches:
+            assert match.similarity == 1 - match.distance / self.bits
+            assert match.meta == self.model[match.key].meta
+
+    @rule()
+    def open_another_handle(self) -> None:
+        if len(self.handles) < 3:
+            self.handles.append(fpdb.open(self.path))
+
+    @rule()
+    def reopen(self) -> None:
+        for handle in self.handles:
+            handle.close()
+        self.handles = [fpdb.open(self.path, k=self.plan.k)]
+
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def get(self, seed: int) -> None:
+        dice = random.Random(seed)
+        handle = self.handle(dice)
+        for key in [self.key(dice), *list(self.model)[:3]]:
+            kept, found = self.model.get(key), handle.get(key)
+            assert (key in handle) is (kept is not None)
+            if kept is None:
+                assert found is None
+            else:
+                assert (found.key, found.fingerprint, found.meta, found.short) == (
+                    key,
+                    kept.number,
+                    kept.meta,
+                    kept.number is None,
+                )
+
+    @invariant()
+    def it_agrees_with_the_model(self) -> None:
+        if not hasattr(self, "handles"):
+            return
+        handle = self.handles[-1]
+        assert len(handle) == len(self.model)
+        assert list(handle) == sorted(self.model)
+        assert list(handle.check()) == []
+        stats = handle.stats()
+        assert stats.documents == len(self.model)
+        assert stats.short == sum(kept.number is None for kept in self.model.values())
+
+
+@pytest.mark.parametrize(("name", "keys", "small"), CASES)
+def test_any_history_agrees_with_brute_force(
+    name: str, keys: str, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if small:
+        # Pages of a dozen rows split and merge all the time.
+        monkeypatch.setattr(columns, "LARGEST", 200)
+        monkeypatch.setattr(pages, "LARGEST", 200)
+        monkeypatch.setattr(pages, "_SMALL", 50)
+        monkeypatch.setattr(pages, "_ROOMY", 150)
+    machine = type("Machine", (Machine,), {})
+    machine.plan, machine.keys, machine.largest = PLANS[name], keys, 120 if small else 1200
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=10,
+            stateful_step_count=20,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
+        ),
+    )

@@ -1,0 +1,119 @@
+"""One transaction of many documents: the pages that it touches, and the bytes of a record."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb import Database, Document, Grams, Recipe
+from fpdb.errors import DamagedError
+from fpdb.storage import WriteTransaction
+from fpdb.storage.counters import Counters
+from fpdb.storage.records import Record, pack_record, unpack_record
+from fpdb.tables.plan import choose_plan
+
+TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
+
+
+@pytest.fixture
+def puts(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, bytes]]:
+    """Count how often each key of each sub-database is written."""
+    counted: Counter[tuple[str, bytes]] = Counter()
+    original = WriteTransaction.put
+
+    def put(self: WriteTransaction, name: str, key: bytes, value: Any) -> None:
+        counted[name, bytes(key)] += 1
+        original(self, name, key, value)
+
+    monkeypatch.setattr(WriteTransaction, "put", put)
+    return counted
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_a_batch_touches_each_page_of_each_table_once(
+    tmp_path: Path, keys: str, puts: Counter[tuple[str, bytes]]
+) -> None:
+    dice = np.random.default_rng(1)
+    numbers = dice.integers(0, 2**64, 40_000, np.uint64).tolist()
+    names = [n if keys == "integer" else f"{n:06d}" for n in range(40_000)]
+    with fpdb.create(tmp_path / "db", recipe=TINY, keys=keys, plan=choose_plan(64, 3)) as db:
+        db.add_fingerprints(names[:39_000], numbers[:39_000])
+        pages = {table.name: table.pages for table in db.stats().tables}
+        puts.clear()
+        assert db.add_fingerprints(names[39_000:], numbers[39_000:]) == 1000
+        written = Counter(name for name, _ in puts)
+        assert set(puts.values()) == {1}
+        for name, before in pages.items():
+            # Some pages are full and split, and no page is left out of a batch this large.
+            after = next(table.pages for table in db.stats().tables if table.name == name)
+            assert before < after
+            assert before * 0.9 < written[name] <= after
+        puts.clear()
+        assert db.delete_many(names[::40]) == 1000
+        assert set(puts.values()) == {1}
+        # Only the metadata change: the tables stay as they are.
+        puts.clear()
+        list(db.add_many([Document(names[1], meta=1, fingerprint=numbers[1])]))
+        assert not [name for name, _ in puts if name.startswith("table")]
+        # What is unchanged isn't written at all, but for the counters.
+        puts.clear()
+        assert db.add_fingerprints(names[39_000:39_010], numbers[39_000:39_010]) <= 1
+        assert {name for name, _ in puts} <= {"header", "documents", "keys", "ids", *pages}
+        assert list(db.check()) == []
+
+
+def test_records_come_back_and_every_flipped_bit_is_seen() -> None:
+    record = Record("https://ü.example/" * 3, b"12345678", 1_750_000_000, b"d" * 16, b"\x81\xa1a\1")
+    data = pack_record(record)
+    assert unpack_record(data) == unpack_record(memoryview(data)) == record
+    for bit in range(8 * len(data)):
+        broken = bytearray(data)
+        broken[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DamagedError) as caught:
+            unpack_record(bytes(broken))
+        assert caught.value.hint
+    for length in (0, 3, 4, 5, len(data) - 1):
+        with pytest.raises(DamagedError):
+            unpack_record(data[:length])
+
+
+def test_the_bytes_of_a_record_stay_what_they_are() -> None:
+    """The format of released databases: this must not change."""
+    body = b"\x95\xa1k\xc4\x02\x01\x02\xcd\x03\xe8\xc4\x01d\xc4\x00"
+    data = pack_record(Record("k", b"\1\2", 1000, b"d", b""))
+    assert data[4:] == body
+    assert data[:4].hex() == "7c122d54"
+
+
+def test_counters_come_back_and_every_flipped_bit_is_seen() -> None:
+    counters = Counters(2**64 - 1, 3, 2, 7)
+    data = counters.pack()
+    assert len(data) == 40
+    assert Counters.unpack(data) == Counters.unpack(memoryview(data)) == counters
+    assert data[:32] == b"\xff" * 8 + b"\3" + bytes(7) + b"\2" + bytes(7) + b"\7" + bytes(7)
+    for bit in range(8 * len(data)):
+        broken = bytearray(data)
+        broken[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DamagedError, match="the counters are damaged"):
+            Counters.unpack(bytes(broken))
+    for cut in (None, b"", data[:-1], data + b"x"):
+        with pytest.raises(DamagedError):
+            Counters.unpack(cut)
+
+
+def test_damaged_counters_stop_a_write_before_it_begins(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db", recipe=TINY) as db:
+        db.add("a", "one two three")
+        _spoil_counters(db)
+        with pytest.raises(DamagedError, match="counters"):
+            db.add("b", "one two three")
+        assert db.get("b") is None
+        assert [match.key for match in db.query("one two three")] == ["a"]
+
+
+def _spoil_counters(db: Database) -> None:
+    with db._environment.write() as txn:
+        txn.put("header", b"counters", bytes(40))

@@ -1,0 +1,315 @@
+"""Databases of format 1, made once and never again: what they held must come out as it went in.
+
+`python tests/format/test_golden_databases.py` makes those that aren't there yet, for a format
+or a kind of keys that is new. One that is there stays as it is: databases in the field are
+not made anew either.
+"""
+
+import contextlib
+import json
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import lmdb
+import pytest
+
+import fpdb
+from fpdb import Database, Document, Matches
+from fpdb.errors import FpdbError
+from fpdb.tables.plan import Plan, choose_plan, home_plan
+
+HERE = Path(__file__).parent
+CREATED = 1_750_000_000
+UUID = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+
+PAGE = "The library lends books for four weeks; whoever keeps them longer pays a small fee. "
+NEAR = "The library lends books for four weeks; whoever keeps them longer pays a modest fee. "
+CHINESE = "图书馆的书可以借四个星期，超过时间要付少量的费用。请按时归还图书，谢谢合作。"
+TEXTS = [PAGE * 3, PAGE + NEAR + PAGE, CHINESE, "Nothing like the others: " + "wxyz klmn " * 5]
+META = [None, {"title": "Books", "n": 1, "x": [1.5, None, True, -(2**63), 2**64 - 1]}, "文", []]
+BASE = 0x0123_4567_89AB_CDEF
+
+QUERIES = [*TEXTS, NEAR * 3, "", "short", "nothing that is stored anywhere in these databases"]
+
+
+def build_text(db: Database) -> None:
+    """Text keys, 64 bits: texts, ready fingerprints, short texts, long keys."""
+    for number, text in enumerate(TEXTS):
+        db.add(f"https://example.org/{number}", text, META[number])
+    list(db.add_many([Document("equal", TEXTS[0]), Document("词", "short", {"s": 1})]))
+    db.add("also short", "short")
+    db.add("empty", "")
+    long = "https://example.org/" + "long/" * 120
+    db.add_fingerprints([long + "1", long + "2"], [BASE, BASE ^ 1])
+    documents = [Document(f"f{n}", meta=n, fingerprint=BASE ^ (1 << n) - 1) for n in range(6)]
+    list(db.add_many(documents))
+    db.add_fingerprints(["lowest", "highest", "gone"], [0, 2**64 - 1, 5])
+    db.add("https://example.org/3", TEXTS[3] + "replaced", "replaced")
+    db.delete("gone")
+
+
+def build_integer(db: Database) -> None:
+    """Integer keys, 128 bits: texts, ready fingerprints, short texts, both ends."""
+    for number, text in enumerate(TEXTS):
+        db.add(number, text, META[number])
+    list(db.add_many([Document(10, TEXTS[0]), Document(11, "short", {"s": 1}), Document(12, "")]))
+    high = BASE << 64
+    db.add_fingerprints([2**32, 2**63, 2**64 - 1], [high, high ^ 1, high | 1 << 63])
+    documents = [Document(20 + n, fingerprint=high ^ (1 << 11 * n)) for n in range(6)]
+    list(db.add_many(documents))
+    db.add_fingerprints([100, 101, 102], [0, 2**128 - 1, 5])
+    db.add(3, TEXTS[3] + "replaced", "replaced")
+    db.delete(102)
+
+
+def build_bare(db: Database) -> None:
+    """Integer keys, 64 bits: more than one page of ready fingerprints in each table."""
+    step = 0x9E37_79B9_7F4A_7C15
+    db.add_fingerprints(range(0, 5400, 9), [(n + 1) * step % 2**64 for n in range(600)])
+    list(db.add_many([Document(7, fingerprint=BASE), Document(8, TEXTS[0], {"n": 8})]))
+    db.add_fingerprints([2**64 - 1, 900], [BASE ^ 7, 5])
+    assert db.delete_many([0, 9, 1]) == 2
+
+
+def build_narrow(db: Database) -> None:
+    """Text keys, 32 bits, a plan of the home table alone."""
+    db.add_fingerprints(["a", "b", "c"], [0x89AB_CDEF, 0x89AB_CDEE, 0])
+    db.add("d", TEXTS[1], {"narrow": True})
+    db.add("e", "short")
+    assert db.delete("c")
+
+
+class Golden(NamedTuple):
+    """What a golden database is made of."""
+
+    keys: str
+    plan: Plan
+    fill: Callable[[Database], None]
+
+
+BUILDERS = {
+    "text": Golden("text", choose_plan(64, 3), build_text),
+    "integer": Golden("integer", choose_plan(128, 3), build_integer),
+    "bare": Golden("integer", choose_plan(64, 3), build_bare),
+    "narrow": Golden("text", home_plan(32, 1, 8), build_narrow),
+}
+NEVER = (
+    "Format 1 must stay readable for ever: the databases of all users are written in it. "
+    "Undo the change, or give what is new a version, or a feature, of its own."
+)
+
+
+def build(path: Path, name: str) -> None:
+    """Make a database whose time and uuid are always the same."""
+    keys, plan, fill = BUILDERS[name]
+    recipe = fpdb.recipe("char-4").with_bits(plan.bits)
+    with (
+        mock.patch.object(time, "time", return_value=CREATED + 0.5),
+        mock.patch.object(uuid, "uuid4", return_value=UUID),
+        fpdb.create(path, recipe=recipe, k=plan.k, keys=keys, capacity=1000, plan=plan) as db,
+    ):
+        fill(db)
+
+
+def answers_of(path: Path, *, readonly: bool = True) -> str:
+    """Everything that the database says, as text."""
+    with fpdb.open(path, readonly=readonly) as db:
+        stats = db.stats()
+        numbers = [document.fingerprint for document in db.scan()]
+        asked = sorted({number for number in numbers if number is not None})
+        if len(asked) > 40:
+            asked = sorted(asked, key=lambda number: (number ^ BASE).bit_count())[:5] + asked[::40]
+        answers: dict[str, Any] = {
+            "header": {
+                "uuid": stats.uuid,
+                "created": stats.created,
+                "recipe": [stats.recipe, stats.recipe_id],
+                "bits, k": [stats.bits, stats.k],
+                "keys": stats.keys,
+                "plan": db.plan.to_dict(),
+                "capacity": stats.capacity,
+                "documents, short": [stats.documents, stats.short],
+            },
+            "documents": [
+                [
+                    d.key,
+                    d.id,
+                    f"{d.fingerprint:x}" if d.fingerprint is not None else None,
+                    d.added,
+                    d.meta,
+                ]
+                for d in db.scan()
+            ],
+            "texts": [[text, _shown(db.query(text))] for text in QUERIES],
+            "fingerprints": [
+                [f"{number:x}", k, _shown(db.query_fingerprint(number, k=k))]
+                for number in asked
+                for k in (0, 3, 5)
+            ],
+        }
+    return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
+
+
+def _shown(matches: Matches) -> list[list[Any]]:
+    assert matches.complete
+    return [[match.key, match.id, match.distance] for match in matches]
+
+
+def entries_of(path: Path) -> dict[bytes, list[tuple[bytes, bytes]]]:
+    """What the sub-databases hold, byte by byte."""
+    with lmdb.open(str(path), max_dbs=64, lib_version=0) as raw, raw.begin() as txn:
+        names = [bytes(key) for key, _ in txn.cursor()]
+        databases = {name: raw.open_db(name, txn=txn, create=False) for name in names}
+        return {name: list(txn.cursor(own)) for name, own in databases.items()}
+
+
+@pytest.fixture(params=BUILDERS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def golden(name: str, tmp_path: Path) -> Path:
+    """A copy of a golden database."""
+    path = tmp_path / "golden"
+    path.mkdir(mode=0o700)
+    shutil.copyfile(HERE / f"format-1-{name}" / "data.mdb", path / "data.mdb")
+    (path / "data.mdb").chmod(0o600)
+    return path
+
+
+@contextlib.contextmanager
+def readable() -> Iterator[None]:
+    """Whatever fpdb refuses in a golden database is a failure that says why it matters."""
+    try:
+        yield
+    except FpdbError as error:
+        pytest.fail(f"{NEVER}\n{type(error).__name__}: {error}")
+
+
+@pytest.mark.parametrize("readonly", [True, False], ids=["read-only", "writable"])
+def test_a_golden_database_answers_as_it_ever_did(golden: Path, name: str, readonly: bool) -> None:
+    with readable():
+        answers = json.loads(answers_of(golden, readonly=readonly))
+    then = json.loads((HERE / f"format-1-{name}.json").read_text("utf-8"))
+    for part in then:
+        assert answers[part] == then[part], NEVER
+
+
+def test_a_golden_database_is_sound(golden: Path) -> None:
+    with readable(), fpdb.open(golden) as db:
+        assert list(db.check()) == [], NEVER
+
+
+def test_a_golden_document_is_got_by_its_key(golden: Path, name: str) -> None:
+    then = json.loads((HERE / f"format-1-{name}.json").read_text("utf-8"))
+    with readable(), fpdb.open(golden, readonly=True) as db:
+        assert len(db) == len(then["documents"]), NEVER
+        for key, number, fingerprint, added, meta in then["documents"]:
+            found = db[key]
+            assert (found.id, found.added, found.meta) == (number, added, meta), NEVER
+            assert found.fingerprint == (fingerprint and int(fingerprint, 16)), NEVER
+            assert found.short is (fingerprint is None), NEVER
+
+
+def test_the_header_of_a_golden_database_says_format_1(golden: Path, name: str) -> None:
+    with readable(), fpdb.open(golden, readonly=True) as db:
+        known = db._header
+    assert known == {
+        "magic": "fpdb",
+        "read_version": 1,
+        "write_version": 1,
+        "features": [],
+        "uuid": str(UUID),
+        "created": CREATED,
+        "created_by": "fpdb",
+        "keys": BUILDERS[name].keys,
+        "recipe": known["recipe"],
+        "recipe_id": fpdb.Recipe.from_dict(known["recipe"]).id,
+        "plan": BUILDERS[name].plan.to_dict(),
+        "capacity": 1000,
+    }, NEVER
+
+
+def test_a_golden_database_can_be_written(golden: Path, name: str) -> None:
+    stored, again = TEXTS[1] + " and all that is new", TEXTS[1] + " and all that is new"
+    with readable(), fpdb.open(golden) as db:
+        before = list(db.scan())
+        own: Any = "new" if BUILDERS[name].keys == "text" else 77
+        assert db.add(own, stored, {"new": True}).status == "added", NEVER
+        other: Any = "other" if BUILDERS[name].keys == "text" else 78
+        skipped = db.add(other, again, skip_duplicates=True)
+        assert skipped.status == "duplicate", NEVER
+        assert own in [match.key for match in skipped.matches], NEVER
+        assert own in [match.key for match in db.query(stored, k=0)], NEVER
+        assert list(db.check()) == [], NEVER
+        assert db.delete(own), NEVER
+        assert list(db.scan()) == before, NEVER
+        assert db.delete_many(list(db)) == len(before), NEVER
+        assert list(db.check()) == [], NEVER
+
+
+def test_what_is_written_today_has_the_bytes_of_then(
+    golden: Path, name: str, tmp_path: Path
+) -> None:
+    build(tmp_path / "today", name)
+    assert answers_of(tmp_path / "today") == answers_of(golden)
+    today, then = entries_of(tmp_path / "today"), entries_of(golden)
+    assert list(today) == list(then)
+    for own, entries in then.items():
+        assert today[own] == entries, own
+
+
+def test_golden_databases_are_small_and_hold_nothing_else() -> None:
+    assert {path.name for path in HERE.glob("format-1-*")} == {
+        f"format-1-{name}{end}" for name in BUILDERS for end in ("", ".json")
+    }
+    for name in BUILDERS:
+        files = list((HERE / f"format-1-{name}").iterdir())
+        assert [file.name for file in files] == ["data.mdb"]
+        assert files[0].stat().st_size < 100_000
+
+
+FOUND = {"text": {0, 1, 2, 3, 4, 5}, "integer": {0, 1, 2, 5}, "bare": {0, 3}, "narrow": {0, 1}}
+
+
+def test_golden_answers_are_worth_comparing() -> None:
+    everything = {
+        name: json.loads((HERE / f"format-1-{name}.json").read_text("utf-8")) for name in BUILDERS
+    }
+    for name, answers in everything.items():
+        distances = {match[2] for _, _, found in answers["fingerprints"] for match in found}
+        assert distances >= FOUND[name]
+        assert any(found for _, found in answers["texts"])
+    keys = [entry[0] for entry in everything["text"]["documents"]]
+    assert sum(len(key) > 511 for key in keys) == 2
+    assert "gone" not in keys
+    assert "replaced" in [entry[4] for entry in everything["text"]["documents"]]
+    assert everything["text"]["header"]["documents, short"][1] == 3
+
+
+def main() -> None:
+    """Make the golden databases that aren't there."""
+    for name in BUILDERS:
+        target = HERE / f"format-1-{name}"
+        if target.exists():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            build(Path(folder) / "db", name)
+            (Path(folder) / "golden").mkdir()
+            with lmdb.open(str(Path(folder) / "db"), lib_version=0) as raw:
+                raw.copy(str(Path(folder) / "golden"), compact=True)
+            target.mkdir()
+            shutil.copyfile(Path(folder) / "golden" / "data.mdb", target / "data.mdb")
+            answers = answers_of(Path(folder) / "db")
+        target.with_suffix(".json").write_text(answers, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
