@@ -1,0 +1,117 @@
+"""The formats as data: how each finds the records of a stream, and which suffixes tell it."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePath
+from typing import IO, Any
+
+from fpdb.errors import InputError
+from fpdb.io import streams
+from fpdb.io.fields import Fields
+from fpdb.io.streams import TooLong
+from fpdb.io.tables import Line, Row, csv_rows, named, tsv_rows
+
+# The line, or 0 for all of the stream; the fields, or the reason why there are none; whether
+# bytes were replaced.
+Found = tuple[int, dict[str, Any] | str, bool]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a format reads: a stream, the name that its texts go by, and how they are to be read."""
+
+    stream: IO[bytes]
+    name: str
+    fields: Fields
+    largest: int
+
+    def lines(self) -> Iterator[Line]:
+        """Read the stream line by line."""
+        return streams.lines(self.stream, self.largest)
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the records of a stream are found."""
+
+    find: Callable[[Source], Iterator[Found]]
+    has_fields: bool = False
+    is_table: bool = False
+
+
+def _jsonl(source: Source) -> Iterator[Found]:
+    loads = json.loads
+    for number, line, replaced in source.lines():
+        if isinstance(line, TooLong):
+            yield number, f"holds more than {source.largest} bytes in one line", replaced
+            continue
+        found: dict[str, Any] | str
+        try:
+            found = loads(line)
+        except RecursionError:
+            found = "is nested too deeply"
+        except json.JSONDecodeError as error:
+            if line.isspace():
+                continue
+            found = f"is no JSON: {error.msg} at column {error.colno}"
+        except ValueError:
+            found = "holds a number with too many digits"
+        else:
+            if type(found) is not dict:
+                found = "is JSON, but no object"
+        yield number, found, replaced
+
+
+def _table(rows: Callable[[Iterator[Line], int], Iterator[Row]], source: Source) -> Iterator[Found]:
+    yield from named(rows(source.lines(), source.largest), source.fields)
+
+
+def _lines(source: Source) -> Iterator[Found]:
+    for number, line, replaced in source.lines():
+        if isinstance(line, TooLong):
+            yield number, f"holds more than {source.largest} bytes in one line", replaced
+        elif text := line.rstrip("\r\n"):
+            yield number, {"key": f"{source.name}:{number}", "text": text}, replaced
+
+
+def _text(source: Source) -> Iterator[Found]:
+    found = streams.whole(source.stream, source.largest)
+    if found is None:
+        yield 0, f"holds more than {source.largest} bytes in one text", False
+    else:
+        yield 0, {"key": source.name, "text": found[0]}, found[1]
+
+
+FORMATS = {
+    "jsonl": Format(_jsonl, has_fields=True),
+    "tsv": Format(partial(_table, tsv_rows), has_fields=True, is_table=True),
+    "csv": Format(partial(_table, csv_rows), has_fields=True, is_table=True),
+    "lines": Format(_lines),
+    "text": Format(_text),
+}
+SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".txt": "text",
+    ".text": "text",
+    ".md": "text",
+}
+
+
+def format_of(path: str, given: str | None, default: str | None = None) -> Format:
+    """Choose the format that is given, or the one that the suffix tells, or the default."""
+    if given is not None and given not in FORMATS:
+        raise InputError(f"found the format {given!r}, expected one of {', '.join(FORMATS)}")
+    suffix = PurePath(streams.unpacked_name(path)).suffix.lower()
+    name = given or SUFFIXES.get(suffix, "jsonl" if path == "-" else default)
+    if name is None:
+        raise InputError(
+            f"{path}: found the suffix {suffix!r}, expected one of {', '.join(SUFFIXES)}",
+            hint=f"say which format it has: {', '.join(FORMATS)}",
+        )
+    return FORMATS[name]

@@ -1,0 +1,242 @@
+"""Open files and standard input as bytes: unpacked, within bounds, line by line."""
+
+import contextlib
+import io
+import itertools
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+from fpdb.errors import MissingExtraError
+
+LARGEST_TEXT = 1 << 24
+_CHUNK = 1 << 18
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+Progress = Callable[[int], object]
+
+
+class StreamError(Exception):
+    """A stream can't be opened or breaks off: says why, and leaves naming it to the caller."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """Stands for a line above the limit; its double quotes tell CSV whether a record goes on."""
+
+    quotes: int
+
+
+class _Unpacker(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _gzip() -> tuple[_Unpacker, type[Exception]]:
+    return zlib.decompressobj(wbits=31), zlib.error
+
+
+def _zstd() -> tuple[_Unpacker, type[Exception]]:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError(
+            "zstd is read by the package zstandard, which isn't installed",
+            hint="pip install 'fpdb[zstd]'",
+        ) from None
+    return zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
+
+
+@dataclass(frozen=True)
+class _Packing:
+    """A way of compressing, told by a file's suffix or, on standard input, by its first bytes.
+
+    So few bytes are unpacked at a time that a bomb gains a few megabytes and no more: 4 bytes
+    of zstd become up to 128 KiB, and a byte of gzip up to 1,032.
+    """
+
+    name: str
+    suffix: str
+    magic: bytes  # no UTF-8, so that no text starts with it
+    piece: int
+    start: Callable[[], tuple[_Unpacker, type[Exception]]]
+
+
+_PACKINGS = (
+    _Packing("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),
+    _Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256, _zstd),
+)
+
+
+def unpacked_name(path: str) -> str:
+    """Drop the suffix of a compressed file."""
+    packing = _packing(path)
+    return path[: -len(packing.suffix)] if packing else path
+
+
+def check(path: str) -> None:
+    """Raise at once what would keep a file from being opened, without opening it.
+
+    A named pipe that is opened and closed again would lose its writer.
+    """
+    if path == "-":
+        return
+    with _explained():
+        os.stat(path)
+        if not os.access(path, os.R_OK):
+            raise StreamError("can't be read: Permission denied")
+    if packing := _packing(path):
+        packing.start()
+
+
+@contextlib.contextmanager
+def opened(path: str, progress: Progress | None = None) -> Iterator["io.BufferedReader[_Stream]"]:
+    """Open a file, or standard input when the path is "-", past a byte order mark.
+
+    `progress` is told how many bytes, as they lie in the file, were read since it was last told.
+    """
+    with _binary(path) as file:
+        # Of standard input as much as is there: its other end may be a person, or a slow crawler.
+        read = getattr(file, "read1", file.read)
+        chunks = _chunks(read, progress)
+        packing = _packing(path)
+        if path == "-":
+            first = next(chunks, b"")
+            chunks = itertools.chain([first] if first else [], chunks)
+            packing = next((known for known in _PACKINGS if first.startswith(known.magic)), None)
+        if packing:
+            chunks = _unpacked(chunks, packing)
+        with io.BufferedReader(_Stream(chunks), _CHUNK) as stream:
+            if stream.peek(3).startswith(_BYTE_ORDER_MARK):
+                stream.read(3)
+            yield stream
+
+
+def lines(
+    stream: IO[bytes], largest: int, *, go_on: bool = True
+) -> Iterator[tuple[int, str | TooLong, bool]]:
+    """Decode and number the lines, with their ends; says whether bytes had to be replaced.
+
+    A line of more than so many bytes is passed over in bounded memory; not to go on ends there,
+    without waiting for the rest of a line that may never end.
+    """
+    readline, limit, number = stream.readline, largest + 2, 0
+    while line := readline(limit):
+        number += 1
+        if len(line) > largest:
+            ended = line.endswith(b"\n")
+            if len(line.rstrip(b"\r\n")) > largest or (len(line) == limit and not ended):
+                quotes = line.count(b'"')
+                while go_on and not ended:
+                    piece = readline(_CHUNK)
+                    quotes += piece.count(b'"')
+                    ended = not piece or piece.endswith(b"\n")
+                yield number, TooLong(quotes), False
+                if not go_on:
+                    return
+                continue
+        try:
+            text, replaced = line.decode(), False
+        except UnicodeDecodeError:
+            text, replaced = line.decode(errors="replace"), True
+        yield number, text, replaced
+
+
+def whole(stream: IO[bytes], largest: int) -> tuple[str, bool] | None:
+    """Read and decode all, unless it is more than so many bytes; says if bytes were replaced."""
+    # One call would set memory aside for bytes that never come.
+    data = bytearray()
+    while piece := stream.read(min(largest + 1 - len(data), _CHUNK)):
+        data += piece
+    if len(data) > largest:
+        return None
+    try:
+        return data.decode(), False
+    except UnicodeDecodeError:
+        return data.decode(errors="replace"), True
+
+
+class _Stream(io.RawIOBase):
+    """Chunks of bytes as a file that a buffered reader can read."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if not self._rest:
+            self._rest = memoryview(next(self._chunks, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def _packing(path: str) -> _Packing | None:
+    return next((packing for packing in _PACKINGS if path.lower().endswith(packing.suffix)), None)
+
+
+def _binary(path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+    if path == "-":
+        if sys.stdin is None:
+            raise StreamError("can't be read: standard input is closed")
+        return contextlib.nullcontext(sys.stdin.buffer)
+    with _explained():
+        return open(path, "rb", buffering=0)
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a ValueError is a path with a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise StreamError(
+            f"can't be read: {reason}", "name a file, or - for standard input"
+        ) from None
+
+
+def _chunks(read: Callable[[int], bytes], progress: Progress | None) -> Iterator[bytes]:
+    while True:
+        with _explained():
+            chunk = read(_CHUNK)
+        if not chunk:
+            return
+        if progress:
+            progress(len(chunk))
+        yield chunk
+
+
+def _unpacked(chunks: Iterator[bytes], packing: _Packing) -> Iterator[bytes]:
+    """Unpack members or frames, one after the other; zeros may fill up the file's end."""
+    unpacker, failure = packing.start()
+    for chunk in chunks:
+        for start in range(0, len(chunk), packing.piece):
+            data = chunk[start : start + packing.piece]
+            while data:
+                if unpacker.eof:
+                    if not (data := data.lstrip(b"\0")):
+                        break
+                    unpacker, failure = packing.start()
+                try:
+                    output = unpacker.decompress(data)
+                except failure as error:
+                    raise StreamError(f"is no whole {packing.name} file: {error}") from None
+                if output:
+                    yield output
+                data = unpacker.unused_data if unpacker.eof else b""
+    if not unpacker.eof:
+        raise StreamError(f"is no whole {packing.name} file: it ends too early")

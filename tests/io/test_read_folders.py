@@ -1,0 +1,156 @@
+"""Directories: all their files in order, keys that don't depend on where they lie."""
+
+import gzip
+import os
+
+import pytest
+
+from fpdb.errors import InputError
+from fpdb.io import BadRecord, Fields, read_records, size_of
+
+
+def fill(folder, **files):
+    for name, content in files.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def described(folder, **options):
+    return [
+        (record.source.removeprefix(f"{folder}/"), getattr(record, "key", None))
+        for record in read_records(str(folder), **options)
+    ]
+
+
+def test_every_file_by_its_suffix(tmp_path):
+    fill(
+        tmp_path,
+        b_txt=b"text",
+        README=b"text",
+        a__z_html=b"text",
+        a__b__c_jsonl_gz=gzip.compress(b'{"id": 1, "text": "t"}\n{}\n'),
+        c_tsv=b"url\ttext\nu\tt\n",
+        d_csv=b"url,text\nu,t\n",
+        _hidden=b"text",
+        _git__config=b"text",
+    )
+    assert described(tmp_path) == [
+        ("README", "README"),
+        ("a/b/c.jsonl.gz:1", 1),
+        ("a/b/c.jsonl.gz:2", None),
+        ("a/z.html", "a/z.html"),
+        ("b.txt", "b.txt"),
+        ("c.tsv:2", "u"),
+        ("d.csv:2", "u"),
+    ]
+    assert described(f"{tmp_path}/")[0][1] == "README"
+    told = []
+    list(read_records(str(tmp_path), progress=told.append))
+    assert sum(told) == size_of(str(tmp_path)) > 50
+
+
+def test_a_format_for_all(tmp_path):
+    fill(tmp_path, a_txt=b"one\ntwo\n", b__c_jsonl=b"{}\n")
+    assert described(tmp_path, format="lines") == [
+        ("a.txt:1", "a.txt:1"),
+        ("a.txt:2", "a.txt:2"),
+        ("b/c.jsonl:1", "b/c.jsonl:1"),
+    ]
+
+
+def test_fields_are_for_the_files_that_have_them(tmp_path):
+    fill(tmp_path, a_txt=b"text", b_jsonl=b'{"n": "k", "t": "t"}', c_tsv=b"u\tt\n")
+    assert described(tmp_path, fields=Fields(key="n", text=("t",))) == [
+        ("a.txt", "a.txt"),
+        ("b.jsonl:1", "k"),
+        ("c.tsv:1", None),
+    ]
+
+
+def test_a_bad_file_does_not_keep_the_next_from_being_read(tmp_path):
+    fill(tmp_path, a_txt=b"long text", b_jsonl_gz=b"x", c_txt=b"text")
+    found = list(read_records(str(tmp_path), max_bytes=5))
+    assert [type(record) is BadRecord for record in found] == [True, True, False]
+
+
+def test_links(tmp_path):
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    fill(outside, a_txt=b"secret")
+    fill(tmp_path / "inside-too", a_txt=b"secret")
+    fill(inside, a_txt=b"text", b__c_txt=b"text")
+    (inside / "link.txt").symlink_to("a.txt")
+    (inside / "loop").symlink_to(inside)
+    (inside / "out").symlink_to(outside)
+    (inside / "out.txt").symlink_to(outside / "a.txt")
+    (inside / "out2.txt").symlink_to("../inside-too/a.txt")
+    (inside / "round.txt").symlink_to("round.txt")
+    os.mkfifo(inside / "pipe.txt")
+    found = list(read_records(str(inside)))
+    assert [record.key for record in found if not isinstance(record, BadRecord)] == [
+        "a.txt",
+        "b/c.txt",
+        "link.txt",
+    ]
+    assert [
+        (record.source.removeprefix(f"{inside}/"), record.reason)
+        for record in found
+        if isinstance(record, BadRecord)
+    ] == [
+        ("out", "is a link that leads out of the directory"),
+        ("out.txt", "is a link that leads out of the directory"),
+        ("out2.txt", "is a link that leads out of the directory"),
+        ("round.txt", "can't be read: Too many levels of symbolic links"),
+    ]
+    (tmp_path / "to").symlink_to(inside)
+    assert described(tmp_path / "to")[0] == ("a.txt", "a.txt")
+
+
+def test_names_that_are_no_unicode(tmp_path):
+    with open(os.fsencode(tmp_path) + b"/a\xff.txt", "wb") as file:
+        file.write(b"text")
+    [bad] = read_records(str(tmp_path))
+    assert "no valid Unicode" in bad.reason
+
+
+def test_a_tree_deeper_than_the_stack(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    depth = 1500
+    for _ in range(depth):
+        os.mkdir("d")
+        os.chdir("d")
+    with open("a.txt", "wb") as file:
+        file.write(b"text")
+    os.chdir(tmp_path)
+    try:
+        [record] = read_records(".")
+        assert record.key == "d/" * depth + "a.txt"
+    finally:  # whoever clears the folder may recurse
+        while os.path.isdir("d"):
+            os.rename("d", "old")
+            if os.path.isdir("old/d"):
+                os.rename("old/d", "d")
+            else:
+                os.unlink("old/a.txt")
+            os.rmdir("old")
+
+
+def test_a_folder_without_permission(tmp_path, monkeypatch):
+    fill(tmp_path, a__b_txt=b"text", c_txt=b"text")
+    listdir = os.listdir
+
+    def refuse(path):
+        if str(path).endswith("/a"):
+            raise PermissionError(13, "Permission denied")
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    bad, good = read_records(str(tmp_path))
+    assert bad == BadRecord(f"{tmp_path}/a", "can't be read: Permission denied")
+    assert good.key == "c.txt"
+
+
+def test_an_empty_folder_and_an_unknown_format(tmp_path):
+    assert list(read_records(str(tmp_path))) == []
+    with pytest.raises(InputError, match="found the format"):
+        read_records(str(tmp_path), format="xml")

@@ -1,0 +1,182 @@
+"""Compressed input: whole, cut anywhere, damaged, and far larger than it looks."""
+
+import gzip
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import types
+import zlib
+
+import pytest
+
+import fpdb
+from fpdb.errors import InputError, MissingExtraError
+from fpdb.io import BadRecord, Record, read_lines, read_records
+
+zstandard = pytest.importorskip("zstandard")
+
+PACK = {"gz": gzip.compress, "zst": zstandard.ZstdCompressor().compress}
+suffixes = pytest.mark.parametrize("suffix", PACK)
+RANDOM = random.Random(1)
+LINES = [
+    json.dumps({"id": number, "text": RANDOM.randbytes(40).hex()}).encode() + b"\n"
+    for number in range(500)
+]
+
+
+def read(tmp_path, data, suffix, name="a.jsonl"):
+    path = tmp_path / f"{name}.{suffix}"
+    path.write_bytes(data)
+    return list(read_records(str(path)))
+
+
+@suffixes
+def test_whole_and_in_parts(tmp_path, suffix):
+    pack = PACK[suffix]
+    whole = pack(b"".join(LINES))
+    parts = b"".join(pack(b"".join(LINES[at : at + 7])) for at in range(0, len(LINES), 7))
+    tiny = b"".join(pack(line) for line in LINES)
+    for data in (whole, parts, tiny, whole + pack(b""), pack(b"") + whole, whole + bytes(600)):
+        assert [record.key for record in read(tmp_path, data, suffix)] == list(range(500))
+
+
+def test_skippable_frames_and_streamed_ones(tmp_path):
+    skippable = (0x184D2A50).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"hello"
+    streamed = zstandard.ZstdCompressor().compressobj()
+    data = b"".join(map(streamed.compress, LINES)) + streamed.flush()
+    for framed in (data + skippable, skippable + data + skippable):
+        found = read(tmp_path, framed, "zst")
+        assert [record.key for record in found] == list(range(500))
+
+
+def in_blocks(lines):
+    """Compress with zstd so that not all lines share one block."""
+    packer = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    data = b"".join(
+        packer.compress(line) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for line in lines
+    )
+    return data + packer.flush()
+
+
+@suffixes
+def test_cut_anywhere(tmp_path, suffix):
+    data = in_blocks(LINES) if suffix == "zst" else PACK[suffix](b"".join(LINES))
+    sizes = {*range(0, len(data), 100), *range(20), *range(len(data) - 4, len(data))}
+    for size in sorted(sizes):
+        *good, bad = read(tmp_path, data[:size], suffix)
+        assert [record.key for record in good] == list(range(len(good)))
+        assert isinstance(bad, BadRecord)
+        assert bad.source.endswith(f"a.jsonl.{suffix}")
+        assert bad.reason.endswith("it ends too early")
+    assert len(good) == 500  # only the checksum is missing
+
+
+@suffixes
+def test_damaged_anywhere(tmp_path, suffix):
+    data = PACK[suffix](b"".join(LINES))
+    for at in range(0, len(data), 211):
+        damaged = data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
+        found = read(tmp_path, damaged, suffix)  # bare zstd has no checksum that would tell
+        assert all(isinstance(record, Record | BadRecord) for record in found)
+    damaged = data[:4000] + bytes(64) + data[4064:] + data
+    found = read(tmp_path, damaged, suffix)
+    assert any(isinstance(record, BadRecord) for record in found)
+
+
+@suffixes
+def test_what_is_not_compressed_at_all(tmp_path, suffix):
+    for data in (b'{"id": 1, "text": "t"}\n', b"\0", b"\n"):
+        [bad] = read(tmp_path, data, suffix)
+        assert "is no whole " in bad.reason
+    found = read(tmp_path, PACK[suffix](b"".join(LINES)) + b"rubbish", suffix)
+    assert [type(record) for record in found] == [Record] * 500 + [BadRecord]
+
+
+def test_a_window_that_takes_too_much_memory(tmp_path):
+    parameters = zstandard.ZstdCompressionParameters(window_log=30, enable_ldm=True)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    data = packer.compress(b"".join(LINES)) + packer.flush()
+    [bad] = read(tmp_path, data, "zst")
+    assert "memory" in bad.reason
+
+
+@suffixes
+def test_standard_input_tells_by_its_first_bytes(monkeypatch, suffix):
+    for data in (PACK[suffix](b"".join(LINES)), b"".join(LINES)):
+        monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(data)))
+        assert [record.key for record in read_records("-")] == list(range(500))
+
+
+def test_without_the_extra(tmp_path, monkeypatch):
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    for act in (
+        lambda: read_records(str(path)),
+        lambda: list(read_records(str(tmp_path))),
+        lambda: next(read_lines(str(path))),
+    ):
+        with pytest.raises(MissingExtraError) as caught:
+            act()
+        assert caught.value.hint == "pip install 'fpdb[zstd]'"
+        assert isinstance(caught.value, ImportError)
+        assert not isinstance(caught.value, InputError)
+
+
+BOMB = """
+import resource, sys, time
+from fpdb.io import read_records
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+list(read_records(sys.argv[1]))  # what the first use loads
+before, start = peak(), time.perf_counter()
+found = list(read_records(sys.argv[2], format=sys.argv[3]))
+print(time.perf_counter() - start, (peak() - before) / 1024, *found, sep="|")
+"""
+
+
+@pytest.fixture(scope="module")
+def bombs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bombs")
+    zeros = bytes(1 << 26)
+    packer = zlib.compressobj(1, wbits=31)
+    data = b"".join(packer.compress(zeros) for _ in range(16)) + packer.flush()
+    (folder / "bomb.gz").write_bytes(data)
+    packer = zstandard.ZstdCompressor().compressobj()
+    data = b"".join(packer.compress(zeros) for _ in range(16)) + packer.flush()
+    (folder / "bomb.zst").write_bytes(data)
+    for suffix, pack in PACK.items():
+        (folder / f"warm.jsonl.{suffix}").write_bytes(pack(LINES[0]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def seconds_allowed(bombs):
+    """Three seconds, or on a slow or busy machine three times what zlib alone takes."""
+    start = time.perf_counter()
+    unpacker, rest = zlib.decompressobj(wbits=31), (bombs / "bomb.gz").read_bytes()
+    while rest:
+        unpacker.decompress(rest, 1 << 18)
+        rest = unpacker.unconsumed_tail
+    return max(3, 3 * (time.perf_counter() - start))
+
+
+@suffixes
+@pytest.mark.parametrize("form", ["jsonl", "csv", "text"])
+def test_a_bomb_costs_little_time_and_memory(bombs, seconds_allowed, suffix, form):
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB, f"warm.jsonl.{suffix}", f"bomb.{suffix}", form],
+        cwd=bombs,
+        env={**os.environ, "PYTHONPATH": os.path.dirname(fpdb.__path__[0])},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    seconds, megabytes, *found = done.stdout.split("|")
+    assert len(found) == 1
+    assert "holds more than 16777216 bytes" in found[0]
+    assert float(seconds) < seconds_allowed
+    assert float(megabytes) < 100

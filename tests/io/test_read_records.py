@@ -1,0 +1,390 @@
+"""What becomes a record of JSONL, lines and texts, and what is said about what doesn't."""
+
+import gzip
+import io
+import json
+import os
+import re
+import sys
+import types
+
+import pytest
+
+import fpdb.io
+from fpdb.errors import InputError
+from fpdb.io import FORMATS, BadRecord, Fields, Record, read_lines, read_records, read_text, size_of
+
+
+def put(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def read(tmp_path, content, name="a.jsonl", **options):
+    """Read a file of such content; sources without its folder."""
+    path = put(tmp_path, name, content)
+    found = list(read_records(path, **options))
+    folder = f"{tmp_path}/"
+    assert all(record.source.startswith(folder) for record in found)
+    return [
+        BadRecord(record.source.removeprefix(folder), record.reason)
+        if isinstance(record, BadRecord)
+        else record
+        for record in found
+    ]
+
+
+def only(found):
+    assert len(found) == 1
+    return found[0]
+
+
+def stdin(monkeypatch, data):
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(data)))
+
+
+def test_an_object_becomes_a_record(tmp_path):
+    path = put(tmp_path, "a.jsonl", '{"id": 7, "text": "網頁"}\n')
+    assert list(read_records(path)) == [Record(f"{path}:1", 7, "網頁", None, None, False)]
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "text"),
+    [
+        ({"key": "k", "id": 1, "url": "u", "text": "t", "content": "c"}, "k", "t"),
+        ({"id": 1, "url": "u", "content": "c", "body": "b"}, 1, "c"),
+        ({"key": None, "id": None, "url": "u", "text": None, "body": "b"}, "u", "b"),
+        ({"url": "u", "text": ""}, "u", ""),
+        ({"url": "u", "text": "a\ud800b"}, "u", "a\ud800b"),
+        ({"id": -(2**70), "text": "t"}, -(2**70), "t"),
+    ],
+)
+def test_defaults_in_order(tmp_path, line, key, text):
+    record = only(read(tmp_path, json.dumps(line)))
+    assert (record.key, record.text, record.meta, record.fingerprint) == (key, text, None, None)
+
+
+def test_texts_are_joined_in_the_given_order(tmp_path):
+    line = '{"url": "u", "title": "T", "content": "C"}'
+    for names, text in ((("title", "content"), "T\nC"), (("content", "title"), "C\nT")):
+        assert only(read(tmp_path, line, fields=Fields(text=names))).text == text
+
+
+def test_metadata(tmp_path):
+    line = '{"url": "u", "text": "t", "n": {"a": [1, null]}, "host": "h", "fp": "ff"}'
+    for names, meta in (
+        ((), None),
+        (("host",), {"host": "h"}),
+        (("host", "none"), {"host": "h"}),
+        (("none",), None),
+        (("*",), {"n": {"a": [1, None]}, "host": "h", "fp": "ff"}),
+        (("text",), {"text": "t"}),
+    ):
+        assert only(read(tmp_path, line, fields=Fields(meta=names))).meta == meta
+    record = only(read(tmp_path, line, fields=Fields(fingerprint="fp", meta=("*",))))
+    assert record.meta == {"text": "t", "n": {"a": [1, None]}, "host": "h"}
+
+
+@pytest.mark.parametrize(
+    ("value", "base", "expected"),
+    [
+        ("ff", "hex", 255),
+        ("0xFF", "hex", 255),
+        ("0Xff", "decimal", 255),
+        ("10", "hex", 16),
+        ("10", "decimal", 10),
+        (11, "hex", 11),
+        (11, "decimal", 11),
+        (2**128 - 1, "hex", 2**128 - 1),
+        ("f" * 32, "hex", 2**128 - 1),
+        (str(2**128 - 1), "decimal", 2**128 - 1),
+        (-1, "hex", None),
+        (1.0, "hex", None),
+        (True, "hex", None),
+        (["ff"], "hex", None),
+        ("ff", "decimal", None),
+        ("-1", "decimal", None),
+        ("1_0", "decimal", None),
+        (" 1", "decimal", None),
+        ("１", "decimal", None),
+        ("", "hex", None),
+        ("0x", "hex", None),
+        ("0x0xff", "hex", None),
+        ("ghi", "hex", None),
+        ("f" * 65, "hex", None),
+        ("9" * 5000, "decimal", None),
+    ],
+)
+def test_ready_fingerprints(tmp_path, value, base, expected):
+    fields = Fields(fingerprint="fp", fingerprint_base=base)
+    record = only(read(tmp_path, json.dumps({"id": 1, "fp": value}), fields=fields))
+    if expected is None:
+        assert "the field 'fp' holds " in record.reason
+        assert "expected a fingerprint: up to 64 " in record.reason
+        assert len(record.reason) < 200
+    else:
+        assert (record.text, record.fingerprint) == (None, expected)
+
+
+def test_fingerprint_and_text(tmp_path):
+    line = '{"id": 1, "text": "t", "fp": 9}'
+    record = only(read(tmp_path, line, fields=Fields(fingerprint="fp", text=("text",))))
+    assert (record.text, record.fingerprint) == ("t", 9)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"id": 1, "text": "t"', "is no JSON: Expecting ',' delimiter at column"),
+        ("no", "is no JSON: Expecting value at column 1"),
+        ('[{"id": 1}]', "is JSON, but no object"),
+        ("null", "is JSON, but no object"),
+        ("[" * 100_000, "is nested too deeply"),
+        ('{"a":' * 100_000, "is nested too deeply"),
+        (f'{{"id": {"9" * 5000}, "text": "t"}}', "holds a number with too many digits"),
+        ('{"text": "t", "ID": 1}', "found no key: expected the field 'key' or 'id' or 'url'"),
+        ('{"text": "t", "ID": 1}', "there are: 'ID', 'text'"),
+        ('{"id": 1, "Text": "t"}', "found no text: expected the field 'text' or 'content' or"),
+        ('{"id": 1, "text": null}', "there are: 'id'"),
+        ("{}", "there are: none"),
+        ('{"id": true, "text": "t"}', "'id' holds true or false, expected a string or a whole"),
+        ('{"id": 1.0, "text": "t"}', "the field 'id' holds a fraction"),
+        ('{"id": {}, "text": "t"}', "the field 'id' holds an object"),
+        ('{"id": "", "text": "t"}', "the field 'id' is empty"),
+        ('{"id": "a\\ud800", "text": "t"}', "the field 'id' is no valid Unicode"),
+        (b'{"id": "a\xff", "text": "t"}', "the field 'id' is no valid Unicode"),
+        ('{"id": 1, "text": 5}', "the field 'text' holds a number, expected a text"),
+        ('{"id": 1, "text": ["t"]}', "the field 'text' holds a list, expected a text"),
+    ],
+)
+def test_a_bad_record_is_named_and_the_next_is_read(tmp_path, line, reason):
+    line = line if isinstance(line, bytes) else line.encode()
+    good = b'{"id": 5, "text": "t"}\n'
+    first, bad, last = read(tmp_path, good + line + b"\n" + good)
+    assert (first.key, last.key) == (5, 5)
+    assert bad.source == "a.jsonl:2"
+    assert reason in bad.reason
+
+
+@pytest.mark.parametrize(
+    ("meta", "reason"),
+    [
+        ("NaN", "not finite"),
+        ("[-Infinity]", "not finite"),
+        ("1e999", "not finite"),
+        ('{"\\udc00": 1}', "half of a character"),
+        ('"\\udc00"', "half of a character"),
+    ],
+)
+def test_metadata_that_no_database_could_keep(tmp_path, meta, reason):
+    line = f'{{"id": 1, "text": "t", "m": {meta}}}'
+    assert reason in only(read(tmp_path, line, fields=Fields(meta=("m",)))).reason
+    assert only(read(tmp_path, line)).key == 1
+
+
+def test_many_long_field_names_make_a_short_reason(tmp_path):
+    line = json.dumps({"x" * 1000 + str(number): 1 for number in range(100)})
+    assert len(only(read(tmp_path, line)).reason) < 700
+
+
+def test_the_last_of_equal_fields_counts(tmp_path):
+    assert only(read(tmp_path, '{"id": 1, "id": 2, "text": "t"}')).key == 2
+
+
+def test_byte_order_mark_line_ends_and_empty_lines(tmp_path):
+    content = b'\xef\xbb\xbf{"id": 1, "text": "t"}\r\n\r\n  \n{"id": 2, "text": "t"}'
+    found = read(tmp_path, content)
+    assert [(record.key, record.source[-2:]) for record in found] == [(1, ":1"), (2, ":4")]
+
+
+def test_replaced_bytes_are_told(tmp_path):
+    record = only(read(tmp_path, b'{"id": 1, "text": "a\xffb"}'))
+    assert (record.text, record.replaced) == ("a\ufffdb", True)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_a_line_is_as_long_as_allowed_or_skipped(tmp_path, end):
+    line = b'{"id": 1, "text": "%s"}'
+    fits, over = (line % (b"x" * (1000 - len(line) + 2 + more)) for more in (0, 1))
+    first, bad, last = read(tmp_path, fits + b"\n" + over + b"\n" + fits + end, max_bytes=1000)
+    assert (len(first.text), len(last.text)) == (979, 979)
+    assert bad == BadRecord("a.jsonl:2", "holds more than 1000 bytes in one line")
+    assert isinstance(only(read(tmp_path, over + end, max_bytes=1000)), BadRecord)
+
+
+def test_a_line_of_carriage_returns_stays_one_line(tmp_path):
+    content = b"x" * 8 + b"\r\r\r\r\n" + b"y"
+    found = read(tmp_path, content, "a.txt", format="lines", max_bytes=8)
+    assert found[0].source == "a.txt:1"
+    assert found[1].text == "y"
+
+
+def test_lines(tmp_path):
+    path = put(tmp_path, "a.txt", b"one\r\n\ntwo\xff\tx")
+    assert list(read_records(path, format="lines")) == [
+        Record(f"{path}:1", f"{path}:1", "one", None, None, False),
+        Record(f"{path}:3", f"{path}:3", "two\ufffd\tx", None, None, True),
+    ]
+    assert only(read(tmp_path, b"long", "b.txt", format="lines", max_bytes=3)).source == "b.txt:1"
+
+
+def test_a_file_is_one_text(tmp_path):
+    path = put(tmp_path, "a.txt.gz", gzip.compress(b"\xef\xbb\xbfone\r\ntwo\n"))
+    assert list(read_records(path)) == [Record(path, path, "one\r\ntwo\n", None, None, False)]
+    assert only(read(tmp_path, b"a\xff", "b.txt")).replaced
+    bad = only(read(tmp_path, b"1234", "b.txt", max_bytes=3))
+    assert bad == BadRecord("b.txt", "holds more than 3 bytes in one text")
+
+
+@pytest.mark.parametrize("name", ["a.JSONL", "a.ndjson", "a.json", "a.jsonl.gz", "a.b.jsonl.GZ"])
+def test_the_suffix_tells_the_format(tmp_path, name):
+    content = b'{"id": 1, "text": "t"}\n'
+    packed = gzip.compress(content) if name.lower().endswith(".gz") else content
+    assert only(read(tmp_path, packed, name)).key == 1
+
+
+def test_a_format_is_given(tmp_path):
+    assert only(read(tmp_path, '{"id": 1, "text": "t"}', "a.txt", format="jsonl")).key == 1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_empty_file(tmp_path, form):
+    found = read(tmp_path, b"", format=form)
+    assert [record.text for record in found] == ([""] if form == "text" else [])
+
+
+def test_standard_input(monkeypatch):
+    line = b'{"id": 1, "text": "t"}\n'
+    stdin(monkeypatch, line)
+    assert list(read_records("-")) == [Record("-:1", 1, "t", None, None, False)]
+    stdin(monkeypatch, gzip.compress(line))
+    assert list(read_records("-")) == [Record("-:1", 1, "t", None, None, False)]
+    stdin(monkeypatch, b"u\tt\n")
+    found = list(read_records("-", format="tsv", fields=Fields(key="1", text=("2",))))
+    assert found == [Record("-:1", "u", "t", None, None, False)]
+    stdin(monkeypatch, b"")
+    assert list(read_records("-")) == []
+    monkeypatch.setattr(sys, "stdin", None)
+    assert list(read_records("-")) == [
+        BadRecord("-", "can't be read: standard input is closed"),
+    ]
+
+
+def test_standard_input_that_arrives_slowly(monkeypatch):
+    reading, writing = os.pipe()
+    with open(reading, "rb") as end, open(writing, "wb", buffering=0) as start:
+        monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=end))
+        start.write(b'{"id": 1, "text": "t"}\n{"id"')
+        records = read_records("-")
+        assert next(records).key == 1  # and doesn't wait for more
+        start.write(b': 2, "text": "t"}\n')
+        assert next(records).key == 2
+        start.close()
+        assert list(records) == []
+
+
+def test_a_line_that_never_ends_is_refused_at_once(monkeypatch):
+    class Endless(io.RawIOBase):
+        left = 100
+
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            self.left -= 1
+            assert self.left, "read on"
+            buffer[:] = b"x" * len(buffer)
+            return len(buffer)
+
+    endless = io.BufferedReader(Endless(), 1 << 16)
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=endless))
+    with pytest.raises(InputError, match="-:1 holds more than 1000 bytes"):
+        next(read_lines("-", 1000))
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        ("none.jsonl", {}, "can't be read: No such file"),
+        ("nul\0.jsonl", {}, "can't be read: "),
+        ("a.dat", {}, "found the suffix '.dat', expected one of .jsonl"),
+        ("a.jsonl", {"format": "xml"}, "found the format 'xml', expected one of jsonl"),
+        ("a.jsonl", {"max_bytes": 0}, "found max_bytes 0"),
+        ("a.dat", {"format": "lines", "fields": Fields(key="k")}, "each text is all there is"),
+    ],
+)
+def test_a_mistake_of_the_caller_is_an_error_at_once(tmp_path, path, options, message):
+    put(tmp_path, "a.dat", "x")
+    put(tmp_path, "a.jsonl", "{}")
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        read_records(f"{tmp_path}/{path}", **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_that_cannot_be():
+    with pytest.raises(InputError, match="expected a tuple"):
+        Fields(text="content")
+    with pytest.raises(InputError, match="expected hex or decimal"):
+        Fields(fingerprint_base="octal")
+
+
+def test_a_file_without_permission(tmp_path, monkeypatch):
+    path = put(tmp_path, "a.jsonl", "{}")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may read all
+    with pytest.raises(InputError, match="Permission denied"):
+        read_records(path)
+
+
+def test_a_file_that_goes_away_is_a_bad_record(tmp_path):
+    path = put(tmp_path, "a.jsonl", "{}")
+    records = read_records(path)
+    os.unlink(path)
+    assert only(list(records)).source == path
+
+
+def test_a_named_pipe_is_read_once(tmp_path):
+    path = str(tmp_path / "pipe.jsonl")
+    os.mkfifo(path)
+    # Opened for both, so that neither side waits for the other.
+    held = os.open(path, os.O_RDWR)
+    os.write(held, b'{"id": 1, "text": "t"}\n')
+    records = read_records(path)
+    assert size_of(path) is None
+    assert next(records).key == 1
+    os.close(held)
+    assert list(records) == []
+
+
+def test_progress_counts_the_bytes_of_the_file(tmp_path):
+    path = put(tmp_path, "a.jsonl.gz", gzip.compress(b'{"id": 1, "text": "t"}\n' * 10_000))
+    told = []
+    assert len(list(read_records(path, progress=told.append))) == 10_000
+    assert sum(told) == size_of(path) == os.path.getsize(path)
+    assert size_of("-") is None
+    assert size_of(f"{tmp_path}/none") is None
+
+
+def test_the_readers_of_texts(tmp_path):
+    path = put(tmp_path, "a.txt", b"\xef\xbb\xbfone\n\ntwo\xff\r\n")
+    assert [(line.source[-2:], line.text, line.replaced) for line in read_lines(path)] == [
+        (":1", "one", False),
+        (":2", "", False),
+        (":3", "two\ufffd", True),
+    ]
+    assert read_text(path).text == "one\n\ntwo\ufffd\r\n"
+    for reader in (lambda: read_text(path, 5), lambda: list(read_lines(path, 3))):
+        with pytest.raises(InputError, match="holds more than") as caught:
+            reader()
+        assert "--max-bytes" in caught.value.hint
+    broken = put(tmp_path, "a.gz", gzip.compress(b"one\n" * 1000)[:-9])
+    for reader in (lambda: read_text(broken), lambda: list(read_lines(broken))):
+        with pytest.raises(InputError, match="is no whole gzip file"):
+            reader()
+    with pytest.raises(InputError, match="can't be read: Is a directory"):
+        read_text(str(tmp_path))
+
+
+def test_what_the_folder_hands_on():
+    assert sorted(fpdb.io.__all__) == sorted(set(fpdb.io.__all__))
+    assert all(hasattr(fpdb.io, name) for name in fpdb.io.__all__)

@@ -1,0 +1,194 @@
+"""TSV and CSV: columns by name and by number, quotes, and rows that won't do."""
+
+import csv
+
+import pytest
+
+from fpdb.errors import InputError
+from fpdb.io import BadRecord, Fields, read_records
+
+SEED = "http://a/1\tTitle\tContent\t11706562889234243588\nhttp://a/2\t標題\t內容\t0xff\n"
+
+
+def read(tmp_path, content, suffix="csv", **options):
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(read_records(str(path), **options))
+
+
+def bad(found):
+    return [
+        (record.source.rpartition("/")[2], record.reason)
+        for record in found
+        if isinstance(record, BadRecord)
+    ]
+
+
+def keys(found):
+    return [record.key for record in found if not isinstance(record, BadRecord)]
+
+
+def test_the_seed_reads_texts_and_fingerprints(tmp_path):
+    fields = Fields(key="1", text=("3", "2"))
+    assert [record.text for record in read(tmp_path, SEED, "tsv", fields=fields)] == [
+        "Content\nTitle",
+        "內容\n標題",
+    ]
+    fields = Fields(key="1", fingerprint="4", fingerprint_base="decimal")
+    found = read(tmp_path, SEED, "tsv", fields=fields)
+    assert keys(found) == ["http://a/1", "http://a/2"]
+    assert [record.fingerprint for record in found] == [11706562889234243588, 255]
+
+
+@pytest.mark.parametrize(("suffix", "tab"), [("tsv", "\t"), ("csv", ",")])
+def test_named_columns(tmp_path, suffix, tab):
+    content = "url, title ,content,n\r\nu,T,C,1\r\n\r\nv,T,,2\r\n".replace(",", tab)
+    fields = Fields(text=("title", "content"), meta=("*",))
+    found = read(tmp_path, content, suffix, fields=fields)
+    assert [(record.key, record.text, record.meta) for record in found] == [
+        ("u", "T\nC", {"n": "1"}),
+        ("v", "T\n", {"n": "2"}),
+    ]
+    assert [record.source[-2:] for record in found] == [":2", ":4"]
+
+
+def test_numbered_columns_and_a_header(tmp_path):
+    content = "url,text\nu,t\n"
+    fields = {"key": "1", "text": ("2",), "meta": ("*",)}
+    assert keys(read(tmp_path, content, fields=Fields(**fields))) == ["url", "u"]
+    assert keys(read(tmp_path, content, fields=Fields(**fields, header=False))) == ["url", "u"]
+    assert keys(read(tmp_path, content, fields=Fields(**fields, header=True))) == ["u"]
+    found = read(tmp_path, "u,t,x,y\n", fields=Fields(**fields))
+    assert found[0].meta == {"3": "x", "4": "y"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        Fields(header=False),
+        Fields(key="url", text=("2",), header=False),
+        Fields(text=("2",)),
+        Fields(key="1"),
+    ],
+)
+def test_columns_that_cannot_be_are_an_error_at_once(tmp_path, fields):
+    (tmp_path / "a.csv").write_text("u,t\n")
+    with pytest.raises(InputError) as caught:
+        read_records(str(tmp_path / "a.csv"), fields=fields)
+    assert "number" in caught.value.hint
+    assert "number" in bad(read_records(str(tmp_path), fields=fields))[0][1] or "names" in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("http://a,some text", "found no key: expected the field 'key' or 'id' or 'url'"),
+        ("url,title", "found no text: expected the field 'text' or"),
+        ("url,text", "found no metadata: expected the field 'host', there are: 'text', 'url'"),
+        ("url,text,host,host", "names two columns 'host'"),
+        ("url," * 5000, "has 5001 columns, expected at most 4096"),
+        ('"url"x,text', "is no CSV"),
+        ("x" * 2**15, "holds more than 30000 bytes"),
+    ],
+)
+def test_a_header_that_will_not_do_ends_the_table_with_one_reason(tmp_path, header, reason):
+    fields = Fields(meta=("host",))
+    found = read(tmp_path, f"{header}\nu,t\nv,t\n", fields=fields, max_bytes=30_000)
+    [(source, said)] = bad(found)
+    assert source == "a.csv:1"
+    assert said.startswith("the header line ")
+    assert reason in said
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv"])
+def test_wrong_column_counts(tmp_path, suffix):
+    tab = {"tsv": "\t", "csv": ","}[suffix]
+    found = read(tmp_path, "url,text\na,t\nb\nc,t,t\nd,t\n".replace(",", tab), suffix)
+    assert keys(found) == ["a", "d"]
+    assert bad(found) == [
+        (f"a.{suffix}:3", "found 1 columns, expected 2"),
+        (f"a.{suffix}:4", "found 3 columns, expected 2"),
+    ]
+    fields = Fields(key="1", text=("2",))
+    found = read(tmp_path, f"a\na{tab}t\n{tab * 5000}\n".encode(), suffix, fields=fields)
+    assert [reason[:42] for _, reason in bad(found)] == [
+        "found no text: expected the field '2', the",
+        "found 5001 columns, expected at most 4096",
+    ]
+
+
+def test_empty_keys(tmp_path):
+    assert bad(read(tmp_path, "url,text\n,t\n")) == [
+        ("a.csv:2", "the field 'url' is empty, expected a key")
+    ]
+
+
+def test_tsv_quotes_nothing(tmp_path):
+    found = read(tmp_path, 'url\ttext\n"a\t"t"\nb\tt"\n', "tsv")
+    assert [(record.key, record.text) for record in found] == [('"a', '"t"'), ("b", 't"')]
+
+
+def test_csv_quotes_line_ends_and_numbers_the_first(tmp_path):
+    found = read(tmp_path, b'\xef\xbb\xbf"url",text\r\na,"x,""y""\r\nz\n\n1"\r\nb,t\nc,"\xff"\n')
+    assert [record.text for record in found] == ['x,"y"\r\nz\n\n1', "t", "\ufffd"]
+    assert [record.source[-2:] for record in found] == [":2", ":6", ":7"]
+    assert [record.replaced for record in found] == [False, False, True]
+
+
+def test_a_nul_is_a_character(tmp_path):
+    assert read(tmp_path, b"url,text\na,x\0y\n")[0].text == "x\0y"
+
+
+def test_a_broken_quote_costs_one_record(tmp_path):
+    # The quote of b is closed by that of e; what lies between is read again.
+    content = 'url,text\na,t\nb,"t\nc,t\nd,t\ne,"text"\nf,"t"x\ng,t\n'
+    found = read(tmp_path, content)
+    assert keys(found) == ["a", "c", "d", "e", "g"]
+    assert [source for source, _ in bad(found)] == ["a.csv:3", "a.csv:7"]
+    assert all(reason.startswith("is no CSV: ") for _, reason in bad(found))
+
+
+def test_a_quote_that_never_closes(tmp_path):
+    # Its lines may be the text of a file that was cut: they are no records.
+    found = read(tmp_path, 'url,text\na,t\nb,"x\nevil,t\n')
+    assert keys(found) == ["a"]
+    assert bad(found) == [
+        ("a.csv:3", "a quote opens and never closes; the lines after it are lost")
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("x\n" * 600 + "evil,t\n", id="many lines"),
+        pytest.param("x" * 2000 + "\nevil,t\n", id="a long line"),
+        pytest.param("x\n" + 'y""' * 700 + "\nevil,t\n", id="quotes in a long line"),
+        pytest.param("x\n" * 600 + 'y""\n""\nevil,t\n', id="quotes in many lines"),
+    ],
+)
+def test_the_lines_of_a_record_that_is_too_long_are_no_records(tmp_path, content):
+    found = read(tmp_path, f'url,text\na,t\nb,"{content}"\nc,t\n', max_bytes=1000)
+    assert keys(found) == ["a", "c"]
+    assert bad(found) == [("a.csv:3", "holds more than 1000 bytes in one record")]
+
+
+def test_a_limit_that_somebody_lowers(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(f'url,text\na,t\nb,"{"x" * 200}\nevil,t\n"\nc,t\n')
+    before = csv.field_size_limit()
+    try:
+        records = read_records(str(path))
+        first = next(records)
+        csv.field_size_limit(100)
+        found = [first, *records]
+    finally:
+        csv.field_size_limit(before)
+    assert keys(found) == ["a", "c"]
+    assert bad(found) == [("a.csv:3", "holds more than 100 bytes in one record")]
+
+
+def test_fields_above_the_limit_of_the_csv_module(tmp_path):
+    assert len(read(tmp_path, f"url,text\na,{'x' * 1_000_000}\n")[0].text) == 1_000_000
