@@ -7,16 +7,24 @@ import typer
 
 import fpdb
 from fpdb.cli import render
+from fpdb.cli.check import check
 from fpdb.cli.compare import compare
+from fpdb.cli.create import create
+from fpdb.cli.documents import delete, get
+from fpdb.cli.export import export
 from fpdb.cli.fingerprint import fingerprint
+from fpdb.cli.ingest import ingest
+from fpdb.cli.plan import plan
+from fpdb.cli.query import query
 from fpdb.cli.recipes import app as recipes
+from fpdb.cli.stats import stats
 from fpdb.errors import FpdbError
 
 app = typer.Typer(
     name="fpdb",
     help="Find near-duplicate documents by their fingerprints.\n\n"
-    "\b\nExample:\n  fpdb fingerprint --file page.txt\n"
-    "  fpdb compare --files page.txt other.txt -k 3",
+    "\b\nExample:\n  fpdb ingest crawl.fpdb pages.jsonl --skip-duplicates\n"
+    "  fpdb query crawl.fpdb --file page.txt",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -40,8 +48,20 @@ def _options(
     """Take the options that stand before the command."""
 
 
-app.command()(fingerprint)
-app.command()(compare)
+for command in (
+    create,
+    ingest,
+    query,
+    get,
+    delete,
+    export,
+    stats,
+    check,
+    plan,
+    fingerprint,
+    compare,
+):
+    app.command()(command)
 app.add_typer(recipes, name="recipes")
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fpdb.cli.values import parse_count
 from fpdb.fingerprint import PRESETS, WIDTHS, Recipe, preset, read_recipe, to_int
 from fpdb.io import LARGEST_TEXT
 
@@ -21,15 +22,48 @@ def _names(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
-RecipeOption = Annotated[
-    str,
-    typer.Option(
-        "--recipe",
-        "-r",
-        metavar="NAME|FILE.toml",
-        help="A recipe that comes with fpdb, or a TOML file.",
-        autocompletion=_names,
+class Keys(StrEnum):
+    """What the keys of a database are."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+
+
+DatabaseArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DB",
+        envvar="FPDB_PATH",
+        help="The directory of the database; it comes first.",
     ),
+]
+_RECIPE = typer.Option(
+    "--recipe",
+    "-r",
+    metavar="NAME|FILE.toml",
+    help="A recipe that comes with fpdb, or a TOML file.",
+    autocompletion=_names,
+)
+RecipeOption = Annotated[str, _RECIPE]
+AnyRecipeOption = Annotated[str | None, _RECIPE]
+CapacityOption = Annotated[
+    int | None,
+    typer.Option(
+        "--capacity",
+        metavar="N",
+        parser=parse_count,
+        help="For how many documents to choose the tables, as 5e6; default 1e6.",
+    ),
+]
+KeysOption = Annotated[
+    Keys | None, typer.Option("--keys", help="What keys are: text (the default) or integers.")
+]
+TablesOption = Annotated[
+    int | None,
+    typer.Option("--tables", min=1, help="The plan with so many tables, of those `plan` lists."),
+]
+PrefixOption = Annotated[
+    str | None, typer.Option("--prefix", metavar="P", help="All documents whose key begins so.")
 ]
 BitsOption = Annotated[
     int | None,

@@ -4,19 +4,27 @@ Whatever comes from a document is shown safely: control and format characters ar
 that no title can drive a terminal, and nothing is taken for markup.
 """
 
+import contextlib
+import csv
+import io
 import json
 import os
 import re
 import sys
 import unicodedata
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
 
 import typer
 
 from fpdb.errors import FpdbError
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
+_FORMULA = tuple("=+-@\t\r\0")
+# Where data go instead of standard output, and how wide the progress line is that is shown.
+_file: IO[str] | None = None
+_progress_width = 0
 
 
 def prepare_streams() -> None:
@@ -46,14 +54,36 @@ def row(*fields: object) -> None:
 
 def record(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line."""
+    _write(as_json(value))
+
+
+def as_json(value: object) -> str:
+    """Give JSON on one line that is printable as it is."""
     plain = json.dumps(value, ensure_ascii=False)
-    _write(plain if _PLAIN.fullmatch(plain) else "".join(map(_json_character, plain)))
+    return plain if _PLAIN.fullmatch(plain) else "".join(map(_json_character, plain))
 
 
 def _json_character(character: str) -> str:
     if character.isprintable() or unicodedata.category(character) == "Zs":
         return character
     return json.dumps(character)[1:-1]
+
+
+def cells(values: Sequence[object], *, guard: bool) -> None:
+    """Print one line of CSV; with `guard`, no spreadsheet takes a cell for a formula."""
+    texts = [str(value) for value in values]
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(
+        f"'{safe(text)}" if guard and text.startswith(_FORMULA) else safe(text) for text in texts
+    )
+    _write(line.getvalue())
+
+
+def table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in aligned columns, numbers to the right under their names."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for fields in rows:
+        _write("  ".join(map(str.rjust, map(safe, fields), widths)).rstrip())
 
 
 def report(entries: Mapping[str, object]) -> None:
@@ -69,7 +99,36 @@ def block(text: str) -> None:
         _write(safe(line))
 
 
+@contextlib.contextmanager
+def into(path: str) -> Iterator[None]:
+    """Print data to a file during a block; a regular one appears, whole, when the block ends."""
+    global _file  # noqa: PLW0603 - there is but one standard output as well
+    if path == "-":
+        yield
+        return
+    special = os.path.exists(path) and not os.path.isfile(path)
+    draft = Path(path if special else f"{path}.{os.getpid()}.part")
+    try:
+        with draft.open("w", encoding="utf-8", errors="backslashreplace", newline="") as _file:
+            yield
+        if not special:
+            draft.replace(path)
+    except FpdbError:  # some are an OSError as well
+        raise
+    except OSError as error:
+        raise FpdbError(
+            f"{path} can't be written: {error.strerror}", hint="choose another file, or make room"
+        ) from None
+    finally:
+        _file = None
+        if not special:
+            draft.unlink(missing_ok=True)
+
+
 def _write(line: str) -> None:
+    if _file:
+        _file.write(line + "\n")
+        return
     try:
         sys.stdout.write(line + "\n")
     except OSError as error:
@@ -96,8 +155,30 @@ def _give_up(error: OSError) -> None:
 
 
 def note(message: str) -> None:
-    """Tell the user something that is no data."""
+    """Tell the user something that is no data, after all data printed so far."""
+    flush()
+    _clear_progress()
     sys.stderr.write(safe(message) + "\n")
+
+
+def shows_progress() -> bool:
+    """Tell whether somebody looks at standard error."""
+    return sys.stderr.isatty()
+
+
+def progress(message: str) -> None:
+    """Show how far it is, in the place of what was shown before."""
+    global _progress_width  # noqa: PLW0603 - there is but one terminal
+    line = safe(message)
+    sys.stderr.write("\r" + line.ljust(_progress_width))
+    sys.stderr.flush()
+    _progress_width = len(line)
+
+
+def _clear_progress() -> None:
+    if _progress_width:
+        progress("")
+        sys.stderr.write("\r")
 
 
 def fail(error: FpdbError) -> None:

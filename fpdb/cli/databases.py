@@ -1,0 +1,145 @@
+"""Open the database that a command names, or create it; what an option says must fit it."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import fpdb
+from fpdb.cli import render
+from fpdb.cli.options import Keys, choose_recipe
+from fpdb.errors import (
+    DatabaseExistsError,
+    DatabaseNotFoundError,
+    NotADatabaseError,
+    PlanError,
+    RecipeMismatchError,
+)
+from fpdb.tables import Plan
+
+DEFAULT_RECIPE = "web"
+_CAPACITY = 1_000_000
+_K = 3
+# How long the creation of a database may take, and how often to look whether it is done.
+
+
+def open_readonly(path: Path, recipe: str | None = None) -> fpdb.Database:
+    """Open a database to read it."""
+    chosen = choose_recipe(recipe) if recipe else None
+    with _explained(path):
+        return fpdb.open(path, readonly=True, recipe=chosen)
+
+
+def open_writable(
+    path: Path, recipe: fpdb.Recipe | None = None, k: int | None = None
+) -> fpdb.Database:
+    """Open a database to write to it."""
+    with _explained(path):
+        return fpdb.open(path, recipe=recipe, k=k)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say why a path is taken for a database that may have been meant as something else."""
+    try:
+        yield
+    except (DatabaseNotFoundError, NotADatabaseError) as error:
+        if os.environ.get("FPDB_PATH", str(path)) != str(path):
+            error.hint += "; the database comes first, even where FPDB_PATH names one"
+        raise
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a database is to be created with, or must have been; None leaves it open."""
+
+    recipe: str | None
+    bits: int | None
+    k: int | None
+    capacity: int | None
+    keys: Keys | None
+    tables: int | None
+
+    def create(self, path: Path) -> fpdb.Database:
+        """Create a database; what is open is the default."""
+        recipe = choose_recipe(self.recipe or DEFAULT_RECIPE, self.bits)
+        k = _K if self.k is None else self.k
+        capacity = self.capacity or _CAPACITY
+        plan = None if self.tables is None else _plan(recipe.bits, k, capacity, self.tables)
+        keys = self.keys or Keys.TEXT
+        return fpdb.create(path, recipe=recipe, k=k, capacity=capacity, keys=keys, plan=plan)
+
+    def require(self, database: fpdb.Database) -> None:
+        """Refuse a database that was created with something else."""
+        for name, given, stored in (
+            ("bits", self.bits, database.plan.bits),
+            ("keys", self.keys, database.keys),
+            ("tables", self.tables, len(database.plan.tables)),
+        ):
+            if given is not None and given != stored:
+                raise RecipeMismatchError(
+                    f"{database.path} was created with --{name} {stored}, found --{name} {given}",
+                    hint=f"leave --{name} out, or create another database",
+                )
+
+
+def _plan(bits: int, k: int, capacity: int, tables: int) -> Plan:
+    found = {len(plan.tables): plan for plan in reversed(fpdb.plans(bits, k, capacity))}
+    if tables not in found:
+        raise PlanError(
+            f"no plan for {bits} bits and k={k} has {tables} tables, "
+            f"expected one of {', '.join(map(str, sorted(found)))}",
+            hint="fpdb plan lists them with their costs",
+        )
+    return found[tables]
+
+
+def open_or_create(path: Path, wanted: Wanted, *, quiet: bool) -> fpdb.Database:
+    """Open a database to write to it, or create it if there is nothing at its path."""
+    if _is_vacant(path):
+        try:
+            database = wanted.create(path)
+        except DatabaseExistsError:  # another process was faster
+            if _is_vacant(path):
+                raise
+        else:
+            if not quiet:
+                made = facts(database)
+                first = made.pop("path")
+                rest = "; ".join(f"{name} {value}" for name, value in made.items())
+                render.note(f"created {first}: {rest}")
+            return database
+    recipe = choose_recipe(wanted.recipe, wanted.bits) if wanted.recipe else None
+    database = open_writable(path, recipe, wanted.k)
+    try:
+        wanted.require(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _is_vacant(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def facts(database: fpdb.Database) -> dict[str, Any]:
+    """Name what never changes in a database."""
+    stats = database.stats()
+    return {
+        "path": stats.path,
+        "recipe": f"{stats.recipe} ({stats.recipe_id})",
+        "k": stats.k,
+        "plan": stats.plan,
+        "keys": stats.keys,
+    }
+
+
+def require(good: object, message: str) -> None:
+    """Refuse wrong usage."""
+    if not good:
+        raise typer.BadParameter(message)

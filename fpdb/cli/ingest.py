@@ -1,0 +1,131 @@
+"""The command that adds documents to a database."""
+
+import contextlib
+import sys
+from typing import Annotated
+
+import typer
+
+from fpdb.cli import databases, render
+from fpdb.cli.databases import require
+from fpdb.cli.loader import Loader
+from fpdb.cli.options import (
+    LARGEST,
+    AnyRecipeOption,
+    BitsOption,
+    CapacityOption,
+    DatabaseArgument,
+    JsonOption,
+    KeysOption,
+    MaxBytesOption,
+    TablesOption,
+)
+from fpdb.cli.sources import (
+    Base,
+    BaseOption,
+    HeaderOption,
+    RecordFormatOption,
+    Rejects,
+    StrictOption,
+    make_fields,
+    open_records,
+)
+from fpdb.io import size_of
+
+
+def ingest(
+    path: DatabaseArgument,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE|DIR|-", help="What to read; - or nothing means standard input."
+        ),
+    ] = None,
+    form: RecordFormatOption = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="F", help="The field or column of the key.")
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", metavar="F", help="The field of the text; several are joined."),
+    ] = None,
+    meta: Annotated[
+        list[str] | None,
+        typer.Option("--meta", metavar="F", help="A field to keep as metadata; '*': all others."),
+    ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option("--fingerprint", metavar="F", help="The field of a ready fingerprint."),
+    ] = None,
+    base: BaseOption = Base.HEX,
+    header: HeaderOption = None,
+    skip_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--skip-duplicates", help="Don't add what resembles a stored document; print it."
+        ),
+    ] = False,
+    strict: StrictOption = False,
+    recipe: AnyRecipeOption = None,
+    bits: BitsOption = None,
+    k: Annotated[
+        int | None,
+        typer.Option("--k", "-k", min=0, help="The distance that counts as a match; default 3."),
+    ] = None,
+    capacity: CapacityOption = None,
+    keys: KeysOption = None,
+    tables: TablesOption = None,
+    as_json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what goes wrong.")] = False,
+    max_bytes: MaxBytesOption = LARGEST,
+) -> None:
+    """Add the documents of files, directories or standard input to a database.
+
+    JSON lines, TSV and CSV hold a document a line; every file of a directory is one, and so is
+    every line with --format lines. Suffixes tell formats; .gz and .zst are read through. Columns
+    go by their names, or by their numbers from 1.
+
+    If there is no database yet, it is created: with --recipe, --bits, -k, --capacity, --keys
+    and --tables, or the defaults. If there is one, what is given and differs is an error; only
+    the capacity may.
+
+    A document whose key is stored already replaces the stored one, unless nothing has changed. So
+    an ingest that was interrupted can be run again. With --skip-duplicates, each line printed
+    holds the key of a document that wasn't added, the key of the stored one nearest to it, and
+    their distance. Bad records are said with their file and line, counted and skipped.
+
+    \b
+    Example:
+      fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
+      fpdb ingest news.fpdb news.tsv --key url --text title --text content --meta '*'
+      fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
+    """
+    require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
+    require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
+    paths = files or ["-"]
+    sizes = [size_of(each) for each in paths]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    fields = make_fields(key, text, meta, fingerprint, base, header)
+    wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables)
+    rejects = Rejects(strict=strict)
+    loader = Loader(
+        rejects,
+        skip_duplicates=skip_duplicates,
+        as_json=as_json,
+        watched=render.shows_progress() and not quiet,
+        total=total,
+    )
+    records = open_records(paths, form, fields, max_bytes, loader.read_bytes)
+    with (
+        databases.open_or_create(path, wanted, quiet=quiet) as database,
+        contextlib.ExitStack() as ending,
+    ):
+        if not quiet:
+            ending.callback(loader.summarise)
+        try:
+            loader.load(database, records)
+        except KeyboardInterrupt:
+            render.note(
+                "interrupted: what was counted as added is stored; run it again for the rest"
+            )
+            raise typer.Exit(130) from None

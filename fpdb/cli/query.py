@@ -1,0 +1,111 @@
+"""The command that finds the stored documents near others."""
+
+from typing import Annotated
+
+import typer
+
+from fpdb.cli import databases
+from fpdb.cli.databases import require
+from fpdb.cli.options import (
+    LARGEST,
+    AnyRecipeOption,
+    DatabaseArgument,
+    JsonOption,
+    MaxBytesOption,
+)
+from fpdb.cli.questions import Asker, Question, from_files, from_numbers, from_records, from_texts
+from fpdb.cli.sources import (
+    Base,
+    BaseOption,
+    HeaderOption,
+    RecordFormat,
+    RecordFormatOption,
+    Rejects,
+    StrictOption,
+    make_fields,
+)
+
+
+def query(
+    path: DatabaseArgument,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE|DIR|-", help="Records to ask for; - is standard input."),
+    ] = None,
+    texts: Annotated[
+        list[str] | None, typer.Option("--text", "-t", metavar="TEXT", help="A text to ask for.")
+    ] = None,
+    whole: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", metavar="FILE|-", help="A file that is one text."),
+    ] = None,
+    fingerprints: Annotated[
+        list[str] | None,
+        typer.Option("--fingerprint", metavar="HEX", help="A fingerprint to ask for."),
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Every line of the records' files is a text.")
+    ] = False,
+    form: RecordFormatOption = None,
+    key: Annotated[
+        str | None, typer.Option("--key-field", metavar="F", help="The field of a record's name.")
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text-field", metavar="F", help="The field of the text; several are joined."
+        ),
+    ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option("--fingerprint-field", metavar="F", help="The field of a fingerprint."),
+    ] = None,
+    base: BaseOption = Base.HEX,
+    header: HeaderOption = None,
+    strict: StrictOption = False,
+    k: Annotated[
+        int | None,
+        typer.Option("--k", "-k", min=0, help="The largest distance; default the database's k."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="So many matches at most for each.")
+    ] = None,
+    recipe: AnyRecipeOption = None,
+    as_json: JsonOption = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 1 if anything matched.")
+    ] = False,
+    max_bytes: MaxBytesOption = LARGEST,
+) -> None:
+    """Find the stored documents within k of texts, files, records or fingerprints.
+
+    Each line holds what was asked for (a record's key or place, text, a file's path, a
+    fingerprint), the key of a match, the distance and the similarity; near matches come first.
+    With --json, every question gives one object, also when nothing matched. Standard input is
+    read if nothing else is given. A text with too few features finds equal texts only.
+
+    --recipe is needed only for a database whose recipe has a secret.
+
+    \b
+    Example:
+      fpdb query crawl.fpdb --text "A text that is long enough to have a fingerprint"
+      fpdb query crawl.fpdb --lines titles.txt -k 5 --limit 1
+      fpdb query news.fpdb ready.tsv --key-field url --fingerprint-field fingerprint
+    """
+    require(not lines or form in (None, RecordFormat.LINES), "--lines is a format of its own")
+    if lines:
+        form = RecordFormat.LINES
+    if not (files or texts or whole or fingerprints):
+        files = ["-"]
+    rejects = Rejects(strict=strict)
+    questions: list[Question] = [*from_texts(texts or []), *from_numbers(fingerprints or [], base)]
+    fields = make_fields(key, text, None, fingerprint, base, header, keyed=False)
+    records = from_records(files or [], form, fields, max_bytes, rejects)
+    with databases.open_readonly(path, recipe) as database:
+        asker = Asker(database, k, limit, rejects, as_json=as_json)
+        asker.ask(questions)
+        asker.ask(from_files(whole or [], max_bytes))
+        asker.ask(records)
+        asker.summarise(rate=bool(files))
+    if exit_code and asker.matched:
+        raise typer.Exit(1)

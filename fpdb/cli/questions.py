@@ -1,0 +1,183 @@
+"""Questions to a database: where they come from, how they are asked, how answers are shown."""
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import typer
+
+import fpdb
+from fpdb.cli import render
+from fpdb.cli.sources import Base, RecordFormat, Rejects, open_records
+from fpdb.errors import InputError
+from fpdb.fingerprint import to_int
+from fpdb.io import BadRecord, Fields, read_text
+
+_BATCH = 256
+_SHOWN = 100
+_NUMBERS = {
+    Base.HEX: (16, re.compile(r"(0[xX])?[0-9a-fA-F]{1,64}")),
+    Base.DECIMAL: (10, re.compile(r"[0-9]{1,64}")),
+}
+
+
+class Question(NamedTuple):
+    """A text or a fingerprint, and the name that answers go by; `source` is where it was read."""
+
+    name: str | int
+    text: str | None
+    fingerprint: int | None = None
+    source: str = ""
+    replaced: bool = False
+
+
+def from_texts(texts: list[str]) -> Iterator[Question]:
+    """Ask for texts of the command line."""
+    for number, text in enumerate(texts, 1):
+        yield Question("text" if number == 1 else f"text:{number}", text)
+
+
+def from_numbers(written: list[str], base: Base) -> Iterator[Question]:
+    """Ask for fingerprints of the command line."""
+    radix, pattern = _NUMBERS[base]
+    for digits in written:
+        if not pattern.fullmatch(digits):
+            raise typer.BadParameter(f"{digits!r} is no fingerprint in {base} digits")
+        yield Question(digits, None, int(digits, radix))
+
+
+def from_files(paths: list[str], max_bytes: int) -> Iterator[Question]:
+    """Ask for files that are one text each."""
+    for path in paths:
+        found = read_text(path, max_bytes)
+        yield Question(path, found.text, source=path, replaced=found.replaced)
+
+
+def from_records(
+    paths: list[str],
+    form: RecordFormat | None,
+    fields: Fields,
+    max_bytes: int,
+    rejects: Rejects,
+) -> Iterator[Question]:
+    """Ask for the records of files; all paths are checked at once."""
+    records = open_records(paths, form, fields, max_bytes)
+
+    def questions() -> Iterator[Question]:
+        for record in records:
+            if isinstance(record, BadRecord):
+                rejects.add(record.source, record.reason)
+                continue
+            name = record.source if record.key is None else record.key
+            source, replaced = record.source, record.replaced
+            yield Question(name, record.text, record.fingerprint, source, replaced)
+
+    return questions()
+
+
+class Asker:
+    """Asks a database, prints the answers, and remembers what is to be said about all of them."""
+
+    def __init__(
+        self,
+        database: fpdb.Database,
+        k: int | None,
+        limit: int | None,
+        rejects: Rejects,
+        *,
+        as_json: bool,
+    ) -> None:
+        self.matched = 0
+        self._database = database
+        self._k = k
+        self._limit = limit
+        self._rejects = rejects
+        self._as_json = as_json
+        self._asked = self._short = self._cut = self._replaced = 0
+        self._started = time.monotonic()
+
+    def ask(self, questions: Iterable[Question]) -> None:
+        """Ask one question after the other."""
+        questions = iter(questions)
+        while True:
+            block: list[Question] = []
+            try:
+                block.extend(islice(questions, _BATCH))
+            finally:
+                # What was read before an error has its answer before it is said.
+                self._ask_block(block)
+            if not block:
+                return
+
+    def _ask_block(self, block: list[Question]) -> None:
+        texts = [q.text for q in block if q.fingerprint is None and q.text is not None]
+        try:
+            batch = self._database.recipe.batch(texts) if texts else None
+        except InputError as error:
+            if len(block) > 1:
+                for question in block:
+                    self._ask_block([question])
+            elif block[0].source:
+                self._rejects.add(block[0].source, str(error), error.hint)
+            else:
+                raise
+            return
+        place = 0
+        for question in block:
+            number = question.fingerprint
+            if number is None and batch is not None:
+                if not batch.short[place]:
+                    number = to_int(batch.fingerprints[place])
+                place += 1
+            self._replaced += question.replaced
+            try:
+                self._answer(question, number)
+            except InputError as error:
+                if not question.source:
+                    raise
+                self._rejects.add(question.source, str(error), error.hint)
+
+    def _answer(self, question: Question, number: int | None) -> None:
+        k, limit = self._k, self._limit
+        if number is None:
+            self._short += 1
+            found = self._database.query(question.text or "", k=k, limit=limit)
+        else:
+            found = self._database.query_fingerprint(number, k=k, limit=limit)
+        self._asked += 1
+        self.matched += len(found)
+        if self._as_json:
+            matches = [match._asdict() for match in found]
+            render.record({"query": question.name, "complete": found.complete, "matches": matches})
+        else:
+            for match in found:
+                render.row(question.name, match.key, match.distance, f"{match.similarity:.4f}")
+        if not found.complete:
+            self._cut += 1
+            if self._cut <= _SHOWN:
+                render.note(
+                    f"{question.name}: incomplete, because too many documents are that near"
+                )
+
+    def summarise(self, *, rate: bool) -> None:
+        """Say what is to be known about the answers, and if wanted how fast they came."""
+        if rate:
+            seconds = time.monotonic() - self._started
+            render.note(
+                f"asked {self._asked:,}, matches {self.matched:,}; "
+                f"{seconds:.2f} s, {self._asked / seconds:,.0f} questions/s"
+            )
+        if self._cut > _SHOWN:
+            render.note(f"incomplete answers: {self._cut}")
+        if self._short:
+            minimum = self._database.recipe.grams.minimum
+            render.note(
+                f"short texts: {self._short} (fewer than {minimum} distinct features: "
+                "they find equal texts only)"
+            )
+        if self._replaced:
+            render.note(f"texts with bytes that are no UTF-8, replaced by U+FFFD: {self._replaced}")
+        if self._rejects.count:
+            render.note(f"bad records: {self._rejects.count}")

@@ -1,0 +1,105 @@
+"""What ingest and query read: the options that name fields, and the records that can't be used."""
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from fpdb.cli import render
+from fpdb.errors import InputError
+from fpdb.io import BadRecord, Fields, Record, read_records
+
+_SHOWN = 100
+
+
+class RecordFormat(StrEnum):
+    """The formats of records."""
+
+    JSONL = "jsonl"
+    TSV = "tsv"
+    CSV = "csv"
+    LINES = "lines"
+    TEXT = "text"
+
+
+class Base(StrEnum):
+    """How fingerprints in quotes, in tables and on the command line are written."""
+
+    HEX = "hex"
+    DECIMAL = "decimal"
+
+
+RecordFormatOption = Annotated[
+    RecordFormat | None,
+    typer.Option("--format", help="The format, if the suffix doesn't tell it."),
+]
+HeaderOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a table names its columns; "
+        "it does unless the fields are numbers.",
+    ),
+]
+BaseOption = Annotated[
+    Base, typer.Option("--fingerprint-base", help="How fingerprints in texts are written.")
+]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Stop at the first bad record, with exit code 3.")
+]
+
+
+def make_fields(
+    key: str | None,
+    text: list[str] | None,
+    meta: list[str] | None,
+    fingerprint: str | None,
+    base: Base,
+    header: bool | None,
+    *,
+    keyed: bool = True,
+) -> Fields:
+    """Say which fields mean what."""
+    return Fields(
+        key=key,
+        text=tuple(text or ()),
+        meta=tuple(meta or ()),
+        fingerprint=fingerprint,
+        fingerprint_base=base.value,
+        header=header,
+        keyed=keyed,
+    )
+
+
+class Rejects:
+    """The records that can't be used: said, at first one by one, and counted; or fatal."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self.count = 0
+        self.strict = strict
+
+    def add(self, source: str, reason: str, hint: str = "") -> None:
+        """Take note of a bad record."""
+        self.count += 1
+        if self.strict:
+            raise InputError(f"{source}: {reason}", hint=hint or "leave --strict out to skip it")
+        if self.count <= _SHOWN:
+            render.note(f"{source}: {reason}")
+        elif self.count == _SHOWN + 1:
+            render.note("further bad records are only counted")
+
+
+def open_records(
+    paths: list[str],
+    form: RecordFormat | None,
+    fields: Fields,
+    max_bytes: int,
+    progress: Callable[[int], object] | None = None,
+) -> Iterator[Record | BadRecord]:
+    """Check all paths, and then read the records of one after the other."""
+    opened = [
+        read_records(path, format=form, fields=fields, max_bytes=max_bytes, progress=progress)
+        for path in paths
+    ]
+    return (record for records in opened for record in records)

@@ -1,0 +1,46 @@
+"""The command that tells what a database holds."""
+
+import dataclasses
+
+from fpdb.cli import databases, render
+from fpdb.cli.options import DatabaseArgument, JsonOption
+from fpdb.cli.values import iso
+
+
+def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
+    """Tell what a database holds, how it was created, and what room it takes.
+
+    bytes is the size of the data file, bytes used what its pages hold, without the free ones.
+
+    \b
+    Example:
+      fpdb stats crawl.fpdb
+    """
+    with databases.open_readonly(path) as database:
+        found = database.stats()
+    each = found.bytes_used / found.documents if found.documents else None
+    if as_json:
+        render.record(
+            dataclasses.asdict(found)
+            | {"created": iso(found.created), "bytes_per_document": each and round(each, 2)}
+        )
+        return
+    entries: dict[str, object] = {
+        "path": found.path,
+        "uuid": found.uuid,
+        "created": iso(found.created),
+        "recipe": f"{found.recipe} ({found.recipe_id})",
+        "bits": found.bits,
+        "k": found.k,
+        "keys": found.keys,
+        "plan": found.plan,
+        "capacity": f"{found.capacity:,}",
+        "documents": f"{found.documents:,}",
+        "short": f"{found.short:,}",
+        "bytes": f"{found.bytes:,}",
+        "bytes used": f"{found.bytes_used:,}",
+        "bytes per document": "-" if each is None else f"{each:,.1f}",
+    }
+    for table in found.tables:
+        entries[table.name] = f"prefix {table.prefix}, {table.pages:,} pages"
+    render.report(entries)

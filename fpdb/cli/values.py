@@ -1,0 +1,75 @@
+"""Values as the command line reads and writes them: counts, ages, keys, times, documents."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+
+import fpdb
+from fpdb.errors import InputError
+from fpdb.models import Key
+
+_COUNT = re.compile(r"([0-9]{1,3}(?:[,_][0-9]{3})+|[0-9]{1,19})(?:(?:\*\*|\^)([0-9]{1,2}))?")
+_LARGEST_COUNT = 1 << 63
+_MOST_DIGITS = 20
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_AGE = re.compile(r"([0-9]{1,9})([smhdw])")
+
+
+def parse_count(given: str | int) -> int:
+    """Read a whole number that may be large: 8000000000, 8,000,000,000, 8e9 or 2**33."""
+    text = str(given)
+    try:
+        if found := _COUNT.fullmatch(text):
+            number: int = int(re.sub("[,_]", "", found[1])) ** int(found[2] or 1)
+        else:
+            # A limit first: so no huge power of ten is ever a whole number.
+            real = float(text)
+            number = int(real) if 1 <= real <= _LARGEST_COUNT and real.is_integer() else 0
+    except ValueError:
+        number = 0
+    if not 1 <= number <= _LARGEST_COUNT:
+        raise typer.BadParameter(f"{text!r} is no whole number from 1, such as 50000, 8e9 or 2**33")
+    return number
+
+
+def parse_key(key: Key, kind: str) -> Key:
+    """Make the kind of key that a database has of what was given or read."""
+    if kind == "text":
+        return str(key)
+    number = key if isinstance(key, int) else -1
+    if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= _MOST_DIGITS:
+        number = int(key)
+    if not 0 <= number < 1 << 64:
+        raise InputError(
+            f"found the key {str(key)[:40]!r}, expected a whole number from 0 to 2**64 - 1",
+            hint="the keys of this database are integers",
+        )
+    return number
+
+
+def parse_age(text: str) -> int:
+    """Read a time such as 30d, 12h or 2w, in seconds."""
+    found = _AGE.fullmatch(text)
+    if not found or not int(found[1]):
+        raise typer.BadParameter(f"{text!r} is no time such as 45s, 90m, 12h, 30d or 2w")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def iso(seconds: int) -> str:
+    """Write a time as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def as_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:
+    """Give a stored document as plain data."""
+    number = document.fingerprint
+    return {
+        "key": document.key,
+        "id": document.id,
+        "fingerprint": None if number is None else f"{number:0{bits // 4}x}",
+        "short": document.short,
+        "added": iso(document.added or 0),
+        "meta": document.meta,
+    }

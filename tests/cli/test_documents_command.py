@@ -1,0 +1,218 @@
+"""fpdb get and delete: by key, by prefix, by age, from files."""
+
+import json
+import re
+import time
+
+import pytest
+
+import fpdb
+from fpdb.cli.values import parse_age
+
+HOSTILE = "\x1b]0;owned\x07\u202e\n\t[/]"
+KEYS = ["https://a.example/1", "https://a.example/2", "https://b.example/1", "short"]
+
+
+def text_of(number):
+    return " ".join(f"word{place}of{number}" for place in range(15))
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = tmp_path / "crawl.fpdb"
+    with fpdb.create(where) as database:
+        for number, key in enumerate(KEYS[:3]):
+            database.add(key, text_of(number), {"n": number, "t": "标题"} if number else None)
+        database.add("short", "too short")
+    return where
+
+
+@pytest.fixture
+def numbered(tmp_path):
+    where = tmp_path / "numbered.fpdb"
+    with fpdb.create(where, keys="integer") as database:
+        database.add_fingerprints([7, 8, 9], [1, 2, 3])
+    return where
+
+
+def keys_in(path):
+    with fpdb.open(path, readonly=True) as database:
+        return list(database)
+
+
+def test_get_prints_what_is_stored(run, path):
+    done = run("get", path, KEYS[1], "short", KEYS[0])
+    assert (done.code, done.err) == (0, "")
+    number = f"{fpdb.recipe('web').fingerprint(text_of(1)):016x}"
+    assert [row[:3] for row in done.rows] == [
+        [KEYS[1], "1", number],
+        ["short", "3", "short"],
+        [KEYS[0], "0", done.rows[2][2]],
+    ]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row[3]) for row in done.rows)
+    assert [json.loads(row[4]) for row in done.rows] == [{"n": 1, "t": "标题"}, None, None]
+
+
+def test_get_as_json(run, path):
+    shown = [json.loads(line) for line in run("get", path, "--json", *KEYS[2:]).out.splitlines()]
+    assert [list(each) for each in shown] == [
+        ["key", "id", "fingerprint", "short", "added", "meta"]
+    ] * 2
+    assert (shown[0]["fingerprint"], shown[0]["short"]) == (
+        f"{fpdb.recipe('web').fingerprint(text_of(2)):016x}",
+        False,
+    )
+    assert (shown[1]["fingerprint"], shown[1]["short"], shown[1]["meta"]) == (None, True, None)
+
+
+def test_prefix_lists(run, path, numbered):
+    assert [row[0] for row in run("get", path, "--prefix", "https://a.").rows] == KEYS[:2]
+    assert [row[0] for row in run("get", path, "--prefix", "").rows] == KEYS
+    assert run("get", path, "--prefix", "x").out == ""
+    assert [row[0] for row in run("get", numbered, "--prefix", "").rows] == ["7", "8", "9"]
+    assert run("get", numbered, "--prefix", "7").code == 3
+
+
+def test_missing_keys_are_an_error_after_what_was_found(run, path):
+    done = run("get", path, "nope", KEYS[0], "neither")
+    assert (done.code, [row[0] for row in done.rows]) == (3, [KEYS[0]])
+    assert done.err.splitlines()[0] == f"error: {path} has no document 'nope', 'neither'"
+    many = run("get", path, *(f"x{n}" for n in range(9)))
+    assert many.err.splitlines()[0].endswith("'x4' and 4 more")
+
+
+def test_integer_keys(run, numbered):
+    assert [row[:3] for row in run("get", numbered, "8").rows] == [["8", "8", f"{2:016x}"]]
+    assert run("get", numbered, "10").code == 3
+    wrong = run("get", numbered, "eight")
+    assert (wrong.code, "expected a whole number" in wrong.err) == (3, True)
+    assert run("delete", numbered, "8", "10").err == "deleted: 1, not found: 1\n"
+    assert keys_in(numbered) == [7, 9]
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "--prefix", "b"]])
+def test_get_needs_keys_or_a_prefix(run, path, arguments):
+    done = run("get", path, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "give keys, or --prefix" in done.err
+
+
+def test_hostile_keys_and_metadata_are_shown_safely(run, path):
+    with fpdb.open(path) as database:
+        database.add(HOSTILE, text_of(9), {HOSTILE: HOSTILE})
+    done = run("get", path, HOSTILE)
+    assert done.rows[0][0] == r"\x1b]0;owned\x07\u202e\n\t[/]"
+    assert json.loads(done.rows[0][4]) == {HOSTILE: HOSTILE}
+    assert not set(done.out) & {"\x1b", "\x07", "\u202e"}
+    assert json.loads(run("get", path, "--json", HOSTILE).out)["key"] == HOSTILE
+    missing = run("get", path, f"{HOSTILE}2")
+    assert not set(missing.err) & {"\x1b", "\x07", "\u202e"}
+
+
+def test_delete_by_key(run, path):
+    done = run("delete", path, KEYS[0], "nope")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "deleted: 1, not found: 1\n"
+    assert keys_in(path) == KEYS[1:]
+
+
+@pytest.mark.parametrize("from_stdin", [False, True])
+def test_delete_keys_from_a_file(run, path, tmp_path, from_stdin):
+    file = tmp_path / "keys.txt"
+    file.write_bytes(f"{KEYS[0]}\r\n\n{KEYS[2]}\n{KEYS[2]}\nnope".encode())
+    done = run("delete", path, "--keys-from", "-" if from_stdin else file, stdin=file.read_bytes())
+    assert done.err == "deleted: 2, not found: 1\n"
+    assert keys_in(path) == [KEYS[1], "short"]
+
+
+def test_keys_and_a_file_of_keys_go_together(run, path, tmp_path):
+    (tmp_path / "keys").write_text(KEYS[2], "utf-8")
+    assert run("delete", path, KEYS[0], "--keys-from", tmp_path / "keys").code == 0
+    assert keys_in(path) == [KEYS[1], "short"]
+
+
+def test_an_empty_file_of_keys_deletes_nothing(run, path, tmp_path):
+    (tmp_path / "keys").write_bytes(b"\n\n")
+    assert run("delete", path, "--keys-from", tmp_path / "keys").err == "deleted: 0\n"
+    assert run("delete", path, "--keys-from", tmp_path / "absent").code == 3
+    assert keys_in(path) == KEYS
+
+
+def test_a_bad_key_in_a_file_is_named_by_its_line(run, numbered, tmp_path):
+    file = tmp_path / "keys"
+    file.write_text("7\nx\n", "utf-8")
+    done = run("delete", numbered, "--keys-from", file)
+    assert done.code == 3
+    assert f"error: {file}:2: found the key 'x'" in done.err
+    assert keys_in(numbered) == [7, 8, 9]
+
+
+def test_delete_by_prefix(run, path):
+    dry = run("delete", path, "--prefix", "https://a.", "--dry-run")
+    assert [row[0] for row in dry.rows] == KEYS[:2]
+    assert dry.err == "would be deleted: 2\n"
+    assert keys_in(path) == KEYS
+    done = run("delete", path, "--prefix", "https://a.")
+    assert (done.code, done.out, done.err) == (0, "", "deleted: 2\n")
+    assert keys_in(path) == KEYS[2:]
+
+
+def test_delete_by_age(run, path, monkeypatch):
+    assert run("delete", path, "--older-than", "1h", "--dry-run").out == ""
+    later = time.time() + 90_000
+    monkeypatch.setattr("fpdb.cli.documents.time.time", lambda: later)
+    with fpdb.open(path) as database:
+        database.add("new", text_of(20))
+    assert [row[0] for row in run("delete", path, "--older-than", "1d", "--dry-run").rows] == KEYS
+    both = ["--older-than", "1d", "--prefix", "https://a."]
+    assert [row[0] for row in run("delete", path, "--dry-run", *both).rows] == KEYS[:2]
+    assert run("delete", path, *both).err == "deleted: 2\n"
+    assert keys_in(path) == [KEYS[2], "new", "short"]
+    assert run("delete", path, "--older-than", "1d").err == "deleted: 2\n"
+    assert keys_in(path) == ["new"]
+    assert run("check", path).code == 0
+
+
+def test_dry_run_of_keys_prints_those_that_are_there(run, path):
+    done = run("delete", path, KEYS[1], "nope", "--dry-run")
+    assert done.rows == [[KEYS[1]]]
+    assert done.err == "would be deleted: 1, not found: 1\n"
+    assert keys_in(path) == KEYS
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--dry-run"],
+        ["--prefix", ""],
+        ["--prefix", "", "--older-than", "1d"],
+        ["a", "--prefix", "b"],
+        ["--keys-from", "f", "--older-than", "1d"],
+        ["--older-than", "0d"],
+        ["--older-than", "30"],
+        ["--older-than", "-1d"],
+        ["--older-than", "soon"],
+    ],
+)
+def test_nothing_is_deleted_by_accident(run, path, arguments):
+    done = run("delete", path, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert keys_in(path) == KEYS
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("45s", 45), ("90m", 5400), ("12h", 43200), ("30d", 2592000), ("2w", 1209600)],
+)
+def test_ages(text, seconds):
+    assert parse_age(text) == seconds
+
+
+def test_many_documents_go_in_batches(run, tmp_path):
+    where = tmp_path / "many.fpdb"
+    with fpdb.create(where) as database:
+        database.add_fingerprints([f"k{n:05d}" for n in range(3500)], range(3500))
+    assert run("delete", where, "--prefix", "k0").err == "deleted: 3,500\n"
+    assert keys_in(where) == []
+    assert run("check", where).code == 0

@@ -1,0 +1,135 @@
+"""fpdb export: formats, and what comes back when an export is ingested again."""
+
+import csv
+import json
+import sys
+
+import pytest
+
+import fpdb
+
+HOSTILE = "\x1b]0;owned\x07\u202e\n\t[/],\"'"
+FORMULAS = ["=1+1", "+1", "-1", "@x", "\tx", "\rx"]
+
+
+def text_of(number):
+    return " ".join(f"word{place}of{number}" for place in range(15))
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = tmp_path / "crawl.fpdb"
+    with fpdb.create(where) as database:
+        for number in range(5):
+            database.add(f"u{number}", text_of(number), {"n": number, "标题": HOSTILE})
+        database.add("brief", "too short")
+        database.add(HOSTILE, text_of(9))
+    return where
+
+
+@pytest.fixture
+def formulas(tmp_path):
+    where = tmp_path / "formulas.fpdb"
+    with fpdb.create(where) as database:
+        database.add_fingerprints(FORMULAS, range(len(FORMULAS)))
+    return where
+
+
+def stored(path):
+    with fpdb.open(path, readonly=True) as database:
+        return {document.key: document for document in database.scan()}
+
+
+def test_json_lines_hold_everything(run, path):
+    done = run("export", path)
+    shown = {each["key"]: each for each in map(json.loads, done.out.splitlines())}
+    assert (done.code, done.err) == (0, "")
+    assert not set(done.out) & {"\x1b", "\x07", "\u202e", "\t"}
+    for key, document in stored(path).items():
+        found = shown.pop(key)
+        assert list(found) == ["key", "fingerprint", "short", "added", "meta"]
+        assert found["meta"] == document.meta
+        assert found["short"] == document.short
+        number = document.fingerprint
+        assert found["fingerprint"] == (None if number is None else f"{number:016x}")
+    assert not shown
+
+
+def test_an_export_can_be_ingested_again(run, path, tmp_path):
+    file, copy = tmp_path / "all.jsonl", tmp_path / "copy.fpdb"
+    done = run("export", path, "--output", file)
+    assert (done.code, done.out, done.err) == (0, "", f"{file}: 7 documents\n")
+    again = run("ingest", copy, file, "--fingerprint", "fingerprint")
+    assert (again.code, "added 6" in again.err, "bad 1" in again.err) == (0, True, True)
+    wanted = {key: d.fingerprint for key, d in stored(path).items() if not d.short}
+    assert {key: d.fingerprint for key, d in stored(copy).items()} == wanted
+
+
+@pytest.mark.parametrize("form", ["tsv", "csv"])
+def test_tables_name_their_columns(run, path, tmp_path, form):
+    file = tmp_path / f"all.{form}"
+    run("export", path, "-o", file, "--format", form)
+    with file.open(encoding="utf-8", newline="") as stream:
+        quoting = csv.QUOTE_NONE if form == "tsv" else csv.QUOTE_MINIMAL
+        rows = list(csv.reader(stream, delimiter="\t" if form == "tsv" else ",", quoting=quoting))
+    assert rows[0] == ["key", "fingerprint", "added", "meta"]
+    assert len(rows) == 8
+    by_key = {row[0]: row for row in rows[1:]}
+    assert by_key["brief"][1] == "short"
+    assert json.loads(by_key["u1"][3]) == {"n": 1, "标题": HOSTILE}
+    assert "\x1b" not in file.read_text("utf-8")
+    fields = ["--key", "key", "--fingerprint", "fingerprint"]
+    assert "added 6" in run("ingest", tmp_path / "copy.fpdb", file, *fields).err
+
+
+def test_csv_guards_formulas(run, formulas):
+    done = run("export", formulas, "--format", "csv")
+    keys = [row[0] for row in csv.reader(done.out.splitlines()[1:])]
+    assert sorted(keys) == sorted(["'=1+1", "'+1", "'-1", "'@x", r"'\tx", r"'\rx"])
+    bare = run("export", formulas, "--format", "csv", "--no-csv-guard")
+    keys = [row[0] for row in csv.reader(bare.out.splitlines()[1:])]
+    assert "=1+1" in keys
+    assert "'=1+1" not in keys
+    assert "'" not in run("export", formulas, "--format", "tsv").out
+
+
+def test_a_prefix_and_integer_keys(run, path, tmp_path):
+    done = run("export", path, "--prefix", "u")
+    assert [json.loads(line)["key"] for line in done.out.splitlines()] == [
+        f"u{n}" for n in range(5)
+    ]
+    where = tmp_path / "numbered.fpdb"
+    with fpdb.create(where, keys="integer", recipe=fpdb.recipe("web-128")) as database:
+        database.add_fingerprints([7, 8], [1, 1 << 127])
+    shown = [json.loads(line) for line in run("export", where).out.splitlines()]
+    assert [(each["key"], each["fingerprint"]) for each in shown] == [
+        (7, f"{1:032x}"),
+        (8, f"{1 << 127:032x}"),
+    ]
+
+
+def test_an_output_appears_whole_or_not_at_all(run, path, tmp_path, monkeypatch):
+    file = tmp_path / "all.jsonl"
+    file.write_text("before", "utf-8")
+    monkeypatch.setattr(sys.modules["fpdb.cli.export"], "as_dict", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run("export", path, "-o", file)
+    assert file.read_text("utf-8") == "before"
+    assert [each.name for each in tmp_path.iterdir() if "part" in each.name] == []
+
+
+def test_an_output_that_can_t_be_written(run, path, tmp_path):
+    for file in (tmp_path / "absent" / "all.jsonl", tmp_path):
+        done = run("export", path, "-o", file)
+        assert (done.code, done.out) == (3, "")
+        assert f"error: {file} can't be written" in done.err
+        assert "\nhint: " in done.err
+
+
+def test_standard_output_may_be_named(run, path):
+    assert run("export", path, "-o", "-").out == run("export", path).out
+
+
+def test_wrong_usage_exits_with_2(run, path):
+    assert run("export", path, "--format", "xml").code == 2
+    assert run("export").code == 2

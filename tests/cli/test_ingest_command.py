@@ -1,0 +1,394 @@
+"""fpdb ingest: every format, every option, and what becomes of records that can't be used."""
+
+import csv
+import gzip
+import json
+
+import pytest
+
+import fpdb
+from fpdb.cli.sources import RecordFormat
+from fpdb.io import FORMATS
+
+
+def text_of(number):
+    """A long text, and another one for each number."""
+    return " ".join(f"word{place}of{number}" for place in range(15))
+
+
+def pages(numbers):
+    return [{"url": f"https://a.example/{n}", "text": text_of(n), "lang": "en"} for n in numbers]
+
+
+def jsonl(records):
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
+
+
+def summary(done):
+    """The counts of the summary on standard error."""
+    line = next(line for line in done.err.splitlines() if line.startswith("read "))
+    counts, rate = line.split("; ")
+    assert rate.endswith(" documents/s")
+    pairs = (part.rsplit(" ", 1) for part in counts.split(", "))
+    return {name: int(count.replace(",", "")) for name, count in pairs}
+
+
+def counts(**given):
+    names = ("read", "added", "replaced", "unchanged", "duplicates", "short", "bad")
+    return dict.fromkeys(names, 0) | given
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "crawl.fpdb"
+
+
+@pytest.fixture
+def source(tmp_path):
+    file = tmp_path / "pages.jsonl"
+    file.write_bytes(jsonl(pages(range(5))))
+    return file
+
+
+def keys_in(path):
+    with fpdb.open(path, readonly=True) as database:
+        return list(database)
+
+
+def test_a_database_is_created_with_the_defaults_and_that_is_said(run, path, source):
+    done = run("ingest", path, source)
+    assert (done.code, done.out) == (0, "")
+    recipe = fpdb.recipe("web")
+    assert done.err.splitlines()[0] == (
+        f"created {path}: recipe web ({recipe.id}); k 3; plan 4 tables, p=16; keys text"
+    )
+    assert summary(done) == counts(read=5, added=5)
+    assert keys_in(path) == [f"https://a.example/{n}" for n in range(5)]
+
+
+def test_an_empty_directory_becomes_a_database(run, path, source):
+    path.mkdir()
+    assert "created" in run("ingest", path, source).err
+    assert len(keys_in(path)) == 5
+
+
+def test_ingesting_again_changes_nothing_and_a_new_text_replaces(run, path, source, tmp_path):
+    run("ingest", path, source)
+    again = run("ingest", path, source)
+    assert "created" not in again.err
+    assert summary(again) == counts(read=5, unchanged=5)
+    changed = jsonl([pages([0])[0] | {"text": text_of(99)}])
+    assert summary(run("ingest", path, "-", stdin=changed)) == counts(read=1, replaced=1)
+
+
+@pytest.mark.parametrize("files", [[], ["-"]])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_standard_input_is_read_packed_or_not(run, path, files, pack):
+    done = run("ingest", path, *files, stdin=pack(jsonl(pages(range(3)))))
+    assert summary(done) == counts(read=3, added=3)
+
+
+def test_gzip_is_read_by_its_suffix(run, path, tmp_path):
+    file = tmp_path / "pages.jsonl.gz"
+    file.write_bytes(gzip.compress(jsonl(pages(range(3)))))
+    assert summary(run("ingest", path, file)) == counts(read=3, added=3)
+
+
+def test_several_files_and_directories_are_read_one_after_the_other(run, path, source, tmp_path):
+    folder = tmp_path / "texts"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "one.txt").write_text(text_of(100), "utf-8")
+    (folder / "deep" / "two.txt").write_text(text_of(200), "utf-8")
+    done = run("ingest", path, source, folder)
+    assert summary(done) == counts(read=7, added=7)
+    assert {"one.txt", "deep/two.txt"} < set(keys_in(path))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_named_columns_of_tables(run, path, tmp_path, suffix):
+    file = tmp_path / f"pages.{suffix}"
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, delimiter="," if suffix == "csv" else "\t")
+        writer.writerow(["link", "title", "body", "date"])
+        writer.writerows([[f"u{n}", f"title {n}", text_of(n), "2026"] for n in range(3)])
+    fields = ["--key", "link", "--text", "title", "--text", "body", "--meta", "date"]
+    assert summary(run("ingest", path, file, *fields)) == counts(read=3, added=3)
+    with fpdb.open(path, readonly=True) as database:
+        stored = database["u1"]
+        assert stored.meta == {"date": "2026"}
+        assert stored.fingerprint == database.recipe.fingerprint(f"title 1\n{text_of(1)}")
+
+
+def test_numbered_columns_of_tables(run, path):
+    stdin = "".join(f"u{n}\tx\t{text_of(n)}\n" for n in range(3)).encode()
+    done = run("ingest", path, "-", "--format", "tsv", "--key", 1, "--text", 3, stdin=stdin)
+    assert summary(done) == counts(read=3, added=3)
+    done = run(
+        "ingest", path, "-", "--format", "tsv", "--key", 1, "--text", 3, "--header", stdin=stdin
+    )
+    assert summary(done) == counts(read=2, unchanged=2)
+
+
+def test_all_other_fields_become_metadata(run, path, source):
+    run("ingest", path, source, "--meta", "*")
+    with fpdb.open(path, readonly=True) as database:
+        assert database["https://a.example/1"].meta == {"lang": "en"}
+
+
+def test_each_line_is_a_document(run, path):
+    stdin = f"{text_of(1)}\n\n{text_of(2)}\n".encode()
+    run("ingest", path, "-", "--format", "lines", stdin=stdin)
+    assert keys_in(path) == ["-:1", "-:3"]
+
+
+def test_ready_fingerprints_in_both_bases(run, path):
+    rows = b"a\tff00\nb\t0x10\nc\t00000000000000ff\n"
+    options = ["--format", "tsv", "--key", 1, "--fingerprint", 2]
+    assert summary(run("ingest", path, "-", *options, stdin=rows)) == counts(read=3, added=3)
+    decimal = [*options, "--fingerprint-base", "decimal"]
+    done = run("ingest", path, "-", *decimal, stdin=b"d\t255\ne\t0xff\nf\tff\n")
+    assert summary(done) == counts(read=3, added=2, bad=1)
+    with fpdb.open(path, readonly=True) as database:
+        found = {key: database[key].fingerprint for key in database}
+    assert found == {"a": 0xFF00, "b": 0x10, "c": 255, "d": 255, "e": 255}
+
+
+def test_json_numbers_are_fingerprints_as_they_are(run, path):
+    stdin = jsonl([{"key": "a", "fingerprint": 255}, {"key": 7, "fingerprint": "ff"}])
+    run("ingest", path, "--fingerprint", "fingerprint", stdin=stdin)
+    with fpdb.open(path, readonly=True) as database:
+        assert {key: database[key].fingerprint for key in database} == {"a": 255, "7": 255}
+
+
+def test_what_a_database_is_created_with(run, path):
+    options = ["-r", "char-4", "--bits", 128, "-k", 4, "--capacity", "5e7", "--keys", "integer"]
+    done = run("ingest", path, "--format", "tsv", "--key", 1, "--text", 2, *options)
+    assert done.code == 0
+    with fpdb.open(path, readonly=True) as database:
+        stats = database.stats()
+    assert (stats.recipe_id, stats.bits, stats.k) == (
+        fpdb.recipe("char-4").with_bits(128).id,
+        128,
+        4,
+    )
+    assert (stats.capacity, stats.keys) == (50_000_000, "integer")
+    again = run("ingest", path, "--format", "tsv", "--key", 1, "--text", 2, *options)
+    assert (again.code, "created" in again.err) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-r", "char-4"], "was created with the recipe web"),
+        (["-r", "web", "--bits", 128], "was created with the recipe web"),
+        (["--bits", 128], "was created with --bits 64, found --bits 128"),
+        (["-k", 5], "was created for k=3"),
+        (["--keys", "integer"], "was created with --keys text, found --keys integer"),
+        (["--tables", 10], "was created with --tables 4, found --tables 10"),
+    ],
+)
+def test_another_recipe_than_the_stored_one_is_an_error(run, path, source, options, message):
+    run("ingest", path, source)
+    done = run("ingest", path, source, *options)
+    assert (done.code, done.out) == (3, "")
+    assert message in done.err
+    assert "\nhint: " in done.err
+    assert run("ingest", path, source, "-r", "web", "-k", 3, "--keys", "text").code == 0
+
+
+def test_text_columns_become_integer_keys(run, path):
+    rows = f"7\t{text_of(1)}\n18446744073709551615\t{text_of(2)}\nx\t{text_of(3)}\n".encode()
+    rows += f"18446744073709551616\t{text_of(4)}\n-1\t{text_of(5)}\n".encode()
+    options = ["--keys", "integer", "--format", "tsv", "--key", 1, "--text", 2]
+    done = run("ingest", path, "-", *options, stdin=rows)
+    assert summary(done) == counts(read=5, added=2, bad=3)
+    assert keys_in(path) == [7, 2**64 - 1]
+    assert [line.split(": ")[0] for line in done.err.splitlines()[1:4]] == ["-:3", "-:4", "-:5"]
+
+
+def test_duplicates_are_skipped_and_said(run, path, source):
+    run("ingest", path, source)
+    copies = jsonl([{"key": f"copy{n}", "text": text_of(n)} for n in (3, 50)])
+    done = run("ingest", path, "--skip-duplicates", stdin=copies)
+    assert done.rows == [["copy3", "https://a.example/3", "0"]]
+    assert summary(done) == counts(read=2, added=1, duplicates=1)
+    as_json = run("ingest", path, "--skip-duplicates", "--json", "--quiet", stdin=copies)
+    assert as_json.err == ""
+    shown = json.loads(as_json.out)
+    assert (shown["key"], shown["status"]) == ("copy3", "duplicate")
+    assert shown["matches"][0] == {
+        "key": "https://a.example/3",
+        "id": 3,
+        "distance": 0,
+        "similarity": 1.0,
+        "meta": None,
+    }
+
+
+def test_duplicates_within_one_file_are_found(run, path):
+    stdin = jsonl([{"key": str(n), "text": text_of(n % 2)} for n in range(4)])
+    done = run("ingest", path, "--skip-duplicates", stdin=stdin)
+    assert done.rows == [["2", "0", "0"], ["3", "1", "0"]]
+
+
+def test_bad_records_cost_only_themselves(run, path, tmp_path):
+    file = tmp_path / "mixed.jsonl"
+    good = pages(range(4))
+    lines = [json.dumps(good[0]), "{no json", json.dumps(good[1]), '{"text": "no key"}', "[]"]
+    lines += [json.dumps({"key": "k" * 70_000, "text": text_of(8)}), json.dumps(good[2])]
+    lines += [
+        json.dumps({"key": "m", "text": text_of(9), "big": "x" * 70_000}),
+        json.dumps(good[3]),
+    ]
+    file.write_text("\n".join(lines), "utf-8")
+    done = run("ingest", path, file, "--meta", "big")
+    assert done.code == 0
+    assert summary(done) == counts(read=9, added=4, bad=5)
+    said = [line.split(": ")[0] for line in done.err.splitlines()[1:-1]]
+    assert said == [f"{file}:{number}" for number in (2, 4, 5, 6, 8)]
+    assert keys_in(path) == [page["url"] for page in good]
+
+
+def test_at_most_a_hundred_bad_records_are_shown(run, path):
+    done = run("ingest", path, "--quiet", stdin=b"x\n" * 250)
+    lines = done.err.splitlines()
+    assert len(lines) == 101
+    assert lines[-1] == "further bad records are only counted"
+    assert summary(run("ingest", path, stdin=b"x\n" * 250)) == counts(read=250, bad=250)
+
+
+@pytest.mark.parametrize("bad", ["{no json", json.dumps({"key": "k" * 70_000, "text": text_of(8)})])
+def test_strict_keeps_everything_before_the_first_bad_one(run, path, bad):
+    good = [json.dumps(page) for page in pages(range(20))]
+    stdin = "\n".join([*good[:7], bad, *good[7:]]).encode()
+    done = run("ingest", path, "--strict", stdin=stdin)
+    assert done.code == 3
+    assert "error: -:8: " in done.err
+    assert "\nhint: " in done.err
+    assert summary(done)["added"] == 7
+    assert len(keys_in(path)) == 7
+
+
+def test_strict_refuses_a_key_of_the_wrong_kind(run, path):
+    stdin = jsonl([{"key": 1, "text": text_of(1)}, {"key": "x", "text": text_of(2)}])
+    done = run("ingest", path, "--strict", "--keys", "integer", stdin=stdin)
+    assert (done.code, keys_in(path)) == (3, [1])
+    assert "-:2: found the key 'x'" in done.err
+
+
+def test_a_feature_that_a_recipe_refuses_is_a_bad_record(run, path):
+    texts = ["plain", "naïve", "code", "日本", "more"]
+    stdin = jsonl([{"key": str(n), "text": text} for n, text in enumerate(texts)])
+    done = run("ingest", path, "-r", "ascii-mt", stdin=stdin)
+    assert summary(done) == counts(read=5, added=3, bad=2)
+    assert [line[:4] for line in done.err.splitlines()[1:3]] == ["-:2:", "-:4:"]
+    assert keys_in(path) == ["0", "2", "4"]
+
+
+def test_a_broken_archive_keeps_what_came_out(run, path, tmp_path):
+    file = tmp_path / "pages.jsonl.gz"
+    packed = gzip.compress(jsonl(pages(range(20_000))))
+    file.write_bytes(packed[: len(packed) // 2])
+    done = run("ingest", path, file)
+    found = summary(done)
+    assert (done.code, found["bad"]) == (0, 1)
+    assert found["added"] > 1000
+    assert f"{file}: is no whole gzip file" in done.err
+
+
+def test_short_texts_and_replaced_bytes_are_counted(run, path):
+    stdin = jsonl([{"key": "s", "text": "too short"}]) + b'{"key": "b", "text": "bad \xff byte"}\n'
+    done = run("ingest", path, stdin=stdin)
+    assert summary(done) == counts(read=2, short=2)
+    assert done.err.splitlines()[-1].endswith("replaced by U+FFFD: 1")
+
+
+def test_quiet_says_only_what_goes_wrong(run, path, source):
+    done = run("ingest", path, source, "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert run("ingest", path, "-q", stdin=b"x\n").err.startswith("-:1: ")
+
+
+def test_a_text_above_the_limit_is_a_bad_record(run, path):
+    stdin = jsonl([{"key": "a", "text": "x" * 500}, {"key": "b", "text": text_of(1)}])
+    done = run("ingest", path, "--max-bytes", 300, stdin=stdin)
+    assert summary(done) == counts(read=2, added=1, bad=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent.jsonl"], "absent.jsonl can't be read"),
+        (["-", "--format", "tsv", "--no-header"], "columns"),
+        (["-", "-r", "wep"], "found no recipe 'wep'"),
+        (["-", "-k", 40], "k = 40"),
+        (["-", "--tables", 7], "has 7 tables, expected one of 2, 3, 4, 10, 16, 20"),
+    ],
+)
+def test_errors_before_the_first_record_create_nothing(run, path, arguments, message):
+    done = run("ingest", path, *arguments)
+    assert (done.code, done.out) == (3, "")
+    assert message in done.err
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--json"],
+        ["--format", "xml"],
+        ["--capacity", "many"],
+        ["--capacity", "0"],
+        ["--keys", "both"],
+        ["--fingerprint-base", "octal"],
+        ["-k", "-1"],
+    ],
+)
+def test_wrong_usage_exits_with_2(run, path, arguments):
+    done = run("ingest", path, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "Usage: " in done.err
+    assert not path.exists()
+
+
+def test_no_place_for_a_database(run, tmp_path, source):
+    deep = run("ingest", tmp_path / "absent" / "db", source)
+    assert (deep.code, "hint: make that directory first" in deep.err) == (3, True)
+    taken = run("ingest", source, source)
+    assert (taken.code, "expected a directory" in taken.err) == (3, True)
+
+
+def test_progress_is_shown_on_a_terminal_only(run, path, source, monkeypatch):
+    assert "\r" not in run("ingest", path, source).err
+    monkeypatch.setattr("fpdb.cli.render.shows_progress", lambda: True)
+    monkeypatch.setattr("fpdb.cli.loader._PROGRESS_SECONDS", 0)
+    done = run("ingest", path, source)
+    assert "5 documents, 100% of the bytes" in done.err
+    assert done.err.splitlines()[-1].startswith("read 5,")
+    assert "% of" not in run("ingest", path, "-", stdin=jsonl(pages([1]))).err
+    assert "\r" not in run("ingest", path, source, "--quiet").err
+
+
+def test_hostile_keys_and_files_are_shown_safely(run, path, tmp_path):
+    key = "\x1b]0;owned\x07\u202e\n\t[/]"
+    run("ingest", path, stdin=jsonl([{"key": key, "text": text_of(1)}]))
+    done = run(
+        "ingest", path, "--skip-duplicates", stdin=jsonl([{"key": f"{key}2", "text": text_of(1)}])
+    )
+    shown = r"\x1b]0;owned\x07\u202e\n\t[/]"
+    assert done.rows == [[f"{shown}2", shown, "0"]]
+    hostile = tmp_path / "a\x1b[2J.jsonl"
+    hostile.write_bytes(b"{\n")
+    assert "\x1b" not in run("ingest", path, hostile).err
+
+
+def test_the_formats_of_the_option_are_those_that_are_read():
+    assert [form.value for form in RecordFormat] == list(FORMATS)
+
+
+def test_the_database_s_path_may_come_from_the_environment(run, path, source, monkeypatch):
+    run("ingest", path, source)
+    monkeypatch.setenv("FPDB_PATH", str(path))
+    assert run("stats").out == run("stats", path).out
+    assert summary(run("ingest", stdin=jsonl(pages([9])))) == counts(read=1, added=1)
+    assert run("query", "--text", text_of(9)).rows[0][1] == "https://a.example/9"

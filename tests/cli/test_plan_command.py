@@ -1,0 +1,150 @@
+"""fpdb plan: the designs of the paper, and what they cost."""
+
+import json
+import sys
+
+import pytest
+
+from fpdb.cli.values import parse_count
+from fpdb.corpus import calibrate as calibration
+from fpdb.tables import Costs
+
+
+def rows(done):
+    """The rows of the table, each as a mapping."""
+    header, *lines = done.out.splitlines()
+    assert header.split() == [
+        *(
+            "tables",
+            "prefix",
+            "probes",
+            "candidates/probe",
+            "candidates",
+            "bytes",
+            "query",
+            "insert",
+        )
+    ]
+    return [(line.startswith("*"), line.lstrip("* ").split()) for line in lines]
+
+
+def plans(done):
+    return {(each["tables"], each["prefix"]): each for each in json.loads(done.out)["plans"]}
+
+
+def test_the_designs_of_the_paper_for_two_to_the_34_fingerprints(run):
+    done = run("plan", "--documents", "2**34", "--json")
+    found = plans(done)
+    four = found[4, 16]
+    assert (four["probes"], four["candidates_per_probe"], four["candidates"]) == (
+        4,
+        262_144,
+        1 << 20,
+    )
+    assert found[16, 28]["candidates_per_probe"] == 64
+    assert found[10, 25]["candidates_per_probe"] <= 512
+    assert found[20, 31]["candidates_per_probe"] <= 8
+    assert [each["chosen"] for each in found.values()] == [True] + [False] * (len(found) - 1)
+
+
+def test_the_table_for_people(run):
+    done = run("plan", "--documents", "2**34")
+    assert (done.code, done.err) == (0, "")
+    found = rows(done)
+    assert [chosen for chosen, _ in found] == [True] + [False] * (len(found) - 1)
+    four = next(fields for _, fields in found if fields[:2] == ["4", "16"])
+    assert four[2:5] == ["4", "262,144", "1,048,576"]
+    widths = {len(line) for line in done.out.splitlines()}
+    assert len(widths) == 1
+
+
+def test_the_default_is_what_create_takes(run, tmp_path):
+    chosen = next(fields for chosen, fields in rows(run("plan")) if chosen)
+    made = json.loads(run("create", tmp_path / "db", "--json").out)
+    assert made["plan"] == f"{chosen[0]} tables, p={chosen[1]}"
+
+
+def test_five_blocks_of_twelve_bits_for_k_4(run):
+    chosen = next(fields for chosen, fields in rows(run("plan", "-k", 4)) if chosen)
+    assert chosen[:3] == ["5", "12", "5"]
+
+
+def test_a_query_with_another_k(run):
+    four = plans(run("plan", "--query-k", 4, "--json"))[4, 16]
+    assert four["probes"] == 20
+    done = run("plan", "--bits", 32, "-k", 4, "--query-k", 16)
+    assert any(fields[2:] == ["-"] * 6 for _, fields in rows(done))
+    as_json = run("plan", "--bits", 32, "-k", 4, "--query-k", 16, "--json")
+    assert False in {each["feasible"] for each in json.loads(as_json.out)["plans"]}
+
+
+def test_eight_billion_pages(run):
+    found = plans(run("plan", "--documents", "8e9", "--json"))
+    assert found[4, 16]["bytes"] == pytest.approx(8e9 * 40, rel=0.1)
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+def test_each_width_has_plans(run, bits):
+    assert rows(run("plan", "--bits", bits))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--bits", "48"], ["-k", "17"], ["--bits", "32", "-k", "16"]]
+)
+def test_what_can_t_be_planned(run, arguments):
+    done = run("plan", *arguments)
+    assert (done.code, done.out) == (3, "")
+    assert "\nhint: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1),
+        ("1000000", 10**6),
+        ("1e6", 10**6),
+        ("8E9", 8 * 10**9),
+        ("1.5e6", 1_500_000),
+        ("2**34", 1 << 34),
+        ("2^34", 1 << 34),
+        ("10**9", 10**9),
+        ("8,000,000,000", 8 * 10**9),
+        ("1_000", 1000),
+    ],
+)
+def test_counts(text, number):
+    assert parse_count(text) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0", "-1", "1.5", "2**99", "99**99", "1e400", "1e30", "nan", "inf", "many", "", "1,00", "2**"],
+)
+def test_no_counts(run, text):
+    done = run("plan", f"--documents={text}")
+    assert (done.code, done.out) == (2, "")
+    assert "is no whole number from 1" in " ".join(done.err.split())
+
+
+def test_calibrated_costs_are_shown_and_used(run, monkeypatch):
+    costs = Costs(seconds_per_probe=1.0)
+    monkeypatch.setattr(sys.modules["fpdb.cli.plan"], "measure", lambda: costs)
+    shown = json.loads(run("plan", "--calibrate", "--json").out)
+    assert shown["costs"] == costs.to_dict()
+    assert shown["plans"][0]["query_seconds"] > 1
+    text = run("plan", "--calibrate").out
+    assert "seconds_per_probe" in text
+    assert text.splitlines()[len(costs.to_dict())] == ""
+
+
+def test_the_calibration_measures_this_machine(monkeypatch):
+    monkeypatch.setattr(calibration, "_DOCUMENTS", 50_000)
+    monkeypatch.setattr(calibration, "_QUERIES", 40)
+    monkeypatch.setattr(calibration, "_BATCHES", 3)
+    costs = calibration.calibrate()
+    assert 0 <= costs.seconds_per_query < 1e-2
+    assert 0 < costs.seconds_per_probe + costs.seconds_per_query < 1e-2
+    assert 0 < costs.seconds_per_candidate < 1e-5
+    assert 0 < costs.seconds_per_insert < 1e-1
+    assert costs.seconds_per_cold_page > 0
+    assert costs.bytes_of_memory > 1 << 28

@@ -1,0 +1,235 @@
+"""fpdb query: what can be asked for, and how answers look."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fpdb
+
+HOSTILE = "\x1b]0;owned\x07\u202e\n\t[/]"
+
+
+def text_of(number):
+    return " ".join(f"word{place}of{number}" for place in range(15))
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = tmp_path / "crawl.fpdb"
+    with fpdb.create(where) as database:
+        for number in range(5):
+            database.add(f"u{number}", text_of(number), {"n": number})
+        database.add("brief", "too short")
+    return where
+
+
+@pytest.fixture
+def ready(tmp_path):
+    """A database of fingerprints at known distances from zero."""
+    where = tmp_path / "ready.fpdb"
+    with fpdb.create(where) as database:
+        database.add_fingerprints([f"d{n}" for n in range(8)], [(1 << n) - 1 for n in range(8)])
+    return where
+
+
+def test_texts_are_named_by_their_number(run, path):
+    done = run("query", path, "--text", text_of(3), "-t", text_of(1), "-t", text_of(77))
+    assert (done.code, done.err) == (0, "")
+    assert done.rows == [["text", "u3", "0", "1.0000"], ["text:2", "u1", "0", "1.0000"]]
+
+
+def test_fingerprints_are_named_by_their_digits(run, ready):
+    done = run("query", ready, "--fingerprint", "0", "--fingerprint", "0x7f", "-k", 1)
+    assert done.rows == [
+        ["0", "d0", "0", "1.0000"],
+        ["0", "d1", "1", "0.9844"],
+        ["0x7f", "d7", "0", "1.0000"],
+        ["0x7f", "d6", "1", "0.9844"],
+    ]
+    decimal = run("query", ready, "--fingerprint", "127", "--fingerprint-base", "decimal", "-k", 0)
+    assert decimal.rows == [["127", "d7", "0", "1.0000"]]
+
+
+def test_k_is_the_database_s_or_any_other(run, ready):
+    for options, expected in (([], 3), (["-k", "5"], 5), (["--k", "0"], 0)):
+        done = run("query", ready, "--fingerprint", "0", *options)
+        assert [row[1] for row in done.rows] == [f"d{n}" for n in range(expected + 1)]
+    beyond = run("query", ready, "--fingerprint", "0", "-k", 60)
+    assert (beyond.code, "hint: " in beyond.err) == (3, True)
+
+
+def test_limit(run, ready):
+    done = run("query", ready, "--fingerprint", "0", "--limit", 2)
+    assert [row[1] for row in done.rows] == ["d0", "d1"]
+    assert run("query", ready, "--fingerprint", "0", "-n", 0).code == 2
+
+
+def test_whole_files_and_lines(run, path, tmp_path):
+    file = tmp_path / "titles.txt"
+    file.write_text(f"{text_of(2)}\n\n{text_of(4)}\n", "utf-8")
+    done = run("query", path, "--lines", file)
+    assert [row[:2] for row in done.rows] == [[f"{file}:1", "u2"], [f"{file}:3", "u4"]]
+    file.write_text(text_of(2), "utf-8")
+    assert run("query", path, "--file", file).rows == [[str(file), "u2", "0", "1.0000"]]
+    stdin = text_of(0).encode()
+    assert run("query", path, "-f", "-", stdin=stdin).rows == [["-", "u0", "0", "1.0000"]]
+
+
+def test_records_are_named_by_their_key_or_their_place(run, path, tmp_path):
+    file = tmp_path / "pages.jsonl"
+    records = [{"text": text_of(1)}, {"url": "mine", "text": text_of(2)}]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    done = run("query", path, file)
+    assert [row[:2] for row in done.rows] == [[f"{file}:1", "u1"], ["mine", "u2"]]
+
+
+@pytest.mark.parametrize("files", [[], ["-"]])
+def test_standard_input_is_a_batch(run, path, files):
+    stdin = "".join(json.dumps({"key": n, "text": text_of(n)}) + "\n" for n in range(600)).encode()
+    done = run("query", path, *files, stdin=stdin)
+    assert [row[:2] for row in done.rows] == [[str(n), f"u{n}"] for n in range(5)]
+
+
+def test_fields_of_records(run, path, ready):
+    row = f"x\t{text_of(3)}\t3\n".encode()
+    by_text = ["--format", "tsv", "--key-field", "1", "--text-field", "2"]
+    assert run("query", path, *by_text, stdin=row).rows == [["x", "u3", "0", "1.0000"]]
+    options = ["--format", "tsv", "--fingerprint-field", "3", "--limit", "1"]
+    assert run("query", ready, *options, stdin=row).rows == [["-:1", "d2", "0", "1.0000"]]
+    headed = b"name\tfp\na\t7\n"
+    named = ["--format", "tsv", "--key-field", "name", "--fingerprint-field", "fp", "-k", "0"]
+    assert run("query", ready, *named, stdin=headed).rows == [["a", "d3", "0", "1.0000"]]
+
+
+def test_all_kinds_of_questions_at_once_in_order(run, path, tmp_path):
+    file = tmp_path / "page.txt"
+    file.write_text(text_of(2), "utf-8")
+    number = f"{fpdb.recipe('web').fingerprint(text_of(1)):016x}"
+    stdin = json.dumps({"key": "last", "text": text_of(3)}).encode()
+    done = run(
+        "query", path, "-", "-f", file, "-t", text_of(0), "--fingerprint", number, stdin=stdin
+    )
+    assert [row[:2] for row in done.rows] == [
+        ["text", "u0"],
+        [number, "u1"],
+        [str(file), "u2"],
+        ["last", "u3"],
+    ]
+
+
+def test_json_gives_one_object_for_each_question(run, path):
+    done = run("query", path, "--json", "-t", text_of(3), "-t", text_of(77))
+    first, second = map(json.loads, done.out.splitlines())
+    assert first == {
+        "query": "text",
+        "complete": True,
+        "matches": [{"key": "u3", "id": 3, "distance": 0, "similarity": 1.0, "meta": {"n": 3}}],
+    }
+    assert second == {"query": "text:2", "complete": True, "matches": []}
+
+
+def test_exit_code_says_whether_anything_matched(run, path):
+    assert run("query", path, "-t", text_of(3)).code == 0
+    assert run("query", path, "-t", text_of(3), "--exit-code").code == 1
+    nothing = run("query", path, "-t", text_of(77), "--exit-code")
+    assert (nothing.code, nothing.out) == (0, "")
+
+
+def test_short_texts_find_equal_ones_only_and_that_is_said(run, path):
+    done = run("query", path, "-t", "too short", "-t", "too shirt")
+    assert done.rows == [["text", "brief", "0", "1.0000"]]
+    assert done.err.startswith("short texts: 2 (fewer than 8 distinct features")
+
+
+def test_an_incomplete_answer_is_said(run, tmp_path):
+    where = tmp_path / "same.fpdb"
+    with fpdb.create(where, keys="integer") as database:
+        database.add_fingerprints(np.arange(10_005), np.full(10_005, 5, np.uint64))
+    done = run("query", where, "--fingerprint", "5", "--json")
+    shown = json.loads(done.out)
+    assert (shown["complete"], len(shown["matches"])) == (False, 10_000)
+    assert done.err.startswith("5: incomplete, because")
+
+
+def test_bad_records_are_said_and_skipped_or_fatal(run, path):
+    stdin = "\n".join(
+        [json.dumps({"key": "a", "text": text_of(1)}), "{no", json.dumps({"text": text_of(2)})]
+    ).encode()
+    done = run("query", path, stdin=stdin)
+    assert (done.code, [row[1] for row in done.rows]) == (0, ["u1", "u2"])
+    assert done.err.startswith("-:2: is no JSON")
+    assert done.err.splitlines()[-1] == "bad records: 1"
+    strict = run("query", path, "--strict", stdin=stdin)
+    assert (strict.code, [row[1] for row in strict.rows]) == (3, ["u1"])
+    assert "error: -:2: is no JSON" in strict.err
+
+
+def test_texts_that_a_recipe_refuses(run, tmp_path):
+    where = tmp_path / "mt.fpdb"
+    with fpdb.create(where, recipe="ascii-mt", k=2) as database:
+        database.add("a", "hello")
+    stdin = "naïve\nhello\n".encode()
+    done = run("query", where, "--lines", "-", stdin=stdin)
+    assert (done.code, [row[1] for row in done.rows]) == (0, ["a"])
+    assert done.err.startswith("-:1: the feature")
+    assert run("query", where, "-t", "naïve").code == 3
+
+
+def test_wide_fingerprints(run, ready):
+    stdin = b'{"key": "wide", "fingerprint": "10000000000000000"}\n'
+    done = run("query", ready, "--fingerprint-field", "fingerprint", stdin=stdin)
+    assert (done.code, done.out) == (0, "")
+    assert "-:1: found the fingerprint 0x1" in done.err
+    literal = run("query", ready, "--fingerprint", "1" + "0" * 16)
+    assert (literal.code, "expected 64 bits" in literal.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--fingerprint", "xyz"],
+        ["--fingerprint", "ff", "--fingerprint-base", "decimal"],
+        ["--lines", "--format", "tsv", "f"],
+        ["-k", "-1"],
+        ["--limit", "0"],
+        ["--format", "xml"],
+    ],
+)
+def test_wrong_usage_exits_with_2(run, path, arguments):
+    done = run("query", path, *arguments)
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_database_that_isn_t_there_is_not_created(run, tmp_path):
+    done = run("query", tmp_path / "absent", "-t", "x")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("error: there is no database at")
+    assert not (tmp_path / "absent").exists()
+
+
+def test_hostile_keys_and_names_are_shown_safely(run, path):
+    with fpdb.open(path) as database:
+        database.add(HOSTILE, text_of(50))
+    stdin = json.dumps({"key": HOSTILE, "text": text_of(50)}).encode()
+    done = run("query", path, stdin=stdin)
+    shown = r"\x1b]0;owned\x07\u202e\n\t[/]"
+    assert done.rows == [[shown, shown, "0", "1.0000"]]
+    as_json = run("query", path, "--json", stdin=stdin)
+    assert json.loads(as_json.out)["matches"][0]["key"] == HOSTILE
+    assert "\x1b" not in as_json.out
+
+
+def test_a_keyed_recipe_is_given_again(run, tmp_path):
+    (tmp_path / "secret").write_bytes(bytes(range(32)))
+    (tmp_path / "secret").chmod(0o600)
+    toml = tmp_path / "keyed.toml"
+    toml.write_text('base = "web"\n[hash]\nby = "blake2b"\nsecret_file = "secret"\n', "utf-8")
+    where = tmp_path / "keyed.fpdb"
+    assert run("create", where, "--recipe", toml).code == 0
+    stdin = json.dumps({"key": "a", "text": text_of(1)}).encode()
+    assert run("ingest", where, "--recipe", toml, stdin=stdin).code == 0
+    assert run("query", where, "--recipe", toml, "-t", text_of(1)).rows[0][1] == "a"
+    without = run("query", where, "-t", text_of(1))
+    assert (without.code, "is keyed" in without.err) == (3, True)
+    assert run("get", where, "a").code == 0

@@ -1,0 +1,238 @@
+"""fpdb create, stats and check; and how every command meets a path that is no database."""
+
+import json
+
+import pytest
+
+import fpdb
+
+COMMANDS = [
+    ["query", "-t", "x"],
+    ["get", "key"],
+    ["delete", "key"],
+    ["export"],
+    ["stats"],
+    ["check"],
+]
+EACH = pytest.mark.parametrize("command", COMMANDS, ids=[command[0] for command in COMMANDS])
+
+
+def text_of(number):
+    return " ".join(f"word{place}of{number}" for place in range(15))
+
+
+def entries(done):
+    """A report as a mapping."""
+    pairs = (line.split("  ", 1) for line in done.out.splitlines())
+    return {name: value.strip() for name, value in pairs}
+
+
+def call(run, command, path):
+    return run(command[0], path, *command[1:])
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = tmp_path / "crawl.fpdb"
+    with fpdb.create(where) as database:
+        for number in range(5):
+            database.add(f"u{number}", text_of(number))
+        database.add("brief", "too short")
+    return where
+
+
+def test_create_reports_what_it_made(run, tmp_path):
+    done = run("create", tmp_path / "db")
+    assert (done.code, done.err) == (0, "")
+    assert entries(done) == {
+        "path": str(tmp_path / "db"),
+        "recipe": f"web ({fpdb.recipe('web').id})",
+        "k": "3",
+        "plan": "4 tables, p=16",
+        "keys": "text",
+    }
+
+
+def test_create_with_everything(run, tmp_path):
+    options = ["-r", "char-4", "--bits", 128, "-k", 5, "--capacity", "1e8", "--keys", "integer"]
+    done = run("create", tmp_path / "db", *options, "--tables", 3, "--json")
+    shown = json.loads(done.out)
+    assert shown.pop("uuid")
+    assert shown == {
+        "path": str(tmp_path / "db"),
+        "recipe": "char-4-128",
+        "recipe_id": fpdb.recipe("char-4").with_bits(128).id,
+        "bits": 128,
+        "k": 5,
+        "plan": shown["plan"],
+        "capacity": 100_000_000,
+        "keys": "integer",
+    }
+    assert shown["plan"].startswith("3 tables")
+
+
+def test_create_never_overwrites(run, path, tmp_path):
+    before = run("get", path, "--prefix", "").out
+    done = run("create", path)
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("error: there is a database at")
+    assert run("get", path, "--prefix", "").out == before
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.tex").write_text("x", "utf-8")
+    assert "holds other files" in run("create", tmp_path / "taken").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["-k", "x"], 2),
+        (["-k", "-1"], 2),
+        (["--keys", "float"], 2),
+        (["--capacity", "none"], 2),
+        (["-k", "40"], 3),
+        (["--bits", "48"], 3),
+        (["-r", "wep"], 3),
+        (["--tables", "7"], 3),
+    ],
+)
+def test_what_can_t_be_created_leaves_nothing(run, tmp_path, arguments, code):
+    done = run("create", tmp_path / "db", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert not (tmp_path / "db").exists()
+
+
+def test_stats(run, path):
+    found = entries(run("stats", path))
+    with fpdb.open(path, readonly=True) as database:
+        stats = database.stats()
+    assert list(found) == [
+        *("path", "uuid", "created", "recipe", "bits", "k", "keys", "plan", "capacity"),
+        *("documents", "short", "bytes", "bytes used", "bytes per document"),
+        *(table.name for table in stats.tables),
+    ]
+    assert found["documents"] == "6"
+    assert found["short"] == "1"
+    assert found["bytes"] == f"{stats.bytes:,}"
+    assert found["table-00"] == "prefix 16, 1 pages"
+
+
+def test_stats_as_json(run, path):
+    shown = json.loads(run("stats", path, "--json").out)
+    with fpdb.open(path, readonly=True) as database:
+        stats = database.stats()
+    assert shown["bytes_per_document"] == round(stats.bytes_used / 6, 2)
+    assert shown["tables"][3] == {"name": "table-03", "prefix": 16, "pages": 1}
+    assert (shown["documents"], shown["recipe_id"]) == (6, stats.recipe_id)
+    assert shown["created"].endswith("Z")
+
+
+def test_stats_of_an_empty_database(run, tmp_path):
+    run("create", tmp_path / "db")
+    assert entries(run("stats", tmp_path / "db"))["bytes per document"] == "-"
+    assert json.loads(run("stats", tmp_path / "db", "--json").out)["bytes_per_document"] is None
+
+
+def test_check_of_a_sound_database(run, path):
+    done = run("check", path)
+    assert (done.code, done.out, done.err) == (0, "", "no problems\n")
+
+
+def test_check_prints_problems_and_exits_with_1(run, path, monkeypatch):
+    problems = [fpdb.Problem("table-01", "a row\x1b is missing"), fpdb.Problem("counters", "no")]
+    monkeypatch.setattr(fpdb.Database, "check", lambda self: iter(problems))
+    done = run("check", path)
+    assert (done.code, done.err) == (1, "")
+    assert done.rows == [["table-01", r"a row\x1b is missing"], ["counters", "no"]]
+    as_json = run("check", path, "--json")
+    assert as_json.code == 1
+    assert json.loads(as_json.out.splitlines()[1]) == {"where": "counters", "what": "no"}
+
+
+def test_check_finds_a_page_that_was_overwritten(run, path):
+    data = (path / "data.mdb").read_bytes()
+    with fpdb.open(path, readonly=True) as database:
+        number = database["u1"].fingerprint.to_bytes(8, "little")
+    assert number in data
+    (path / "data.mdb").write_bytes(data.replace(number, bytes(8)))
+    done = run("check", path)
+    assert done.code == 1
+    assert {row[0] for row in done.rows} & {"table-00", "documents"}
+
+
+@EACH
+def test_nothing_at_the_path(run, tmp_path, command):
+    done = call(run, command, tmp_path / "absent")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("error: there is no database at")
+    assert "\nhint: " in done.err
+    assert not (tmp_path / "absent").exists()
+
+
+@EACH
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 4096, b"SQLite format 3\0" * 600, b"\xff" * 100], ids=repr
+)
+def test_a_foreign_or_broken_data_file(run, tmp_path, command, content):
+    where = tmp_path / "db"
+    where.mkdir()
+    (where / "data.mdb").write_bytes(content)
+    done = call(run, command, where)
+    assert (done.code, done.out) == (3, "")
+    error, hint = done.err.splitlines()
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: ")
+    assert (where / "data.mdb").read_bytes() == content
+
+
+@EACH
+def test_a_file_and_a_directory_of_something_else(run, tmp_path, command):
+    (tmp_path / "file").write_text("x", "utf-8")
+    (tmp_path / "folder").mkdir()
+    for where in (tmp_path / "file", tmp_path / "folder"):
+        done = call(run, command, where)
+        assert (done.code, done.out) == (3, "")
+        assert "\nhint: " in done.err
+
+
+@EACH
+def test_a_truncated_data_file(run, path, command):
+    data = (path / "data.mdb").read_bytes()
+    (path / "data.mdb").write_bytes(data[: len(data) // 2 // 4096 * 4096])
+    done = call(run, command, path)
+    assert (done.code, done.out) == (3, "")
+    assert "\nhint: " in done.err
+
+
+@EACH
+def test_the_path_may_come_from_the_environment(run, path, monkeypatch, command):
+    monkeypatch.setenv("FPDB_PATH", str(path))
+    options = {"get": ["--prefix", "u1"], "delete": ["--prefix", "u1", "--dry-run"]}
+    arguments = options.get(command[0], command[1:])
+    done = run(command[0], *arguments)
+    assert done == run(command[0], path, *arguments)
+    assert done.code == 0
+
+
+def test_a_key_in_the_place_of_the_path_is_explained(run, path, monkeypatch):
+    monkeypatch.setenv("FPDB_PATH", str(path))
+    done = run("get", "u1", "u2")
+    assert done.code == 3
+    assert done.err.rstrip().endswith("the database comes first, even where FPDB_PATH names one")
+
+
+@EACH
+def test_without_a_path_it_is_wrong_usage(run, monkeypatch, command):
+    monkeypatch.delenv("FPDB_PATH", raising=False)
+    done = run(command[0])
+    assert (done.code, done.out) == (2, "")
+    assert "Missing argument" in done.err
+
+
+@pytest.mark.parametrize(
+    "command", ["create", "ingest", "query", "get", "delete", "export", "stats", "check", "plan"]
+)
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_shows_an_example(run, command, option):
+    done = run(command, option)
+    assert (done.code, done.err) == (0, "")
+    assert f"fpdb {command} " in done.out.split("Example:")[1] + " "

@@ -1,0 +1,170 @@
+"""The commands of the store as processes: signals, pipes, terminals, several at once."""
+
+import json
+import os
+import pty
+import signal
+import time
+
+import pytest
+
+import fpdb
+
+
+def text_of(number):
+    return " ".join(f"word{place}of{number}" for place in range(15))
+
+
+def line_of(number):
+    return (json.dumps({"key": f"u{number:05d}", "text": text_of(number)}) + "\n").encode()
+
+
+def finished(process, stdin=None):
+    out, err = process.communicate(stdin, timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "crawl.fpdb"
+
+
+def keys_in(path):
+    with fpdb.open(path, readonly=True) as database:
+        return list(database)
+
+
+def stored_in(path):
+    try:
+        return len(keys_in(path))
+    except fpdb.FpdbError:
+        return 0
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_an_interrupted_ingest_keeps_what_it_stored_and_can_be_run_again(start, path):
+    process = start("ingest", path)
+    process.stdin.write(b"".join(map(line_of, range(2500))))
+    process.stdin.flush()
+    wait_for(lambda: stored_in(path) >= 2000)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, b"")
+    lines = err.decode().splitlines()
+    assert "Traceback" not in err.decode()
+    assert "interrupted: " in err.decode()
+    stored = len(keys_in(path))
+    assert stored >= 2000
+    assert any(line.startswith("read ") and f"added {stored:,}," in line for line in lines)
+    code, _, err = finished(start("ingest", path), b"".join(map(line_of, range(2500))))
+    assert code == 0
+    assert f"added {2500 - stored:,}, replaced 0, unchanged {stored:,}" in err
+    assert finished(start("check", path))[0] == 0
+
+
+def test_a_killed_ingest_leaves_a_sound_database(start, path):
+    process = start("ingest", path)
+    process.stdin.write(b"".join(map(line_of, range(2500))))
+    process.stdin.flush()
+    wait_for(lambda: stored_in(path) >= 1000)
+    process.kill()
+    process.wait(60)
+    assert finished(start("check", path))[0] == 0
+    code, _, _ = finished(start("ingest", path), b"".join(map(line_of, range(2500))))
+    assert (code, len(keys_in(path))) == (0, 2500)
+
+
+def test_what_a_slow_source_gave_is_stored_before_it_ends(start, path):
+    process = start("ingest", path)
+    process.stdin.write(line_of(1))
+    process.stdin.flush()
+    number = 1
+    deadline = time.monotonic() + 30
+    while stored_in(path) == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+        number += 1
+        process.stdin.write(line_of(number))
+        process.stdin.flush()
+    assert process.poll() is None
+    assert finished(process)[0] == 0
+    assert len(keys_in(path)) == number
+
+
+def test_ingest_goes_on_when_nobody_reads_its_duplicates(start, path, tmp_path):
+    file = tmp_path / "same.jsonl"
+    same = text_of(1)
+    records = ({"key": f"{'k' * 200}{n}", "text": same} for n in range(3000))
+    lines = [json.dumps(record) for record in records]
+    file.write_text("\n".join([*lines, json.dumps({"key": "last", "text": text_of(2)})]), "utf-8")
+    process = start("ingest", path, file, "--skip-duplicates")
+    process.stdout.close()
+    err = process.stderr.read().decode()
+    assert process.wait(60) == 0
+    assert "read 3,001, added 2, replaced 0, unchanged 0, duplicates 2,999" in err
+    assert keys_in(path)[-1] == "last"
+
+
+def test_two_ingests_at_once_create_one_database(start, path):
+    both = [start("ingest", path, "--skip-duplicates") for _ in range(2)]
+    lines = b"".join(map(line_of, range(300)))
+    for process in both:
+        process.stdin.write(lines)
+    ended = [finished(process) for process in both]
+    assert [code for code, _, _ in ended] == [0, 0]
+    assert sum("created" in err for _, _, err in ended) == 1
+    assert len(keys_in(path)) == 300
+
+
+@pytest.mark.parametrize(
+    "command", [["get", "--prefix", ""], ["export"], ["export", "--format=csv"]]
+)
+def test_a_reader_that_goes_away_is_no_error(start, path, command):
+    with fpdb.create(path) as database:
+        database.add_fingerprints([f"{'k' * 100}{n}" for n in range(5000)], range(5000))
+    process = start(command[0], path, *command[1:])
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 0
+
+
+def test_an_interrupted_query_exits_with_130(start, path):
+    fpdb.create(path).close()
+    process = start("query", path, "--json")
+    process.stdin.write(b"".join(map(line_of, range(700))))
+    process.stdin.flush()
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, b"Traceback" in err) == (130, False)
+    assert json.loads(first)["query"] == "u00000"
+
+
+def test_progress_and_standard_input_of_a_terminal(start, path, tmp_path):
+    main, terminal = pty.openpty()
+    try:
+        process = start("ingest", path, stdin=terminal)
+        code, out, err = finished(process)
+        assert (code, out) == (2, "")
+        assert "name a file, or - for standard input" in err
+    finally:
+        os.close(terminal)
+        os.close(main)
+    assert not path.exists()
+
+
+def test_chinese_is_printed_in_any_locale(start, path):
+    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    record = json.dumps({"key": "新闻/一", "text": text_of(1), "标题": "通知"}).encode()
+    options = {"environment": environment}
+    assert finished(start("ingest", path, "--meta", "*", **options), record)[0] == 0
+    code, out, _ = finished(start("get", path, "--prefix", "", **options))
+    assert (code, out.split("\t")[0]) == (0, "新闻/一")
+    assert json.loads(out.split("\t")[4]) == {"标题": "通知"}
