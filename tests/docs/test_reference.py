@@ -23,7 +23,9 @@ DESCRIBED = [
 ERRORS = [
     name
     for name, value in vars(fpdb.errors).items()
-    if isinstance(value, type) and issubclass(value, fpdb.errors.FpdbError)
+    if isinstance(value, type)
+    and issubclass(value, fpdb.errors.FpdbError)
+    and not name.startswith("_")
 ]
 
 

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import numpy
+import store
 import text
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "benchmarks.md"
-SUITES = {"text": text.run}
+SUITES = {"text": text.run, "store": store.run}
 
 
 def machine():
