@@ -63,7 +63,7 @@ from fpdb.models import (
     Stats,
     TableStats,
 )
-from fpdb.tables import Costs, Plan, Table, TableProbes, plans
+from fpdb.tables import Costs, Permutation, Plan, Table, TableProbes, plans
 
 __version__ = "0.1.0"
 
@@ -97,6 +97,7 @@ __all__ = [
     "MissingExtraError",
     "NotADatabaseError",
     "OpenError",
+    "Permutation",
     "Plan",
     "PlanError",
     "Problem",
