@@ -436,7 +436,7 @@ JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
     lambda inner: (
         st.lists(inner, max_size=5)
@@ -479,6 +479,8 @@ BAD_META: list[tuple[Any, str]] = [
     (nested(40), "lies deeper than 32 levels"),
     ("x" * (LARGEST_META + 1), "metadata takes 65,542 bytes when packed, at most 65,536"),
     (object(), "metadata is of type object"),
+    ([float("inf")], "metadata[0] is inf"),
+    ({"x": float("nan")}, "metadata['x'] is nan"),
 ]
 
 
