@@ -8,6 +8,7 @@ from functools import cache
 
 # Unified ideographs never change under NFKC, so only what stands between them is normalised.
 # An ASCII character before such a run goes with it: a combining mark may join it.
+_STABLE = re.compile("[\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]*")
 _UNSTABLE = re.compile("([\x00-\x7f]?[^\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]+)")
 # What no reader sees: soft hyphen, zero-width and bidirectional controls, byte order mark.
 _INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
@@ -43,7 +44,7 @@ _runs = _NormalisedRuns()
 
 def normalise_unicode(text: str) -> str:
     """Apply NFKC and case folding, and drop invisible characters."""
-    if text.isascii():
+    if text.isascii() or _STABLE.fullmatch(text):
         return text.casefold()
     pieces = _UNSTABLE.split(text)
     pieces[1::2] = map(_runs.__getitem__, pieces[1::2])
