@@ -190,8 +190,12 @@ class Index:
             if last >= high:
                 continue
             low = max(high - below, last + 1)
-            if not seek(cursor, low.to_bytes(width, "big") + bytes(table.key_width - width)):
-                continue
+            key = low.to_bytes(width, "big") + bytes(table.key_width - width)
+            # The page before the first key behind it; a page too many is read where it is a key.
+            if cursor.set_range(key):
+                cursor.prev() or cursor.first()
+            elif not cursor.last():
+                return read
             while True:
                 rows = unpack_rows(cursor.value(), table.columns, words)
                 pages.append(rows)
