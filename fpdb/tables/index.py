@@ -144,30 +144,29 @@ class Index:
     def near(self, txn: ReadTransaction, fingerprint: int, k: int, budget: int) -> Nearby:
         """Find all distinct fingerprints within k, reading about `budget` candidates at most."""
         pages: list[Rows] = []
+        sizes: list[int] = []
         queries: list[int] = []
-        origins: list[Permutation] = []
-        for table, permutation, below, masks in self.routes(k):
+        routes = self.routes(k)
+        for table, permutation, below, masks in routes:
             permuted = permutation.apply_one(fingerprint)
-            highs = [(permuted ^ mask) | below for mask in masks]
-            if len(highs) > 1:
-                highs.sort()  # so that each page is read once
-            budget -= self._gather(txn, table, highs, below, budget, pages)
-            queries += [permuted] * (len(pages) - len(queries))
-            origins += [permutation] * (len(pages) - len(origins))
+            if len(masks) == 1:
+                highs = [permuted | below]
+            else:
+                highs = sorted([(permuted ^ mask) | below for mask in masks])
+            queries.append(permuted)
+            sizes.append(self._gather(txn, table, highs, below, budget, pages))
+            budget -= sizes[-1]
             if budget < 0:
                 break
         found: dict[int, int] = {}
         if pages:
-            sizes = [len(rows[0]) for rows in pages]
-            distances = self._distances(pages, sizes, queries)
-            hits = (distances <= k).nonzero()[0]
-            if len(hits):
-                ends = list(accumulate(sizes))
-                for hit in hits.tolist():
-                    page = bisect_right(ends, hit)
-                    row = hit - ends[page] + sizes[page]
-                    permuted = _joined([int(column[row]) for column in pages[page]])
-                    found[origins[page].invert_one(permuted)] = int(distances[hit])
+            changes, distances = self._compare(pages, sizes, queries)
+            hits = (distances <= k).nonzero()[0].tolist()
+            ends = list(accumulate(sizes))
+            for hit in hits:
+                change = _joined([int(column[hit]) for column in changes])
+                permutation = routes[bisect_right(ends, hit)].permutation
+                found[fingerprint ^ permutation.invert_one(change)] = int(distances[hit])
         if budget < 0 and self._is_home(txn, fingerprint):
             found[fingerprint] = 0
         return Nearby(found, complete=budget >= 0)
@@ -207,19 +206,19 @@ class Index:
                     break
         return read
 
-    def _distances(
+    def _compare(
         self, pages: list[Rows], sizes: list[int], queries: list[int]
-    ) -> NDArray[np.uint8]:
-        """Count the bits in which the rows of each page differ from its query."""
-        counts = []
+    ) -> tuple[Rows, NDArray[np.uint8]]:
+        """Find in which bits the rows of each table differ from its query, and in how many."""
+        changes = []
         for word in range(self._words):
             shift = _WORD_BITS * (self._words - 1 - word)
             own = np.array([query >> shift & _WORD for query in queries], np.uint64)
             column = np.concatenate([rows[word] for rows in pages])
             column ^= own.repeat(sizes)
-            counts.append(np.bitwise_count(column))
-        distances: NDArray[np.uint8] = counts[0] if self._words == 1 else counts[0] + counts[1]
-        return distances
+            changes.append(column)
+        distances: NDArray[np.uint8] = np.bitwise_count(changes[0])
+        return changes, distances if self._words == 1 else distances + np.bitwise_count(changes[1])
 
     def _split(self, fingerprint: int) -> tuple[int, ...]:
         return (fingerprint,) if self._words == 1 else (fingerprint >> 64, fingerprint & _WORD)
