@@ -199,7 +199,7 @@ class Database:
         """Add documents in transactions of a thousand or so; yield each once it is durable."""
         documents = iter(documents)
         while batch := take(documents):
-            candidates = self._intake.candidates(batch, self.recipe)
+            candidates = self._intake.candidates(batch, lambda: self.recipe)
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
                 writer.expect([candidate.key for candidate in candidates])

@@ -2,7 +2,7 @@
 
 import hashlib
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,12 +48,14 @@ class Intake:
         self._catalog = catalog
         self._bits = index.plan.bits
 
-    def candidates(self, documents: Sequence[Document], recipe: Recipe) -> list[Candidate]:
-        """Check documents and fingerprint their texts."""
+    def candidates(
+        self, documents: Sequence[Document], recipe: Callable[[], Recipe]
+    ) -> list[Candidate]:
+        """Check documents and fingerprint their texts; the recipe is asked for if there are any."""
         texts = [d.text for d in documents if d.fingerprint is None and d.text is not None]
-        batch = recipe.batch(texts)
-        numbers = iter(self._index.numbers(batch.fingerprints))
-        shorts = iter(batch.short.tolist())
+        batch = recipe().batch(texts) if texts else None
+        numbers = iter(self._index.numbers(batch.fingerprints) if batch else [])
+        shorts = iter(batch.short.tolist() if batch else [])
         found: list[Candidate] = []
         for document in documents:
             self._catalog.check_key(document.key)

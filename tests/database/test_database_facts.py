@@ -847,6 +847,9 @@ def test_a_keyed_recipe_is_needed_to_open(path: Path, keyed: Recipe) -> None:
             assert keyed.hash.secret.id in caught.value.hint
         # What needs no text needs no secret.
         assert keys_of(db.query_fingerprint(fingerprint)) == ["a"]
+        assert db.add_fingerprints(["b"], [fingerprint ^ 1]) == 1
+        assert [match.key for match in db.query_fingerprint(fingerprint)] == ["a", "b"]
+        assert db.delete("b")
         assert list(db) == ["a"]
         assert list(db.check()) == []
     other = keyed.replace(hash=Hash(secret=Secret(b"another secret, as long")))

@@ -317,9 +317,11 @@ def work(turn, out):
             acknowledgement = f"added {name} {count}\\n".encode()
             if early:
                 os.write(out, acknowledgement)
-            list(db.add_many(documents))
+            results = db.add_many(documents)
+            next(results)  # what one yields is durable with all of its transaction
             if not early:
                 os.write(out, acknowledgement)
+            list(results)
             if number % 5 == 0:
                 gone = f"{turn:02d}-{number - 3:04d}-00"
                 os.write(out, f"deleting {gone}\\n".encode())

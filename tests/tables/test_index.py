@@ -190,6 +190,32 @@ def test_a_hot_prefix_is_searched_whole(bits: int, undone: Undone) -> None:
     undone(work)
 
 
+@pytest.mark.parametrize("bits", [32, 64, 128])
+@pytest.mark.parametrize("where", ["home", "further"])
+def test_a_probe_reads_its_range_to_both_ends(
+    bits: int, where: str, undone: Undone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dense fingerprints, so that ranges of four begin and end where pages do."""
+    # The table with the longer prefix answers for k = 0.
+    sizes = (bits - 2, 2) if where == "home" else (2, bits - 2)
+    plan = choose_plan(bits, 1, sizes=sizes)
+    index = Index(plan)
+    table = 0 if where == "home" else 1
+    assert [probes.table for probes in plan.probes(0)] == [table]
+    step = 1 if bits < 128 else 2**62
+    stored = [plan.tables[table].permutation.invert_one(place * step) for place in range(400)]
+
+    def work(txn: WriteTransaction) -> None:
+        index.fill(txn, *numbered(index, stored))
+        for number in stored:
+            assert index.near(txn, number, 0, PLENTY).distances == {number: 0}
+
+    for largest in range(60, 100, 3):
+        monkeypatch.setattr(columns, "LARGEST", largest)
+        monkeypatch.setattr(pages_module, "LARGEST", largest)
+        undone(work)
+
+
 @pytest.mark.parametrize("bits", [64, 128])
 def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Undone) -> None:
     dice = np.random.default_rng(6)

@@ -252,6 +252,49 @@ def test_small_pages_merge_and_empty_ones_go(undone: Any) -> None:
     undone(work)
 
 
+def test_a_small_page_joins_the_next_one_or_the_one_before_if_there_is_room(undone: Any) -> None:
+    pages = KINDS[0]
+    rows = [(number * 2**40,) for number in range(1500)]
+
+    def fill(txn: WriteTransaction) -> list[bytes]:
+        pages.splice(txn, pages.empty(), as_rows(content(txn, pages), 1))
+        pages.fill(txn, as_rows(rows, 1))
+        before = [key for key, _ in entries(txn, pages)]
+        assert len(before) == 3
+        return before
+
+    def remove(txn: WriteTransaction, first: int, last: int) -> Spy:
+        spy = Spy(txn)
+        pages.splice(spy, pages.empty(), as_rows(rows[first:last], 1))
+        return spy
+
+    def work(txn: WriteTransaction) -> None:
+        # Between full pages a small one stays by itself.
+        before = fill(txn)
+        spy = remove(txn, 600, 1016)
+        assert (spy.puts, spy.deletes) == ([before[1]], [])
+        # It takes up the one before, which has become small as well.
+        spy = remove(txn, 10, 508)
+        assert spy.puts == [before[0]]
+        assert spy.deletes == [before[1]]
+        # Of the first page only the next one is beside it.
+        before = fill(txn)
+        spy = remove(txn, 508, 1000)
+        assert (spy.puts, spy.deletes) == ([pages.key(1000 * 2**40)], [before[1]])
+        spy = remove(txn, 20, 508)
+        assert spy.puts == [before[0]]
+        assert spy.deletes == [pages.key(1000 * 2**40)]
+        assert content(txn, pages) == [*rows[:20], *rows[1000:]]
+        # The last page only has the one before.
+        before = fill(txn)
+        remove(txn, 508, 1000)
+        spy = remove(txn, 1030, 1500)
+        assert spy.puts == [pages.key(1000 * 2**40)]
+        assert content(txn, pages) == [*rows[:508], *rows[1000:1030]]
+
+    undone(work)
+
+
 def test_pages_that_are_thinned_out_row_by_row_stay_few(undone: Any) -> None:
     pages = KINDS[0]
     dice = np.random.default_rng(5)
@@ -445,16 +488,16 @@ def test_the_bytes_of_a_page_stay_what_they_are() -> None:
     rows = [
         np.array([1000, 1001, 1256], np.uint64),
         np.array([5, 5, 5], np.uint64),
-        np.array([0, TOP, 2**32], np.uint64),
+        np.array([7, TOP, 2**32], np.uint64),
     ]
     value = pack_rows(rows, shape_of(rows))
     assert value[4:] == bytes.fromhex(
         "03 00 02 08"
         "e8 03 00 00 00 00 00 00  05 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00"
         "00 00 01 00 00 01"
-        "00 00 00 00 00 00 00 00  ff ff ff ff ff ff ff ff  00 00 00 00 01 00 00 00"
+        "07 00 00 00 00 00 00 00  ff ff ff ff ff ff ff ff  00 00 00 00 01 00 00 00"
     )
-    assert value[:4].hex() == "09a650ae"
+    assert value[:4].hex() == "08d4fea4"
 
 
 @pytest.mark.parametrize("width", [0, 1, 2, 4, 8])
