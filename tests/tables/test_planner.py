@@ -191,7 +191,8 @@ def test_candidates_at_two_to_the_34() -> None:
 
 
 def test_five_blocks_counted_from_the_low_end() -> None:
-    plan = choose_plan(64, 4, sizes=(16, 12, 12, 12, 12))
+    plan = Plan.from_blocks((16, 12, 12, 12, 12), k=4)
+    assert plan == choose_plan(64, 4, sizes=(16, 12, 12, 12, 12))
     known = {
         0x0123456789ABCDEF: [3567, 2748, 1929, 1110, 291],
         0xFEDCBA9876543210: [528, 1347, 2166, 2985, 65244],
