@@ -63,7 +63,7 @@ from fpdb.models import (
     Stats,
     TableStats,
 )
-from fpdb.tables import Costs, Permutation, Plan, Table, TableProbes, plans
+from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, plans
 
 __version__ = "0.1.0"
 
@@ -88,6 +88,7 @@ __all__ = [
     "FpdbError",
     "Grams",
     "Hash",
+    "Hits",
     "IdfTable",
     "InputError",
     "LockTimeoutError",

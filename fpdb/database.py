@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -35,7 +34,7 @@ from fpdb.fingerprint import Recipe, preset
 from fpdb.models import Added, Document, Key, Matches, Problem, Stats
 from fpdb.storage import LOCK_SECONDS, Environment, header
 from fpdb.storage.counters import Counters
-from fpdb.tables import Index, Plan, plans
+from fpdb.tables import Hits, Index, Plan, near_many, plans
 
 
 class Database:
@@ -196,7 +195,10 @@ class Database:
     def add_many(
         self, documents: Iterable[Document], *, skip_duplicates: bool = False
     ) -> Iterator[Added]:
-        """Add documents in transactions of a thousand or so; yield each once it is durable."""
+        """Add documents in transactions of a thousand or so; yield each once it is durable.
+
+        Nothing is added before the result is iterated, as a for loop does.
+        """
         documents = iter(documents)
         while batch := take(documents):
             candidates = self._intake.candidates(batch, lambda: self.recipe)
@@ -268,7 +270,7 @@ class Database:
         self, texts: Iterable[str], *, k: int | None = None, limit: int | None = None
     ) -> Iterator[Matches]:
         """Find the stored documents near each of many texts."""
-        self._check_query(k, limit)
+        self._intake.check_query(k, limit)
         texts = iter(texts)
         while block := list(islice(texts, BATCH)):
             batch = self.recipe.batch(block)
@@ -294,19 +296,21 @@ class Database:
         A `budget` bounds the candidates that are read; if it ends the search, the matches say
         that they aren't complete.
         """
-        self._check_query(k, limit)
+        self._intake.check_query(k, limit)
         number = self._intake.number(fingerprint)
         with self._environment.read() as txn:
             return self._lookup.near(txn, number, self.k if k is None else k, limit, budget)
 
-    def _check_query(self, k: int | None, limit: int | None) -> None:
-        if k is not None:
-            self._index.routes(k)
-        if limit is not None and limit < 1:
-            raise InputError(
-                f"found limit={limit}, expected at least 1",
-                hint="leave limit out to get all matches",
-            )
+    def query_fingerprints(self, fingerprints: Any, *, k: int | None = None) -> Hits:
+        """Find the stored documents near each of many fingerprints, all of them together.
+
+        Gives three arrays, sorted by query, distance and id: the places of the queries, the ids
+        of the documents, the distances. Nothing is cut.
+        """
+        self._intake.check_query(k, None)
+        array = self._intake.array(fingerprints)
+        with self._environment.read() as txn:
+            return near_many(txn, self._index, array, self.k if k is None else k)
 
     def get(self, key: Key, default: Any = None) -> Document | Any:
         """Give the stored document with a key, or the default."""
@@ -317,6 +321,7 @@ class Database:
     def scan(self, *, prefix: str = "", added_before: float | None = None) -> Iterator[Document]:
         """Give the stored documents in the order of their keys; what is added meanwhile may show.
 
+        Keys of 511 bytes and more are in the order of their first 479 bytes.
         `prefix` takes those whose key begins with it, `added_before` those added before a time,
         in seconds since 1970.
         """
@@ -369,12 +374,7 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -75,6 +75,21 @@ class Intake:
             found.append(Candidate(document.key, number, digest, meta))
         return found
 
+    def check_query(self, k: int | None, limit: int | None) -> None:
+        """Refuse a k that the plan can't serve, and a limit that leaves nothing."""
+        for name, value in (("k", k), ("limit", limit)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise InputError(
+                    f"found {name}={value!r}, expected a whole number",
+                    hint=f"leave {name} out for the usual one",
+                )
+        if k is not None:
+            self._index.routes(k)
+        if limit is not None and limit < 1:
+            raise InputError(
+                f"found limit={limit}, expected at least 1", hint="leave limit out for all matches"
+            )
+
     def number(self, fingerprint: Any) -> int:
         """Take a fingerprint as a number."""
         try:

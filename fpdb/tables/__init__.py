@@ -5,6 +5,7 @@ keeps, `coverage` which probes into them find everything within k, and `planner`
 Nothing in this folder knows a text or a file.
 """
 
+from fpdb.tables.batch import Hits, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
 from fpdb.tables.plan import Plan, Table, TableProbes
@@ -13,6 +14,7 @@ from fpdb.tables.planner import Costs, Estimate, estimate, plans
 __all__ = [
     "Costs",
     "Estimate",
+    "Hits",
     "Index",
     "Permutation",
     "Plan",
@@ -20,5 +22,6 @@ __all__ = [
     "TableProbes",
     "distances",
     "estimate",
+    "near_many",
     "plans",
 ]

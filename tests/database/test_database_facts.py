@@ -972,3 +972,9 @@ def test_equal_fingerprints_of_arrays_and_numbers_are_equal(numbered: Database) 
     numbers = [1, 2, 3]
     numbered.add_fingerprints(numbers, numbers)
     assert numbered.add_fingerprints(np.array(numbers), to_array(numbers, 64)) == 0
+
+
+@pytest.mark.parametrize("asked", [{"k": 3.5}, {"k": "3"}, {"k": True}, {"limit": 1.5}])
+def test_a_k_or_a_limit_that_is_no_whole_number_is_a_clear_error(db: Database, asked: Any) -> None:
+    with pytest.raises(InputError, match="expected a whole number"):
+        db.query_fingerprint(0, **asked)
