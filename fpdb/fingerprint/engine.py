@@ -140,7 +140,8 @@ class Engine:
             for piece in pieces:
                 piece.sort()
             distinct = [
-                1 + np.count_nonzero(np.diff(piece)) if len(piece) else 0 for piece in pieces
+                1 + np.count_nonzero(piece[1:] != piece[:-1]) if len(piece) else 0
+                for piece in pieces
             ]
             masses = np.ones(sum(map(len, pieces)))
         else:

@@ -51,10 +51,9 @@ def _join(codes: NDArray[np.uint32], length: int) -> tuple[U64, U64, U64]:
     for offset in range(1, length):
         following = characters[offset : offset + count]
         shift = total << _u(3)
-        # numpy shifts by 64 and more give nothing useful, so the empty half is chosen away.
-        low |= np.where(shift < 64, following << (shift & _u(63)), _u(0))
-        spilled = np.where(shift > 32, following >> (_u(64) - np.minimum(shift, _u(63))), _u(0))
-        high |= np.where(shift >= 64, following << ((shift - _u(64)) & _u(63)), spilled)
+        # numpy defines a shift by 64 or more, also by what was less than nothing, to give 0.
+        low |= following << shift
+        high |= (following >> (_u(64) - shift)) | (following << (shift - _u(64)))
         total += sizes[offset : offset + count]
     return low, high, total
 
@@ -121,7 +120,8 @@ def _hash_4_to_8(low: U64, _high: U64, size: U64, seed: int) -> U64:
 
 def _hash_9_to_16(low: U64, high: U64, size: U64, seed: int) -> U64:
     shift = (size - _u(8)) << _u(3)  # 8 to 64
-    last = np.where(size == 16, high, (low >> (shift & _u(63))) | (high << (_u(64) - shift)))
+    above: U64 = high << (_u(64) - shift)
+    last: U64 = (low >> shift) | above
     first: U64 = low ^ _u(_secret_pair(24) + seed)
     last ^= _u(_secret_pair(40) - seed)
     mixed: U64 = size + first.byteswap() + last + _folded_product(first, last)
