@@ -6,6 +6,7 @@ and the time of adding; only a document with a text or metadata has a record as 
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ class Stored(NamedTuple):
     meta: bytes = b""
 
 
-class Catalog:
+class Catalog(ABC):
     """What both kinds of keys share: records by id, and short texts by their digest."""
 
     kind: str
@@ -46,21 +47,21 @@ class Catalog:
         self._index = index
         self._bytes = index.plan.bits // 8
 
+    @abstractmethod
     def check_key(self, key: Key) -> None:
         """Refuse a key of the wrong kind."""
-        raise NotImplementedError
 
+    @abstractmethod
     def find(self, txn: ReadTransaction, key: Key) -> Stored | None:
         """Find a document by its key."""
-        raise NotImplementedError
 
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
         """Find documents by their keys."""
         return {key: self.find(txn, key) for key in keys}
 
+    @abstractmethod
     def load(self, txn: ReadTransaction, number: int) -> Stored | None:
         """Find a document by its id."""
-        raise NotImplementedError
 
     def key_and_meta(self, txn: ReadTransaction, number: int) -> tuple[Key, bytes]:
         """Give what a match shows of a document that a table names."""
@@ -69,14 +70,15 @@ class Catalog:
             raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
         return stored.key, stored.meta
 
+    @abstractmethod
     def save(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         """Write documents, each under its id, whatever was there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         """Forget documents."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fill(
         self, txn: WriteTransaction, keys: Sequence[Key], fingerprints: Fingerprints, added: int
     ) -> tuple[Fingerprints, Column]:
@@ -84,13 +86,12 @@ class Catalog:
 
         Give their fingerprints and ids.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
     ) -> list[Stored]:
         """Give the next documents in the order of their keys, none at the end."""
-        raise NotImplementedError
 
     def short_ids(self, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
         """Give the ids of the short texts with a digest."""
