@@ -1,13 +1,9 @@
 """The database: documents go in, near-duplicates come out; transactions, ids and counts."""
 
-import os
 import time
-import uuid
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from itertools import islice
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +11,6 @@ from fpdb import corpus
 from fpdb.documents import (
     BATCH,
     CANDIDATES,
-    CATALOGS,
     Intake,
     Lookup,
     Writer,
@@ -24,20 +19,18 @@ from fpdb.documents import (
     to_document,
 )
 from fpdb.errors import (
-    DamagedError,
     DocumentNotFoundError,
     InputError,
-    PlanError,
-    RecipeMismatchError,
 )
-from fpdb.fingerprint import Recipe, preset
+from fpdb.fingerprint import Recipe
+from fpdb.handle import Handle
 from fpdb.models import Added, Document, Key, Matches, Problem, Stats
-from fpdb.storage import LOCK_SECONDS, Environment, header
+from fpdb.storage import LOCK_SECONDS, Environment
 from fpdb.storage.counters import Counters
-from fpdb.tables import Hits, Index, Plan, near_many, plans
+from fpdb.tables import Hits, near_many
 
 
-class Database:
+class Database(Handle):
     """A persistent database of fingerprints in a directory; open it with `fpdb.open`.
 
     It may be shared by threads, survives a fork, and can be pickled as its path. Several
@@ -47,139 +40,9 @@ class Database:
     def __init__(
         self, environment: Environment, recipe: Recipe | None = None, timeout: float = LOCK_SECONDS
     ) -> None:
-        self._environment = environment
-        self._timeout = timeout
-        with environment.read() as txn:
-            value = txn.get("header", b"header")
-            self._header = header.decode(value if value is not None else b"")
-        header.require_openable(self._header, readonly=environment.readonly)
-        self.plan = Plan.from_dict(self._header["plan"])
-        self._index = Index(self.plan)
-        if self._header["keys"] not in CATALOGS:
-            raise DamagedError(
-                f"the header speaks of {self._header['keys']!r} keys, "
-                f"expected one of {', '.join(CATALOGS)}",
-                hint="restore the database from a backup",
-            )
-        self._catalog = CATALOGS[self._header["keys"]](self._index)
-        environment.include([*self._catalog.names, *self._index.names])
+        super().__init__(environment, recipe, timeout)
         self._lookup = Lookup(self._index, self._catalog)
         self._intake = Intake(self._index, self._catalog)
-        if recipe is not None:
-            self._require_recipe(recipe)
-            self.recipe = recipe
-
-    @classmethod
-    def create(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        recipe: str | Recipe = "web",
-        k: int = 3,
-        capacity: int = 1_000_000,
-        keys: str = "text",
-        plan: Plan | None = None,
-        timeout: float = LOCK_SECONDS,
-    ) -> Self:
-        """Create a database and open it; there must not be one at the path.
-
-        The best plan for `capacity` documents is chosen, unless one is given. A write waits for
-        other writers up to `timeout` seconds.
-        """
-        chosen = preset(recipe) if isinstance(recipe, str) else recipe
-        if keys not in CATALOGS:
-            raise InputError(
-                f"found keys={keys!r}, expected one of {', '.join(CATALOGS)}",
-                hint="text for URLs and names, integer for numbers of your own",
-            )
-        if plan is None:
-            plan = plans(chosen.bits, k, capacity)[0]
-        if (plan.bits, plan.k) != (chosen.bits, k):
-            raise PlanError(
-                f"the plan is made for {plan.bits} bits and k={plan.k}, "
-                f"expected {chosen.bits} bits and k={k}",
-                hint="take one of fpdb.plans(bits, k, documents)",
-            )
-        head = {
-            "uuid": str(uuid.uuid4()),
-            "created": int(time.time()),
-            "created_by": "fpdb",
-            "keys": keys,
-            "recipe": chosen.to_dict(),
-            "recipe_id": chosen.id,
-            "plan": plan.to_dict(),
-            "capacity": capacity,
-        }
-        index = Index(plan)
-        names = ["header", *CATALOGS[keys].names, *index.names]
-        first = {"header": {b"header": header.encode(head), b"counters": Counters().pack()}}
-        return cls(Environment.create(path, names, first), chosen, timeout)
-
-    @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        readonly: bool = False,
-        recipe: str | Recipe | None = None,
-        k: int | None = None,
-        timeout: float = LOCK_SECONDS,
-    ) -> Self:
-        """Open an existing database; a recipe or k that is given must be the stored one.
-
-        A keyed recipe must be given, because its secret isn't stored. A write waits for other
-        writers up to `timeout` seconds.
-        """
-        environment = Environment.open(path, ["header"], readonly=readonly)
-        try:
-            chosen = preset(recipe) if isinstance(recipe, str) else recipe
-            database = cls(environment, chosen, timeout)
-            database._require_k(k)
-        except BaseException:
-            environment.close()
-            raise
-        return database
-
-    def _require_k(self, k: int | None) -> None:
-        if k is not None and k != self.k:
-            raise RecipeMismatchError(
-                f"{self.path} was created for k={self.k}, found k={k}",
-                hint="query with k=…, or create another database",
-            )
-
-    def _require_recipe(self, recipe: Recipe) -> None:
-        if recipe.id != self._header["recipe_id"]:
-            stored = self._header["recipe"].get("name")
-            raise RecipeMismatchError(
-                f"{self.path} was created with the recipe {stored} "
-                f"({self._header['recipe_id']}), found {recipe.name} ({recipe.id})",
-                hint="leave the recipe out to use the stored one, or create another database",
-            )
-
-    @cached_property
-    def recipe(self) -> Recipe:
-        """The recipe that the database was created with."""
-        return Recipe.from_dict(self._header["recipe"])
-
-    @property
-    def path(self) -> Path:
-        """Where the database is."""
-        return self._environment.path
-
-    @property
-    def k(self) -> int:
-        """The largest distance that counts as a match, if a query doesn't say."""
-        return self.plan.k
-
-    @property
-    def keys(self) -> str:
-        """What keys are: "text" or "integer"."""
-        return self._catalog.kind
-
-    @property
-    def readonly(self) -> bool:
-        """Whether this handle refuses to write."""
-        return self._environment.readonly
 
     # Writing
 
@@ -364,33 +227,3 @@ class Database:
 
     def __iter__(self) -> Iterator[Key]:
         return (document.key for document in self.scan())
-
-    # The handle
-
-    def close(self) -> None:
-        """Close the handle; closing it again does nothing."""
-        self._environment.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<Database {str(self.path)!r} {self._header['recipe']['name']} k={self.k}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        keyed = (
-            self.__dict__.get("recipe") if self._header["recipe"]["hash"].get("secret") else None
-        )
-        return _reopen, (self.path, self.readonly, keyed, self._timeout)
-
-
-def _reopen(
-    path: Path,
-    readonly: bool,  # noqa: FBT001 - pickle passes arguments by position
-    recipe: Recipe | None,
-    timeout: float,
-) -> Database:
-    return Database.open(path, readonly=readonly, recipe=recipe, timeout=timeout)
