@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from fpdb import corpus
 from fpdb.documents import (
     BATCH,
     CANDIDATES,
+    LOAD,
     Intake,
     Lookup,
     Writer,
@@ -28,6 +27,7 @@ from fpdb.models import Added, Document, Key, Matches, Problem, Stats
 from fpdb.storage import LOCK_SECONDS, Environment
 from fpdb.storage.counters import Counters
 from fpdb.tables import Hits, near_many
+from fpdb.tables.loading import MEMORY
 
 
 class Database(Handle):
@@ -75,33 +75,32 @@ class Database(Handle):
                 writer.apply()
             yield from added
 
-    def add_fingerprints(self, keys: Iterable[Key], fingerprints: Any) -> int:
+    def add_fingerprints(
+        self, keys: Iterable[Key], fingerprints: Any, *, memory: int = MEMORY
+    ) -> int:
         """Add documents whose fingerprints are known; return how many were new or changed.
 
-        `fingerprints` is an array as `recipe.fingerprint_many` gives it, or any numbers.
+        `keys` may be an array of numbers; `fingerprints` is an array as `recipe.fingerprint_many`
+        gives it, or any numbers. Of a key that comes twice, the last counts. An empty database is
+        filled in one transaction, which sorts in about `memory` bytes besides the arrays. To
+        others a million documents are added at a time; if that is interrupted, run it again.
         """
         array = self._intake.array(fingerprints)
-        names = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+        names = self._intake.keys(keys)
         if len(names) != len(array):
             raise InputError(
                 f"found {len(names)} keys and {len(array)} fingerprints, expected as many of both",
                 hint="the first key goes with the first fingerprint, and so on",
             )
-        for name in names:
-            self._catalog.check_key(name)
-        if len(names) > BATCH:
+        names, array = self._catalog.distinct(names, array)
+        changed = 0
+        for start in range(0, len(names), LOAD):
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
-                if not writer.documents:
-                    filled = writer.fill(names, array)
-                    writer.apply()
-                    return filled
-        numbers = self._index.numbers(array)
-        documents = (
-            Document(name, fingerprint=number) for name, number in zip(names, numbers, strict=True)
-        )
-        changed = (added for added in self.add_many(documents) if added.status != "unchanged")
-        return len({added.key for added in changed})  # of a key that comes twice, the last counts
+                if not writer.documents and start == 0 and len(names) > BATCH:
+                    return writer.fill(names, array, memory)
+                changed += writer.merge(names[start : start + LOAD], array[start : start + LOAD])
+        return changed
 
     def delete(self, key: Key) -> bool:
         """Delete a document; say whether it was there."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fpdb.storage import Environment
 from fpdb.tables import Costs, Index, Plan, Table
 from fpdb.tables.bits import Fingerprints
+from fpdb.tables.loading import in_blocks, load
 from fpdb.tables.plan import choose_plan
 
 _DOCUMENTS = 400_000
@@ -35,8 +36,9 @@ def calibrate() -> Costs:
         path = Path(folder) / "database"
         with Environment.create(path, index.names) as environment:
             numbers = _random(random, _DOCUMENTS)
+            ids = np.arange(_DOCUMENTS, dtype=np.uint64)
             with environment.write() as txn:
-                index.fill(txn, numbers, np.arange(_DOCUMENTS, dtype=np.uint64))
+                load(txn, index, in_blocks(numbers, ids), _DOCUMENTS)
             base, probe, candidate = _queries(environment, plan, _random(random, _QUERIES))
             insert = _inserts(environment, index, random)
         cold = _cold_read(path / "data.mdb", random)

@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from fpdb.documents.catalog import Catalog, IntegerCatalog, Stored, TextCatalog, key_bytes
+from fpdb.documents import Catalog, Stored
+from fpdb.documents.integer_keys import IntegerCatalog
+from fpdb.documents.text_keys import TextCatalog, key_bytes
 from fpdb.errors import DamagedError
 from fpdb.models import Problem
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Rows, unpack_rows
 from fpdb.storage.counters import Counters
 from fpdb.tables import Index
-from fpdb.tables.bits import to_array
+from fpdb.tables.bits import distinct, to_array
 from fpdb.tables.pages import Pages
 
 Row = tuple[Any, ...]
@@ -62,7 +64,7 @@ def _expected(index: Index, documents: Sequence[Stored]) -> dict[str, set[Row]]:
     ids = np.array([number for _, number in placed], np.uint64)
     expected = {index.home.name: _row_set([*index.words(fingerprints), ids])}
     for table, pages in zip(index.plan.tables[1:], index.further, strict=True):
-        permuted = np.unique(table.permutation.apply(fingerprints), axis=0)
+        permuted = distinct(table.permutation.apply(fingerprints))
         expected[pages.name] = _row_set(index.words(permuted))
     return expected
 

@@ -1,19 +1,25 @@
 """Documents over the tables: found by key and id, looked up by nearness, written together.
 
-catalog keeps what is stored of each document, for both kinds of keys; lookup turns near
+catalog keeps what is stored of each document, text_keys and integer_keys for the two kinds of
+keys; lookup turns near
 fingerprints into matches; intake checks and fingerprints what is to be added; writing collects the
 changes of one transaction.
 """
 
-from fpdb.documents.catalog import CATALOGS, Catalog, Stored
-from fpdb.documents.intake import BATCH, Intake, digest_of, take
+from fpdb.documents.catalog import Catalog, Stored
+from fpdb.documents.intake import BATCH, LOAD, Intake, digest_of, take
+from fpdb.documents.integer_keys import IntegerCatalog
 from fpdb.documents.lookup import CANDIDATES, Lookup, to_document
+from fpdb.documents.text_keys import TextCatalog
 from fpdb.documents.writing import Candidate, Writer
+
+CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
 
 __all__ = [
     "BATCH",
     "CANDIDATES",
     "CATALOGS",
+    "LOAD",
     "Candidate",
     "Catalog",
     "Intake",

@@ -2,22 +2,24 @@
 
 import hashlib
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from fpdb.documents.catalog import Catalog
+from fpdb.documents.catalog import Catalog, Keys
 from fpdb.documents.writing import Candidate
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
-from fpdb.models import Document
+from fpdb.models import Document, Key
 from fpdb.storage import pack
 from fpdb.storage.records import LARGEST_META
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array
 
+# Documents of one transaction: with texts, and as ready fingerprints.
 BATCH = 1000
+LOAD = 1_000_000
 _BATCH_CHARACTERS = 1 << 23
 _DIGEST_BYTES = 16
 
@@ -105,6 +107,19 @@ class Intake:
                 hint="fingerprints of another width need a database of their own",
             )
         return number
+
+    def keys(self, keys: Iterable[Key]) -> Keys:
+        """Take keys as a column of numbers, or as a list of texts."""
+        integer = self._catalog.kind == "integer"
+        if isinstance(keys, np.ndarray):
+            numbers = integer and keys.ndim == 1 and keys.dtype.kind in "iu"
+            if numbers and (keys.dtype.kind == "u" or not (keys < 0).any()):
+                return keys.astype(np.uint64, copy=False)
+            keys = keys.tolist()
+        names: list[Any] = list(keys)
+        for name in names:
+            self._catalog.check_key(name)
+        return np.array(names, np.uint64) if integer else names
 
     def array(self, fingerprints: Any) -> Fingerprints:
         """Take fingerprints as an array of the database's own shape."""

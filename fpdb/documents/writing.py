@@ -1,11 +1,12 @@
 """One write transaction: look, then insert, replace or remove; each page is touched once."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fpdb.documents.catalog import Catalog, Stored
+from fpdb.documents.catalog import Catalog, Keys, Stored
 from fpdb.documents.lookup import Lookup
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
@@ -13,6 +14,7 @@ from fpdb.storage.columns import Column
 from fpdb.storage.counters import Counters
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, distances, to_array
+from fpdb.tables.loading import in_blocks, load
 
 
 class Candidate(NamedTuple):
@@ -45,19 +47,48 @@ class Writer:
         self._digests: set[bytes] = set()
         self._numbers: list[int] = []
         self._array: Fingerprints | None = None
+        self._new = self._places([], set())
 
     @property
     def documents(self) -> int:
         """How many documents are stored."""
         return self._counters.documents
 
-    def fill(self, keys: Sequence[Key], fingerprints: Fingerprints) -> int:
-        """Write many documents without texts into an empty database; give their number."""
-        placed, ids = self._catalog.fill(self._txn, keys, fingerprints, self._now)
-        self._index.fill(self._txn, placed, ids)
-        next_id = max(self._counters.next_id, len(ids))
-        self._counters = Counters(next_id, len(ids), 0, self._counters.writes)
+    def fill(self, keys: Keys, fingerprints: Fingerprints, memory: int) -> int:
+        """Write many documents that are nothing but fingerprints into an empty database."""
+        ids = self._number(keys)
+        self._catalog.fill(self._txn, keys, ids, fingerprints, self._now)
+        load(self._txn, self._index, in_blocks(fingerprints, ids), len(ids), memory)
+        self._count(len(ids), 0)
         return len(ids)
+
+    def merge(self, keys: Keys, fingerprints: Fingerprints) -> int:
+        """Add documents that are nothing but fingerprints; say how many are new or changed."""
+        new, changed = self._catalog.sift(self._txn, keys, fingerprints)
+        places = changed.nonzero()[0]
+        old = [_plain(keys[place]) for place in places.tolist()]
+        self.expect(old)
+        for key, number in zip(old, self._index.numbers(fingerprints[places]), strict=True):
+            self.add(Candidate(key, number, b"", b""), skip_duplicates=False, k=0)
+        places = new.nonzero()[0]
+        if len(places):
+            fresh = (
+                keys[places]
+                if isinstance(keys, np.ndarray)
+                else [keys[at] for at in places.tolist()]
+            )
+            ids, chosen = self._number(fresh), fingerprints[places]
+            self._catalog.save_bare(self._txn, fresh, ids, chosen, self._now)
+            self._new = (chosen, ids)
+        self.apply()
+        return int(new.sum() + changed.sum())
+
+    def _number(self, keys: Keys) -> Column:
+        ids = self._catalog.new_ids(keys, self._counters.next_id)
+        if not isinstance(keys, np.ndarray):
+            next_id = self._counters.next_id + len(ids)
+            self._counters = self._counters._replace(next_id=next_id)
+        return ids
 
     def expect(self, keys: Sequence[Key]) -> None:
         """Look keys up together that will be added or removed one by one."""
@@ -149,18 +180,21 @@ class Writer:
             for key, old in self._removed.items()
             if key in self._saved and self._saved[key].fingerprint == old.fingerprint
         }
-        self._index.update(self._txn, self._places(saved, kept), self._places(removed, kept))
+        came, new = self._places(saved, kept), self._new
+        insert = np.concatenate([came[0], new[0]]), np.concatenate([came[1], new[1]])
+        self._index.update(self._txn, insert, self._places(removed, kept))
         self._catalog.remove(self._txn, removed)
         self._catalog.save(self._txn, saved)
+        documents = len(saved) + len(new[1]) - len(removed)
+        self._count(documents, _short(saved) - _short(removed))
+        self._forget()
+
+    def _count(self, documents: int, short: int) -> None:
         old = self._counters
         self._counters = Counters(
-            old.next_id,
-            old.documents + len(saved) - len(removed),
-            old.short + _short(saved) - _short(removed),
-            old.writes + 1,
+            old.next_id, old.documents + documents, old.short + short, old.writes + 1
         )
         self._txn.put("header", b"counters", self._counters.pack())
-        self._forget()
 
     def _places(
         self, documents: Sequence[Stored], kept: set[tuple[int, int | None]]
@@ -172,6 +206,14 @@ class Writer:
         ]
         fingerprints = to_array([fingerprint for fingerprint, _ in placed], self._index.plan.bits)
         return fingerprints, np.array([number for _, number in placed], np.uint64)
+
+
+def _at(keys: Keys, places: NDArray[np.intp]) -> Keys:
+    return keys[places] if isinstance(keys, np.ndarray) else [keys[at] for at in places.tolist()]
+
+
+def _plain(key: Any) -> Key:
+    return key if isinstance(key, str) else int(key)
 
 
 def _short(documents: Sequence[Stored]) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.columns import Column, Rows, unpack_rows
-from fpdb.tables.bits import Fingerprints, Permutation, order, to_ints
+from fpdb.tables.bits import Fingerprints, Permutation, distinct, order, to_ints
 from fpdb.tables.pages import Pages, seek
 from fpdb.tables.plan import Plan
 
@@ -60,22 +60,25 @@ class Index:
     ) -> None:
         """Remove and insert fingerprints with the ids of their documents, in all tables."""
         self.home.splice(txn, self._home_rows(*insert), self._home_rows(*remove))
-        gone = np.unique(remove[0], axis=0)
+        gone = distinct(remove[0])
         if len(gone):
             left = [not self._is_home(txn, number) for number in self.numbers(gone)]
             gone = gone[np.array(left, np.bool_)]
-        come = np.unique(insert[0], axis=0)
+        come = distinct(insert[0])
         for table, pages in zip(self.plan.tables[1:], self.further, strict=True):
             pages.splice(
                 txn, self._rows(table.permutation, come), self._rows(table.permutation, gone)
             )
 
-    def fill(self, txn: WriteTransaction, fingerprints: Fingerprints, ids: Column) -> None:
-        """Put fingerprints with the ids of their documents into tables that are empty."""
-        self.home.fill(txn, self._home_rows(fingerprints, ids))
-        distinct = np.unique(fingerprints, axis=0)
-        for table, pages in zip(self.plan.tables[1:], self.further, strict=True):
-            pages.fill(txn, self._rows(table.permutation, distinct))
+    def holds(
+        self, txn: ReadTransaction, fingerprints: Fingerprints, ids: Column
+    ) -> NDArray[np.bool_]:
+        """Say of each document whether it is stored with this fingerprint."""
+        sequence = order(fingerprints, ids)
+        rows = [*self.words(fingerprints[sequence]), ids[sequence]]
+        found = np.empty(len(ids), np.bool_)
+        found[sequence] = self.home.holds(txn, rows)
+        return found
 
     def _home_rows(self, fingerprints: Fingerprints, ids: Column) -> Rows:
         sequence = order(fingerprints, ids)

@@ -1,9 +1,10 @@
 """Keep rows of numbers sorted in pages: find, insert and remove, touching each page once."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.columns import (
@@ -19,6 +20,8 @@ from fpdb.storage.columns import (
 # A page below a quarter joins one beside it if both then leave room for some more.
 _SMALL = LARGEST // 4
 _ROOMY = LARGEST * 3 // 4
+# Rows of so many pages that come to one page fill pages as a load does.
+_FLOOD = 4
 
 
 class Pages:
@@ -54,22 +57,39 @@ class Pages:
             rows = unpack_rows(cursor.value(), self.columns)
             return rows, int.from_bytes(cursor.key()[:8], "big") if cursor.next() else None
 
-    def fill(self, txn: WriteTransaction, rows: Rows) -> None:
-        """Put sorted rows into an empty sub-database, page behind page, each as full as can be."""
-        start, count = 0, 1
-        while start < len(rows[0]):
-            for _ in range(3):  # a page that takes more rows may need wider columns
-                piece = [column[start : start + count] for column in rows]
-                shape = shape_of(piece)
-                if shape.size <= LARGEST and len(piece[0]) < count:
+    def fill(self, txn: WriteTransaction, blocks: Iterable[Rows]) -> None:
+        """Put sorted rows behind all that are there, page by page, each as full as can be."""
+        rows = self.empty()
+        for block in blocks:
+            rest = rows
+            rows = [np.concatenate(pair) for pair in zip(rest, block, strict=True)]
+            start = 0
+            for piece, shape in _pieces(rows):
+                start += len(piece[0])
+                if start == len(rows[0]):  # what comes next may still fit on this page
+                    start -= len(piece[0])
                     break
-                count = max(rows_that_fit(shape), 1)
-            while shape.size > LARGEST:
-                count -= 1
-                piece = [column[start : start + count] for column in rows]
-                shape = shape_of(piece)
+                txn.append(self.name, self.first_key(piece), pack_rows(piece, shape))
+            rows = [column[start:] for column in rows]
+        for piece, shape in _pieces(rows):
             txn.append(self.name, self.first_key(piece), pack_rows(piece, shape))
-            start += len(piece[0])
+
+    def holds(self, txn: ReadTransaction, rows: Rows) -> NDArray[np.bool_]:
+        """Say of each of the rows, which are sorted by their key, whether its key is there."""
+        wanted = rows[: self._keys]
+        found = np.zeros(len(wanted[0]), np.bool_)
+        keys = self._row_keys(rows)
+        at = 0
+        with txn.cursor(self.name) as cursor:
+            while at < len(keys):
+                old, upper = self._neighbours(cursor, keys[at])
+                if old is None:
+                    break
+                stored = unpack_rows(cursor.value(), self.columns)[: self._keys]
+                stop = len(keys) if upper is None else bisect_left(keys, upper, at)
+                found[at:stop] = _among([column[at:stop] for column in wanted], stored)
+                at = stop
+        return found
 
     def splice(self, txn: WriteTransaction, insert: Rows, remove: Rows) -> None:
         """Remove rows and insert others, each sorted by its key and without repetitions.
@@ -134,8 +154,10 @@ class Pages:
         if shape.size <= LARGEST:
             txn.put(self.name, first, pack_rows(rows, shape))
             return
-        for piece in _split(rows):
-            txn.put(self.name, self.first_key(piece), pack_rows(piece, shape_of(piece)))
+        # A page that overflows is halved, so that both have room; a flood fills pages.
+        flooded = shape.size > _FLOOD * LARGEST
+        for piece, own in _pieces(rows) if flooded else _halves(rows, shape):
+            txn.put(self.name, self.first_key(piece), pack_rows(piece, own))
 
     def _beside(
         self, txn: WriteTransaction, old: bytes | None, upper: bytes | None
@@ -198,11 +220,47 @@ def seek(cursor: Cursor, key: bytes) -> bool:
     return True
 
 
-def _split(rows: Rows) -> Iterator[Rows]:
+def _among(rows: Rows, stored: Rows) -> NDArray[np.bool_]:
+    """Say of each row whether it is among those of a page; both are sorted."""
+    if len(rows) == 1:
+        at = stored[0].searchsorted(rows[0])
+        at[at == len(stored[0])] = 0
+        same: NDArray[np.bool_] = stored[0][at] == rows[0]
+        return same
+    both = [np.concatenate(pair) for pair in zip(stored, rows, strict=True)]
+    order = np.lexsort(both[::-1])  # stable: a stored row stands before its equal
+    repeated = np.ones(len(order), np.bool_)
+    repeated[0] = False
+    for column in both:
+        repeated[1:] &= column[order][1:] == column[order][:-1]
+    found = np.zeros(len(order), np.bool_)
+    found[order[repeated]] = True
+    return found[len(stored[0]) :]
+
+
+def _pieces(rows: Rows) -> Iterator[tuple[Rows, Shape]]:
+    """Cut rows into pieces that each fill a page."""
+    start, count = 0, 1
+    while start < len(rows[0]):
+        for _ in range(3):  # a page that takes more rows may need wider columns
+            piece = [column[start : start + count] for column in rows]
+            shape = shape_of(piece)
+            if shape.size <= LARGEST and (len(piece[0]) < count or rows_that_fit(shape) <= count):
+                break
+            count = max(rows_that_fit(shape), 1)
+        while shape.size > LARGEST:
+            count -= 1
+            piece = [column[start : start + count] for column in rows]
+            shape = shape_of(piece)
+        yield piece, shape
+        start += len(piece[0])
+
+
+def _halves(rows: Rows, shape: Shape) -> Iterator[tuple[Rows, Shape]]:
     """Halve rows until each part fits on a page."""
-    if shape_of(rows).size <= LARGEST:
-        yield rows
+    if shape.size <= LARGEST:
+        yield rows, shape
         return
     half = len(rows[0]) // 2
-    yield from _split([column[:half] for column in rows])
-    yield from _split([column[half:] for column in rows])
+    for part in ([column[:half] for column in rows], [column[half:] for column in rows]):
+        yield from _halves(part, shape_of(part))

@@ -11,6 +11,7 @@ from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
 from fpdb.tables import Index, Plan
 from fpdb.tables import pages as pages_module
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
+from fpdb.tables.loading import in_blocks, load
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
@@ -49,6 +50,10 @@ def undone(environment: Environment) -> Undone:
             raise DoneError
 
     return run
+
+
+def fill(txn: WriteTransaction, index: Index, fingerprints: Fingerprints, ids: Any) -> None:
+    load(txn, index, in_blocks(fingerprints, ids), len(ids))
 
 
 def make(dice: np.random.Generator, bits: int, count: int, spread: int = 6) -> list[int]:
@@ -103,7 +108,7 @@ def test_near_is_what_brute_force_finds(
     queries = [*stored[::60], *make(dice, plan.bits, 30), 0, 2**plan.bits - 1]
 
     def work(txn: WriteTransaction) -> None:
-        index.fill(txn, *numbered(index, stored))
+        fill(txn, index, *numbered(index, stored))
         for k in range(plan.k + 3):
             for query in queries:
                 found = index.near(txn, query, k, PLENTY)
@@ -122,8 +127,8 @@ def test_filled_tables_equal_updated_ones(plan: Plan, undone: Undone) -> None:
     pages = (index.home, *index.further)
     found: list[list[list[tuple[int, ...]]]] = []
 
-    def fill(txn: WriteTransaction) -> None:
-        index.fill(txn, *places)
+    def load_all(txn: WriteTransaction) -> None:
+        fill(txn, index, *places)
         found.append([rows_of(txn, own) for own in pages])
 
     def update(txn: WriteTransaction) -> None:
@@ -132,7 +137,7 @@ def test_filled_tables_equal_updated_ones(plan: Plan, undone: Undone) -> None:
             index.update(txn, (places[0][part], places[1][part]), nothing(index))
         found.append([rows_of(txn, own) for own in pages])
 
-    undone(fill)
+    undone(load_all)
     undone(update)
     filled, updated = found
     assert filled == updated
@@ -179,7 +184,7 @@ def test_a_hot_prefix_is_searched_whole(bits: int, undone: Undone) -> None:
     stored += [prefix | (1 << low) - 1, prefix, (prefix | (1 << low) - 1) + 1, prefix - 1]
 
     def work(txn: WriteTransaction) -> None:
-        index.fill(txn, *numbered(index, stored))
+        fill(txn, index, *numbered(index, stored))
         for query in [*stored[::400], *stored[-4:]]:
             expected = {n: (n ^ query).bit_count() for n in stored}
             expected = {n: d for n, d in expected.items() if d <= 4}
@@ -206,7 +211,7 @@ def test_a_probe_reads_its_range_to_both_ends(
     stored = [plan.tables[table].permutation.invert_one(place * step) for place in range(400)]
 
     def work(txn: WriteTransaction) -> None:
-        index.fill(txn, *numbered(index, stored))
+        fill(txn, index, *numbered(index, stored))
         for number in stored:
             assert index.near(txn, number, 0, PLENTY).distances == {number: 0}
 
@@ -226,7 +231,7 @@ def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Undone) ->
     stored = [head | n >> 32 for n in to_ints(words(dice, bits, 5000), bits)]
 
     def work(txn: WriteTransaction) -> None:
-        index.fill(txn, *numbered(index, stored))
+        fill(txn, index, *numbered(index, stored))
         read = _candidates(txn, index, stored[2500])
         for own in (stored[0], stored[2500], max(stored)):
             for budget in (0, 1, 100, 1000, 4000):
@@ -267,7 +272,7 @@ def test_the_ids_of_one_fingerprint_span_pages(
     ids = [*range(0, 10_000, 2), 2**32, 2**64 - 1]
 
     def work(txn: WriteTransaction) -> None:
-        index.fill(txn, to_array([hot] * len(ids), bits), np.array(ids, np.uint64))
+        fill(txn, index, to_array([hot] * len(ids), bits), np.array(ids, np.uint64))
         index.update(txn, numbered(index, others, 50_001), nothing(index))
         assert len(list(index.home.scan(txn))) > 3
         assert list(index.ids(txn, hot)) == ids
@@ -305,7 +310,7 @@ def test_a_document_is_located_by_its_id_and_the_highest_32_bits(bits: int, undo
     ids[0], ids[-1] = 2**64 - 1, 2**63
 
     def work(txn: WriteTransaction) -> None:
-        index.fill(txn, to_array([fingerprint for fingerprint, _ in placed], bits), ids)
+        fill(txn, index, to_array([fingerprint for fingerprint, _ in placed], bits), ids)
         for place in [0, number - 1, *range(0, number, 37)]:
             fingerprint, own = placed[place][0], int(ids[place])
             assert index.locate(txn, fingerprint >> below, own) == fingerprint
@@ -324,7 +329,7 @@ def test_nothing_is_located_or_near_in_empty_tables(undone: Undone) -> None:
             assert index.locate(txn, 5, 5) is None
             assert list(index.ids(txn, 5)) == []
             assert index.near(txn, 5, plan.k, 0) == ({}, True)
-            index.fill(txn, *nothing(index))
+            fill(txn, index, *nothing(index))
             index.update(txn, nothing(index), nothing(index))
             assert not any(rows_of(txn, pages) for pages in (index.home, *index.further))
 
@@ -350,7 +355,7 @@ def test_a_wide_run_is_crossed_in_few_steps(
     monkeypatch.setattr("fpdb.tables.index.seek", counting)
 
     def work(txn: WriteTransaction) -> None:
-        index.fill(txn, *numbered(index, [*crowd, *run, last], 10))
+        fill(txn, index, *numbered(index, [*crowd, *run, last], 10))
         pages = sum(1 for _ in index.home.scan(txn))
         assert pages > 50
         assert index.locate(txn, 5, 10 + 103_000) == last

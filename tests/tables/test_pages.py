@@ -182,7 +182,7 @@ def test_a_batch_writes_each_page_once(undone: Any) -> None:
 
     def work(txn: WriteTransaction) -> None:
         step = 2**40
-        pages.fill(txn, as_rows([(number * step,) for number in range(5000)], 1))
+        pages.fill(txn, [as_rows([(number * step,) for number in range(5000)], 1)])
         before = [key for key, _ in entries(txn, pages)]
         assert len(before) == 10
         # Two rows go out of each page, and one comes in: there is room.
@@ -213,7 +213,7 @@ def test_nothing_to_do_writes_nothing(undone: Any) -> None:
         for pages in KINDS:
             spy = Spy(txn)
             pages.splice(spy, pages.empty(), pages.empty())
-            pages.fill(spy, pages.empty())
+            pages.fill(spy, [pages.empty()])
             assert (spy.puts, spy.deletes) == ([], [])
             assert entries(txn, pages) == []
 
@@ -240,7 +240,7 @@ def test_small_pages_merge_and_empty_ones_go(undone: Any) -> None:
     rows = [(number * 2**40,) for number in range(10_000)]
 
     def work(txn: WriteTransaction) -> None:
-        pages.fill(txn, as_rows(rows, 1))
+        pages.fill(txn, [as_rows(rows, 1)])
         assert len(entries(txn, pages)) == 20
         kept = rows[::50]
         pages.splice(txn, pages.empty(), as_rows([row for row in rows if row not in set(kept)], 1))
@@ -258,7 +258,7 @@ def test_a_small_page_joins_the_next_one_or_the_one_before_if_there_is_room(undo
 
     def fill(txn: WriteTransaction) -> list[bytes]:
         pages.splice(txn, pages.empty(), as_rows(content(txn, pages), 1))
-        pages.fill(txn, as_rows(rows, 1))
+        pages.fill(txn, [as_rows(rows, 1)])
         before = [key for key, _ in entries(txn, pages)]
         assert len(before) == 3
         return before
@@ -301,7 +301,7 @@ def test_pages_that_are_thinned_out_row_by_row_stay_few(undone: Any) -> None:
     rows = [(number * 2**40,) for number in range(4000)]
 
     def work(txn: WriteTransaction) -> None:
-        pages.fill(txn, as_rows(rows, 1))
+        pages.fill(txn, [as_rows(rows, 1)])
         for place in dice.permutation(len(rows))[:3600].tolist():
             pages.splice(txn, pages.empty(), as_rows([rows[place]], 1))
         left = content(txn, pages)
@@ -350,7 +350,7 @@ def test_fill_makes_full_pages_with_the_content_of_splice(
     rows = list({tuple(row[:keys]): tuple(row) for row in array}.values())
 
     def work(txn: WriteTransaction) -> None:
-        pages.fill(txn, as_rows(rows, width))
+        pages.fill(txn, [as_rows(rows, width)])
         sizes = [len(value) for _, value in entries(txn, pages)]
         assert content(txn, pages) == sorted(rows)
         # A page may end early because its next row would need wider columns.
@@ -373,10 +373,10 @@ def test_fill_makes_full_pages_with_the_content_of_splice(
 )
 def test_fill_holds_any_rows(numbers: set[int], undone: Any, tiny_pages: int) -> None:
     def work(txn: WriteTransaction) -> None:
-        KINDS[0].fill(txn, as_rows([(number,) for number in numbers], 1))
+        KINDS[0].fill(txn, [as_rows([(number,) for number in numbers], 1)])
         assert content(txn, KINDS[0], tiny_pages) == [(number,) for number in sorted(numbers)]
         ids = [(number, number >> 32, 7) for number in numbers]
-        KINDS[4].fill(txn, as_rows(ids, 3))
+        KINDS[4].fill(txn, [as_rows(ids, 3)])
         assert content(txn, KINDS[4], tiny_pages) == sorted(ids)
 
     undone(work)
@@ -389,7 +389,7 @@ def test_the_page_of_a_row_is_found_with_its_end(undone: Any) -> None:
         assert pages.page_of(txn, 5)[0][0].tolist() == []
         assert pages.page_of(txn, 5)[1] is None
         step = 2**40
-        pages.fill(txn, as_rows([(10 + n * step, n * step, n) for n in range(500)], 3))
+        pages.fill(txn, [as_rows([(10 + n * step, n * step, n) for n in range(500)], 3)])
         firsts = [int.from_bytes(key, "big") for key, _ in entries(txn, pages)]
         assert len(firsts) > 2
         for page, first in enumerate(firsts):
@@ -409,7 +409,7 @@ def test_a_scan_begins_with_the_page_that_the_key_belongs_to(undone: Any) -> Non
     def work(txn: WriteTransaction) -> None:
         assert list(pages.scan(txn)) == []
         assert list(pages.scan(txn, pages.key(3))) == []
-        pages.fill(txn, as_rows([(10 + number * 2**40,) for number in range(2000)], 1))
+        pages.fill(txn, [as_rows([(10 + number * 2**40,) for number in range(2000)], 1)])
         firsts = [int.from_bytes(key, "big") for key, _ in entries(txn, pages)]
 
         def scanned(*first: int) -> list[int]:
@@ -534,7 +534,7 @@ def test_a_damaged_page_is_reported_by_whoever_reads_it(
     pages = KINDS[0]
     with Environment.create(tmp_path / "db", [pages.name]) as env:
         with env.write() as txn:
-            pages.fill(txn, as_rows([(number,) for number in range(10)], 1))
+            pages.fill(txn, [as_rows([(number,) for number in range(10)], 1)])
             (key, value), *_ = entries(txn, pages)
             txn.put(pages.name, key, value[:-1] + bytes([value[-1] ^ 1]))
         with env.read() as reader, pytest.raises(DamagedError, match="checksum of a page"):

@@ -1,0 +1,116 @@
+"""Load all tables at once: sorted range by range in bounded memory, written page behind page.
+
+A table is loaded in as many ranges of its permuted fingerprints as the memory asks for. For each
+of them the source is read anew, which is cheaper than to sort on disk. While one range is written,
+another thread sorts the next.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.storage import WriteTransaction
+from fpdb.storage.columns import Column, Rows
+from fpdb.tables.bits import Fingerprints, Permutation, distinct, order
+from fpdb.tables.index import Index
+
+# Gives all fingerprints with the ids of their documents, block by block, whenever it is called.
+Source = Callable[[], Iterable[tuple[Fingerprints, Column]]]
+# The lowest first word of a range, and the lowest behind it.
+Range = tuple[int, int]
+
+_WHOLE: Range = (0, 1 << 64)
+
+MEMORY = 1 << 30
+BLOCK = 1 << 20
+
+# What a row takes, for each word of it, while one range is written and the next is sorted.
+_ROW_BYTES = 64
+_SAMPLE = 1 << 16
+
+T = TypeVar("T")
+
+
+def in_blocks(fingerprints: Fingerprints, ids: Column) -> Source:
+    """Make a source of two arrays."""
+
+    def blocks() -> Iterator[tuple[Fingerprints, Column]]:
+        for start in range(0, max(len(ids), 1), BLOCK):
+            yield fingerprints[start : start + BLOCK], ids[start : start + BLOCK]
+
+    return blocks
+
+
+def load(
+    txn: WriteTransaction, index: Index, source: Source, count: int, memory: int = MEMORY
+) -> None:
+    """Put all fingerprints of a source, `count` of them, into tables that are empty."""
+    row_bytes = _ROW_BYTES * (2 if index.plan.bits == 128 else 1)
+    ranges = -(-count * row_bytes // memory)
+    sample = _sample(source, count) if ranges > 1 else None
+    tables = zip((index.home, *index.further), index.plan.tables, strict=True)
+    parts = (
+        (pages, _sorted(index, source, table.permutation, limits, home=pages is index.home))
+        for pages, table in tables
+        for limits in _cut(index, table.permutation, sample, ranges)
+    )
+    for pages, group in groupby(ahead(parts), key=itemgetter(0)):
+        pages.fill(txn, map(itemgetter(1), group))
+
+
+def _sorted(
+    index: Index, source: Source, permutation: Permutation, limits: Range, *, home: bool
+) -> Rows:
+    """Gather the rows of a table that lie in a range, in their order."""
+    chosen, numbers = [], []
+    for fingerprints, ids in source():
+        permuted = permutation.apply(fingerprints)
+        inside = _inside(index.words(permuted)[0], limits)
+        chosen.append(permuted[inside])
+        if home:
+            numbers.append(ids[inside])
+    gathered = np.concatenate(chosen)
+    if not home:
+        return index.words(distinct(gathered))
+    own = np.concatenate(numbers)
+    sequence = order(gathered, own)
+    return [*index.words(gathered[sequence]), own[sequence]]
+
+
+def _inside(column: Column, limits: Range) -> NDArray[np.bool_] | slice:
+    if limits == _WHOLE:
+        return slice(None)
+    low, behind = limits
+    return (column >= np.uint64(low)) & (column <= np.uint64(behind - 1))
+
+
+def _cut(
+    index: Index, permutation: Permutation, sample: Fingerprints | None, ranges: int
+) -> list[Range]:
+    """Cut a table into ranges with about as many rows; equal fingerprints are never parted."""
+    if sample is None:
+        return [_WHOLE]
+    first = np.sort(index.words(permutation.apply(sample))[0])
+    places = np.linspace(0, len(first) - 1, ranges + 1).astype(np.intp)[1:-1]
+    return list(pairwise(sorted({*_WHOLE, *first[places].tolist()})))
+
+
+def _sample(source: Source, count: int) -> Fingerprints:
+    step = -(-count // _SAMPLE)
+    return np.concatenate([fingerprints[::step] for fingerprints, _ in source()])
+
+
+def ahead(items: Iterable[T]) -> Iterator[T]:
+    """Give items while another thread makes the next one."""
+    iterator = iter(items)
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        upcoming = pool.submit(next, iterator, end)
+        while (item := upcoming.result()) is not end:
+            upcoming = pool.submit(next, iterator, end)
+            yield item  # type: ignore[misc]
