@@ -60,6 +60,7 @@ from fpdb.models import (
     Document,
     Match,
     Matches,
+    Outgrown,
     Problem,
     Stats,
     TableStats,
@@ -69,6 +70,7 @@ from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, plan
 __version__ = "0.1.0"
 
 create = Database.create
+build = Database.build
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
 
 __all__ = [
@@ -99,6 +101,7 @@ __all__ = [
     "MissingExtraError",
     "NotADatabaseError",
     "OpenError",
+    "Outgrown",
     "Permutation",
     "Plan",
     "PlanError",
@@ -120,6 +123,7 @@ __all__ = [
     "UpgradeRequiredError",
     "Weights",
     "__version__",
+    "build",
     "compare",
     "create",
     "distance",

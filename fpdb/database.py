@@ -1,5 +1,6 @@
 """The database: documents go in, near-duplicates come out; transactions, ids and counts."""
 
+import os
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -22,11 +23,11 @@ from fpdb.errors import (
     InputError,
 )
 from fpdb.fingerprint import Recipe
-from fpdb.handle import Handle
+from fpdb.handle import Handle, require_fit
 from fpdb.models import Added, Document, Key, Matches, Problem, Stats
 from fpdb.storage import LOCK_SECONDS, Environment
 from fpdb.storage.counters import Counters
-from fpdb.tables import Hits, near_many
+from fpdb.tables import Hits, Plan, near_many, plans
 from fpdb.tables.loading import MEMORY
 
 
@@ -202,6 +203,31 @@ class Database(Handle):
         """Tell what the database holds, and how."""
         with self._environment.read() as txn:
             return corpus.stats(txn, self._index, self._catalog, self._header, self._environment)
+
+    def compact(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        capacity: int | None = None,
+        k: int | None = None,
+        plan: Plan | None = None,
+        memory: int = MEMORY,
+    ) -> None:
+        """Write a new database with the same documents and ids, without free pages.
+
+        With a capacity or a k, its tables are those of the best plan for them; with a plan, those
+        of that plan. It is made beside the path and moved there whole. What is added meanwhile
+        isn't in it.
+        """
+        room = capacity or self._header["capacity"]
+        wanted = self.k if k is None else k
+        if plan is None:
+            replan = capacity is not None or wanted != self.k
+            plan = plans(self.plan.bits, wanted, room)[0] if replan else self.plan
+        require_fit(plan, self.plan.bits, wanted)
+        head = {**self._header, "plan": plan.to_dict(), "capacity": room}
+        with self._environment.read() as txn:
+            corpus.compact(txn, self._index, self._catalog, head=head, path=path, memory=memory)
 
     def check(self) -> Iterator[Problem]:
         """Compare the tables, the documents and the counters; yield what doesn't agree."""

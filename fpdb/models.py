@@ -109,8 +109,21 @@ class TableStats:
 
 
 @dataclass(frozen=True)
+class Outgrown:
+    """What a rebuild would gain for the documents that there are now, by estimate.
+
+    `seconds` are those of one query and one insert, `bytes` those of all tables; each first with
+    the tables as they are, then with those of the better plan.
+    """
+
+    plan: str
+    seconds: tuple[float, float]
+    bytes: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Stats:
-    """What a database holds, and how."""
+    """What a database holds, and how; `outgrown` if another plan would serve it better by now."""
 
     path: str
     uuid: str
@@ -127,6 +140,7 @@ class Stats:
     bytes: int
     bytes_used: int
     tables: tuple[TableStats, ...]
+    outgrown: Outgrown | None
 
 
 class Problem(NamedTuple):

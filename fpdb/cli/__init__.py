@@ -8,6 +8,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.check import check
+from fpdb.cli.compact import compact
 from fpdb.cli.compare import compare
 from fpdb.cli.create import create
 from fpdb.cli.documents import delete, get
@@ -57,6 +58,7 @@ for command in (
     export,
     stats,
     check,
+    compact,
     plan,
     fingerprint,
     compare,

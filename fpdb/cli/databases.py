@@ -65,13 +65,23 @@ class Wanted:
     tables: int | None
 
     def create(self, path: Path) -> fpdb.Database:
-        """Create a database; what is open is the default."""
+        """Create a database."""
+        return fpdb.create(path, **self._options(Keys.TEXT, _CAPACITY))
+
+    def build(
+        self, path: Path, keys: Keys, capacity: int | None
+    ) -> contextlib.AbstractContextManager[fpdb.Database]:
+        """Create a database for a block to fill; keys and capacity are used if they are open."""
+        return fpdb.build(path, **self._options(keys, max(capacity or 0, _CAPACITY)))
+
+    def _options(self, keys: Keys, capacity: int) -> dict[str, Any]:
+        """Say how to create a database; what is open is the default."""
         recipe = choose_recipe(self.recipe or DEFAULT_RECIPE, self.bits)
         k = _K if self.k is None else self.k
-        capacity = self.capacity or _CAPACITY
-        plan = None if self.tables is None else _plan(recipe.bits, k, capacity, self.tables)
-        keys = self.keys or Keys.TEXT
-        return fpdb.create(path, recipe=recipe, k=k, capacity=capacity, keys=keys, plan=plan)
+        room = self.capacity or capacity
+        plan = None if self.tables is None else choose_plan(recipe.bits, k, room, self.tables)
+        kind = self.keys or keys
+        return {"recipe": recipe, "k": k, "capacity": room, "keys": kind, "plan": plan}
 
     def require(self, database: fpdb.Database) -> None:
         """Refuse a database that was created with something else."""
@@ -87,7 +97,8 @@ class Wanted:
                 )
 
 
-def _plan(bits: int, k: int, capacity: int, tables: int) -> Plan:
+def choose_plan(bits: int, k: int, capacity: int, tables: int) -> Plan:
+    """Take the best plan that has so many tables."""
     found = {len(plan.tables): plan for plan in reversed(fpdb.plans(bits, k, capacity))}
     if tables not in found:
         raise PlanError(
@@ -100,18 +111,15 @@ def _plan(bits: int, k: int, capacity: int, tables: int) -> Plan:
 
 def open_or_create(path: Path, wanted: Wanted, *, quiet: bool) -> fpdb.Database:
     """Open a database to write to it, or create it if there is nothing at its path."""
-    if _is_vacant(path):
+    if is_vacant(path):
         try:
             database = wanted.create(path)
         except DatabaseExistsError:  # another process was faster
-            if _is_vacant(path):
+            if is_vacant(path):
                 raise
         else:
             if not quiet:
-                made = facts(database)
-                first = made.pop("path")
-                rest = "; ".join(f"{name} {value}" for name, value in made.items())
-                render.note(f"created {first}: {rest}")
+                note_created(database)
             return database
     recipe = choose_recipe(wanted.recipe, wanted.bits) if wanted.recipe else None
     database = open_writable(path, recipe, wanted.k)
@@ -123,8 +131,17 @@ def open_or_create(path: Path, wanted: Wanted, *, quiet: bool) -> fpdb.Database:
     return database
 
 
-def _is_vacant(path: Path) -> bool:
+def is_vacant(path: Path) -> bool:
+    """Tell whether a database could be created there."""
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def note_created(database: fpdb.Database) -> None:
+    """Say what was created."""
+    made = facts(database)
+    first = made.pop("path")
+    rest = "; ".join(f"{name} {value}" for name, value in made.items())
+    render.note(f"created {first}: {rest}")
 
 
 def facts(database: fpdb.Database) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from fpdb.cli import databases, render
+from fpdb.cli.bulk import Bulk
 from fpdb.cli.databases import require
 from fpdb.cli.loader import Loader
 from fpdb.cli.options import (
@@ -18,6 +20,7 @@ from fpdb.cli.options import (
     JsonOption,
     KeysOption,
     MaxBytesOption,
+    MemoryOption,
     TablesOption,
 )
 from fpdb.cli.sources import (
@@ -30,7 +33,8 @@ from fpdb.cli.sources import (
     make_fields,
     open_records,
 )
-from fpdb.io import size_of
+from fpdb.io import is_array, size_of
+from fpdb.tables.loading import MEMORY
 
 
 def ingest(
@@ -58,6 +62,29 @@ def ingest(
         typer.Option("--fingerprint", metavar="F", help="The field of a ready fingerprint."),
     ] = None,
     base: BaseOption = Base.HEX,
+    fingerprints: Annotated[
+        str | None,
+        typer.Option(
+            "--fingerprints",
+            metavar="FILE|-",
+            help="Load ready fingerprints in bulk: an array that numpy saved, or records.",
+        ),
+    ] = None,
+    fingerprint_keys: Annotated[
+        str | None,
+        typer.Option(
+            "--fingerprint-keys",
+            metavar="FILE",
+            help="The keys of such an array: another array, or a text file with a key a line.",
+        ),
+    ] = None,
+    first_key: Annotated[
+        int | None,
+        typer.Option(
+            "--first-key", min=0, metavar="N", help="Number the rows of such an array from N on."
+        ),
+    ] = None,
+    memory: MemoryOption = MEMORY,
     header: HeaderOption = None,
     skip_duplicates: Annotated[
         bool,
@@ -94,6 +121,11 @@ def ingest(
     holds the key of a document that wasn't added, the key of the stored one nearest to it, and
     their distance. Bad records are said with their file and line, counted and skipped.
 
+    With --fingerprints, a database that isn't there yet appears when everything is in it. The keys
+    of an array's rows are their numbers, from 0 or --first-key on, unless --fingerprint-keys names
+    them. Records need a key and a fingerprint, in fields of these names unless --key and
+    --fingerprint say otherwise.
+
     \b
     Example:
       fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
@@ -101,12 +133,28 @@ def ingest(
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
     """
     require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
+    wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables)
+    numbered = fingerprint_keys is not None or first_key is not None
+    if fingerprints is not None:
+        require(not (files or text or meta or skip_duplicates), "--fingerprints FILE goes alone")
+        rejects = Rejects(strict=strict)
+        bulk = Bulk(path, wanted, memory, quiet)
+        with _interruptible("what was there is whole; run it again for the rest"):
+            if is_array(fingerprints):
+                bulk.load_array(fingerprints, fingerprint_keys, first_key)
+            else:
+                require(not numbered, "--fingerprint-keys and --first-key go with an array")
+                fields = make_fields(key, None, None, fingerprint or "fingerprint", base, header)
+                bulk.load_records(open_records([fingerprints], form, fields, max_bytes), rejects)
+        if not quiet:
+            bulk.summarise()
+        return
+    require(not numbered, "--fingerprint-keys and --first-key go with --fingerprints")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
     sizes = [size_of(each) for each in paths]
     total = None if None in sizes else sum(size or 0 for size in sizes)
     fields = make_fields(key, text, meta, fingerprint, base, header)
-    wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables)
     rejects = Rejects(strict=strict)
     loader = Loader(
         rejects,
@@ -122,10 +170,15 @@ def ingest(
     ):
         if not quiet:
             ending.callback(loader.summarise)
-        try:
+        with _interruptible("what was counted as added is stored; run it again for the rest"):
             loader.load(database, records)
-        except KeyboardInterrupt:
-            render.note(
-                "interrupted: what was counted as added is stored; run it again for the rest"
-            )
-            raise typer.Exit(130) from None
+
+
+@contextlib.contextmanager
+def _interruptible(outcome: str) -> Iterator[None]:
+    """Say what became of the database when the user stops it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        render.note(f"interrupted: {outcome}")
+        raise typer.Exit(130) from None

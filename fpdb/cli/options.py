@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fpdb.cli.values import parse_count
+from fpdb.cli.values import parse_bytes, parse_count
 from fpdb.fingerprint import PRESETS, WIDTHS, Recipe, preset, read_recipe, to_int
 from fpdb.io import LARGEST_TEXT
 
@@ -80,6 +80,16 @@ MaxBytesOption = Annotated[
     typer.Option("--max-bytes", min=1, max=1 << 40, help="The largest text to take, in bytes."),
 ]
 LARGEST = LARGEST_TEXT
+MemoryOption = Annotated[
+    int,
+    typer.Option(
+        "--memory",
+        metavar="BYTES",
+        parser=parse_bytes,
+        show_default="1G",
+        help="About what sorting may take, as 512M or 4G.",
+    ),
+]
 
 
 def choose_recipe(name: str, bits: int | None = None) -> Recipe:

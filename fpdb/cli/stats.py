@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from fpdb import Outgrown, Stats
 from fpdb.cli import databases, render
 from fpdb.cli.options import DatabaseArgument, JsonOption
 from fpdb.cli.values import iso
@@ -10,7 +11,8 @@ from fpdb.cli.values import iso
 def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
     """Tell what a database holds, how it was created, and what room it takes.
 
-    bytes is the size of the data file, bytes used what its pages hold, without the free ones.
+    bytes is the size of the data file, bytes used what its pages hold, without the free ones. When
+    the database has outgrown its tables, the last lines say what a rebuild would gain, by estimate.
 
     \b
     Example:
@@ -43,4 +45,17 @@ def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
     }
     for table in found.tables:
         entries[table.name] = f"prefix {table.prefix}, {table.pages:,} pages"
+    if found.outgrown:
+        entries |= _advice(found, found.outgrown)
     render.report(entries)
+
+
+def _advice(found: Stats, outgrown: Outgrown) -> dict[str, object]:
+    """Say what another plan would gain, and how to get it."""
+    seconds = " instead of ".join(f"{1e6 * each:,.0f}" for each in reversed(outgrown.seconds))
+    size = " instead of ".join(f"{each:,}" for each in reversed(outgrown.bytes))
+    return {
+        "outgrown": f"{found.documents:,} documents, for {found.capacity:,} the tables were chosen",
+        "better plan": f"{outgrown.plan}: {seconds} µs for a query and an insert, {size} bytes",
+        "rebuild": f"fpdb compact {found.path} --output NEW --capacity {2 * found.documents}",
+    }

@@ -13,6 +13,9 @@ from fpdb.models import Key
 _COUNT = re.compile(r"([0-9]{1,3}(?:[,_][0-9]{3})+|[0-9]{1,19})(?:(?:\*\*|\^)([0-9]{1,2}))?")
 _LARGEST_COUNT = 1 << 63
 _MOST_DIGITS = 20
+_BYTES = re.compile(r"([0-9]{1,19})([KMGT]?)")
+_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_LEAST_BYTES = 1 << 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGE = re.compile(r"([0-9]{1,9})([smhdw])")
 
@@ -31,6 +34,16 @@ def parse_count(given: str | int) -> int:
         number = 0
     if not 1 <= number <= _LARGEST_COUNT:
         raise typer.BadParameter(f"{text!r} is no whole number from 1, such as 50000, 8e9 or 2**33")
+    return number
+
+
+def parse_bytes(given: str | int) -> int:
+    """Read a number of bytes such as 512M or 4G."""
+    text = str(given)
+    found = _BYTES.fullmatch(text)
+    number = int(found[1]) << _SHIFTS[found[2]] if found else 0
+    if not _LEAST_BYTES <= number < _LARGEST_COUNT:
+        raise typer.BadParameter(f"{text!r} is no number of bytes from 1M, such as 512M or 4G")
     return number
 
 

@@ -1,11 +1,14 @@
 """Tell what a database holds, and how much room each part takes."""
 
 from fpdb.documents import Catalog
-from fpdb.models import Stats, TableStats
+from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
-from fpdb.tables import Index
+from fpdb.tables import Index, Plan, estimate, plans
+
+# A rebuild must make queries and inserts so many times as fast to be worth its time.
+_WORTHWHILE = 1.2
 
 
 def stats(
@@ -34,4 +37,19 @@ def stats(
         bytes=environment.file_bytes(),
         bytes_used=sum(map(txn.bytes_of, ("header", *catalog.names, *index.names))),
         tables=tables,
+        outgrown=_outgrown(plan, head["capacity"], counters.documents),
+    )
+
+
+def _outgrown(plan: Plan, capacity: int, documents: int) -> Outgrown | None:
+    if documents <= capacity:
+        return None
+    best = plans(plan.bits, plan.k, documents)[0]
+    own, other = estimate(plan, documents), estimate(best, documents)
+    if other.seconds_per_document * _WORTHWHILE > own.seconds_per_document:
+        return None
+    return Outgrown(
+        plan=best.name,
+        seconds=(own.seconds_per_document, other.seconds_per_document),
+        bytes=(own.bytes, other.bytes),
     )

@@ -11,7 +11,7 @@ from fpdb.errors import DamagedError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.columns import Column
-from fpdb.storage.records import Record, pack_record, unpack_record
+from fpdb.storage.records import Record, pack_record, require_sound, unpack_record
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
 
@@ -105,6 +105,22 @@ class Catalog(ABC):
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
     ) -> list[Stored]:
         """Give the next documents in the order of their keys, none at the end."""
+
+    @abstractmethod
+    def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
+        """Copy everything into an empty catalog of another database."""
+
+    def _copy_records(self, txn: ReadTransaction, into: WriteTransaction) -> None:
+        with txn.cursor("documents") as cursor:
+            for number, value in cursor:
+                require_sound(value)
+                into.append("documents", number, value)
+        self._copy_entries(txn, into, "short")
+
+    def _copy_entries(self, txn: ReadTransaction, into: WriteTransaction, name: str) -> None:
+        with txn.cursor(name) as cursor:
+            for key, value in cursor:
+                into.append(name, key, value)
 
     def short_ids(self, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
         """Give the ids of the short texts with a digest."""

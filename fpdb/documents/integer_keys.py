@@ -128,6 +128,10 @@ class IntegerCatalog(Catalog):
             own = ids[start : start + _ROWS]
             yield [own, high >> shift, np.full(len(own), added, np.uint64)]
 
+    def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
+        self._copy_records(txn, into)
+        self.ids.fill(into, self.ids.scan(txn))
+
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
     ) -> list[Stored]:

@@ -103,6 +103,10 @@ class TextCatalog(Catalog):
         numbers = (number.to_bytes(8, "big") for number in ids.tolist())
         return sorted(zip(names, numbers, strict=True))
 
+    def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
+        self._copy_records(txn, into)
+        self._copy_entries(txn, into, "keys")
+
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
     ) -> list[Stored]:

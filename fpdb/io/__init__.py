@@ -1,5 +1,6 @@
 """Readers: what stands between files or streams and texts. They know nothing of fingerprints."""
 
+from fpdb.io.arrays import is_array, read_array
 from fpdb.io.fields import BadRecord, Fields, Record
 from fpdb.io.folders import size_of
 from fpdb.io.formats import FORMATS, SUFFIXES
@@ -15,6 +16,8 @@ __all__ = [
     "Fields",
     "Record",
     "Text",
+    "is_array",
+    "read_array",
     "read_lines",
     "read_records",
     "read_text",

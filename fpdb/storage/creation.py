@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -19,26 +19,55 @@ from fpdb.storage.opening import LMDB_LOCK_FILE, open_lmdb
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
 
-def create(directory: Path, names: tuple[str, ...], initial: Entries) -> lmdb.Environment:
-    """Create and open an environment with these sub-databases and first entries, or nothing.
+@contextlib.contextmanager
+def beside(directory: Path) -> Iterator[Path]:
+    """Give a draft of a database beside its place, and move it there when the block is done.
 
-    It is made beside its place and moved there whole: nobody ever sees a half-made database, and
-    of two creators one is told that the other was faster.
+    So nobody ever sees a half-made database, and of two creators one is told that the other was
+    faster. If the block fails, nothing is left.
     """
     preflight.require_vacant(directory)
     draft = _make_draft(directory)
     try:
-        environment = open_lmdb(draft, readonly=False, create=True)
-        try:
-            _fill(environment, names, initial, directory)
-            _sync(draft)
-            _move(draft, directory)
-            _sync(directory.parent)
-        except BaseException:
-            environment.close()
-            raise
+        yield draft
+        _sync(draft / DATA_FILE)
+        _sync(draft)
+        _move(draft, directory)
+        _sync(directory.parent)
     except BaseException:
         _remove(draft)
+        raise
+
+
+def create(directory: Path, names: tuple[str, ...], initial: Entries) -> lmdb.Environment:
+    """Create and open an environment with these sub-databases and first entries, or nothing."""
+    environment = None
+    try:
+        with beside(directory) as draft:
+            environment = make(draft, names, initial)
+    except BaseException:
+        if environment:
+            environment.close()
+        raise
+    return environment
+
+
+def make(
+    draft: Path, names: tuple[str, ...], initial: Entries, *, sync: bool = True
+) -> lmdb.Environment:
+    """Open an environment in an empty directory, and make its sub-databases and first entries."""
+    environment = open_lmdb(draft, readonly=False, create=True, sync=sync)
+    try:
+        with environment.begin(write=True) as transaction:
+            for name in names:
+                database = environment.open_db(name.encode(), txn=transaction)
+                for key, value in initial.get(name, {}).items():
+                    transaction.put(key, value, db=database)
+    except lmdb.Error as error:
+        environment.close()
+        raise translate(error, draft) from error
+    except BaseException:
+        environment.close()
         raise
     return environment
 
@@ -65,21 +94,8 @@ def _move(draft: Path, directory: Path) -> None:
         ) from error
 
 
-def _fill(
-    environment: lmdb.Environment, names: tuple[str, ...], initial: Entries, directory: Path
-) -> None:
-    try:
-        with environment.begin(write=True) as transaction:
-            for name in names:
-                database = environment.open_db(name.encode(), txn=transaction)
-                for key, value in initial.get(name, {}).items():
-                    transaction.put(key, value, db=database)
-    except lmdb.Error as error:
-        raise translate(error, directory) from error
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

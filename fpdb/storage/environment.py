@@ -1,8 +1,9 @@
 """A handle of one LMDB environment in a directory: create, open, read, write, close."""
 
+import contextlib
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,6 +43,20 @@ class Environment:
         names = tuple(names)
         shared = registry.create(Path(os.path.realpath(path)), names, initial or {})
         return cls(shared, names, readonly=False)
+
+    @classmethod
+    @contextlib.contextmanager
+    def build(
+        cls, path: str | os.PathLike[str], names: Iterable[str], initial: Entries | None = None
+    ) -> Iterator[Self]:
+        """Create a database for a block to fill; it appears whole, and synced, behind the block."""
+        names = tuple(names)
+        with registry.build(Path(os.path.realpath(path)), names, initial or {}) as shared:
+            handle = cls(shared, names, readonly=False)
+            try:
+                yield handle
+            finally:
+                handle.close()
 
     @classmethod
     def open(

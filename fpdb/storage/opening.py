@@ -23,8 +23,13 @@ _ENGINE_0_9 = 0
 _ATTEMPTS = 5
 
 
-def open_lmdb(directory: Path, *, readonly: bool, create: bool = False) -> lmdb.Environment:
-    """Open the environment of a directory with the largest map that this process may have."""
+def open_lmdb(
+    directory: Path, *, readonly: bool, create: bool = False, sync: bool = True
+) -> lmdb.Environment:
+    """Open the environment of a directory with the largest map that this process may have.
+
+    Without `sync`, what is committed reaches the disk when the system likes.
+    """
     data, locks = directory / DATA_FILE, directory / LMDB_LOCK_FILE
     owner = None if create else data.stat()
     had_locks = locks.exists()
@@ -32,7 +37,7 @@ def open_lmdb(directory: Path, *, readonly: bool, create: bool = False) -> lmdb.
     size = LARGEST_MAP
     while True:
         try:
-            environment = _open(directory, size, owner, readonly=readonly)
+            environment = _open(directory, size, owner, readonly=readonly, sync=sync)
         except lmdb.MemoryError as error:
             size //= 2
             if size < smallest:
@@ -52,7 +57,7 @@ def open_lmdb(directory: Path, *, readonly: bool, create: bool = False) -> lmdb.
 
 
 def _open(
-    directory: Path, size: int, owner: os.stat_result | None, *, readonly: bool
+    directory: Path, size: int, owner: os.stat_result | None, *, readonly: bool, sync: bool
 ) -> lmdb.Environment:
     for attempt in range(_ATTEMPTS):
         try:
@@ -61,6 +66,7 @@ def _open(
                 map_size=size,
                 readonly=readonly,
                 create=False,
+                sync=sync,
                 mode=stat.S_IMODE(owner.st_mode) if owner else 0o600,
                 max_readers=MAX_READERS,
                 max_dbs=MAX_DATABASES,

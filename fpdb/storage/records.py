@@ -33,10 +33,15 @@ def pack_record(record: Record) -> bytes:
     return _checksum(body) + body
 
 
-def unpack_record(value: memoryview | bytes) -> Record:
-    """Read a record."""
+def require_sound(value: memoryview | bytes) -> None:
+    """Raise an error if these aren't the bytes that were written."""
     if bytes(value[:_CHECKSUM_BYTES]) != _checksum(value[_CHECKSUM_BYTES:]):
         raise DamagedError("the checksum of a document is wrong", hint="run `fpdb check`")
+
+
+def unpack_record(value: memoryview | bytes) -> Record:
+    """Read a record."""
+    require_sound(value)
     fields: Any = unpack(value[_CHECKSUM_BYTES:], "a document")
     try:
         return Record(*fields)

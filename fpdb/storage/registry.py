@@ -1,7 +1,9 @@
 """Which directories this process has open, and what becomes of them when it forks."""
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import lmdb
@@ -37,6 +39,19 @@ def create(directory: Path, names: tuple[str, ...], initial: Entries) -> SharedE
     with _lock:
         environment = creation.create(directory, names, initial)
         return _enter(SharedEnvironment(directory, names, readonly=False), environment)
+
+
+@contextlib.contextmanager
+def build(directory: Path, names: tuple[str, ...], initial: Entries) -> Iterator[SharedEnvironment]:
+    """Create a database for a block to fill and leave; it appears, on disk for good, after that.
+
+    Until then nothing waits for the disk: a power cut costs only the draft.
+    """
+    with creation.beside(directory) as draft:
+        with _lock:
+            environment = creation.make(draft, names, initial, sync=False)
+            shared = _enter(SharedEnvironment(draft, names, readonly=False), environment)
+        yield shared
 
 
 def leave(shared: SharedEnvironment) -> None:

@@ -170,7 +170,7 @@ class WriteTransaction(ReadTransaction):
         """Store a value under a key, in place of what was there."""
         self.raw.put(key, value, db=self.databases[name])
 
-    def append(self, name: str, key: bytes, value: bytes) -> None:
+    def append(self, name: str, key: bytes | memoryview, value: bytes | memoryview) -> None:
         """Store a value under a key behind all others, which is faster and leaves no gaps."""
         self.raw.put(key, value, append=True, db=self.databases[name])
 

@@ -1,0 +1,39 @@
+"""Read columns of numbers that numpy wrote."""
+
+import io
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.errors import InputError
+
+_MAGIC = b"\x93NUMPY"
+_SUFFIX = ".npy"
+
+
+def is_array(path: str) -> bool:
+    """Tell whether a file, or what comes through standard input, is an array that numpy wrote."""
+    if path != "-":
+        return path.endswith(_SUFFIX)
+    stream = sys.stdin.buffer
+    return isinstance(stream, io.BufferedReader) and stream.peek(len(_MAGIC)).startswith(_MAGIC)
+
+
+def read_array(path: str) -> NDArray[Any]:
+    """Read an array; one in a file stays there until its parts are needed."""
+    try:
+        if path == "-":
+            found = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
+        else:
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"{path} isn't there", hint="check the path") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            f"{path} can't be read as an array: {error}",
+            hint="numpy.save writes such a file; an array of objects isn't read",
+        ) from None
+    array: NDArray[Any] = found
+    return array

@@ -1,0 +1,209 @@
+"""Loading ready fingerprints in bulk and rebuilding, from the command line."""
+
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import fpdb
+
+DICE = np.random.default_rng(17)
+
+
+@pytest.fixture
+def array(tmp_path):
+    numbers = DICE.integers(0, 2**64, 3000, np.uint64)
+    np.save(tmp_path / "ready.npy", numbers)
+    return numbers
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "db"
+
+
+def stored(path):
+    with fpdb.open(path, readonly=True) as db:
+        assert list(db.check()) == []
+        return {document.key: document.fingerprint for document in db.scan()}
+
+
+def load(run, path, source, *options, **streams):
+    return run("ingest", path, "--fingerprints", source, *options, **streams)
+
+
+def test_an_array_becomes_a_database(run, tmp_path, path, array):
+    done = load(run, path, tmp_path / "ready.npy")
+    assert (done.code, done.out) == (0, "")
+    created, summary = done.err.splitlines()
+    assert created.startswith(f"created {path}: ")
+    assert created.endswith("keys integer")
+    assert summary.startswith("read 3,000, new or changed 3,000, bad 0; ")
+    assert stored(path) == dict(enumerate(array.tolist()))
+    assert fpdb.open(path).stats().capacity == 1_000_000
+    assert load(run, path, tmp_path / "ready.npy", "--first-key", 0).err.startswith(
+        "read 3,000, new or changed 0"
+    )
+
+
+def test_rows_need_keys_where_there_are_documents(run, tmp_path, path, array):
+    load(run, path, tmp_path / "ready.npy", "--quiet")
+    refused = load(run, path, tmp_path / "ready.npy")
+    assert refused.code == 3
+    assert "the keys of further ones aren't given" in refused.err
+    assert "--first-key N" in refused.err
+    done = load(run, path, tmp_path / "ready.npy", "--first-key", 3000)
+    assert done.err.startswith("read 3,000, new or changed 3,000")
+    assert len(stored(path)) == 6000
+
+
+@pytest.mark.parametrize("kind", ["integer", "text"])
+def test_keys_come_from_a_file(run, tmp_path, path, array, kind):
+    if kind == "integer":
+        keys = DICE.permutation(10_000)[: len(array)]
+        source = tmp_path / "keys.npy"
+        np.save(source, keys)
+        keys = keys.tolist()
+    else:
+        keys = [f"https://example.org/{number}" for number in range(len(array))]
+        source = tmp_path / "keys.txt"
+        source.write_text("".join(f"{key}\n" for key in keys))
+    done = load(run, path, tmp_path / "ready.npy", "--fingerprint-keys", source)
+    assert done.code == 0
+    assert stored(path) == dict(zip(keys, array.tolist(), strict=True))
+
+
+def test_as_many_keys_as_fingerprints(run, tmp_path, path, array):
+    (tmp_path / "keys.txt").write_text("a\nb\n")
+    refused = load(run, path, tmp_path / "ready.npy", "--fingerprint-keys", tmp_path / "keys.txt")
+    assert refused.code == 3
+    assert "found 2 keys and 3000 fingerprints" in refused.err
+    assert not path.exists()
+    assert os.listdir(tmp_path) == ["ready.npy", "keys.txt"] or len(os.listdir(tmp_path)) == 2
+
+
+def test_records_become_a_database(run, tmp_path, path):
+    lines = [json.dumps({"key": f"k{n}", "fingerprint": f"{n:016x}"}) for n in range(900)]
+    lines[7:7] = ["{no json", json.dumps({"key": "wide", "fingerprint": "1" + "0" * 16})]
+    lines[20:20] = [json.dumps({"fingerprint": "00"}), json.dumps({"key": "none"})]
+    lines.append(json.dumps({"key": "long" * 20_000, "fingerprint": "0" * 16}))
+    (tmp_path / "ready.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    done = load(run, path, tmp_path / "ready.jsonl")
+    assert done.code == 0
+    assert stored(path) == {f"k{number}": number for number in range(900)}
+    *bad, created, summary = done.err.splitlines()
+    assert [line.split(": ")[0].rsplit(":")[-1] for line in bad] == ["8", "9", "21", "22", "905"]
+    assert created.endswith("keys text")
+    assert summary.startswith("read 905, new or changed 900, bad 5; ")
+    strict = load(run, tmp_path / "strict", tmp_path / "ready.jsonl", "--strict")
+    assert strict.code == 3
+    assert not (tmp_path / "strict").exists()
+
+
+def test_records_come_through_a_pipe_in_steps(run, path):
+    text = "".join(f"k{n}\t{n:016x}\n" for n in range(9000)).encode()
+    options = ("--format", "tsv", "--key", 1, "--fingerprint", 2, "--memory", "1M")
+    done = load(run, path, "-", *options, stdin=text)
+    assert done.err.splitlines()[-1].startswith("read 9,000, new or changed 9,000, bad 0")
+    assert stored(path) == {f"k{number}": number for number in range(9000)}
+    again = load(run, path, "-", *options, stdin=text)
+    assert again.err.startswith("read 9,000, new or changed 0, bad 0")
+
+
+def test_an_array_comes_through_a_pipe(start, tmp_path, path, array):
+    process = start("ingest", path, "--fingerprints", "-")
+    process.communicate((tmp_path / "ready.npy").read_bytes(), timeout=60)
+    assert process.returncode == 0
+    assert stored(path) == dict(enumerate(array.tolist()))
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (None, "isn't there"),
+        (b"\x93NUMPY rubbish", "can't be read as an array"),
+        (np.array(["a", "b"], object), "can't be read as an array"),
+        (np.arange(5.0), "expected uint64[n]"),
+        (np.arange(6, dtype=np.uint64).reshape(3, 2), "expected uint64[n]"),
+    ],
+)
+def test_what_is_no_array_of_fingerprints(run, tmp_path, path, made, reason):
+    source = tmp_path / "wrong.npy"
+    if isinstance(made, bytes):
+        source.write_bytes(made)
+    elif made is not None:
+        np.save(source, made)
+    refused = load(run, path, source)
+    assert refused.code == 3
+    assert reason in refused.err
+    assert "hint: " in refused.err
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("more.jsonl",),
+        ("--text", "body"),
+        ("--skip-duplicates",),
+        ("--memory", "5"),
+        ("--memory", "many"),
+        ("--first-key", "-1"),
+    ],
+)
+def test_options_that_mean_nothing_here_are_refused(run, tmp_path, path, array, options):
+    assert load(run, path, tmp_path / "ready.npy", *options).code == 2
+    assert run("ingest", path, "--first-key", 3, "-").code == 2
+    assert run("ingest", path, "--fingerprints", "a.jsonl", "--first-key", 3).code == 2
+    assert not path.exists()
+
+
+def test_ctrl_c_leaves_no_half_of_a_database(start, tmp_path, path):
+    process = start("ingest", path, "--fingerprints", "-")
+    process.stdin.write(b'{"key": "a", "fingerprint": "00"}\n')
+    process.stdin.flush()
+    deadline = time.monotonic() + 20
+    while not list(tmp_path.glob(".db.*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"interrupted: what was there is whole" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_compact_writes_another_database(run, tmp_path, path, array):
+    load(run, path, tmp_path / "ready.npy", "--quiet")
+    with fpdb.open(path) as db:
+        db.delete_many(range(0, 3000, 2))
+    before = stored(path)
+    done = run("compact", path, "--output", tmp_path / "new", "--capacity", "2e8", "-k", 2)
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith(f"{tmp_path / 'new'}: 1,500 documents, ")
+    assert stored(tmp_path / "new") == before
+    with fpdb.open(tmp_path / "new") as new:
+        assert (new.k, new.stats().capacity) == (2, 200_000_000)
+    again = run("compact", path, "--output", tmp_path / "new")
+    assert again.code == 3
+    assert "already" in again.err
+    tables = run("compact", path, "--output", tmp_path / "ten", "--tables", 10, "--capacity", "1e9")
+    assert "10 tables, p=25" in tables.err
+    assert run("compact", path, "--output", tmp_path / "no", "--tables", 7).code == 3
+    assert run("compact", path).code == 2
+
+
+def test_stats_show_what_a_rebuild_would_gain(run, tmp_path, path, array):
+    plan = fpdb.plans(64, 3, 1000)[-1]
+    with fpdb.create(path, keys="integer", capacity=1000, plan=plan) as db:
+        db.add_fingerprints(range(3000), array)
+    shown = run("stats", path).out
+    assert "outgrown            3,000 documents, for 1,000 the tables were chosen" in shown
+    assert f"rebuild             fpdb compact {path} --output NEW --capacity 6000" in shown
+    found = json.loads(run("stats", path, "--json").out)["outgrown"]
+    assert found["seconds"][1] < found["seconds"][0]
+    run("compact", path, "--output", tmp_path / "new", "--capacity", 6000)
+    assert "outgrown" not in run("stats", tmp_path / "new").out
+    assert json.loads(run("stats", tmp_path / "new", "--json").out)["outgrown"] is None

@@ -1,0 +1,222 @@
+"""Ready fingerprints in bulk: into an empty database, and into one that holds documents."""
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb import Database, Document, InputError
+from fpdb.documents import LOAD
+from fpdb.tables import plans
+
+DICE = np.random.default_rng(11)
+CONTENT = [(bits, keys) for bits in (32, 64, 128) for keys in ("text", "integer")]
+
+
+def fingerprints(bits: int, count: int) -> Any:
+    words = DICE.integers(0, 2**64, (count, 2), np.uint64)
+    return words if bits == 128 else words[:, 0] >> np.uint64(64 - bits)
+
+
+def names(numbers: Any, keys: str) -> Any:
+    own = np.asarray(numbers, np.uint64)
+    return own if keys == "integer" else [f"page {number}" for number in own.tolist()]
+
+
+def content(db: Database) -> list[tuple[Any, ...]]:
+    return [(d.key, d.fingerprint, d.meta, d.short) for d in db.scan()]
+
+
+def expected(*loads: tuple[Any, Any]) -> list[tuple[Any, ...]]:
+    last: dict[Any, Any] = {}
+    for keys, array in loads:
+        own = keys.tolist() if isinstance(keys, np.ndarray) else keys
+        rows = [row if isinstance(row, list) else [row] for row in array.tolist()]
+        last |= dict(zip(own, rows, strict=True))
+    return [
+        (key, int("".join(f"{word:016x}" for word in row), 16), None, False)
+        for key, row in sorted(last.items())
+    ]
+
+
+@pytest.mark.parametrize(("bits", "keys"), CONTENT)
+@pytest.mark.parametrize("step", [LOAD, 700])
+def test_load_after_load_agrees_with_a_dict(
+    tmp_path: Path, bits: int, keys: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fpdb.database.LOAD", step)
+    recipe = fpdb.recipe("web").with_bits(bits)
+    first = names(DICE.permutation(4000)[:2000], keys), fingerprints(bits, 2000)
+    second = names(DICE.permutation(8000)[:3000], keys), fingerprints(bits, 3000)
+    with fpdb.create(tmp_path / "db", recipe=recipe, keys=keys) as db:
+        assert db.add_fingerprints(*first) == 2000
+        assert db.add_fingerprints(*first) == 0
+        assert content(db) == expected(first)
+        assert db.add_fingerprints(*second) == 3000
+        assert content(db) == expected(first, second)
+        assert db.add_fingerprints(*second) == 0
+        # What an interrupted load has stored already counts no more.
+        both = {**dict(zip(first[0], first[1].tolist(), strict=True))}
+        assert db.add_fingerprints(*first) == len(set(both) & {*second[0]})
+        assert content(db) == expected(second, first)
+        assert list(db.check()) == []
+        assert len(db) == len(content(db))
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_documents_with_more_than_a_fingerprint_are_replaced(tmp_path: Path, keys: str) -> None:
+    with fpdb.create(tmp_path / "db", keys=keys) as db:
+        own = names(range(6), keys)
+        key = own.tolist() if keys == "integer" else own
+        text = " ".join(f"word{number}" for number in range(40))
+        number = db.recipe.fingerprint(text)
+        db.add(key[0], text)
+        db.add(key[1], "short")
+        list(db.add_many([Document(key[2], fingerprint=number, meta={"a": 1})]))
+        list(db.add_many([Document(key[3], fingerprint=number)]))
+        assert db.add_fingerprints(own, np.full(6, number, np.uint64)) == 5
+        assert content(db) == [(name, number, None, False) for name in key]
+        assert db.stats().short == 0
+        assert list(db.check()) == []
+
+
+def test_keys_may_come_in_any_array(tmp_path: Path) -> None:
+    array = fingerprints(64, 5)
+    with fpdb.create(tmp_path / "db", keys="integer") as db:
+        for keys in (
+            np.arange(5),
+            np.arange(5, 10, dtype=np.uint8),
+            range(10, 15),
+            [15, 16, 17, 18, 2**64 - 1],
+            np.array([20, 21, 22, 23, 24], object),
+        ):
+            assert db.add_fingerprints(keys, array) == 5
+        assert len(db) == 25
+        for wrong in (np.arange(-1, 4), np.arange(5) / 2, np.ones((5, 1), int), list("abcde")):
+            with pytest.raises(InputError):
+                db.add_fingerprints(wrong, array)
+        assert len(db) == 25
+
+
+def test_nothing_is_nothing(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db", keys="integer") as db:
+        assert db.add_fingerprints([], []) == 0
+        assert db.add_fingerprints(np.empty(0, np.uint64), np.empty(0, np.uint64)) == 0
+
+
+def test_a_load_that_fails_halfway_leaves_the_database_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise MemoryError
+
+    with fpdb.create(tmp_path / "db", keys="integer") as db:
+        with monkeypatch.context() as patch:
+            patch.setattr("fpdb.tables.loading.distinct", broken)
+            with pytest.raises(MemoryError):
+                db.add_fingerprints(np.arange(5000), fingerprints(64, 5000))
+        assert len(db) == 0
+        assert list(db.check()) == []
+        assert db.add_fingerprints(np.arange(5000), fingerprints(64, 5000)) == 5000
+
+
+def test_memory_is_about_what_was_asked_for(tmp_path: Path) -> None:
+    count = 400_000
+    array, keys = fingerprints(64, count), np.arange(count, dtype=np.uint64)
+    with fpdb.create(tmp_path / "db", keys="integer") as db:
+        tracemalloc.start()
+        db.add_fingerprints(keys, array, memory=8 << 20)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 40 << 20  # beside the memory to sort: blocks, and the pages being made
+    assert count * 64 > 24 << 20
+
+
+def test_a_built_database_appears_with_everything(tmp_path: Path) -> None:
+    array = fingerprints(64, 3000)
+    with fpdb.build(tmp_path / "db", keys="integer", capacity=5) as db:
+        db.add_fingerprints(np.arange(3000), array)
+        db.add(5000, "a text that is short")
+        assert not (tmp_path / "db").exists()
+    with fpdb.open(tmp_path / "db") as db:
+        assert len(db) == 3001
+        assert db.stats().capacity == 5
+        assert list(db.check()) == []
+    with pytest.raises(fpdb.DatabaseExistsError), fpdb.build(tmp_path / "db"):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+@pytest.mark.parametrize("bits", [64, 128])
+def test_compact_keeps_documents_and_ids(tmp_path: Path, keys: str, bits: int) -> None:
+    recipe = fpdb.recipe("web").with_bits(bits)
+    words = " ".join(f"word{number}" for number in range(40))
+    with fpdb.create(tmp_path / "old", recipe=recipe, keys=keys) as old:
+        own = names(DICE.permutation(9000)[:4000], keys)
+        old.add_fingerprints(own, fingerprints(bits, 4000))
+        for number, text in ((10_001, words), (10_002, "x")):
+            old.add(number if keys == "integer" else str(number), text, {"text": text})
+        old.delete_many(list(old)[::3])
+        old.compact(tmp_path / "same")
+        old.compact(tmp_path / "wide", capacity=10**9, memory=1 << 20)
+        old.compact(tmp_path / "far", k=5)
+        old.compact(tmp_path / "plan", plan=plans(bits, 3, 10)[-1])
+        facts = [(d.id, d.added, *row) for d, row in zip(old.scan(), content(old), strict=True)]
+        assert old.stats().bytes > 0
+        for name in ("same", "wide", "far", "plan"):
+            with fpdb.open(tmp_path / name) as new:
+                stored = zip(new.scan(), content(new), strict=True)
+                assert [(d.id, d.added, *row) for d, row in stored] == facts
+                assert list(new.check()) == []
+                assert new.stats().uuid != old.stats().uuid
+                assert new.stats().recipe_id == old.stats().recipe_id
+                assert [m.key for m in new.query(words)] == [m.key for m in old.query(words)]
+                assert [m.key for m in new.query("x")] == [m.key for m in old.query("x")]
+                new.add(99_999 if keys == "integer" else "after", words)
+        assert fpdb.open(tmp_path / "same").plan == old.plan
+        assert fpdb.open(tmp_path / "wide").plan == plans(bits, 3, 10**9)[0]
+        assert fpdb.open(tmp_path / "far").k == 5
+        assert fpdb.open(tmp_path / "same").stats().bytes < old.stats().bytes
+
+
+def test_compact_refuses_what_doesnt_fit(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db") as db:
+        with pytest.raises(fpdb.PlanError):
+            db.compact(tmp_path / "new", k=4, plan=plans(64, 3, 10)[0])
+        with pytest.raises(fpdb.PlanError):
+            db.compact(tmp_path / "new", plan=plans(32, 3, 10)[0])
+        with pytest.raises(fpdb.DatabaseExistsError):
+            db.compact(tmp_path / "db")
+        assert not (tmp_path / "new").exists()
+
+
+def test_compact_copies_nothing_that_is_damaged(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db") as db:
+        db.add("key", "short")
+        with db._environment.write() as txn:
+            value = bytearray(txn.get("documents", bytes(8)) or b"")
+            value[-1] ^= 1
+            txn.put("documents", bytes(8), bytes(value))
+        with pytest.raises(fpdb.DamagedError):
+            db.compact(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_stats_say_when_the_tables_are_outgrown(tmp_path: Path) -> None:
+    array = fingerprints(64, 1200)
+    slow = plans(64, 3, 10)[-1]
+    with fpdb.create(tmp_path / "db", keys="integer", capacity=1200, plan=slow) as db:
+        db.add_fingerprints(np.arange(1200), array)
+        assert db.stats().outgrown is None  # not above its capacity
+        db.add_fingerprints([5000], array[:1])
+        outgrown = db.stats().outgrown
+        assert outgrown is not None
+        best = plans(64, 3, 1201)[0]
+        assert outgrown.plan == best.name
+        assert outgrown.seconds[1] * 1.2 <= outgrown.seconds[0]
+        assert outgrown.bytes[0] != outgrown.bytes[1]
+        db.compact(tmp_path / "new", capacity=2400)
+    assert fpdb.open(tmp_path / "new").stats().outgrown is None

@@ -1,0 +1,135 @@
+"""Loading all tables at once: whatever the memory, the tables are those of one sort."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpdb.storage import Environment, ReadTransaction
+from fpdb.tables import Index, Plan, loading
+from fpdb.tables.bits import distinct, order
+from fpdb.tables.loading import ahead, in_blocks, load
+from fpdb.tables.plan import choose_plan, home_plan, nested_plan
+
+PLANS = {
+    "home only": home_plan(64, 2, 16),
+    "choose 1": choose_plan(64, 3),
+    "nested": nested_plan(64, 3),
+    "32 bits": choose_plan(32, 3),
+    "128 bits": choose_plan(128, 3),
+}
+TOP = 2**64 - 1
+
+
+def numbers(bits: int, count: int) -> Any:
+    """Random fingerprints: some twice, one many times, and both ends."""
+    dice = np.random.default_rng(bits + count)
+    words = dice.integers(0, 2**64, (count, 2), np.uint64)
+    words[: count // 3] = words[-(count // 3) :]
+    words[5 : 5 + count // 4] = words[0]
+    words[1], words[2] = 0, TOP
+    return words if bits == 128 else words[:, 0] >> np.uint64(64 - bits)
+
+
+def rows_of(txn: ReadTransaction, index: Index) -> list[list[tuple[int, ...]]]:
+    return [
+        [
+            row
+            for page in pages.scan(txn)
+            for row in zip(*(column.tolist() for column in page), strict=True)
+        ]
+        for pages in (index.home, *index.further)
+    ]
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("ranges", [1, 2, 7, 400])
+def test_ranges_load_what_one_sort_does(
+    plan: Plan, ranges: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "BLOCK", 100)
+    index, array = Index(plan), numbers(plan.bits, 1500)
+    ids = np.random.default_rng(1).permutation(5000)[: len(array)].astype(np.uint64)
+    row = 128 if plan.bits == 128 else 64
+    with Environment.create(tmp_path / "db", index.names) as environment:
+        with environment.write() as txn:
+            load(txn, index, in_blocks(array, ids), len(ids), len(ids) * row // ranges)
+        with environment.read() as txn:
+            home, *further = rows_of(txn, index)
+    words = [array] if array.ndim == 1 else [array[:, 0], array[:, 1]]
+    pairs = zip(*(column.tolist() for column in (*words, ids)), strict=True)
+    assert home == sorted(pairs)
+    for table, rows in zip(plan.tables[1:], further, strict=True):
+        permuted = table.permutation.apply(array)
+        columns = [permuted] if permuted.ndim == 1 else [permuted[:, 0], permuted[:, 1]]
+        assert rows == sorted(set(zip(*(column.tolist() for column in columns), strict=True)))
+
+
+def test_pages_are_full_whatever_the_ranges(tmp_path: Path) -> None:
+    index, array = Index(choose_plan(64, 3)), numbers(64, 20_000)
+    ids = np.arange(len(array), dtype=np.uint64)
+    counts = []
+    for name, memory in (("one", 1 << 30), ("many", 64 << 10)):
+        with Environment.create(tmp_path / name, index.names) as environment:
+            with environment.write() as txn:
+                load(txn, index, in_blocks(array, ids), len(ids), memory)
+            with environment.read() as txn:
+                counts.append([txn.entries(own) for own in index.names])
+    assert counts[0] == counts[1]
+
+
+def test_memory_bounds_what_is_sorted_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sorted_at_once = []
+
+    def spy(array: Any, *ties: Any) -> Any:
+        sorted_at_once.append(len(array))
+        return order(array, *ties)
+
+    monkeypatch.setattr(loading, "order", spy)
+    dice = np.random.default_rng(3)
+    array = dice.integers(0, 2**64, 40_000, np.uint64)
+    index = Index(choose_plan(64, 3))
+    ids = np.arange(len(array), dtype=np.uint64)
+    with (
+        Environment.create(tmp_path / "db", index.names) as environment,
+        environment.write() as txn,
+    ):
+        load(txn, index, in_blocks(array, ids), len(ids), len(ids) * 64 // 10)
+    assert len(sorted_at_once) == 10
+    assert max(sorted_at_once) < 2 * len(array) / 10
+
+
+@given(st.lists(st.integers(0, 5) | st.integers(0, TOP), max_size=60), st.booleans())
+def test_order_and_distinct_agree_with_python(values: list[int], wide: bool) -> None:
+    array = np.array(values, np.uint64)
+    ties = np.array([value % 3 for value in range(len(values))], np.uint64)
+    if wide:
+        array = np.stack([array >> np.uint64(62), array], axis=-1).reshape(-1, 2)
+    rows = [tuple(np.atleast_1d(row).tolist()) for row in array]
+    places = range(len(values))
+    assert order(array).tolist() == sorted(places, key=lambda at: rows[at])
+    assert order(array, ties).tolist() == sorted(places, key=lambda at: (rows[at], ties[at]))
+    assert [tuple(np.atleast_1d(row).tolist()) for row in distinct(array)] == sorted(set(rows))
+
+
+def test_what_is_made_ahead_arrives_in_order_and_with_its_errors() -> None:
+    made = []
+
+    def items() -> Iterator[int]:
+        for number in range(5):
+            made.append(number)
+            yield number
+        raise RuntimeError("the source broke")
+
+    given = ahead(items())
+    assert next(given) == 0
+    assert len(made) <= 2 + 1
+    assert [next(given) for _ in range(4)] == [1, 2, 3, 4]
+    with pytest.raises(RuntimeError, match="the source broke"):
+        next(given)
