@@ -16,6 +16,8 @@ from fpdb.errors import InputError, PlanError
 
 WORD = 64
 WIDEST = 2 * WORD
+# So many bits of a number that is to be sorted may give way to its index.
+_INDEX_BITS = 24
 
 Fingerprints = NDArray[np.uint64]
 
@@ -176,8 +178,7 @@ def order(array: Fingerprints, *ties: NDArray[Any]) -> NDArray[np.intp]:
     """Find the indices that sort an array; equal fingerprints by `ties`, then as they came."""
     words = [array] if array.ndim == 1 else [array[:, 0], array[:, 1]]
     # A stable sort of everything takes far longer than a quick one and another of the ties.
-    found = np.argsort(words[0])
-    tied = _repeats(words[0][found])
+    found, tied = _rough_order(words[0])
     tied[:-1] |= tied[1:]
     at = tied.nonzero()[0]
     if len(at):
@@ -185,6 +186,23 @@ def order(array: Fingerprints, *ties: NDArray[Any]) -> NDArray[np.intp]:
         columns = [column[rows] for column in (*words, *ties)]
         found[at] = rows[np.lexsort((rows, *columns[::-1]))]
     return found
+
+
+def _rough_order(column: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Find indices that sort numbers by their high bits, and mark those like the one before."""
+    below = max(len(column) - 1, 1).bit_length()
+    if not 0 < len(column) <= 1 << _INDEX_BITS:
+        found = np.argsort(column)
+        return found, _repeats(column[found])
+    # To sort numbers that carry their index takes a fraction of the time of an index sort.
+    mask = np.uint64((1 << below) - 1)
+    keys = column << np.uint64(WORD - (int(column.max()).bit_length() or 1))
+    keys &= ~mask
+    keys |= np.arange(len(column), dtype=np.uint64)
+    keys.sort()
+    found = (keys & mask).astype(np.intp)
+    keys >>= np.uint64(below)
+    return found, _repeats(keys)
 
 
 def distinct(array: Fingerprints) -> Fingerprints:

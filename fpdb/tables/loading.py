@@ -30,7 +30,7 @@ MEMORY = 1 << 30
 BLOCK = 1 << 20
 
 # What a row takes, for each word of it, while one range is written and the next is sorted.
-_ROW_BYTES = 64
+_ROW_BYTES = 96
 _SAMPLE = 1 << 16
 
 T = TypeVar("T")

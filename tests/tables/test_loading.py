@@ -54,7 +54,7 @@ def test_ranges_load_what_one_sort_does(
     monkeypatch.setattr(loading, "BLOCK", 100)
     index, array = Index(plan), numbers(plan.bits, 1500)
     ids = np.random.default_rng(1).permutation(5000)[: len(array)].astype(np.uint64)
-    row = 128 if plan.bits == 128 else 64
+    row = 192 if plan.bits == 128 else 96
     with Environment.create(tmp_path / "db", index.names) as environment:
         with environment.write() as txn:
             load(txn, index, in_blocks(array, ids), len(ids), len(ids) * row // ranges)
@@ -100,7 +100,7 @@ def test_memory_bounds_what_is_sorted_at_once(
         Environment.create(tmp_path / "db", index.names) as environment,
         environment.write() as txn,
     ):
-        load(txn, index, in_blocks(array, ids), len(ids), len(ids) * 64 // 10)
+        load(txn, index, in_blocks(array, ids), len(ids), len(ids) * 96 // 10)
     assert len(sorted_at_once) == 10
     assert max(sorted_at_once) < 2 * len(array) / 10
 
