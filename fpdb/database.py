@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -13,21 +14,21 @@ from fpdb.documents import (
     CANDIDATES,
     Intake,
     Lookup,
+    Prepared,
+    Preparer,
     Writer,
     digest_of,
     take,
     to_document,
 )
-from fpdb.errors import (
-    DocumentNotFoundError,
-    InputError,
-)
+from fpdb.errors import DocumentNotFoundError, InputError, RecipeError
 from fpdb.fingerprint import Recipe
 from fpdb.handle import Handle
 from fpdb.models import Added, Document, Key, Matches, Problem, Stats
 from fpdb.storage import LOCK_SECONDS, Environment
 from fpdb.storage.counters import Counters
 from fpdb.tables import Hits, near_many
+from fpdb.workers import Workers
 
 
 class Database(Handle):
@@ -56,21 +57,36 @@ class Database(Handle):
         return next(self.add_many([document], skip_duplicates=skip_duplicates))
 
     def add_many(
-        self, documents: Iterable[Document], *, skip_duplicates: bool = False
+        self, documents: Iterable[Document], *, skip_duplicates: bool = False, jobs: int = 1
     ) -> Iterator[Added]:
         """Add documents in transactions of a thousand or so; yield each once it is durable.
 
-        Nothing is added before the result is iterated, as a for loop does.
+        Nothing is added before the result is iterated, as a for loop does. With several `jobs`,
+        so many further processes make the fingerprints, and this one stores; 0 stands for all
+        processors. What is stored and yielded, and in which order, doesn't depend on it.
         """
-        documents = iter(documents)
-        while batch := take(documents):
-            candidates = self._intake.candidates(batch, lambda: self.recipe)
+        source = iter(documents)
+        batches = iter(lambda: take(source), [])
+        for _, prepared in Workers(self.preparer, jobs).map(batches):
+            yield from self.add_prepared(prepared, skip_duplicates=skip_duplicates)
+
+    @cached_property
+    def preparer(self) -> Preparer:
+        """What turns documents into such that `add_prepared` takes, in any process."""
+        try:
+            return Preparer(self._intake, self.recipe)
+        except RecipeError as error:  # which matters to texts only
+            return Preparer(self._intake, error)
+
+    def add_prepared(self, prepared: Prepared, *, skip_duplicates: bool = False) -> Iterator[Added]:
+        """Add what the `preparer` of this database prepared, as `add_many` does."""
+        for batch in prepared.batches():
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
-                writer.expect([candidate.key for candidate in candidates])
+                writer.expect([candidate.key for candidate in batch])
                 added = [
                     writer.add(candidate, skip_duplicates=skip_duplicates, k=self.k)
-                    for candidate in candidates
+                    for candidate in batch
                 ]
                 writer.apply()
             yield from added
@@ -130,13 +146,17 @@ class Database(Handle):
         return next(self.query_many([text], k=k, limit=limit))
 
     def query_many(
-        self, texts: Iterable[str], *, k: int | None = None, limit: int | None = None
+        self, texts: Iterable[str], *, k: int | None = None, limit: int | None = None, jobs: int = 1
     ) -> Iterator[Matches]:
-        """Find the stored documents near each of many texts."""
+        """Find the stored documents near each of many texts.
+
+        With several `jobs`, so many further processes make the fingerprints; 0 stands for all
+        processors. The answers and their order don't depend on it.
+        """
         self._intake.check_query(k, limit)
-        texts = iter(texts)
-        while block := list(islice(texts, BATCH)):
-            batch = self.recipe.batch(block)
+        source = iter(texts)
+        blocks = iter(lambda: list(islice(source, BATCH)), [])
+        for block, batch in Workers(self.recipe.batch, jobs).map(blocks):
             numbers = self._index.numbers(batch.fingerprints)
             for text, number, short in zip(block, numbers, batch.short.tolist(), strict=True):
                 if short:

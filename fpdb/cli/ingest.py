@@ -8,6 +8,7 @@ import typer
 
 from fpdb.cli import databases, render
 from fpdb.cli.databases import require
+from fpdb.cli.flow import Flow
 from fpdb.cli.loader import Loader
 from fpdb.cli.options import (
     LARGEST,
@@ -15,6 +16,7 @@ from fpdb.cli.options import (
     BitsOption,
     CapacityOption,
     DatabaseArgument,
+    JobsOption,
     JsonOption,
     KeysOption,
     MaxBytesOption,
@@ -28,9 +30,10 @@ from fpdb.cli.sources import (
     Rejects,
     StrictOption,
     make_fields,
-    open_records,
+    open_parts,
 )
-from fpdb.io import size_of
+from fpdb.io import PART, size_of
+from fpdb.reading import Taken
 
 
 def ingest(
@@ -75,6 +78,7 @@ def ingest(
     capacity: CapacityOption = None,
     keys: KeysOption = None,
     tables: TablesOption = None,
+    jobs: JobsOption = 1,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what goes wrong.")] = False,
     max_bytes: MaxBytesOption = LARGEST,
@@ -94,10 +98,14 @@ def ingest(
     holds the key of a document that wasn't added, the key of the stored one nearest to it, and
     their distance. Bad records are said with their file and line, counted and skipped.
 
+    With --jobs, further processes do what precedes the storing. The results are the same, and in
+    the same order, whatever their number.
+
     \b
     Example:
       fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
       fpdb ingest news.fpdb news.tsv --key url --text title --text content --meta '*'
+      fpdb ingest crawl.fpdb part-*.jsonl.zst --jobs 0
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
     """
     require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
@@ -115,7 +123,10 @@ def ingest(
         watched=render.shows_progress() and not quiet,
         total=total,
     )
-    records = open_records(paths, form, fields, max_bytes, loader.read_bytes)
+    flow: Flow[Taken] = Flow(jobs)
+    parts = open_parts(
+        paths, form, fields, max_bytes, size=PART, progress=loader.read_bytes, idle=flow.idle
+    )
     with (
         databases.open_or_create(path, wanted, quiet=quiet) as database,
         contextlib.ExitStack() as ending,
@@ -123,7 +134,7 @@ def ingest(
         if not quiet:
             ending.callback(loader.summarise)
         try:
-            loader.load(database, records)
+            loader.load(database, parts, flow)
         except KeyboardInterrupt:
             render.note(
                 "interrupted: what was counted as added is stored; run it again for the rest"

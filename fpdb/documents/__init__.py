@@ -6,7 +6,7 @@ changes of one transaction.
 """
 
 from fpdb.documents.catalog import CATALOGS, Catalog, Stored
-from fpdb.documents.intake import BATCH, Intake, digest_of, take
+from fpdb.documents.intake import BATCH, Intake, Prepared, Preparer, digest_of, take
 from fpdb.documents.lookup import CANDIDATES, Lookup, to_document
 from fpdb.documents.writing import Candidate, Writer
 
@@ -18,6 +18,8 @@ __all__ = [
     "Catalog",
     "Intake",
     "Lookup",
+    "Prepared",
+    "Preparer",
     "Stored",
     "Writer",
     "digest_of",
