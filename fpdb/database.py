@@ -21,7 +21,7 @@ from fpdb.documents import (
     take,
     to_document,
 )
-from fpdb.errors import DocumentNotFoundError, InputError, RecipeError
+from fpdb.errors import DocumentNotFoundError, InputError, RecipeError, RecipeMismatchError
 from fpdb.fingerprint import Recipe
 from fpdb.handle import Handle
 from fpdb.models import Added, Document, Key, Matches, Problem, Stats
@@ -73,14 +73,27 @@ class Database(Handle):
     @cached_property
     def preparer(self) -> Preparer:
         """What turns documents into such that `add_prepared` takes, in any process."""
+        recipe: Recipe | RecipeError
         try:
-            return Preparer(self._intake, self.recipe)
+            recipe = self.recipe
         except RecipeError as error:  # which matters to texts only
-            return Preparer(self._intake, error)
+            recipe = error
+        return Preparer(self._intake.candidates, recipe, self._fits)
+
+    @property
+    def _fits(self) -> tuple[str, str]:
+        return self._header["recipe_id"], self.keys
 
     def add_prepared(self, prepared: Prepared, *, skip_duplicates: bool = False) -> Iterator[Added]:
         """Add what the `preparer` of this database prepared, as `add_many` does."""
-        for batch in prepared.batches():
+        if prepared.fits != self._fits:
+            raise RecipeMismatchError(
+                f"found documents prepared for {' and '.join(prepared.fits)} keys, "
+                f"expected {' and '.join(self._fits)} keys",
+                hint="prepare them with the preparer of this database",
+            )
+        candidates = iter(prepared)
+        while batch := list(islice(candidates, BATCH)):
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
                 writer.expect([candidate.key for candidate in batch])

@@ -6,7 +6,7 @@ That is nearly all of the work, and it needs no database: it may be done in anot
 import hashlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -140,17 +140,19 @@ def _intake(plan: Plan, kind: str) -> Intake:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Documents that are ready to be stored: checked, and with fingerprints instead of texts."""
+    """Documents that are ready to be stored: checked, and with fingerprints instead of texts.
 
-    _candidates: tuple[Candidate, ...] = ()
+    `fits` says to which databases they fit: the recipe's id, and the kind of keys.
+    """
+
+    fits: tuple[str, str]
+    _candidates: tuple[Any, ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self._candidates)
 
-    def batches(self) -> Iterator[tuple[Candidate, ...]]:
-        """Give as many documents as one transaction adds, until all were given."""
-        for start in range(0, len(self), BATCH):
-            yield self._candidates[start : start + BATCH]
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter(self._candidates)
 
 
 class Preparer:
@@ -160,24 +162,30 @@ class Preparer:
     the pickle.
     """
 
-    def __init__(self, intake: Intake, recipe: Recipe | RecipeError) -> None:
-        self._intake = intake
+    def __init__(
+        self,
+        prepare: Callable[[Sequence[Document], Callable[[], Recipe]], list[Any]],
+        recipe: Recipe | RecipeError,
+        fits: tuple[str, str],
+    ) -> None:
+        self._prepare = prepare
+        self._fits = fits
         self._recipe = recipe
 
     def __call__(self, documents: Sequence[Document]) -> Prepared:
         """Check documents and fingerprint their texts; a bad one is an `InputError`."""
-        return Prepared(tuple(self._intake.candidates(documents, lambda: self.recipe)))
+        return Prepared(self._fits, tuple(self._prepare(documents, lambda: self.recipe)))
 
     def sift(self, documents: Sequence[Document]) -> tuple[Prepared, list[tuple[int, InputError]]]:
         """Prepare what can be stored; of the rest, give the places and what is wrong there."""
         candidates, bad = self._sift(documents, 0)
-        return Prepared(tuple(candidates)), bad
+        return Prepared(self._fits, tuple(candidates)), bad
 
     def _sift(
         self, documents: Sequence[Document], first: int
     ) -> tuple[list[Candidate], list[tuple[int, InputError]]]:
         try:
-            return self._intake.candidates(documents, lambda: self.recipe), []
+            return self._prepare(documents, lambda: self.recipe), []
         except InputError as error:
             if len(documents) == 1:
                 return [], [(first, error)]

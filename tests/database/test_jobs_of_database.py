@@ -96,6 +96,21 @@ def test_documents_prepared_elsewhere_are_added_as_they_are(tmp_path, keys):
         assert (added.status, added.matches[0].key) == ("duplicate", key(1))
 
 
+def test_what_was_prepared_for_another_database_is_refused(tmp_path):
+    with (
+        fpdb.create(tmp_path / "a") as a,
+        fpdb.create(tmp_path / "b", recipe="char-4") as b,
+        fpdb.create(tmp_path / "c", keys="integer") as c,
+        fpdb.create(tmp_path / "d", k=2) as d,
+    ):
+        prepared = a.preparer([Document("u", text_of(1))])
+        assert "word1" not in repr(prepared)
+        for other in (b, c):
+            with pytest.raises(fpdb.RecipeMismatchError, match=r"prepared for .* and text keys"):
+                next(other.add_prepared(prepared))
+        assert next(d.add_prepared(prepared)).status == "added"
+
+
 def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         some = [Document(f"u{n}", text_of(n)) for n in range(9)]
