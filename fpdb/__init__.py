@@ -5,15 +5,18 @@ The folders are the architecture, and imports point down:
     cli                    the command line; nothing that the library can't do
     database               the facade: transactions, ids, counts
     handle                 an open database: its header, plan and recipe
+    reading                what is done with a part of the input, in any process
     corpus | io            work over whole databases | readers of documents and texts
     documents              documents by key and id, looked up and written
     tables                 bits -> candidates: permutations, plans, pages, the index
     storage | fingerprint  LMDB and every byte on disk | text -> bits: recipes and their stages
+    workers                processes that run a function, in order
     models                 frozen values
     errors                 the exception tree
 """
 
 from fpdb.database import Database
+from fpdb.documents import Prepared, Preparer
 from fpdb.errors import (
     AccessError,
     ClosedError,
@@ -40,6 +43,7 @@ from fpdb.errors import (
     TooNewError,
     UnsupportedFileSystemError,
     UpgradeRequiredError,
+    WorkerError,
 )
 from fpdb.fingerprint import (
     Grams,
@@ -105,6 +109,8 @@ __all__ = [
     "Permutation",
     "Plan",
     "PlanError",
+    "Prepared",
+    "Preparer",
     "Problem",
     "ReadOnlyError",
     "ReadersFullError",
@@ -122,6 +128,7 @@ __all__ = [
     "UnsupportedFileSystemError",
     "UpgradeRequiredError",
     "Weights",
+    "WorkerError",
     "__version__",
     "build",
     "compare",

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -13,15 +14,14 @@ from fpdb.documents import (
     LOAD,
     Intake,
     Lookup,
+    Prepared,
+    Preparer,
     Writer,
     digest_of,
     take,
     to_document,
 )
-from fpdb.errors import (
-    DocumentNotFoundError,
-    InputError,
-)
+from fpdb.errors import DocumentNotFoundError, InputError, RecipeError, RecipeMismatchError
 from fpdb.fingerprint import Recipe
 from fpdb.handle import Handle, require_fit
 from fpdb.models import Added, Document, Key, Matches, Problem, Stats
@@ -29,6 +29,7 @@ from fpdb.storage import LOCK_SECONDS, Environment
 from fpdb.storage.counters import Counters
 from fpdb.tables import Hits, Plan, near_many, plans
 from fpdb.tables.loading import MEMORY
+from fpdb.workers import Workers
 
 
 class Database(Handle):
@@ -57,21 +58,49 @@ class Database(Handle):
         return next(self.add_many([document], skip_duplicates=skip_duplicates))
 
     def add_many(
-        self, documents: Iterable[Document], *, skip_duplicates: bool = False
+        self, documents: Iterable[Document], *, skip_duplicates: bool = False, jobs: int = 1
     ) -> Iterator[Added]:
         """Add documents in transactions of a thousand or so; yield each once it is durable.
 
-        Nothing is added before the result is iterated, as a for loop does.
+        Nothing is added before the result is iterated, as a for loop does. With several `jobs`,
+        so many further processes make the fingerprints, and this one stores; 0 stands for all
+        processors. What is stored and yielded, and in which order, doesn't depend on it.
         """
-        documents = iter(documents)
-        while batch := take(documents):
-            candidates = self._intake.candidates(batch, lambda: self.recipe)
+        source = iter(documents)
+        batches = iter(lambda: take(source), [])
+        for _, prepared in Workers(self.preparer, jobs).map(batches):
+            yield from self.add_prepared(prepared, skip_duplicates=skip_duplicates)
+
+    @cached_property
+    def preparer(self) -> Preparer:
+        """What turns documents into such that `add_prepared` takes, in any process."""
+        recipe: Recipe | RecipeError
+        try:
+            recipe = self.recipe
+        except RecipeError as error:  # which matters to texts only
+            recipe = error
+        return Preparer(self._intake.candidates, recipe, self._fits)
+
+    @property
+    def _fits(self) -> tuple[str, str]:
+        return self._header["recipe_id"], self.keys
+
+    def add_prepared(self, prepared: Prepared, *, skip_duplicates: bool = False) -> Iterator[Added]:
+        """Add what the `preparer` of this database prepared, as `add_many` does."""
+        if prepared.fits != self._fits:
+            raise RecipeMismatchError(
+                f"found documents prepared for {' and '.join(prepared.fits)} keys, "
+                f"expected {' and '.join(self._fits)} keys",
+                hint="prepare them with the preparer of this database",
+            )
+        candidates = iter(prepared)
+        while batch := list(islice(candidates, BATCH)):
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
-                writer.expect([candidate.key for candidate in candidates])
+                writer.expect([candidate.key for candidate in batch])
                 added = [
                     writer.add(candidate, skip_duplicates=skip_duplicates, k=self.k)
-                    for candidate in candidates
+                    for candidate in batch
                 ]
                 writer.apply()
             yield from added
@@ -130,13 +159,17 @@ class Database(Handle):
         return next(self.query_many([text], k=k, limit=limit))
 
     def query_many(
-        self, texts: Iterable[str], *, k: int | None = None, limit: int | None = None
+        self, texts: Iterable[str], *, k: int | None = None, limit: int | None = None, jobs: int = 1
     ) -> Iterator[Matches]:
-        """Find the stored documents near each of many texts."""
+        """Find the stored documents near each of many texts.
+
+        With several `jobs`, so many further processes make the fingerprints; 0 stands for all
+        processors. The answers and their order don't depend on it.
+        """
         self._intake.check_query(k, limit)
-        texts = iter(texts)
-        while block := list(islice(texts, BATCH)):
-            batch = self.recipe.batch(block)
+        source = iter(texts)
+        blocks = iter(lambda: list(islice(source, BATCH)), [])
+        for block, batch in Workers(self.recipe.batch, jobs).map(blocks):
             numbers = self._index.numbers(batch.fingerprints)
             for text, number, short in zip(block, numbers, batch.short.tolist(), strict=True):
                 if short:

@@ -145,6 +145,10 @@ class ClosedError(FpdbError):
     """A handle was used after it was closed."""
 
 
+class WorkerError(FpdbError):
+    """A worker process can't be started, or ended before its work did."""
+
+
 class MissingExtraError(FpdbError, ImportError):
     """A package that only some users need isn't installed; the hint says how to install it."""
 

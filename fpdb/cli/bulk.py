@@ -13,10 +13,10 @@ from fpdb.cli import databases, render
 from fpdb.cli.databases import Wanted
 from fpdb.cli.options import Keys
 from fpdb.cli.sources import Rejects
-from fpdb.cli.values import parse_key
 from fpdb.errors import InputError
 from fpdb.io import BadRecord, Record, read_array, read_lines
 from fpdb.models import Key
+from fpdb.reading import parse_key
 
 # What a record takes, about, until it is stored with the others of its step.
 _RECORD_BYTES = 256

@@ -11,10 +11,11 @@ import fpdb
 from fpdb.cli import databases, render
 from fpdb.cli.databases import require
 from fpdb.cli.options import DatabaseArgument, JsonOption, PrefixOption
-from fpdb.cli.values import as_dict, parse_age, parse_key
+from fpdb.cli.values import as_dict, parse_age
 from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.io import read_lines
 from fpdb.models import Key
+from fpdb.reading import parse_key
 
 _SHOWN = 5
 

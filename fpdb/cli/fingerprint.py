@@ -1,6 +1,7 @@
 """The command that fingerprints texts."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from fpdb.cli.options import (
     BitsOption,
     Format,
     FormatOption,
+    JobsOption,
     JsonOption,
     MaxBytesOption,
     RecipeOption,
@@ -19,6 +21,8 @@ from fpdb.cli.options import (
     written,
 )
 from fpdb.io import Text, read_lines, read_text
+from fpdb.reading import batch_of
+from fpdb.workers import Workers
 
 _LABEL = 60
 _BATCH = 256
@@ -38,6 +42,7 @@ def fingerprint(
     recipe: RecipeOption = "web",
     bits: BitsOption = None,
     form: FormatOption = Format.HEX,
+    jobs: JobsOption = 1,
     as_json: JsonOption = False,
     max_bytes: MaxBytesOption = LARGEST,
 ) -> None:
@@ -55,8 +60,8 @@ def fingerprint(
     chosen = choose_recipe(recipe, bits)
     sources = _sources(texts or [], files or [], lines, max_bytes)
     short = replaced = 0
-    while block := list(islice(sources, _BATCH)):
-        batch = chosen.batch(text.text for text in block)
+    blocks = iter(lambda: list(islice(sources, _BATCH)), [])
+    for block, batch in Workers(partial(batch_of, chosen), jobs).map(blocks):
         for index, text in enumerate(block):
             is_short = bool(batch.short[index])
             value = written(batch.fingerprints[index], chosen.bits, form)

@@ -10,6 +10,7 @@ import typer
 from fpdb.cli import databases, render
 from fpdb.cli.bulk import Bulk
 from fpdb.cli.databases import require
+from fpdb.cli.flow import Flow
 from fpdb.cli.loader import Loader
 from fpdb.cli.options import (
     LARGEST,
@@ -17,6 +18,7 @@ from fpdb.cli.options import (
     BitsOption,
     CapacityOption,
     DatabaseArgument,
+    JobsOption,
     JsonOption,
     KeysOption,
     MaxBytesOption,
@@ -31,9 +33,10 @@ from fpdb.cli.sources import (
     Rejects,
     StrictOption,
     make_fields,
-    open_records,
+    open_parts,
 )
-from fpdb.io import is_array, size_of
+from fpdb.io import PART, is_array, read_records, size_of
+from fpdb.reading import Taken
 from fpdb.tables.loading import MEMORY
 
 
@@ -102,6 +105,7 @@ def ingest(
     capacity: CapacityOption = None,
     keys: KeysOption = None,
     tables: TablesOption = None,
+    jobs: JobsOption = 1,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what goes wrong.")] = False,
     max_bytes: MaxBytesOption = LARGEST,
@@ -121,6 +125,9 @@ def ingest(
     holds the key of a document that wasn't added, the key of the stored one nearest to it, and
     their distance. Bad records are said with their file and line, counted and skipped.
 
+    With --jobs, further processes do what precedes the storing. The results are the same, and in
+    the same order, whatever their number.
+
     With --fingerprints, a database that isn't there yet appears when everything is in it. The keys
     of an array's rows are their numbers, from 0 or --first-key on, unless --fingerprint-keys names
     them. Records need a key and a fingerprint, in fields of these names unless --key and
@@ -130,6 +137,7 @@ def ingest(
     Example:
       fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
       fpdb ingest news.fpdb news.tsv --key url --text title --text content --meta '*'
+      fpdb ingest crawl.fpdb part-*.jsonl.zst --jobs 0
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
     """
     require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
@@ -145,7 +153,10 @@ def ingest(
             else:
                 require(not numbered, "--fingerprint-keys and --first-key go with an array")
                 fields = make_fields(key, None, None, fingerprint or "fingerprint", base, header)
-                bulk.load_records(open_records([fingerprints], form, fields, max_bytes), rejects)
+                records = read_records(
+                    fingerprints, format=form, fields=fields, max_bytes=max_bytes
+                )
+                bulk.load_records(records, rejects)
         if not quiet:
             bulk.summarise()
         return
@@ -163,7 +174,10 @@ def ingest(
         watched=render.shows_progress() and not quiet,
         total=total,
     )
-    records = open_records(paths, form, fields, max_bytes, loader.read_bytes)
+    flow: Flow[Taken] = Flow(jobs)
+    parts = open_parts(
+        paths, form, fields, max_bytes, size=PART, progress=loader.read_bytes, idle=flow.idle
+    )
     with (
         databases.open_or_create(path, wanted, quiet=quiet) as database,
         contextlib.ExitStack() as ending,
@@ -171,7 +185,7 @@ def ingest(
         if not quiet:
             ending.callback(loader.summarise)
         with _interruptible("what was counted as added is stored; run it again for the rest"):
-            loader.load(database, records)
+            loader.load(database, parts, flow)
 
 
 @contextlib.contextmanager

@@ -1,25 +1,20 @@
-"""Bring records into a database in batches, and keep count of what became of them."""
+"""Bring records into a database part by part, and keep count of what became of them."""
 
 import time
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 import typer
 
 import fpdb
 from fpdb.cli import render
+from fpdb.cli.flow import Flow
 from fpdb.cli.sources import Rejects
-from fpdb.cli.values import parse_key
-from fpdb.errors import InputError
-from fpdb.io import BadRecord, Record
+from fpdb.io import Part
+from fpdb.reading import Taken, Taker
 
-_BATCH = 1000
-_BATCH_CHARACTERS = 1 << 22
-# A slow source must not keep what it gave from being stored.
-_BATCH_SECONDS = 1.0
 _PROGRESS_SECONDS = 0.1
-
-_Batch = list[tuple[Record, fpdb.Document]]
 
 
 class Loader:
@@ -47,51 +42,19 @@ class Loader:
         """Take note of how many bytes were read."""
         self._bytes += count
 
-    def load(self, database: fpdb.Database, records: Iterable[Record | BadRecord]) -> None:
+    def load(self, database: fpdb.Database, parts: Iterable[Part], flow: Flow[Taken]) -> None:
         """Add all records; those before an error or an interrupt are stored, or not read yet."""
-        kind = database.keys
-        batch: _Batch = []
-        room, due = _BATCH_CHARACTERS, time.monotonic() + _BATCH_SECONDS
-        for record in records:
-            self._read += 1
-            if isinstance(record, BadRecord):
-                if self._rejects.strict:
-                    self._store(database, batch)
-                self._rejects.add(record.source, record.reason)
-                continue
-            self._replaced_bytes += record.replaced
-            try:
-                document = _document(record, kind)
-            except InputError as error:
-                if self._rejects.strict:
-                    self._store(database, batch)
-                self._rejects.add(record.source, str(error), error.hint)
-                continue
-            batch.append((record, document))
-            room -= len(record.text or "")
-            if len(batch) == _BATCH or room < 0 or time.monotonic() > due:
-                self._store(database, batch)
-                batch, room = [], _BATCH_CHARACTERS
-                due = time.monotonic() + _BATCH_SECONDS
-        self._store(database, batch)
+        taker = Taker(database.preparer, database.keys, self._rejects.strict)
+        flow.run(parts, taker, partial(self._store, database))
 
-    def _store(self, database: fpdb.Database, batch: _Batch) -> None:
-        """Add a batch; a document that can't be added costs only itself."""
-        done = 0
-        try:
-            documents = [document for _, document in batch]
-            for added in database.add_many(documents, skip_duplicates=self._skip_duplicates):
-                done += 1
-                self._count(added)
-        except InputError as error:
-            rest = batch[done:]
-            if len(rest) == 1:
-                self._rejects.add(rest[0][0].source, str(error), error.hint)
-                return
-            # Halves, not single ones: each transaction waits for the disk.
-            half = len(rest) // 2
-            self._store(database, rest[:half])
-            self._store(database, rest[half:])
+    def _store(self, database: fpdb.Database, taken: Taken) -> None:
+        """Add the documents of a part; a record that can't be added costs only itself."""
+        self._read += taken.read
+        self._replaced_bytes += taken.replaced
+        for added in database.add_prepared(taken.prepared, skip_duplicates=self._skip_duplicates):
+            self._count(added)
+        for refused in taken.refused:
+            self._rejects.add(refused.source, refused.reason, refused.hint)
         self._show()
 
     def _count(self, added: fpdb.Added) -> None:
@@ -138,9 +101,3 @@ class Loader:
                 f"documents with bytes that are no UTF-8, replaced by U+FFFD: "
                 f"{self._replaced_bytes:,}"
             )
-
-
-def _document(record: Record, kind: str) -> fpdb.Document:
-    if record.key is None:
-        raise InputError("found no key")
-    return fpdb.Document(parse_key(record.key, kind), record.text, record.meta, record.fingerprint)

@@ -9,6 +9,7 @@ import typer
 from fpdb.cli.values import parse_bytes, parse_count
 from fpdb.fingerprint import PRESETS, WIDTHS, Recipe, preset, read_recipe, to_int
 from fpdb.io import LARGEST_TEXT
+from fpdb.workers import MOST
 
 
 class Format(StrEnum):
@@ -78,6 +79,18 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How to write fin
 MaxBytesOption = Annotated[
     int,
     typer.Option("--max-bytes", min=1, max=1 << 40, help="The largest text to take, in bytes."),
+]
+JobsOption = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=0,
+        max=MOST,
+        help="So many further processes read and fingerprint; 0: one for each processor. "
+        "With 1 there is none.",
+    ),
 ]
 LARGEST = LARGEST_TEXT
 MemoryOption = Annotated[

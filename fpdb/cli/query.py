@@ -6,14 +6,16 @@ import typer
 
 from fpdb.cli import databases
 from fpdb.cli.databases import require
+from fpdb.cli.flow import Flow
 from fpdb.cli.options import (
     LARGEST,
     AnyRecipeOption,
     DatabaseArgument,
+    JobsOption,
     JsonOption,
     MaxBytesOption,
 )
-from fpdb.cli.questions import Asker, Question, from_files, from_numbers, from_records, from_texts
+from fpdb.cli.questions import BLOCK, Asker, from_files, from_numbers, from_texts
 from fpdb.cli.sources import (
     Base,
     BaseOption,
@@ -23,7 +25,9 @@ from fpdb.cli.sources import (
     Rejects,
     StrictOption,
     make_fields,
+    open_parts,
 )
+from fpdb.reading import Question, Refused
 
 
 def query(
@@ -71,6 +75,7 @@ def query(
         int | None, typer.Option("--limit", "-n", min=1, help="So many matches at most for each.")
     ] = None,
     recipe: AnyRecipeOption = None,
+    jobs: JobsOption = 1,
     as_json: JsonOption = False,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 if anything matched.")
@@ -83,6 +88,9 @@ def query(
     fingerprint), the key of a match, the distance and the similarity; near matches come first.
     With --json, every question gives one object, also when nothing matched. Standard input is
     read if nothing else is given. A text with too few features finds equal texts only.
+
+    With --jobs, further processes read the records and make their fingerprints; the answers and
+    their order are the same.
 
     --recipe is needed only for a database whose recipe has a secret.
 
@@ -100,12 +108,13 @@ def query(
     rejects = Rejects(strict=strict)
     questions: list[Question] = [*from_texts(texts or []), *from_numbers(fingerprints or [], base)]
     fields = make_fields(key, text, None, fingerprint, base, header, keyed=False)
-    records = from_records(files or [], form, fields, max_bytes, rejects)
+    flow: Flow[list[Question | Refused]] = Flow(jobs)
+    parts = open_parts(files or [], form, fields, max_bytes, size=BLOCK, idle=flow.idle)
     with databases.open_readonly(path, recipe) as database:
         asker = Asker(database, k, limit, rejects, as_json=as_json)
         asker.ask(questions)
         asker.ask(from_files(whole or [], max_bytes))
-        asker.ask(records)
+        asker.ask_parts(parts, flow)
         asker.summarise(rate=bool(files))
     if exit_code and asker.matched:
         raise typer.Exit(1)

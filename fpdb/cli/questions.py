@@ -4,33 +4,23 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.sources import Base, RecordFormat, Rejects, open_records
+from fpdb.cli.flow import Flow
+from fpdb.cli.sources import Base, Rejects
 from fpdb.errors import InputError
-from fpdb.fingerprint import to_int
-from fpdb.io import BadRecord, Fields, read_text
+from fpdb.io import Part, read_text
+from fpdb.reading import Question, Refused, Resolver
 
-_BATCH = 256
+BLOCK = 256
 _SHOWN = 100
 _NUMBERS = {
     Base.HEX: (16, re.compile(r"(0[xX])?[0-9a-fA-F]{1,64}")),
     Base.DECIMAL: (10, re.compile(r"[0-9]{1,64}")),
 }
-
-
-class Question(NamedTuple):
-    """A text or a fingerprint, and the name that answers go by; `source` is where it was read."""
-
-    name: str | int
-    text: str | None
-    fingerprint: int | None = None
-    source: str = ""
-    replaced: bool = False
 
 
 def from_texts(texts: list[str]) -> Iterator[Question]:
@@ -55,28 +45,6 @@ def from_files(paths: list[str], max_bytes: int) -> Iterator[Question]:
         yield Question(path, found.text, source=path, replaced=found.replaced)
 
 
-def from_records(
-    paths: list[str],
-    form: RecordFormat | None,
-    fields: Fields,
-    max_bytes: int,
-    rejects: Rejects,
-) -> Iterator[Question]:
-    """Ask for the records of files; all paths are checked at once."""
-    records = open_records(paths, form, fields, max_bytes)
-
-    def questions() -> Iterator[Question]:
-        for record in records:
-            if isinstance(record, BadRecord):
-                rejects.add(record.source, record.reason)
-                continue
-            name = record.source if record.key is None else record.key
-            source, replaced = record.source, record.replaced
-            yield Question(name, record.text, record.fingerprint, source, replaced)
-
-    return questions()
-
-
 class Asker:
     """Asks a database, prints the answers, and remembers what is to be said about all of them."""
 
@@ -91,6 +59,7 @@ class Asker:
     ) -> None:
         self.matched = 0
         self._database = database
+        self._resolver = Resolver(database.preparer)
         self._k = k
         self._limit = limit
         self._rejects = rejects
@@ -104,43 +73,37 @@ class Asker:
         while True:
             block: list[Question] = []
             try:
-                block.extend(islice(questions, _BATCH))
+                block.extend(islice(questions, BLOCK))
             finally:
                 # What was read before an error has its answer before it is said.
-                self._ask_block(block)
+                self._ask_block(self._resolver.resolve(block))
             if not block:
                 return
 
-    def _ask_block(self, block: list[Question]) -> None:
-        texts = [q.text for q in block if q.fingerprint is None and q.text is not None]
-        try:
-            batch = self._database.recipe.batch(texts) if texts else None
-        except InputError as error:
-            if len(block) > 1:
-                for question in block:
-                    self._ask_block([question])
-            elif block[0].source:
-                self._rejects.add(block[0].source, str(error), error.hint)
-            else:
-                raise
-            return
-        place = 0
+    def ask_parts(self, parts: Iterable[Part], flow: Flow[list[Question | Refused]]) -> None:
+        """Ask for all records of parts."""
+        flow.run(parts, self._resolver, self._ask_block)
+
+    def _ask_block(self, block: list[Question | Refused]) -> None:
         for question in block:
-            number = question.fingerprint
-            if number is None and batch is not None:
-                if not batch.short[place]:
-                    number = to_int(batch.fingerprints[place])
-                place += 1
+            if isinstance(question, Refused):
+                self._refuse(question)
+                continue
             self._replaced += question.replaced
             try:
-                self._answer(question, number)
+                self._answer(question)
             except InputError as error:
                 if not question.source:
                     raise
-                self._rejects.add(question.source, str(error), error.hint)
+                self._refuse(Refused(question.source, str(error), error.hint))
 
-    def _answer(self, question: Question, number: int | None) -> None:
-        k, limit = self._k, self._limit
+    def _refuse(self, refused: Refused) -> None:
+        if not refused.source:  # it was no record, but given with the command
+            raise InputError(refused.reason, hint=refused.hint)
+        self._rejects.add(refused.source, refused.reason, refused.hint)
+
+    def _answer(self, question: Question) -> None:
+        k, limit, number = self._k, self._limit, question.fingerprint
         if number is None:
             self._short += 1
             found = self._database.query(question.text or "", k=k, limit=limit)

@@ -1,6 +1,6 @@
 """What ingest and query read: the options that name fields, and the records that can't be used."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
@@ -8,7 +8,7 @@ import typer
 
 from fpdb.cli import render
 from fpdb.errors import InputError
-from fpdb.io import BadRecord, Fields, Record, read_records
+from fpdb.io import Fields, Idle, Part, Progress, read_parts
 
 _SHOWN = 100
 
@@ -90,16 +90,27 @@ class Rejects:
             render.note("further bad records are only counted")
 
 
-def open_records(
+def open_parts(
     paths: list[str],
     form: RecordFormat | None,
     fields: Fields,
     max_bytes: int,
-    progress: Callable[[int], object] | None = None,
-) -> Iterator[Record | BadRecord]:
-    """Check all paths, and then read the records of one after the other."""
+    *,
+    size: int,
+    progress: Progress | None = None,
+    idle: Idle | None = None,
+) -> Iterator[Part]:
+    """Check all paths, and then cut what is in them into parts of so many records."""
     opened = [
-        read_records(path, format=form, fields=fields, max_bytes=max_bytes, progress=progress)
+        read_parts(
+            path,
+            format=form,
+            fields=fields,
+            max_bytes=max_bytes,
+            size=size,
+            progress=progress,
+            idle=idle,
+        )
         for path in paths
     ]
-    return (record for records in opened for record in records)
+    return (part for parts in opened for part in parts)

@@ -7,12 +7,9 @@ from typing import Any
 import typer
 
 import fpdb
-from fpdb.errors import InputError
-from fpdb.models import Key
 
 _COUNT = re.compile(r"([0-9]{1,3}(?:[,_][0-9]{3})+|[0-9]{1,19})(?:(?:\*\*|\^)([0-9]{1,2}))?")
 _LARGEST_COUNT = 1 << 63
-_MOST_DIGITS = 20
 _BYTES = re.compile(r"([0-9]{1,19})([KMGT]?)")
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _LEAST_BYTES = 1 << 20
@@ -44,21 +41,6 @@ def parse_bytes(given: str | int) -> int:
     number = int(found[1]) << _SHIFTS[found[2]] if found else 0
     if not _LEAST_BYTES <= number < _LARGEST_COUNT:
         raise typer.BadParameter(f"{text!r} is no number of bytes from 1M, such as 512M or 4G")
-    return number
-
-
-def parse_key(key: Key, kind: str) -> Key:
-    """Make the kind of key that a database has of what was given or read."""
-    if kind == "text":
-        return str(key)
-    number = key if isinstance(key, int) else -1
-    if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= _MOST_DIGITS:
-        number = int(key)
-    if not 0 <= number < 1 << 64:
-        raise InputError(
-            f"found the key {str(key)[:40]!r}, expected a whole number from 0 to 2**64 - 1",
-            hint="the keys of this database are integers",
-        )
     return number
 
 

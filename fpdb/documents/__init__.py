@@ -7,13 +7,10 @@ changes of one transaction.
 """
 
 from fpdb.documents.catalog import Catalog, Stored
-from fpdb.documents.intake import BATCH, LOAD, Intake, digest_of, take
-from fpdb.documents.integer_keys import IntegerCatalog
+from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, digest_of, take
+from fpdb.documents.kinds import CATALOGS
 from fpdb.documents.lookup import CANDIDATES, Lookup, to_document
-from fpdb.documents.text_keys import TextCatalog
 from fpdb.documents.writing import Candidate, Writer
-
-CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
 
 __all__ = [
     "BATCH",
@@ -24,6 +21,8 @@ __all__ = [
     "Catalog",
     "Intake",
     "Lookup",
+    "Prepared",
+    "Preparer",
     "Stored",
     "Writer",
     "digest_of",

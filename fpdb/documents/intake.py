@@ -1,20 +1,25 @@
-"""Check what comes in, and make it ready to be stored, before a lock is taken."""
+"""Check what comes in, and make it ready to be stored, before a lock is taken.
+
+That is nearly all of the work, and it needs no database: it may be done in another process.
+"""
 
 import hashlib
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fpdb.documents.catalog import Catalog, Keys
+from fpdb.documents.kinds import CATALOGS
 from fpdb.documents.writing import Candidate
-from fpdb.errors import InputError
+from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint import Recipe
 from fpdb.models import Document, Key
 from fpdb.storage import pack
 from fpdb.storage.records import LARGEST_META
-from fpdb.tables import Index
+from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints, to_array
 
 # Documents of one transaction: with texts, and as ready fingerprints.
@@ -50,32 +55,39 @@ class Intake:
         self._catalog = catalog
         self._bits = index.plan.bits
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _intake, (self._index.plan, self._catalog.kind)
+
     def candidates(
         self, documents: Sequence[Document], recipe: Callable[[], Recipe]
     ) -> list[Candidate]:
         """Check documents and fingerprint their texts; the recipe is asked for if there are any."""
+        # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
+        metas = list(map(self._checked_meta, documents))
         texts = [d.text for d in documents if d.fingerprint is None and d.text is not None]
         batch = recipe().batch(texts) if texts else None
         numbers = iter(self._index.numbers(batch.fingerprints) if batch else [])
         shorts = iter(batch.short.tolist() if batch else [])
         found: list[Candidate] = []
-        for document in documents:
-            self._catalog.check_key(document.key)
+        for document, meta in zip(documents, metas, strict=True):
             number: int | None
             if document.fingerprint is not None:
                 number = self.number(document.fingerprint)
-            elif document.text is not None:
+            else:
                 number, short = next(numbers), next(shorts)
                 number = None if short else number
-            else:
-                raise InputError(
-                    f"the document {document.key!r} has neither a text nor a fingerprint",
-                    hint="give one of them; an empty text is a text",
-                )
             digest = b"" if document.text is None else digest_of(document.text)
-            meta = b"" if document.meta is None else pack(document.meta, "metadata", LARGEST_META)
             found.append(Candidate(document.key, number, digest, meta))
         return found
+
+    def _checked_meta(self, document: Document) -> bytes:
+        self._catalog.check_key(document.key)
+        if document.fingerprint is None and document.text is None:
+            raise InputError(
+                f"the document {document.key!r} has neither a text nor a fingerprint",
+                hint="give one of them; an empty text is a text",
+            )
+        return b"" if document.meta is None else pack(document.meta, "metadata", LARGEST_META)
 
     def check_query(self, k: int | None, limit: int | None) -> None:
         """Refuse a k that the plan can't serve, and a limit that leaves nothing."""
@@ -135,3 +147,72 @@ class Intake:
         if self._bits == 32 and len(fingerprints):
             self.number(int(fingerprints.max()))
         return fingerprints
+
+
+def _intake(plan: Plan, kind: str) -> Intake:
+    index = Index(plan)
+    return Intake(index, CATALOGS[kind](index))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Documents that are ready to be stored: checked, and with fingerprints instead of texts.
+
+    `fits` says to which databases they fit: the recipe's id, and the kind of keys.
+    """
+
+    fits: tuple[str, str]
+    _candidates: tuple[Any, ...] = field(default=(), repr=False)
+
+    def __len__(self) -> int:
+        return len(self._candidates)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter(self._candidates)
+
+
+class Preparer:
+    """Prepares documents for one database, without touching it.
+
+    It can be pickled, to prepare documents in other processes. If the recipe has a secret, so has
+    the pickle.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[Sequence[Document], Callable[[], Recipe]], list[Any]],
+        recipe: Recipe | RecipeError,
+        fits: tuple[str, str],
+    ) -> None:
+        self._prepare = prepare
+        self._fits = fits
+        self._recipe = recipe
+
+    def __call__(self, documents: Sequence[Document]) -> Prepared:
+        """Check documents and fingerprint their texts; a bad one is an `InputError`."""
+        return Prepared(self._fits, tuple(self._prepare(documents, lambda: self.recipe)))
+
+    def sift(self, documents: Sequence[Document]) -> tuple[Prepared, list[tuple[int, InputError]]]:
+        """Prepare what can be stored; of the rest, give the places and what is wrong there."""
+        candidates, bad = self._sift(documents, 0)
+        return Prepared(self._fits, tuple(candidates)), bad
+
+    def _sift(
+        self, documents: Sequence[Document], first: int
+    ) -> tuple[list[Candidate], list[tuple[int, InputError]]]:
+        try:
+            return self._prepare(documents, lambda: self.recipe), []
+        except InputError as error:
+            if len(documents) == 1:
+                return [], [(first, error)]
+        half = len(documents) // 2
+        good, bad = self._sift(documents[:half], first)
+        more, worse = self._sift(documents[half:], first + half)
+        return good + more, bad + worse
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the database; a `RecipeError` if its secret wasn't given."""
+        if isinstance(self._recipe, RecipeError):
+            raise self._recipe
+        return self._recipe

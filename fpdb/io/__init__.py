@@ -4,21 +4,27 @@ from fpdb.io.arrays import is_array, read_array
 from fpdb.io.fields import BadRecord, Fields, Record
 from fpdb.io.folders import size_of
 from fpdb.io.formats import FORMATS, SUFFIXES
+from fpdb.io.parts import PART, Part, read_parts
 from fpdb.io.records import read_records
-from fpdb.io.streams import LARGEST_TEXT
+from fpdb.io.streams import LARGEST_TEXT, Idle, Progress
 from fpdb.io.texts import Text, read_lines, read_text
 
 __all__ = [
     "FORMATS",
     "LARGEST_TEXT",
+    "PART",
     "SUFFIXES",
     "BadRecord",
     "Fields",
+    "Idle",
+    "Part",
+    "Progress",
     "Record",
     "Text",
     "is_array",
     "read_array",
     "read_lines",
+    "read_parts",
     "read_records",
     "read_text",
     "size_of",

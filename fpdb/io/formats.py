@@ -1,7 +1,7 @@
 """The formats as data: how each finds the records of a stream, and which suffixes tell it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
@@ -20,25 +20,33 @@ Found = tuple[int, dict[str, Any] | str, bool]
 
 @dataclass(frozen=True)
 class Source:
-    """What a format reads: a stream, the name that its texts go by, and how they are to be read."""
+    """What a format reads: a stream, the name that its texts go by, and how they are to be read.
+
+    Instead of the stream there may be some lines that were read from it, from line `first` on.
+    """
 
     stream: IO[bytes]
     name: str
     fields: Fields
     largest: int
+    taken: Sequence[bytes | TooLong] | None = None
+    first: int = 1
 
     def lines(self) -> Iterator[Line]:
         """Read the stream line by line."""
+        if self.taken is not None:
+            return streams.decoded(self.taken, self.first)
         return streams.lines(self.stream, self.largest)
 
 
 @dataclass(frozen=True)
 class Format:
-    """How the records of a stream are found."""
+    """How the records of a stream are found; `by_line` if each line can be read by itself."""
 
     find: Callable[[Source], Iterator[Found]]
     has_fields: bool = False
     is_table: bool = False
+    by_line: bool = False
 
 
 def _jsonl(source: Source) -> Iterator[Found]:
@@ -85,10 +93,10 @@ def _text(source: Source) -> Iterator[Found]:
 
 
 FORMATS = {
-    "jsonl": Format(_jsonl, has_fields=True),
+    "jsonl": Format(_jsonl, has_fields=True, by_line=True),
     "tsv": Format(partial(_table, tsv_rows), has_fields=True, is_table=True),
     "csv": Format(partial(_table, csv_rows), has_fields=True, is_table=True),
-    "lines": Format(_lines),
+    "lines": Format(_lines, by_line=True),
     "text": Format(_text),
 }
 SUFFIXES = {

@@ -10,7 +10,7 @@ from fpdb.errors import InputError
 from fpdb.io import folders, streams
 from fpdb.io.fields import BadRecord, Fields, Pick, Record, UnfitError, picker
 from fpdb.io.formats import Format, Source, format_of
-from fpdb.io.streams import LARGEST_TEXT, Progress, StreamError
+from fpdb.io.streams import LARGEST_TEXT, Idle, Progress, StreamError
 from fpdb.io.tables import check_columns
 
 _DEFAULT = Fields()
@@ -33,58 +33,87 @@ def read_records(
     A path that can't be read, an unknown format, and columns that can't be, are an InputError at
     once. All else is a BadRecord: one for each record, one for the rest of a broken file.
     """
+    reader, chosen = open_path(path, format, fields, max_bytes)
+    if chosen is None:
+        return reader.folder(path, format, progress)
+    return reader.file(path, path, chosen, progress)
+
+
+def open_path(
+    path: str, given: str | None, fields: Fields, max_bytes: int
+) -> tuple["Reader", Format | None]:
+    """Check a path, and say how to read it; a directory has no format."""
     if max_bytes < 1:
         raise InputError(f"found max_bytes {max_bytes}, expected 1 or more")
-    largest = min(max_bytes, sys.maxsize // 2)
     try:
         streams.check(path)
     except StreamError as error:
         raise InputError(f"{path} {error}", hint=error.hint) from None
-    chosen = format_of(path, format, "text" if os.path.isdir(path) else None)
+    chosen = format_of(path, given, "text" if os.path.isdir(path) else None)
     if chosen.is_table:
         check_columns(fields)
-    reader = _Reader(fields, largest, progress)
+    reader = Reader(fields, min(max_bytes, sys.maxsize // 2))
     if os.path.isdir(path):
-        return reader.folder(path, format)
+        return reader, None
     if replace(fields, keyed=True) != _DEFAULT and not chosen.has_fields:
         raise InputError(
             f"{path}: fields are given, but each text is all there is",
             hint="leave the fields out, or give the format: jsonl, tsv or csv",
         )
-    return reader.file(path, path, chosen)
+    return reader, chosen
 
 
 @dataclass(frozen=True)
-class _Reader:
+class Reader:
     """Reads one file after the other in the same way."""
 
     fields: Fields
     largest: int
-    progress: Progress | None
 
-    def folder(self, path: str, given: str | None) -> Iterator[Record | BadRecord]:
+    def folder(
+        self, path: str, given: str | None, progress: Progress | None
+    ) -> Iterator[Record | BadRecord]:
+        """Read all files of a directory."""
         for entry in folders.walk(path):
-            if entry.problem:
-                yield BadRecord(entry.path, entry.problem)
-                continue
-            chosen = format_of(entry.name, given, "text")
-            try:
-                if chosen.is_table:
-                    check_columns(self.fields)
-            except InputError as error:
-                yield BadRecord(entry.path, str(error))
+            chosen = self.choose(entry, given)
+            if isinstance(chosen, BadRecord):
+                yield chosen
             else:
-                yield from self.file(entry.path, entry.name, chosen)
+                yield from self.file(entry.path, entry.name, chosen, progress)
 
-    def file(self, path: str, name: str, chosen: Format) -> Iterator[Record | BadRecord]:
-        pick = picker(self.fields if chosen.has_fields else _DEFAULT)
+    def choose(self, entry: folders.Entry, given: str | None) -> Format | BadRecord:
+        """Choose the format of a file in a directory, or say why it can't be read."""
+        if entry.problem:
+            return BadRecord(entry.path, entry.problem)
+        chosen = format_of(entry.name, given, "text")
         try:
-            with streams.opened(path, self.progress) as stream:
+            if chosen.is_table:
+                check_columns(self.fields)
+        except InputError as error:
+            return BadRecord(entry.path, str(error))
+        return chosen
+
+    def file(
+        self,
+        path: str,
+        name: str,
+        chosen: Format,
+        progress: Progress | None = None,
+        idle: Idle | None = None,
+    ) -> Iterator[Record | BadRecord]:
+        """Read one file."""
+        try:
+            with streams.opened(path, progress, idle) as stream:
                 source = Source(stream, name, self.fields, self.largest)
-                for number, found, replaced in chosen.find(source):
-                    yield _record(pick, f"{path}:{number}" if number else path, found, replaced)
+                yield from self.found(path, chosen, source)
         except StreamError as error:
             yield BadRecord(path, str(error))
+
+    def found(self, path: str, chosen: Format, source: Source) -> Iterator[Record | BadRecord]:
+        """Make records of what a format finds."""
+        pick = picker(self.fields if chosen.has_fields else _DEFAULT)
+        for number, found, replaced in chosen.find(source):
+            yield _record(pick, f"{path}:{number}" if number else path, found, replaced)
 
 
 def _record(

@@ -4,10 +4,12 @@ import contextlib
 import io
 import itertools
 import os
+import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Protocol
 
 from fpdb.errors import MissingExtraError
@@ -17,6 +19,8 @@ _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Progress = Callable[[int], object]
+# Called with the number of a file before it is read, if that may have to wait for somebody.
+Idle = Callable[[int], object]
 
 
 class StreamError(Exception):
@@ -100,15 +104,18 @@ def check(path: str) -> None:
 
 
 @contextlib.contextmanager
-def opened(path: str, progress: Progress | None = None) -> Iterator["io.BufferedReader[_Stream]"]:
+def opened(
+    path: str, progress: Progress | None = None, idle: Idle | None = None
+) -> Iterator["io.BufferedReader[_Stream]"]:
     """Open a file, or standard input when the path is "-", past a byte order mark.
 
     `progress` is told how many bytes, as they lie in the file, were read since it was last told.
+    `idle` is called before each read that may have to wait.
     """
     with _binary(path) as file:
         # Of standard input as much as is there: its other end may be a person, or a slow crawler.
         read = getattr(file, "read1", file.read)
-        chunks = _chunks(read, progress)
+        chunks = _chunks(read, progress, _before(file, idle))
         packing = _packing(path)
         if path == "-":
             first = next(chunks, b"")
@@ -125,14 +132,18 @@ def opened(path: str, progress: Progress | None = None) -> Iterator["io.Buffered
 def lines(
     stream: IO[bytes], largest: int, *, go_on: bool = True
 ) -> Iterator[tuple[int, str | TooLong, bool]]:
-    """Decode and number the lines, with their ends; says whether bytes had to be replaced.
+    """Decode and number the lines, with their ends; says whether bytes had to be replaced."""
+    return decoded(raw_lines(stream, largest, go_on=go_on))
+
+
+def raw_lines(stream: IO[bytes], largest: int, *, go_on: bool = True) -> Iterator[bytes | TooLong]:
+    """Give the lines as bytes, with their ends.
 
     A line of more than so many bytes is passed over in bounded memory; not to go on ends there,
     without waiting for the rest of a line that may never end.
     """
-    readline, limit, number = stream.readline, largest + 2, 0
+    readline, limit = stream.readline, largest + 2
     while line := readline(limit):
-        number += 1
         if len(line) > largest:
             ended = line.endswith(b"\n")
             if len(line.rstrip(b"\r\n")) > largest or (len(line) == limit and not ended):
@@ -141,10 +152,21 @@ def lines(
                     piece = readline(_CHUNK)
                     quotes += piece.count(b'"')
                     ended = not piece or piece.endswith(b"\n")
-                yield number, TooLong(quotes), False
+                yield TooLong(quotes)
                 if not go_on:
                     return
                 continue
+        yield line
+
+
+def decoded(
+    raw: Iterable[bytes | TooLong], first: int = 1
+) -> Iterator[tuple[int, str | TooLong, bool]]:
+    """Decode lines, and number them from the first one on."""
+    for number, line in enumerate(raw, first):
+        if isinstance(line, TooLong):
+            yield number, line, False
+            continue
         try:
             text, replaced = line.decode(), False
         except UnicodeDecodeError:
@@ -209,8 +231,23 @@ def _explained() -> Iterator[None]:
         ) from None
 
 
-def _chunks(read: Callable[[int], bytes], progress: Progress | None) -> Iterator[bytes]:
+def _before(file: IO[bytes], idle: Idle | None) -> Callable[[], object] | None:
+    """Make what is to be done before each read; regular files never wait."""
+    if idle is None:
+        return None
+    try:
+        number = file.fileno()
+    except OSError:  # it is no real file
+        return None
+    return None if stat.S_ISREG(os.fstat(number).st_mode) else partial(idle, number)
+
+
+def _chunks(
+    read: Callable[[int], bytes], progress: Progress | None, before: Callable[[], object] | None
+) -> Iterator[bytes]:
     while True:
+        if before:
+            before()
         with _explained():
             chunk = read(_CHUNK)
         if not chunk:

@@ -1,0 +1,278 @@
+"""--jobs: the same results in the same order, and processes that never outlive their work."""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fpdb
+from fpdb.io import PART
+
+
+def text_of(number):
+    return " ".join(f"word{place}of{number}" for place in range(15))
+
+
+def line_of(number):
+    return json.dumps({"key": f"u{number:05d}", "text": text_of(number)}) + "\n"
+
+
+def mixed_lines():
+    """Good and bad records, duplicates, short texts and keys that come again."""
+    lines = []
+    for number in range(60):
+        lines.append(json.dumps({"url": f"p{number}", "text": text_of(number), "n": number}))
+        match number % 6:
+            case 0:
+                lines.append("{no json")
+            case 1:
+                lines.append(json.dumps({"url": f"copy{number}", "text": text_of(number)}))
+            case 2:
+                lines.append(json.dumps({"url": f"p{number - 1}", "text": text_of(number + 100)}))
+            case 3:
+                lines.append(json.dumps({"url": f"short{number}", "text": "page not found"}))
+            case 4:
+                lines.append(json.dumps({"url": "k" * 70_000, "text": text_of(number)}))
+            case 5:
+                lines.append(json.dumps({"url": f"m{number}", "text": "x", "big": "x" * 70_000}))
+    return lines
+
+
+@pytest.fixture
+def source(tmp_path):
+    file = tmp_path / "mixed.jsonl"
+    file.write_bytes("\n".join(mixed_lines()).encode() + b'\n{"url": "\xff", "text": "\xff"}\n')
+    return file
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    # The package's own names of these modules are the commands in them.
+    monkeypatch.setattr(sys.modules["fpdb.cli.ingest"], "PART", 7)
+    monkeypatch.setattr(sys.modules["fpdb.cli.query"], "BLOCK", 7)
+
+
+def rows_in(path):
+    with fpdb.open(path, readonly=True) as database:
+        return [(d.key, d.id, d.fingerprint, d.short, d.meta) for d in database.scan()]
+
+
+def without_times(text):
+    return re.sub(r"[\d.]+ s, [\d,]+ (documents|questions)/s", "", text)
+
+
+@pytest.mark.parametrize("options", [[], ["--skip-duplicates", "--json"]])
+def test_ingest_gives_the_same_whatever_the_number_of_jobs(
+    run, tmp_path, source, small_parts, options
+):
+    seen = []
+    for jobs in (1, 2, 3):
+        path = tmp_path / "crawl.fpdb"
+        done = run("ingest", path, source, "--meta", "*", "--jobs", jobs, *options)
+        seen.append((done.code, done.out, without_times(done.err), rows_in(path)))
+        path.rename(tmp_path / f"{jobs}.fpdb")
+    assert seen[0] == seen[1] == seen[2]
+    code, out, err, rows = seen[0]
+    assert code == 0
+    assert bool(out) is bool(options)
+    said = [line for line in err.splitlines() if ".jsonl:" in line]
+    numbers = [int(line.split(":")[1]) for line in said]
+    assert numbers == sorted(numbers)
+    assert len(numbers) == 31
+    assert "read 121, added " in err
+    assert len(rows) > 50
+
+
+@pytest.mark.parametrize("bad", ["{no json", json.dumps({"key": "k" * 70_000, "text": text_of(8)})])
+def test_strict_stops_at_the_same_record(run, tmp_path, small_parts, bad):
+    lines = [line_of(number) for number in range(60)]
+    lines[25] = lines[27] = f"{bad}\n"
+    seen = []
+    for jobs in (1, 2):
+        path = tmp_path / "crawl.fpdb"
+        done = run("ingest", path, "--strict", "-j", jobs, stdin="".join(lines).encode())
+        seen.append((done.code, done.out, without_times(done.err), rows_in(path)))
+        path.rename(tmp_path / f"{jobs}.fpdb")
+    assert seen[0] == seen[1]
+    code, _, err, rows = seen[0]
+    assert (code, len(rows)) == (3, 25)
+    assert "error: -:26: " in err
+    assert "read 26, added 25," in err
+
+
+def test_directories_and_tables(run, tmp_path, small_parts):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number}.txt").write_text(text_of(number))
+    (folder / "table.csv").write_text('key,text\n"a\nb","x\ny"\n' * 2)
+    seen = []
+    for jobs in (1, 2):
+        path = tmp_path / "crawl.fpdb"
+        done = run("ingest", path, folder, "-j", jobs)
+        seen.append((without_times(done.err), rows_in(path)))
+        path.rename(tmp_path / f"{jobs}.fpdb")
+    assert seen[0] == seen[1]
+    assert len(seen[0][1]) == 32
+
+
+def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source, small_parts):
+    path = tmp_path / "crawl.fpdb"
+    run("ingest", path, source)
+    command = ["query", path, source, "--text", text_of(3)]
+    for options in (["--json"], ["--strict"]):
+        done = [run(*command, *options, "--jobs", jobs) for jobs in (1, 2)]
+        outcomes = {(each.code, each.out, without_times(each.err)) for each in done}
+        assert len(outcomes) == 1
+    assert run(*command).rows[-1][:2] == ["m59", "m59"]
+
+
+def test_fingerprint_gives_the_same_whatever_the_number_of_jobs(run, tmp_path):
+    file = tmp_path / "lines.txt"
+    file.write_text("".join(text_of(number) + "\nshort\n" for number in range(400)))
+    command = ["fingerprint", "--lines", "--file", file]
+    one, two = (run(*command, "--jobs", jobs) for jobs in (1, 2))
+    assert one == two
+    assert len(one.rows) == 800
+
+
+@pytest.mark.parametrize("jobs", ["-1", "257", "many", "1.5"])
+@pytest.mark.parametrize("command", [["ingest", "x.fpdb"], ["query", "x.fpdb"], ["fingerprint"]])
+def test_other_numbers_are_wrong_usage(run, command, jobs):
+    done = run(*command, "--jobs", jobs)
+    assert (done.code, "--jobs" in done.err) == (2, True)
+
+
+def children_of(process):
+    try:
+        return [int(n) for n in _read(f"/proc/{process}/task/*/children").split()]
+    except OSError:
+        return []
+
+
+def _read(pattern):
+    return " ".join(path.read_text() for path in Path("/").glob(pattern.lstrip("/")))
+
+
+def runs(process):
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def stored_in(path):
+    try:
+        with fpdb.open(path, readonly=True) as database:
+            return len(database)
+    except fpdb.FpdbError:
+        return 0
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def reading(start, tmp_path):
+    """An ingest with two workers that has stored all whole parts, and waits for more."""
+    path = tmp_path / "crawl.fpdb"
+    process = start("ingest", path, "--jobs", 2)
+    process.stdin.write("".join(map(line_of, range(3 * PART + 200))).encode())
+    process.stdin.flush()
+    wait_for(lambda: stored_in(path) == 3 * PART)
+    workers = children_of(process.pid)
+    assert 1 <= len(workers) <= 2
+    return path, process, workers
+
+
+def check(start, path):
+    process = start("check", path)
+    process.communicate(timeout=60)
+    return process.returncode
+
+
+def test_an_interrupt_ends_all_processes_and_leaves_a_sound_database(start, reading):
+    path, process, workers = reading
+    before = time.monotonic()
+    for number in (process.pid, *workers):  # as a terminal does
+        os.kill(number, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - before < 10
+    assert (process.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
+    assert b"interrupted: " in err
+    assert f"added {3 * PART:,}," in err.decode()
+    assert not any(map(runs, workers))
+    assert stored_in(path) == 3 * PART
+    assert check(start, path) == 0
+
+
+def test_an_interrupt_in_full_swing(start, tmp_path):
+    file, path = tmp_path / "much.jsonl", tmp_path / "crawl.fpdb"
+    file.write_text("".join(map(line_of, range(40_000))))
+    process = start("ingest", path, file, "--jobs", 2)
+    wait_for(lambda: stored_in(path) > 0)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, b"Traceback" in err) == (130, False)
+    counted = int(re.search(r"added ([\d,]+)", err.decode())[1].replace(",", ""))
+    # An interrupt may come after a commit and before the counting.
+    assert counted <= stored_in(path) <= counted + PART
+    assert check(start, path) == 0
+
+
+def test_a_killed_ingest_takes_its_workers_along(start, reading):
+    path, process, workers = reading
+    process.kill()
+    process.communicate(timeout=60)
+    wait_for(lambda: not any(map(runs, workers)))
+    assert stored_in(path) == 3 * PART
+    assert check(start, path) == 0
+
+
+def test_a_killed_worker_is_an_error(start, reading):
+    path, process, workers = reading
+    for number in workers:
+        os.kill(number, signal.SIGKILL)
+    more = "".join(map(line_of, range(4 * PART, 6 * PART))).encode()
+    out, err = process.communicate(more, timeout=60)
+    assert (process.returncode, out) == (3, b"")
+    assert re.search(r"error: the worker process \d+ was killed by SIGKILL\nhint: ", err.decode())
+    assert b"Traceback" not in err
+    assert check(start, path) == 0
+
+
+def test_what_a_slow_source_gave_is_stored_before_it_ends(start, tmp_path):
+    path = tmp_path / "crawl.fpdb"
+    process = start("ingest", path, "--jobs", 2)
+    number, deadline = 0, time.monotonic() + 30
+    while stored_in(path) < 3:
+        assert time.monotonic() < deadline
+        process.stdin.write(line_of(number).encode())
+        process.stdin.flush()
+        number += 1
+        time.sleep(0.3)
+    assert process.poll() is None
+    process.communicate(timeout=60)
+    assert (process.returncode, stored_in(path)) == (0, number)
+
+
+def test_a_reader_of_answers_that_goes_away_is_no_error(start, tmp_path):
+    file, path = tmp_path / "much.jsonl", tmp_path / "crawl.fpdb"
+    file.write_text("".join(map(line_of, range(5000))))
+    start("ingest", path, file).communicate(timeout=60)
+    process = start("query", path, file, "--jobs", 2, "--json")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 0

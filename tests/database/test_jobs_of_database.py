@@ -1,0 +1,130 @@
+"""add_many and query_many with jobs, and documents that are prepared elsewhere."""
+
+import pickle
+
+import pytest
+
+import fpdb
+from fpdb import Document
+
+
+def text_of(number):
+    return " ".join(f"word{place}of{number}" for place in range(15))
+
+
+def documents():
+    for number in range(2500):
+        yield Document(f"u{number}", text_of(number % 2200), {"n": number})
+        if number % 50 == 0:
+            yield Document(f"short{number}", "brief", [number])
+            yield Document(f"u{number - 1}" if number else "first", text_of(number + 5000))
+            yield Document(f"ready{number}", fingerprint=number)
+
+
+def rows_in(database):
+    return [(d.key, d.id, d.fingerprint, d.short, d.meta) for d in database.scan()]
+
+
+@pytest.mark.parametrize("skip_duplicates", [False, True])
+def test_add_many_gives_the_same_whatever_the_number_of_jobs(tmp_path, skip_duplicates):
+    seen = []
+    for jobs in (1, 2):
+        with fpdb.create(tmp_path / f"{jobs}.fpdb") as db:
+            added = list(db.add_many(documents(), skip_duplicates=skip_duplicates, jobs=jobs))
+            seen.append((added, rows_in(db)))
+    assert seen[0] == seen[1]
+    assert {each.status for each in seen[0][0]} >= {"added", "replaced", "short"}
+
+
+def test_query_many_gives_the_same_whatever_the_number_of_jobs(tmp_path):
+    with fpdb.create(tmp_path / "db") as db:
+        list(db.add_many(documents()))
+        texts = [text_of(number) for number in range(2500)] + ["brief", "none at all"]
+        one, two = (list(db.query_many(texts, limit=3, jobs=jobs)) for jobs in (1, 2))
+        assert one == two
+        assert (len(one[0]), len(one[-2]), len(one[-1])) == (2, 3, 0)
+        assert [match.key for match in next(db.query_many(texts, jobs=2))] == ["u0", "u2200"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_bad_document_costs_its_thousand_and_what_follows(tmp_path, jobs):
+    bad = {1500: Document("", "x"), 2700: Document("y", None)}
+    source = [bad.get(number, Document(f"u{number}", text_of(number))) for number in range(4000)]
+    with fpdb.create(tmp_path / "db") as db:
+        with pytest.raises(fpdb.InputError, match="found the key ''"):
+            list(db.add_many(source, jobs=jobs))
+        assert len(db) == 1000
+        with pytest.raises(fpdb.InputError, match="is of type object"):
+            list(db.add_many([*source[:1400], Document("z", "x", object())], jobs=jobs))
+        with pytest.raises(fpdb.InputError, match="expected a whole number from 0"):
+            next(db.add_many(source, jobs=-jobs))
+        with pytest.raises(fpdb.InputError, match="expected a whole number from 0"):
+            next(db.query_many([], jobs=-jobs))
+
+
+def test_a_secret_reaches_the_workers(tmp_path):
+    secret = fpdb.Secret(b"kept by its owner alone")
+    keyed = fpdb.recipe("web").replace(name="mine", hash=fpdb.Hash(secret=secret))
+    path = tmp_path / "db"
+    texts = [text_of(number) for number in range(2100)]
+    with fpdb.create(path, recipe=keyed) as db:
+        list(db.add_many((Document(f"u{n}", text) for n, text in enumerate(texts)), jobs=2))
+        assert db["u7"].fingerprint == keyed.fingerprint(texts[7])
+        assert [len(found) for found in db.query_many(texts, jobs=2)] == [1] * 2100
+    with fpdb.open(path) as db:  # without the secret, as it may be
+        for jobs in (1, 2):
+            with pytest.raises(fpdb.RecipeError, match="no secret was given"):
+                list(db.add_many([Document(f"t{n}", "x") for n in range(2100)], jobs=jobs))
+            ready = (Document(f"r{jobs}-{n}", fingerprint=n) for n in range(2100))
+            assert sum(added.status == "added" for added in db.add_many(ready, jobs=jobs)) == 2100
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_documents_prepared_elsewhere_are_added_as_they_are(tmp_path, keys):
+    key = str if keys == "text" else int
+    some = [Document(key(n), text_of(n), {"n": n}) for n in range(5)] + [Document(key(9), "brief")]
+    with fpdb.create(tmp_path / "db", keys=keys) as db, fpdb.create(tmp_path / "b", keys=keys) as b:
+        list(db.add_many(some))
+        preparer = pickle.loads(pickle.dumps(b.preparer))
+        prepared = pickle.loads(pickle.dumps(preparer(some)))
+        assert len(prepared) == 6
+        assert [added.status for added in b.add_prepared(prepared)] == ["added"] * 5 + ["short"]
+        assert rows_in(b) == rows_in(db)
+        assert {added.status for added in b.add_many(some)} == {"unchanged"}
+        again = b.preparer([Document(key(50), text_of(1))])
+        [added] = b.add_prepared(again, skip_duplicates=True)
+        assert (added.status, added.matches[0].key) == ("duplicate", key(1))
+
+
+def test_what_was_prepared_for_another_database_is_refused(tmp_path):
+    with (
+        fpdb.create(tmp_path / "a") as a,
+        fpdb.create(tmp_path / "b", recipe="char-4") as b,
+        fpdb.create(tmp_path / "c", keys="integer") as c,
+        fpdb.create(tmp_path / "d", k=2) as d,
+    ):
+        prepared = a.preparer([Document("u", text_of(1))])
+        assert "word1" not in repr(prepared)
+        for other in (b, c):
+            with pytest.raises(fpdb.RecipeMismatchError, match=r"prepared for .* and text keys"):
+                next(other.add_prepared(prepared))
+        assert next(d.add_prepared(prepared)).status == "added"
+
+
+def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
+    with fpdb.create(tmp_path / "db") as db:
+        some = [Document(f"u{n}", text_of(n)) for n in range(9)]
+        some[2], some[3], some[8] = Document("", "x"), Document("y"), Document("z", "x", 2**64)
+        prepared, bad = db.preparer.sift(some)
+        assert [place for place, _ in bad] == [2, 3, 8]
+        assert all(isinstance(error, fpdb.InputError) and error.hint for _, error in bad)
+        assert [added.key for added in db.add_prepared(prepared)] == [
+            "u0",
+            "u1",
+            *map("u{}".format, range(4, 8)),
+        ]
+        with pytest.raises(fpdb.InputError):
+            db.preparer(some)
+        assert db.preparer.sift([]) == (db.preparer([]), [])
+        many = db.preparer([Document(f"v{n}", "x") for n in range(2500)])
+        assert len(list(db.add_prepared(many))) == 2500

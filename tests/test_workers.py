@@ -1,0 +1,220 @@
+"""Worker processes: in order, within bounds, and never left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import fpdb
+from fpdb import workers
+from fpdb.workers import MOST, Workers, count_jobs
+
+
+def children():
+    """The processes that this one started and that still run."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        found += (task / "children").read_text().split()
+    return [int(number) for number in found]
+
+
+def mapped(work, items, jobs):
+    return [result for _, result in Workers(work, jobs).map(items)]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_results_come_in_order_with_their_items(jobs):
+    # The first items take longer than the others.
+    items = [float(9 - number) / 100 for number in range(9)]
+    assert list(Workers(time.sleep, jobs).map(items)) == [(item, None) for item in items]
+    assert mapped(abs, range(-20, 0), jobs) == list(range(20, 0, -1))
+    assert mapped(abs, [], jobs) == []
+    assert mapped(abs, [-1], jobs) == [1]
+    assert children() == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_comes_in_its_place(jobs):
+    found = []
+    with pytest.raises(fpdb.RecipeError) as caught:
+        found.extend(
+            result.name
+            for _, result in Workers(fpdb.recipe, jobs).map(["web", "char-4", "x", "web"])
+        )
+    assert found == ["web", "char-4"]
+    assert caught.value.hint
+    assert children() == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_was_read_before_an_error_comes_before_it(jobs):
+    def source():
+        yield from range(5)
+        raise LookupError("no more")
+
+    found = []
+    with pytest.raises(LookupError, match="no more"):
+        found.extend(result for _, result in Workers(abs, jobs).map(source()))
+    assert found == list(range(5))
+
+
+def test_only_so_many_items_are_in_flight():
+    taken = []
+
+    def source():
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
+    results = Workers(abs, 2).map(source())
+    for number in range(20):
+        assert next(results) == (number, number)
+        time.sleep(0.01)
+        assert len(taken) <= number + 8
+    results.close()
+    assert children() == []
+
+
+def test_a_single_item_takes_no_process():
+    assert mapped(lambda _: len(children()), [0], 2) == [0]
+    assert mapped(lambda _: os.getpid(), [0, 1], 2) == [os.getpid()] * 2  # nobody else knows it
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_no_other_process_can_know_is_done_here(jobs):
+    class Own(str):
+        __slots__ = ()
+
+    assert mapped(lambda item: item + 1, range(3), jobs) == [1, 2, 3]
+    assert mapped(len, [Own("ab"), "c", Own("")], jobs) == [2, 1, 0]
+    assert mapped(iter, ["ab", "cd"], jobs)[1].__next__() == "c"
+    assert children() == []
+
+
+@pytest.mark.parametrize("jobs", [-1, MOST + 1, 1.5, True, "2", None])
+def test_other_numbers_of_jobs_are_refused(jobs):
+    with pytest.raises(fpdb.InputError, match="expected a whole number from 0 to 256"):
+        count_jobs(jobs)
+
+
+def test_no_jobs_means_all_processors():
+    assert count_jobs(0) == len(os.sched_getaffinity(0))
+    assert count_jobs(3) == 3
+
+
+def test_a_killed_worker_is_an_error_and_no_hang():
+    results = Workers(time.sleep, 2).map([0.0, 0.0, 30.0, 30.0, 30.0])
+    next(results)
+    next(results)
+    for process in children():
+        os.kill(process, signal.SIGKILL)
+    with pytest.raises(fpdb.WorkerError, match=r"^the worker process \d+ was killed by SIGKILL$"):
+        next(results)
+    assert children() == []
+
+
+def test_a_worker_that_can_t_start_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(fpdb.WorkerError, match="can't be started: No such file"):
+        mapped(abs, range(3), 2)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(fpdb.WorkerError, match="ended with 1"):
+        mapped(abs, range(3), 2)
+
+
+def test_closing_ends_what_is_at_work():
+    started = time.monotonic()
+    with Workers(time.sleep, 2) as pool:
+        for _ in range(4):
+            pool.put(60.0)
+        while len(children()) < 2:
+            time.sleep(0.01)
+    assert time.monotonic() - started < 20
+    assert children() == []
+
+
+def test_a_secret_is_neither_an_argument_nor_in_the_environment():
+    secret = b"kept by its owner alone"
+    hashing = fpdb.Hash(secret=fpdb.Secret(secret))
+    recipe = fpdb.recipe("web").replace(name="mine", hash=hashing)
+    texts = [[" ".join(f"word{place}of{number}" for place in range(9))] for number in range(3)]
+    results = Workers(recipe.batch, 2).map(texts)
+    batches = [next(results)[1]]
+    shown = [
+        Path(f"/proc/{process}/{name}").read_bytes()
+        for process in children()
+        for name in ("cmdline", "environ")
+    ]
+    batches += [batch for _, batch in results]
+    assert shown
+    assert not any(secret in text or secret.hex().encode() in text for text in shown)
+    assert [int(batch.fingerprints[0]) for batch in batches] == [
+        recipe.fingerprint(text) for [text] in texts
+    ]
+
+
+SCRIPT = """
+import sys, time
+import fpdb
+from fpdb.workers import Workers
+
+pool = Workers(time.sleep, 2)
+for seconds in (0, 0, 60, 60):
+    pool.put(seconds)
+for _ in range(2):
+    next(pool.rest())
+print(*(worker._process.pid for worker in pool._started), flush=True)
+time.sleep(60)
+"""
+
+
+def test_workers_end_when_their_starter_is_killed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("60, 60", "0, 0"))
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE)
+    numbers = [int(number) for number in process.stdout.readline().split()]
+    assert numbers
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while any(map(_runs, numbers)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _runs(number):
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_script_needs_no_guard_and_may_leave_in_the_middle(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import fpdb
+        print("once")
+        texts = [" ".join(f"word{place}of{number}" for place in range(9)) for number in range(3000)]
+        documents = (fpdb.Document(str(number), text) for number, text in enumerate(texts))
+        with fpdb.create("made.fpdb") as db:
+            assert [added.status for added in db.add_many(documents, jobs=2)] == ["added"] * 3000
+            keys = [match.key for [match] in db.query_many(texts, jobs=2)]
+            assert keys == list(map(str, range(3000)))
+            answers = db.query_many(texts, jobs=2)
+            next(answers)
+        """)
+    )
+    done = subprocess.run(
+        [sys.executable, script], check=False, capture_output=True, cwd=tmp_path, timeout=60
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (b"once\n", b"", 0)
+
+
+def test_the_module_names_what_a_worker_runs():
+    assert workers.serve.__name__ in workers._CODE
