@@ -5,7 +5,7 @@ The folders are the architecture, and imports point down:
     cli                    the command line; nothing that the library can't do
     database               the facade: transactions, ids, counts
     handle                 an open database: its header, plan and recipe
-    reading                what is done with a part of the input, in any process
+    preparing              what is done with a part of the input, in any process
     corpus | io            work over whole databases | readers of documents and texts
     documents              documents by key and id, looked up and written
     tables                 bits -> candidates: permutations, plans, pages, the index

@@ -16,7 +16,7 @@ from fpdb.cli.sources import Rejects
 from fpdb.errors import InputError
 from fpdb.io import BadRecord, Record, read_array, read_lines
 from fpdb.models import Key
-from fpdb.reading import parse_key
+from fpdb.preparing import parse_key
 
 # What a record takes, about, until it is stored with the others of its step.
 _RECORD_BYTES = 256

@@ -15,7 +15,7 @@ from fpdb.cli.values import as_dict, parse_age
 from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.io import read_lines
 from fpdb.models import Key
-from fpdb.reading import parse_key
+from fpdb.preparing import parse_key
 
 _SHOWN = 5
 

@@ -21,7 +21,7 @@ from fpdb.cli.options import (
     written,
 )
 from fpdb.io import Text, read_lines, read_text
-from fpdb.reading import batch_of
+from fpdb.preparing import batch_of
 from fpdb.workers import Workers
 
 _LABEL = 60

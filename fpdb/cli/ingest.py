@@ -36,7 +36,7 @@ from fpdb.cli.sources import (
     open_parts,
 )
 from fpdb.io import PART, is_array, read_records, size_of
-from fpdb.reading import Taken
+from fpdb.preparing import Taken
 from fpdb.tables.loading import MEMORY
 
 

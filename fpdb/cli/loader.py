@@ -12,7 +12,7 @@ from fpdb.cli import render
 from fpdb.cli.flow import Flow
 from fpdb.cli.sources import Rejects
 from fpdb.io import Part
-from fpdb.reading import Taken, Taker
+from fpdb.preparing import Taken, Taker
 
 _PROGRESS_SECONDS = 0.1
 

@@ -27,7 +27,7 @@ from fpdb.cli.sources import (
     make_fields,
     open_parts,
 )
-from fpdb.reading import Question, Refused
+from fpdb.preparing import Question, Refused
 
 
 def query(

@@ -13,7 +13,7 @@ from fpdb.cli.flow import Flow
 from fpdb.cli.sources import Base, Rejects
 from fpdb.errors import InputError
 from fpdb.io import Part, read_text
-from fpdb.reading import Question, Refused, Resolver
+from fpdb.preparing import Question, Refused, Resolver
 
 BLOCK = 256
 _SHOWN = 100

@@ -336,7 +336,7 @@ def test_slots_of_killed_readers_are_freed_on_opening(
         import time
         env = Environment.open(argv[0], ["documents"], readonly=True)
         with env.read():
-            print("reading", flush=True)
+            print("preparing", flush=True)
             time.sleep(60)
         """,
         closed,
