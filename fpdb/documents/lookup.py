@@ -38,7 +38,7 @@ class Lookup:
             if limit is not None and len(matches) >= limit and apart > reached:
                 break
             reached = apart
-            for own in self._index.ids(txn, number):
+            for own in nearby.ids.get(number) or self._index.ids(txn, number):
                 if len(matches) == DOCUMENTS:
                     complete = False
                     break

@@ -105,6 +105,38 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 
 
+def raw_column(value: memoryview, columns: int) -> tuple[memoryview | Column, int]:
+    """Give the first column of a page as a buffer of uint64, mostly uncopied, and its length."""
+    try:
+        checksum, count, widths = _HEAD.unpack_from(value)
+        if xxhash.xxh3_64_intdigest(value[_CHECKSUM_BYTES:]) & 0xFFFFFFFF != checksum:
+            raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
+        start = _HEAD.size + 8 * columns
+        if widths & 15 == 8:
+            return value[start : start + 8 * count], count
+        return _read_columns(value, 1, count, widths, start)[0], count
+    except (struct.error, ValueError, KeyError) as error:
+        raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+
+
+def rows_of(value: memoryview) -> int:
+    """Tell how many rows a page has that was verified already."""
+    count: int = _HEAD.unpack_from(value)[1]
+    return count
+
+
+def number_at(value: memoryview, columns: int, row: int) -> int:
+    """Read the number in the last column of a row of a page that was verified already."""
+    _, count, widths = _HEAD.unpack_from(value)
+    at = _HEAD.size + 8 * columns
+    for _ in range(columns - 1):
+        at += count * (widths & 15)
+        widths >>= 4
+    at += row * widths
+    base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
+    return base + int.from_bytes(value[at : at + widths], "little")
+
+
 def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: int, at: int) -> Rows:
     rows: Rows = []
     for index, base in enumerate(_BASES[wanted].unpack_from(value, _HEAD.size)):

@@ -27,13 +27,14 @@ _thread = threading.get_ident
 class ReadTransaction:
     """A snapshot, as a context manager; `raw` and `databases` are for the hottest loops."""
 
-    __slots__ = ("_shared", "databases", "raw")
+    __slots__ = ("_shared", "cursors", "databases", "raw")
 
     raw: "lmdb.Transaction[memoryview]"
     databases: "dict[str, lmdb._Database]"
 
     def __init__(self, shared: SharedEnvironment) -> None:
         self._shared = shared
+        self.cursors: dict[str, Cursor] = {}
 
     def __enter__(self) -> Self:
         shared = self._shared
@@ -60,6 +61,7 @@ class ReadTransaction:
         if self not in shared.active:
             self._leave_to_parent()
             return
+        self.cursors = {}
         self.raw.abort()
         del self.raw  # py-lmdb keeps the reader slot until it is collected
         del shared.active[self]
@@ -78,6 +80,13 @@ class ReadTransaction:
         """Return a cursor over a sub-database."""
         return self.raw.cursor(self.databases[name])
 
+    def kept_cursor(self, name: str) -> Cursor:
+        """Return a cursor that stays open for whoever asks next; move it before each use."""
+        cursor = self.cursors.get(name)
+        if cursor is None:
+            cursor = self.cursors[name] = self.raw.cursor(self.databases[name])
+        return cursor
+
     def entries(self, name: str) -> int:
         """Return how many entries a sub-database has."""
         return self.raw.stat(self.databases[name])["entries"]
@@ -95,6 +104,7 @@ class ReadTransaction:
     def _leave_to_parent(self) -> None:
         # A fork took place in the block. To end the transaction here would unpin the snapshot
         # that the parent process is reading, in the memory that both share.
+        self.cursors = {}
         with contextlib.suppress(AttributeError):
             del self.raw
 
@@ -117,7 +127,7 @@ class WriteTransaction(ReadTransaction):
     __slots__ = ("_timeout",)
 
     def __init__(self, shared: SharedEnvironment, timeout: float) -> None:
-        self._shared = shared
+        super().__init__(shared)
         self._timeout = timeout
 
     def __enter__(self) -> Self:
@@ -149,6 +159,7 @@ class WriteTransaction(ReadTransaction):
                     hint="fork outside of transactions",
                 )
             return
+        self.cursors = {}
         try:
             if error is None:
                 self.raw.commit()
