@@ -4,6 +4,7 @@ The folders are the architecture, and imports point down:
 
     cli                    the command line; nothing that the library can't do
     database               the facade: transactions, ids, counts
+    snapshot               a view of one moment, with the questions of the facade
     handle                 an open database: its header, plan and recipe
     corpus | io            work over whole databases | readers of documents and texts
     documents              documents by key and id, looked up and written
@@ -64,6 +65,7 @@ from fpdb.models import (
     Stats,
     TableStats,
 )
+from fpdb.snapshot import Snapshot
 from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, plans
 
 __version__ = "0.1.0"
@@ -110,6 +112,7 @@ __all__ = [
     "RecipeMismatchError",
     "Secret",
     "ShortTextError",
+    "Snapshot",
     "Stats",
     "StorageError",
     "Table",

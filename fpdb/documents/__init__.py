@@ -6,7 +6,7 @@ changes of one transaction.
 """
 
 from fpdb.documents.catalog import CATALOGS, Catalog, Stored
-from fpdb.documents.intake import BATCH, Intake, digest_of, take
+from fpdb.documents.intake import BATCH, Intake, take
 from fpdb.documents.lookup import CANDIDATES, Lookup, to_document
 from fpdb.documents.writing import Candidate, Writer
 
@@ -20,7 +20,6 @@ __all__ = [
     "Lookup",
     "Stored",
     "Writer",
-    "digest_of",
     "take",
     "to_document",
 ]

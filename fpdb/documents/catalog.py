@@ -23,6 +23,7 @@ from fpdb.tables.pages import Pages
 
 _LONGEST_LMDB_KEY = 511
 _DIGEST_BYTES = 32
+_TEXT_DIGEST_BYTES = 16
 _SLICE = 1000
 
 
@@ -290,6 +291,12 @@ class IntegerCatalog(Catalog):
 
 
 CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
+
+
+def digest_of(text: str) -> bytes:
+    """Give the digest by which equal texts are known."""
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=_TEXT_DIGEST_BYTES).digest()
 
 
 def key_bytes(key: str) -> bytes:

@@ -1,13 +1,12 @@
 """Check what comes in, and make it ready to be stored, before a lock is taken."""
 
-import hashlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from fpdb.documents.catalog import Catalog
+from fpdb.documents.catalog import Catalog, digest_of
 from fpdb.documents.writing import Candidate
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
@@ -19,13 +18,6 @@ from fpdb.tables.bits import Fingerprints, to_array
 
 BATCH = 1000
 _BATCH_CHARACTERS = 1 << 23
-_DIGEST_BYTES = 16
-
-
-def digest_of(text: str) -> bytes:
-    """Give the digest by which equal texts are known."""
-    data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 def take(documents: Iterator[Document]) -> list[Document]:

@@ -105,8 +105,8 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 
 
-def raw_column(value: memoryview, columns: int) -> tuple[memoryview | Column, int]:
-    """Give the first column of a page as a buffer of uint64, mostly uncopied, and its length."""
+def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:
+    """Give the first column of a page as the bytes of uint64, mostly uncopied, and its length."""
     try:
         checksum, count, widths = _HEAD.unpack_from(value)
         if xxhash.xxh3_64_intdigest(value[_CHECKSUM_BYTES:]) & 0xFFFFFFFF != checksum:
@@ -114,7 +114,7 @@ def raw_column(value: memoryview, columns: int) -> tuple[memoryview | Column, in
         start = _HEAD.size + 8 * columns
         if widths & 15 == 8:
             return value[start : start + 8 * count], count
-        return _read_columns(value, 1, count, widths, start)[0], count
+        return _read_columns(value, 1, count, widths, start)[0].data.cast("B"), count
     except (struct.error, ValueError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 

@@ -7,6 +7,7 @@ transaction a memoryview already ends with the next write: copy what must last.
 import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     Cursor = lmdb.Cursor[memoryview]
 else:
     Cursor = lmdb.Cursor
+
+# What LMDB raises; for those who must translate it before their transaction ends.
+FAULTS = lmdb.Error
 
 _thread = threading.get_ident
 
@@ -71,6 +75,27 @@ class ReadTransaction:
             raise fault from error
         if shared.barred:
             shared.ended()
+
+    def require_open(self) -> None:
+        """Raise if the block has ended, or if this is a child process that was forked in it."""
+        if self not in self._shared.active:
+            raise ClosedError(
+                f"the transaction on {self._shared.directory} has ended, or is another process's",
+                hint="use a snapshot within its `with` block, in the process that began it",
+            )
+
+    def explained(self, error: lmdb.Error) -> FpdbError:
+        """Return fpdb's error for one of LMDB's, where the block goes on."""
+        return self._shared.fault(error)
+
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Serve one of several questions in a block, with fpdb's errors for LMDB's."""
+        self.require_open()
+        try:
+            yield
+        except FAULTS as error:
+            raise self.explained(error) from error
 
     def get(self, name: str, key: bytes) -> memoryview | None:
         """Return the value of a key, or None."""

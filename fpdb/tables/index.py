@@ -140,7 +140,7 @@ class Index:
                 return ()
             page = cursor.value()
             column, _ = raw_column(page, self.home.columns)
-            numbers = memoryview(column).cast("B").cast("Q")
+            numbers = column.cast("Q")
             row = bisect_right(numbers, fingerprint) - 1
             if row < 0 or numbers[row] != fingerprint:
                 return ()
@@ -187,14 +187,13 @@ class Index:
                     return None
         return None
 
-    def near(self, txn: ReadTransaction, fingerprint: int, k: int, budget: int) -> Nearby:
-        """Find all distinct fingerprints within k, reading about `budget` candidates at most.
-
-        One long loop, because calls in it would take a quarter of the time.
-        """
+    def near(  # noqa: PLR0912, PLR0915 - calls in the loop would take a quarter of the time
+        self, txn: ReadTransaction, fingerprint: int, k: int, budget: int
+    ) -> Nearby:
+        """Find all distinct fingerprints within k, reading about `budget` candidates at most."""
         narrow, width = self._words == 1, 8 * self._words
-        parts: list[memoryview | Column] = []
-        rests: list[Column] = []  # the second words
+        parts: list[memoryview] = []
+        rests: list[memoryview] = []  # the second words
         pages: list[memoryview] = []
         own: list[tuple[int, int]] = []  # for each table, the permuted query and its candidates
         ends: list[int] = []  # where the candidates of each table end
@@ -228,9 +227,9 @@ class Index:
                     if narrow:
                         part, count = raw_column(page, columns)
                     else:
-                        part, rest = unpack_rows(page, columns, 2)
-                        count = len(rest)
-                        rests.append(rest)
+                        high_words, low_words = unpack_rows(page, columns, 2)
+                        part, count = high_words.data, len(low_words)
+                        rests.append(low_words.data)
                     parts.append(part)
                     pages.append(page)
                     room -= count
@@ -313,7 +312,7 @@ class Index:
 
 
 def _compare(
-    parts: list[memoryview | Column], rests: list[Column], own: list[tuple[int, int]]
+    parts: list[memoryview], rests: list[memoryview], own: list[tuple[int, int]]
 ) -> tuple[Rows, NDArray[np.uint8]]:
     """Find in which bits the candidates of each table differ from its query, and in how many."""
     if not rests:
@@ -325,8 +324,8 @@ def _compare(
     counts = [count for _, count in own]
     high = np.array([query >> _WORD_BITS for query, _ in own], np.uint64).repeat(counts)
     low = np.array([query & _WORD for query, _ in own], np.uint64).repeat(counts)
-    high ^= np.concatenate(parts)
-    low ^= np.concatenate(rests)
+    high ^= np.frombuffer(b"".join(parts), np.uint64)
+    low ^= np.frombuffer(b"".join(rests), np.uint64)
     return [high, low], np.bitwise_count(high) + np.bitwise_count(low)
 
 
