@@ -39,7 +39,8 @@ class Lookup:
         if not nearby.distances:
             return Matches(complete=nearby.complete)
         known, index = nearby.ids, self._index
-        found = sorted([(apart, number) for number, apart in nearby.distances.items()])
+        found = [(apart, number) for number, apart in nearby.distances.items()]
+        found.sort()
         runs = ((apart, known.get(number) or index.ids(txn, number)) for apart, number in found)
         return self._matches(txn, runs, limit, complete=nearby.complete)
 
@@ -102,7 +103,7 @@ class Lookup:
                 matches.append(self._match(txn, number, apart))
         if len(matches) > 1:
             matches.sort(key=_rank)
-        return Matches(matches[:limit], complete=complete)
+        return Matches(matches if limit is None else matches[:limit], complete=complete)
 
     def same_text(self, txn: ReadTransaction, digest: bytes, limit: int | None = None) -> Matches:
         """Find the short documents with the very same text."""

@@ -34,6 +34,9 @@ _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
 _MOST_COLUMNS = 4  # as many widths as 16 bits hold
 _BASES = [struct.Struct(f"<{count}Q") for count in range(_MOST_COLUMNS + 1)]
 _BODY_HEAD = struct.Struct("<HH")
+# For the reading of a single page, which is the half of a query, by the shortest names.
+_unpack_head = _HEAD.unpack_from
+_digest = xxhash.xxh3_64_intdigest
 
 
 class Shape(NamedTuple):
@@ -108,10 +111,10 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
 def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:
     """Give the first column of a page as the bytes of uint64, mostly uncopied, and its length."""
     try:
-        checksum, count, widths = _HEAD.unpack_from(value)
-        if xxhash.xxh3_64_intdigest(value[_CHECKSUM_BYTES:]) & 0xFFFFFFFF != checksum:
+        checksum, count, widths = _unpack_head(value)
+        if _digest(value[4:]) & 0xFFFFFFFF != checksum:
             raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
-        start = _HEAD.size + 8 * columns
+        start = 8 + 8 * columns
         if widths & 15 == 8:
             return value[start : start + 8 * count], count
         return _read_columns(value, 1, count, widths, start)[0].data.cast("B"), count

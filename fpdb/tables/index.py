@@ -20,6 +20,7 @@ _WORD = (1 << _WORD_BITS) - 1
 _BEHIND = b"\xff" * 9
 # So many hits are taken one by one, with the ids that stand beside them.
 _FEW = 64
+_UINT64 = np.dtype(np.uint64)
 
 
 class Nearby(NamedTuple):
@@ -268,7 +269,9 @@ class Index:
             hits, home = hits[fresh], 0
         for hit in hits.tolist():
             route = routes[bisect_right(ends, hit)]
-            change = _joined([column.item(hit) for column in changes])
+            change = changes[0].item(hit)
+            if len(changes) == 2:
+                change = change << _WORD_BITS | changes[1].item(hit)
             near = fingerprint ^ route.permutation.invert_one(change)
             nearby.distances[near] = distances.item(hit)
             if hit < home and change & ~route.below in route.masks:
@@ -316,10 +319,10 @@ def _compare(
 ) -> tuple[Rows, NDArray[np.uint8]]:
     """Find in which bits the candidates of each table differ from its query, and in how many."""
     if not rests:
-        column = np.frombuffer(b"".join(parts), np.uint64)
+        column = np.frombuffer(b"".join(parts), _UINT64)
         # Bytes are repeated faster than numbers in an array.
         queries = b"".join([query.to_bytes(8, "little") * count for query, count in own])
-        change = column ^ np.frombuffer(queries, np.uint64)
+        change = column ^ np.frombuffer(queries, _UINT64)
         return [change], np.bitwise_count(change)
     counts = [count for _, count in own]
     high = np.array([query >> _WORD_BITS for query, _ in own], np.uint64).repeat(counts)
