@@ -15,7 +15,7 @@ from fpdb.tables.bits import Fingerprints
 CANDIDATES = 1_000_000
 DOCUMENTS = 10_000
 # Fewer queries than this are faster one by one.
-FEW = 32
+FEW = 128
 
 
 class Lookup:

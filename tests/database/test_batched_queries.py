@@ -24,7 +24,24 @@ PLANS = {
     "128 bits, 4 blocks": choose_plan(128, 3),
     "128 bits, one long block": choose_plan(128, 1, sizes=(70, 58)),
 }
-WORDS = ["red", "kite", "nests", "above", "the", "quarry", "while", "a", "pale", "fox", "waits", "for", "rain", "on", "every", "hill"]
+WORDS = [
+    "red",
+    "kite",
+    "nests",
+    "above",
+    "the",
+    "quarry",
+    "while",
+    "a",
+    "pale",
+    "fox",
+    "waits",
+    "for",
+    "rain",
+    "on",
+    "every",
+    "hill",
+]
 
 
 def create(path, plan, keys="integer"):
@@ -130,25 +147,25 @@ def test_a_batch_has_the_budgets_of_single_queries(tmp_path, monkeypatch, bits, 
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
-@pytest.mark.parametrize("few", [0, 32])
+@pytest.mark.parametrize("few", [0, 1000])
 def test_query_many_answers_as_query_does(tmp_path, monkeypatch, keys, few):
     dice = np.random.default_rng(5)
-    texts = [" ".join(dice.choice(WORDS, size=14)) for _ in range(60)]
-    texts += [text + " indeed" for text in texts[:30]] + ["short", "", "too short"] * 3
+    texts = [" ".join(dice.choice(WORDS, size=14)) for _ in range(30)]
+    texts += [*texts[:9], *(text + " indeed" for text in texts[:9])] + ["short", "", "too short"] * 3
     name = str if keys == "text" else int
     with fpdb.create(tmp_path / "db", keys=keys, capacity=1000) as db:
         documents = [
             fpdb.Document(name(100 - place), text, {"n": place}) for place, text in enumerate(texts)
         ]
         assert len(list(db.add_many(documents))) == len(texts)
-        asked = [*texts, *texts[:40], "never stored", "nothing of this was ever stored anywhere"]
+        asked = [*texts, *texts[:20], "never stored", "nothing of this was ever stored anywhere"]
         expected = {
             (k, limit): [db.query(text, k=k, limit=limit) for text in asked]
-            for k in (None, 0, 12)
+            for k in (None, 0, 5)
             for limit in (None, 1, 3)
         }
-        assert any(len(matches) > 3 for matches in expected[12, None])
-        assert any(match.meta for matches in expected[12, None] for match in matches)
+        assert any(len(matches) > 1 for matches in expected[5, None])
+        assert any(match.meta for matches in expected[5, None] for match in matches)
         monkeypatch.setattr(lookup, "FEW", few)
         for held in (100_000, 1):
             monkeypatch.setattr(database, "_MATCHES", held)
