@@ -22,7 +22,10 @@ autodoc_typehints_format = "short"
 default_role = "code"  # docstrings write `names` as Markdown does
 
 # Links to other projects would need the network, so only fpdb's own names have to resolve.
-nitpick_ignore_regex = [("py:.*", r"(?!fpdb\b).*"), ("py:.*", r"fpdb\.storage\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!fpdb\b).*"),
+    ("py:.*", r"fpdb\.(documents|storage)\..*"),
+]
 
 html_theme = "furo"
 html_title = f"fpdb {release}"

@@ -4,6 +4,7 @@ The folders are the architecture, and imports point down:
 
     cli                    the command line; nothing that the library can't do
     database               the facade: transactions, ids, counts
+    snapshot               a view of one moment, with the questions of the facade
     handle                 an open database: its header, plan and recipe
     preparing              what is done with a part of the input, in any process
     corpus | io            work over whole databases | readers of documents and texts
@@ -69,6 +70,7 @@ from fpdb.models import (
     Stats,
     TableStats,
 )
+from fpdb.snapshot import Snapshot
 from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, plans
 
 __version__ = "0.1.0"
@@ -119,6 +121,7 @@ __all__ = [
     "RecipeMismatchError",
     "Secret",
     "ShortTextError",
+    "Snapshot",
     "Stats",
     "StorageError",
     "Table",

@@ -1,5 +1,6 @@
 """The database: documents go in, near-duplicates come out; transactions, ids and counts."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,6 @@ from fpdb.documents import (
     Prepared,
     Preparer,
     Writer,
-    digest_of,
     take,
     to_document,
 )
@@ -25,11 +25,15 @@ from fpdb.errors import DocumentNotFoundError, InputError, RecipeError, RecipeMi
 from fpdb.fingerprint import Recipe
 from fpdb.handle import Handle, require_fit
 from fpdb.models import Added, Document, Key, Matches, Problem, Stats
+from fpdb.snapshot import Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment
 from fpdb.storage.counters import Counters
-from fpdb.tables import Hits, Plan, near_many, plans
+from fpdb.tables import Hits, Plan, plans
 from fpdb.tables.loading import MEMORY
 from fpdb.workers import Workers
+
+# The answers of `query_many` that are held at once have hardly more matches than this.
+_MATCHES = 100_000
 
 
 class Database(Handle):
@@ -161,23 +165,32 @@ class Database(Handle):
     def query_many(
         self, texts: Iterable[str], *, k: int | None = None, limit: int | None = None, jobs: int = 1
     ) -> Iterator[Matches]:
-        """Find the stored documents near each of many texts.
+        """Find the stored documents near each of many texts, a thousand of them together.
 
-        With several `jobs`, so many further processes make the fingerprints; 0 stands for all
-        processors. The answers and their order don't depend on it.
+        An answer is what the database holds when its thousand are looked up, or a part of them if
+        they match very many documents. With several `jobs`, so many further processes make the
+        fingerprints; 0 stands for all processors. The answers and their order don't depend on it.
         """
         self._intake.check_query(k, limit)
+        k = self.k if k is None else k
         source = iter(texts)
         blocks = iter(lambda: list(islice(source, BATCH)), [])
         for block, batch in Workers(self.recipe.batch, jobs).map(blocks):
-            numbers = self._index.numbers(batch.fingerprints)
-            for text, number, short in zip(block, numbers, batch.short.tolist(), strict=True):
-                if short:
-                    with self._environment.read() as txn:
-                        found = self._lookup.same_text(txn, digest_of(text), limit)
-                    yield found
-                else:
-                    yield self.query_fingerprint(number, k=k, limit=limit)
+            left, fingerprints, short = list(block), batch.fingerprints, batch.short
+            while left:
+                found: list[Matches] = []
+                held = 0
+                with self._environment.read() as txn:
+                    for matches in self._lookup.near_texts(
+                        txn, left, fingerprints, short, k=k, limit=limit
+                    ):
+                        found.append(matches)
+                        held += len(matches)
+                        if held >= _MATCHES:
+                            break
+                yield from found
+                left = left[len(found) :]
+                fingerprints, short = fingerprints[len(found) :], short[len(found) :]
 
     def query_fingerprint(
         self,
@@ -197,16 +210,37 @@ class Database(Handle):
         with self._environment.read() as txn:
             return self._lookup.near(txn, number, self.k if k is None else k, limit, budget)
 
-    def query_fingerprints(self, fingerprints: Any, *, k: int | None = None) -> Hits:
+    def query_fingerprints(
+        self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
+    ) -> Hits:
         """Find the stored documents near each of many fingerprints, all of them together.
 
-        Gives three arrays, sorted by query, distance and id: the places of the queries, the ids
-        of the documents, the distances. Nothing is cut.
+        Gives arrays: the places of the queries, the ids of the documents, the distances, sorted by
+        query, distance and id; and for each query whether its answer is complete. Each query has
+        the budgets of `query_fingerprint`. A `limit` takes the nearest documents of each, those
+        with the lowest ids where distances are equal.
         """
-        self._intake.check_query(k, None)
+        self._intake.check_query(k, limit)
         array = self._intake.array(fingerprints)
         with self._environment.read() as txn:
-            return near_many(txn, self._index, array, self.k if k is None else k)
+            return self._lookup.hits(txn, array, self.k if k is None else k, limit)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """Open a view of this moment, for a `with` block that asks many questions.
+
+        Its queries are faster, since none begins a transaction. It keeps LMDB from using the pages
+        again that are freed while it is open, so the file may grow meanwhile.
+        """
+        with self._environment.read() as txn:
+            yield Snapshot(
+                txn,
+                k=self.k,
+                recipe=lambda: self.recipe,
+                lookup=self._lookup,
+                intake=self._intake,
+                catalog=self._catalog,
+            )
 
     def get(self, key: Key, default: Any = None) -> Document | Any:
         """Give the stored document with a key, or the default."""

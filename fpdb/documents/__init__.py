@@ -7,7 +7,7 @@ changes of one transaction.
 """
 
 from fpdb.documents.catalog import Catalog, Stored
-from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, digest_of, take
+from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, take
 from fpdb.documents.kinds import CATALOGS
 from fpdb.documents.lookup import CANDIDATES, Lookup, to_document
 from fpdb.documents.writing import Candidate, Writer
@@ -25,7 +25,6 @@ __all__ = [
     "Preparer",
     "Stored",
     "Writer",
-    "digest_of",
     "take",
     "to_document",
 ]

@@ -1,5 +1,6 @@
 """Documents by key and by id: what is stored of each beside its places in the tables."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -20,6 +21,8 @@ SLICE = 1000
 
 # Keys as they are loaded: a sequence of texts, or a column of numbers.
 Keys = Sequence[str] | Column
+
+_TEXT_DIGEST_BYTES = 16
 
 
 class Stored(NamedTuple):
@@ -157,3 +160,9 @@ class Catalog(ABC):
 def _stored(number: int, record: Record) -> Stored:
     fingerprint = int.from_bytes(record.fingerprint, "big") if record.fingerprint else None
     return Stored(number, record.key, fingerprint, record.added, record.digest, record.meta)
+
+
+def digest_of(text: str) -> bytes:
+    """Give the digest by which equal texts are known."""
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=_TEXT_DIGEST_BYTES).digest()

@@ -3,7 +3,6 @@
 That is nearly all of the work, and it needs no database: it may be done in another process.
 """
 
-import hashlib
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fpdb.documents.catalog import Catalog, Keys
+from fpdb.documents.catalog import Catalog, Keys, digest_of
 from fpdb.documents.kinds import CATALOGS
 from fpdb.documents.writing import Candidate
 from fpdb.errors import InputError, RecipeError
@@ -26,13 +25,6 @@ from fpdb.tables.bits import Fingerprints, to_array
 BATCH = 1000
 LOAD = 1_000_000
 _BATCH_CHARACTERS = 1 << 23
-_DIGEST_BYTES = 16
-
-
-def digest_of(text: str) -> bytes:
-    """Give the digest by which equal texts are known."""
-    data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 def take(documents: Iterator[Document]) -> list[Document]:

@@ -34,6 +34,9 @@ _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
 _MOST_COLUMNS = 4  # as many widths as 16 bits hold
 _BASES = [struct.Struct(f"<{count}Q") for count in range(_MOST_COLUMNS + 1)]
 _BODY_HEAD = struct.Struct("<HH")
+# For the reading of a single page, which is the half of a query, by the shortest names.
+_unpack_head = _HEAD.unpack_from
+_digest = xxhash.xxh3_64_intdigest
 
 
 class Shape(NamedTuple):
@@ -103,6 +106,38 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
         return _read_columns(value, wanted, count, widths, at)
     except (struct.error, ValueError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+
+
+def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:
+    """Give the first column of a page as the bytes of uint64, mostly uncopied, and its length."""
+    try:
+        checksum, count, widths = _unpack_head(value)
+        if _digest(value[4:]) & 0xFFFFFFFF != checksum:
+            raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
+        start = 8 + 8 * columns
+        if widths & 15 == 8:
+            return value[start : start + 8 * count], count
+        return _read_columns(value, 1, count, widths, start)[0].data.cast("B"), count
+    except (struct.error, ValueError, KeyError) as error:
+        raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+
+
+def rows_of(value: memoryview) -> int:
+    """Tell how many rows a page has that was verified already."""
+    count: int = _HEAD.unpack_from(value)[1]
+    return count
+
+
+def number_at(value: memoryview, columns: int, row: int) -> int:
+    """Read the number in the last column of a row of a page that was verified already."""
+    _, count, widths = _HEAD.unpack_from(value)
+    at = _HEAD.size + 8 * columns
+    for _ in range(columns - 1):
+        at += count * (widths & 15)
+        widths >>= 4
+    at += row * widths
+    base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
+    return base + int.from_bytes(value[at : at + widths], "little")
 
 
 def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: int, at: int) -> Rows:

@@ -7,6 +7,7 @@ transaction a memoryview already ends with the next write: copy what must last.
 import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -21,19 +22,23 @@ if TYPE_CHECKING:
 else:
     Cursor = lmdb.Cursor
 
+# What LMDB raises; for those who must translate it before their transaction ends.
+FAULTS = lmdb.Error
+
 _thread = threading.get_ident
 
 
 class ReadTransaction:
     """A snapshot, as a context manager; `raw` and `databases` are for the hottest loops."""
 
-    __slots__ = ("_shared", "databases", "raw")
+    __slots__ = ("_shared", "cursors", "databases", "raw")
 
     raw: "lmdb.Transaction[memoryview]"
     databases: "dict[str, lmdb._Database]"
 
     def __init__(self, shared: SharedEnvironment) -> None:
         self._shared = shared
+        self.cursors: dict[str, Cursor] = {}
 
     def __enter__(self) -> Self:
         shared = self._shared
@@ -60,6 +65,7 @@ class ReadTransaction:
         if self not in shared.active:
             self._leave_to_parent()
             return
+        self.cursors = {}
         self.raw.abort()
         del self.raw  # py-lmdb keeps the reader slot until it is collected
         del shared.active[self]
@@ -70,6 +76,27 @@ class ReadTransaction:
         if shared.barred:
             shared.ended()
 
+    def require_open(self) -> None:
+        """Raise if the block has ended, or if this is a child process that was forked in it."""
+        if self not in self._shared.active:
+            raise ClosedError(
+                f"the transaction on {self._shared.directory} has ended, or is another process's",
+                hint="use a snapshot within its `with` block, in the process that began it",
+            )
+
+    def explained(self, error: lmdb.Error) -> FpdbError:
+        """Return fpdb's error for one of LMDB's, where the block goes on."""
+        return self._shared.fault(error)
+
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Serve one of several questions in a block, with fpdb's errors for LMDB's."""
+        self.require_open()
+        try:
+            yield
+        except FAULTS as error:
+            raise self.explained(error) from error
+
     def get(self, name: str, key: bytes) -> memoryview | None:
         """Return the value of a key, or None."""
         return self.raw.get(key, None, self.databases[name])
@@ -77,6 +104,13 @@ class ReadTransaction:
     def cursor(self, name: str) -> Cursor:
         """Return a cursor over a sub-database."""
         return self.raw.cursor(self.databases[name])
+
+    def kept_cursor(self, name: str) -> Cursor:
+        """Return a cursor that stays open for whoever asks next; move it before each use."""
+        cursor = self.cursors.get(name)
+        if cursor is None:
+            cursor = self.cursors[name] = self.raw.cursor(self.databases[name])
+        return cursor
 
     def entries(self, name: str) -> int:
         """Return how many entries a sub-database has."""
@@ -95,6 +129,7 @@ class ReadTransaction:
     def _leave_to_parent(self) -> None:
         # A fork took place in the block. To end the transaction here would unpin the snapshot
         # that the parent process is reading, in the memory that both share.
+        self.cursors = {}
         with contextlib.suppress(AttributeError):
             del self.raw
 
@@ -117,7 +152,7 @@ class WriteTransaction(ReadTransaction):
     __slots__ = ("_timeout",)
 
     def __init__(self, shared: SharedEnvironment, timeout: float) -> None:
-        self._shared = shared
+        super().__init__(shared)
         self._timeout = timeout
 
     def __enter__(self) -> Self:
@@ -149,6 +184,7 @@ class WriteTransaction(ReadTransaction):
                     hint="fork outside of transactions",
                 )
             return
+        self.cursors = {}
         try:
             if error is None:
                 self.raw.commit()

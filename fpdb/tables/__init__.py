@@ -5,11 +5,11 @@ keeps, `coverage` which probes into them find everything within k, and `planner`
 Nothing in this folder knows a text or a file.
 """
 
-from fpdb.tables.batch import Hits, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
 from fpdb.tables.plan import Plan, Table, TableProbes
 from fpdb.tables.planner import Costs, Estimate, estimate, plans
+from fpdb.tables.together import Hits, find_together, near_many
 
 __all__ = [
     "Costs",
@@ -22,6 +22,7 @@ __all__ = [
     "TableProbes",
     "distances",
     "estimate",
+    "find_together",
     "near_many",
     "plans",
 ]

@@ -1,156 +1,206 @@
-"""Find what is near many fingerprints at once: sorted per table, compared as arrays.
+"""Find the fingerprints near many others at once: sorted per table, compared as arrays.
 
-The queries are sorted by their permuted bits, so that the pages of a table are read in order and
-each at most once a pass. Ranges of candidates are found with searchsorted and compared in chunks of
-bounded memory; there is no loop over queries or candidates.
+Queries whose ranges are the same are a group. The first of every group meet the rows of a block in
+one pass over it, then all the second ones, and so on; when a pass would meet few rows, the rest is
+compared pair by pair. So no loop runs over queries or candidates.
 """
 
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.storage import ReadTransaction
-from fpdb.storage.columns import Column, Rows, unpack_rows
-from fpdb.tables.bits import Fingerprints
+from fpdb.storage.columns import Column, Rows
+from fpdb.tables.bits import Fingerprints, to_array
+from fpdb.tables.blocks import Block, Places, blocks, pairs
 from fpdb.tables.index import Index
-from fpdb.tables.pages import Pages, seek
 
-Places = NDArray[np.int64]
+Distances = NDArray[np.uint8]
+Marks = NDArray[np.bool_]
+_Found = tuple[Places, Rows, Distances]
 
-# Rows of a table held at once, and candidates compared at once.
-_ROWS = 1 << 19
-_CANDIDATES = 1 << 21
+# A pass over a block pays if this part of its rows are candidates, and so many at least.
+_PART = 4
+_LEAST = 1 << 12
 
 
-class Hits(NamedTuple):
-    """Matches as columns: the place of the query, the id of the document, the distance."""
+class Near(NamedTuple):
+    """Fingerprints near queries, as columns, sorted by query, distance and fingerprint."""
 
     queries: Places
-    ids: Column
-    distances: NDArray[np.uint8]
+    words: Rows
+    distances: Distances
 
 
-def near_many(txn: ReadTransaction, index: Index, fingerprints: Fingerprints, k: int) -> Hits:
-    """Find all documents within k of each fingerprint, in the order of query, distance and id."""
-    found: list[tuple[Places, Rows, NDArray[np.uint8]]] = []
+class _Probe(NamedTuple):
+    """Queries in the order of their ranges: the words to compare, and where each query stands.
+
+    `bounds` has the first query of each group, and the end; `lows` and `highs` are its range.
+    """
+
+    words: Rows
+    queries: Places
+    bounds: Places
+    lows: Column
+    highs: Column
+
+
+def near_each(
+    txn: ReadTransaction, index: Index, fingerprints: Fingerprints, k: int, budget: int | None
+) -> tuple[Near, Marks]:
+    """Find all distinct fingerprints within k of each query, and mark what is complete.
+
+    The queries are sorted and distinct. One that may exceed its budget is asked for itself.
+    """
+    own = index.words(fingerprints)
+    read = np.zeros(len(fingerprints), np.int64)
+    spare = 0  # how many rows a query for itself reads at most outside of its ranges
+    found: list[_Found] = []
     for table, permutation, below, masks in index.routes(k):
         permuted = index.words(permutation.apply(fingerprints))
         behind = 64 * (len(permuted) - 1)  # a prefix never reaches into a second word
-        free = np.uint64(below >> behind)
+        longest = 0
         for mask in masks:
-            highs = permuted[0] ^ np.uint64(mask >> behind) | free
-            for queries, rows, places in _ranges(txn, table, highs & ~free, highs):
-                queries, changes, distances = _within(k, permuted, queries, rows, places)  # noqa: PLW2901
-                array = changes[0] if len(changes) == 1 else np.stack(changes, axis=-1)
-                found.append((queries, index.words(permutation.invert(array)), distances))
-    if not found:
-        return Hits(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint8))
-    queries = np.concatenate([part[0] for part in found])
-    changes = [np.concatenate(words) for words in zip(*(part[1] for part in found), strict=True)]
-    distances = np.concatenate([part[2] for part in found])
-    own = index.words(fingerprints)
-    words = [column[queries] ^ change for column, change in zip(own, changes, strict=True)]
-    return _resolve(txn, index, queries, words, distances)
+            probe = _probe(permuted, mask >> behind, below >> behind)
+            for block in blocks(txn, table, probe.lows, probe.highs, len(permuted)):
+                longest = max(longest, block.longest)
+                for queries, changes, distances in _within(probe, block, k, read, budget):
+                    array = changes[0] if len(changes) == 1 else np.stack(changes, axis=-1)
+                    back = index.words(permutation.invert(array))
+                    words = [word[queries] ^ change for word, change in zip(own, back, strict=True)]
+                    found.append((queries, words, distances))
+        spare += longest * min(3 * len(masks), txn.entries(table.name))
+    complete = np.ones(len(fingerprints), np.bool_)
+    if budget is not None and (over := read + spare > budget).any():
+        found = [_chosen(part, ~over[part[0]]) for part in found]
+        for query in over.nonzero()[0].tolist():
+            [fingerprint] = index.numbers(fingerprints[query : query + 1])
+            nearby = index.near(txn, fingerprint, k, budget)
+            complete[query] = nearby.complete
+            array = to_array(nearby.distances, index.plan.bits)
+            distances = np.array([*nearby.distances.values()], np.uint8)
+            found.append((np.full(len(array), query), index.words(array), distances))
+    return _sorted(found, len(own)), complete
+
+
+def _probe(permuted: Rows, mask: int, below: int) -> _Probe:
+    """Sort queries by the range of one probe, which is never wider than the first word."""
+    free = np.uint64(below)
+    lows = (permuted[0] ^ np.uint64(mask)) & ~free
+    order = np.argsort(lows)
+    lows = lows[order]
+    [heads] = differing([lows]).nonzero()
+    lows = lows[heads]
+    words = [word[order] for word in permuted]
+    return _Probe(words, order, np.append(heads, len(order)), lows, lows | free)
 
 
 def _within(
-    k: int, permuted: Rows, queries: Places, rows: Rows, places: Places
-) -> tuple[Places, Rows, NDArray[np.uint8]]:
-    """Keep the candidates within k: their queries, and in which bits they differ from them."""
-    changes = [own[queries] ^ column[places] for own, column in zip(permuted, rows, strict=False)]
-    distances = np.bitwise_count(changes[0])
-    for change in changes[1:]:
-        distances = distances + np.bitwise_count(change)
-    near = distances <= k
-    return queries[near], [change[near] for change in changes], distances[near]
+    probe: _Probe, block: Block, k: int, read: Places, budget: int | None
+) -> Iterator[_Found]:
+    """Compare a block's rows with the queries in whose ranges they lie.
 
-
-def _ranges(
-    txn: ReadTransaction, table: Pages, lows: Column, highs: Column
-) -> Iterator[tuple[Places, Rows, Places]]:
-    """Give pairs of a query and a row in its range of first words, in chunks.
-
-    All ranges are equally wide or of one number, so that both ends have the same order.
+    Gives queries, the bits in which rows within k differ from them, and the distances.
     """
-    order = np.argsort(lows, kind="stable")
-    lows, highs = lows[order], highs[order]
-    for first, last, rows in _blocks(txn, table, lows, highs):
-        starts = rows[0].searchsorted(lows[first:last])
-        counts = rows[0].searchsorted(highs[first:last], "right") - starts
-        ends = np.cumsum(counts)
-        cuts = np.arange(0, int(ends[-1]) + _CANDIDATES, _CANDIDATES)
-        bounds = np.unique(np.append(ends.searchsorted(cuts), len(counts)))
-        for top, bottom in pairwise(bounds.tolist()):
-            some = counts[top:bottom]
-            total = int(some.sum())
-            if total:
-                before = np.cumsum(some) - some
-                places = np.arange(total) + np.repeat(starts[top:bottom] - before, some)
-                yield np.repeat(order[first + top : first + bottom], some), rows, places
+    rows = block.rows
+    first = int(probe.highs.searchsorted(rows[0][0]))
+    last = int(probe.lows.searchsorted(rows[0][-1], "right"))
+    if first >= last:
+        return
+    top, bottom = probe.bounds[first], probe.bounds[last]
+    queries, words = probe.queries[top:bottom], [word[top:bottom] for word in probe.words]
+    members = np.diff(probe.bounds[first : last + 1])
+    lows, highs = probe.lows[first:last], probe.highs[first:last]
+    starts = rows[0].searchsorted(lows)
+    counts = rows[0].searchsorted(highs, "right") - starts
+    if budget is not None:
+        read[queries] += np.repeat(counts, members)
+        kept = read[queries] <= budget
+        if not kept.all():
+            heads = probe.bounds[first:last] - top
+            members = np.add.reduceat(kept, heads, dtype=np.int64)
+            queries, words = queries[kept], [word[kept] for word in words]
+    fresh = differing(rows)
+    if not fresh.all():  # of the documents with one fingerprint, one is enough
+        rows = [row[fresh] for row in rows]
+        starts = rows[0].searchsorted(lows)
+        counts = rows[0].searchsorted(highs, "right") - starts
+    heads = np.cumsum(members) - members
+    done = 0  # how many queries of each group have met the rows
+    while True:
+        [active] = ((members > done) & (counts > 0)).nonzero()
+        meeting = int(counts[active].sum())
+        if meeting < max(len(rows[0]) // _PART, _LEAST):
+            break
+        end = int(starts[active[-1]] + counts[active[-1]])
+        asking = heads[active] + done
+        hits, changes, distances = _pass(
+            rows, [word[asking] for word in words], k, starts[active], end
+        )
+        if len(hits):
+            yield queries[asking[hits]], changes, distances
+        done += 1
+    left = np.maximum(members - done, 0)
+    if meeting:
+        group = np.repeat(np.arange(len(left)), left)
+        asking = np.arange(len(group)) + np.repeat(heads + done - (np.cumsum(left) - left), left)
+        for some, places in pairs(starts[group], counts[group]):
+            at = asking[some]
+            changes = [word[at] ^ row[places] for word, row in zip(words, rows, strict=True)]
+            distances = _count(changes)
+            [hits] = (distances <= k).nonzero()
+            if len(hits):
+                yield queries[at[hits]], [change[hits] for change in changes], distances[hits]
 
 
-def _blocks(
-    txn: ReadTransaction, table: Pages, lows: Column, highs: Column
-) -> Iterator[tuple[int, int, Rows]]:
-    """Read the pages that sorted ranges lie on; give runs of ranges with all rows of theirs."""
-    first = done = 0
-    pages: list[Rows] = []
-    size = 0
-    newest = b""  # the key of the page that was read last
-    with txn.cursor(table.name) as cursor:
-        while done < len(lows):
-            key = int(lows[done]).to_bytes(8, "big").ljust(table.key_width, b"\0")
-            there = seek(cursor, key)
-            if there and cursor.key() == newest:
-                there = cursor.next()
-            while there:
-                newest = bytes(cursor.key())
-                rows = [np.array(column) for column in unpack_rows(cursor.value(), table.columns)]
-                pages.append(rows)
-                size += len(rows[0])
-                # What ends before the last row has been read whole.
-                done = int(highs.searchsorted(rows[0][-1]))
-                if size >= _ROWS and done > first:
-                    yield first, done, _joined(pages)
-                    # The next range may begin on the page that was read last.
-                    first, pages, size = done, [rows], len(rows[0])
-                if done == len(lows) or lows[done] > rows[0][-1]:
-                    break
-                there = cursor.next()
-            if not there:
-                break
-    if pages and first < len(lows):
-        yield first, len(lows), _joined(pages)
+def _pass(rows: Rows, words: Rows, k: int, starts: Places, end: int) -> _Found:
+    """Compare each row with the last query whose range began before it.
+
+    Rows between two ranges are compared too: to leave them out would take longer, and what is near
+    is near.
+    """
+    begin = int(starts[0])
+    lengths = np.diff(starts, append=end)
+    changes = []
+    for word, row in zip(words, rows, strict=True):
+        change = np.repeat(word, lengths)
+        change ^= row[begin:end]
+        changes.append(change)
+    distances = _count(changes)
+    [hits] = (distances <= k).nonzero()
+    places = starts.searchsorted(hits + begin, "right") - 1
+    return places, [change[hits] for change in changes], distances[hits]
 
 
-def _joined(pages: list[Rows]) -> Rows:
-    return [np.concatenate(columns) for columns in zip(*pages, strict=True)]
+def _count(changes: Rows) -> Distances:
+    distances: Distances = np.bitwise_count(changes[0])
+    return distances if len(changes) == 1 else distances + np.bitwise_count(changes[1])
 
 
-def _resolve(
-    txn: ReadTransaction, index: Index, queries: Places, words: Rows, distances: NDArray[np.uint8]
-) -> Hits:
-    """Turn fingerprints, which several tables may have found, into the documents that have them."""
-    order = np.lexsort((*words[::-1], queries))
+def differing(rows: Sequence[NDArray[Any]]) -> Marks:
+    """Mark the rows that differ from the one before."""
+    fresh = np.ones(len(rows[0]), np.bool_)
+    np.not_equal(rows[0][1:], rows[0][:-1], out=fresh[1:])
+    for row in rows[1:]:
+        fresh[1:] |= row[1:] != row[:-1]
+    return fresh
+
+
+def _sorted(found: list[_Found], words: int) -> Near:
+    """Sort what several tables may have found, and leave out repetitions."""
+    if not found:
+        return Near(np.empty(0, np.int64), [np.empty(0, np.uint64)] * words, np.empty(0, np.uint8))
+    queries = np.concatenate([part[0] for part in found])
+    columns = [np.concatenate(parts) for parts in zip(*(part[1] for part in found), strict=True)]
+    distances = np.concatenate([part[2] for part in found])
+    order = np.lexsort((*columns[::-1], distances, queries))
     queries, distances = queries[order], distances[order]
-    words = [word[order] for word in words]
-    fresh = np.ones(len(queries), np.bool_)
-    fresh[1:] = queries[1:] != queries[:-1]
-    for word in words:
-        fresh[1:] |= word[1:] != word[:-1]
-    queries, distances, words = queries[fresh], distances[fresh], [word[fresh] for word in words]
-    asked, ids = [], []
-    for hits, rows, places in _ranges(txn, index.home, words[0], words[0]):
-        same = np.ones(len(hits), np.bool_)
-        for word, column in zip(words, rows, strict=False):
-            same &= word[hits] == column[places]
-        asked.append(hits[same])
-        ids.append(rows[-1][places[same]])
-    if not asked:
-        return Hits(queries[:0], np.empty(0, np.uint64), distances[:0])
-    hits, numbers = np.concatenate(asked), np.concatenate(ids)
-    order = np.lexsort((numbers, distances[hits], queries[hits]))
-    return Hits(queries[hits][order], numbers[order], distances[hits][order])
+    columns = [column[order] for column in columns]
+    fresh = differing([queries, *columns])
+    return Near(queries[fresh], [column[fresh] for column in columns], distances[fresh])
+
+
+def _chosen(found: _Found, marks: Marks) -> _Found:
+    return found[0][marks], [column[marks] for column in found[1]], found[2][marks]

@@ -20,6 +20,8 @@ WIDEST = 2 * WORD
 _INDEX_BITS = 24
 
 Fingerprints = NDArray[np.uint64]
+# Of one word however wide: the bits that stay, and those that travel left and right, and how far.
+Steps = tuple[int, tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 
 
 class Move(NamedTuple):
@@ -95,9 +97,12 @@ class Permutation:
         """Permute one fingerprint."""
         if self.identity:
             return fingerprint
-        result = 0
-        for mask, left, right in self._steps:
-            result |= (fingerprint & mask) << left >> right
+        still, left, right = self.steps
+        result = fingerprint & still
+        for mask, by in left:
+            result |= (fingerprint & mask) << by
+        for mask, by in right:
+            result |= (fingerprint & mask) >> by
         return result
 
     def invert_one(self, permuted: int) -> int:
@@ -116,8 +121,12 @@ class Permutation:
         return masks
 
     @cached_property
-    def _steps(self) -> tuple[tuple[int, int, int], ...]:
-        return tuple((mask, max(by, 0), max(-by, 0)) for by, mask in self._masks.items())
+    def steps(self) -> Steps:
+        """The bits that stay, those that travel left, and those that travel right."""
+        masks = self._masks
+        left = tuple((mask, by) for by, mask in masks.items() if by > 0)
+        right = tuple((mask, -by) for by, mask in masks.items() if by < 0)
+        return masks.get(0, 0), left, right
 
     @cached_property
     def _moves(self) -> tuple[Move, ...]:
