@@ -1,9 +1,10 @@
 """The database: documents go in, near-duplicates come out; transactions, ids and counts."""
 
 import time
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -24,10 +25,22 @@ from fpdb.errors import (
 )
 from fpdb.fingerprint import Recipe
 from fpdb.handle import Handle
-from fpdb.models import Added, Document, Key, Matches, Problem, Stats
-from fpdb.storage import LOCK_SECONDS, Environment
+from fpdb.models import (
+    Added,
+    Cluster,
+    Document,
+    Group,
+    Key,
+    Matches,
+    Pair,
+    Problem,
+    Stats,
+)
+from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.counters import Counters
 from fpdb.tables import Hits, near_many
+
+_Read = TypeVar("_Read")
 
 
 class Database(Handle):
@@ -120,6 +133,44 @@ class Database(Handle):
                 writer.apply()
         return deleted
 
+    def delete_duplicates(
+        self, k: int | None = None, *, keep: Literal["first", "longest"] = "first"
+    ) -> Iterator[Cluster]:
+        """Delete all documents of each cluster but its representative; yield what was deleted.
+
+        A thousand or so are deleted at a time, each time in one transaction, and yielded once
+        that is durable; a cluster with more comes in several parts. What has changed since the
+        clusters were found stays. Nothing is deleted before the result is iterated.
+        """
+        found = self._members(k, keep)
+        with self._environment.read() as txn:
+            members = list(found(txn))
+        pairs = ((cluster[0], duplicate) for cluster in members for duplicate in cluster[1:])
+        while batch := list(islice(pairs, BATCH)):
+            with self._environment.write(self._timeout) as txn:
+                deleted = self._delete_unchanged(txn, batch)
+            for representative, some in groupby(deleted, key=itemgetter(0)):
+                yield Cluster(representative, tuple(key for _, key in some))
+
+    def _delete_unchanged(
+        self, txn: WriteTransaction, batch: Sequence[tuple[corpus.Member, corpus.Member]]
+    ) -> list[tuple[Key, Key]]:
+        """Delete the second of each two documents if both are what they were."""
+        members = {member.key: member for pair in batch for member in pair}
+        stored = self._catalog.find_many(txn, list(members))
+        same = {
+            key
+            for key, member in members.items()
+            if (known := stored[key]) and known.id == member.id and known[2] == member.fingerprint
+        }
+        pairs = [(one.key, other.key) for one, other in batch if {one.key, other.key} <= same]
+        writer = self._writer(txn)
+        writer.expect([duplicate for _, duplicate in pairs])
+        for _, duplicate in pairs:
+            writer.remove(duplicate)
+        writer.apply()
+        return pairs
+
     def _writer(self, txn: Any) -> Writer:
         return Writer(txn, self._index, self._catalog, self._lookup, int(time.time()))
 
@@ -174,6 +225,62 @@ class Database(Handle):
         array = self._intake.array(fingerprints)
         with self._environment.read() as txn:
             return near_many(txn, self._index, array, self.k if k is None else k)
+
+    @overload
+    def pairs(self, k: int | None = None) -> Iterator[Pair]: ...
+
+    @overload
+    def pairs(self, k: int | None = None, *, groups: Literal[False]) -> Iterator[Pair]: ...
+
+    @overload
+    def pairs(self, k: int | None = None, *, groups: bool) -> Iterator[Pair | Group]: ...
+
+    def pairs(
+        self, k: int | None = None, *, groups: bool = False
+    ) -> Iterator[Pair] | Iterator[Pair | Group]:
+        """Find all pairs of stored documents within k, each once, in no particular order.
+
+        With `groups`, documents with the very same fingerprint come as one group and not as
+        pairs, and near pairs are those of the first documents of each fingerprint. Short texts
+        have no pairs. One snapshot is read, which lasts as long as the result is iterated.
+        """
+        self._intake.check_query(k, None)
+        join = corpus.grouped if groups else corpus.pairs
+        return self._snapshot(
+            lambda txn: join(txn, self._index, self._catalog, self.k if k is None else k)
+        )
+
+    def clusters(
+        self, k: int | None = None, *, keep: Literal["first", "longest"] = "first"
+    ) -> Iterator[Cluster]:
+        """Find the documents that pairs within k connect, in the order of their first ones.
+
+        A cluster is represented by its first document, the one with the smallest id, or with
+        `keep="longest"` by the one with the longest text. A chain of near documents is one
+        cluster, so a duplicate may be farther than k from its representative.
+        """
+        found = self._members(k, keep)
+        return (
+            Cluster(first.key, tuple(member.key for member in others))
+            for first, *others in self._snapshot(found)
+        )
+
+    def _members(
+        self, k: int | None, keep: str
+    ) -> Callable[[ReadTransaction], Iterator[list[corpus.Member]]]:
+        self._intake.check_query(k, None)
+        if keep not in ("first", "longest"):
+            raise InputError(
+                f"found keep={keep!r}, expected first or longest",
+                hint="first keeps the document with the smallest id",
+            )
+        wanted = self.k if k is None else k
+        return lambda txn: corpus.clusters(txn, self._index, self._catalog, wanted, keep)
+
+    def _snapshot(self, read: Callable[[ReadTransaction], Iterator[_Read]]) -> Iterator[_Read]:
+        """Read in one transaction that lasts until everything was read."""
+        with self._environment.read() as txn:
+            yield from read(txn)
 
     def get(self, key: Key, default: Any = None) -> Document | Any:
         """Give the stored document with a key, or the default."""

@@ -1,6 +1,12 @@
-"""Work over whole databases: counting what is in one, and checking that everything agrees."""
+"""Work over whole databases: counting, checking, and all near-duplicates of one another.
+
+`join` finds the near fingerprints of a database, with `groups` as its innermost loop; `pairs` and
+`clusters` turn them into documents.
+"""
 
 from fpdb.corpus.check import check
+from fpdb.corpus.clusters import Member, clusters
+from fpdb.corpus.pairs import grouped, pairs
 from fpdb.corpus.stats import stats
 
-__all__ = ["check", "stats"]
+__all__ = ["Member", "check", "clusters", "grouped", "pairs", "stats"]

@@ -35,6 +35,7 @@ class Stored(NamedTuple):
     added: int
     digest: bytes = b""
     meta: bytes = b""
+    characters: int = 0
 
 
 class Catalog(ABC):
@@ -69,6 +70,11 @@ class Catalog(ABC):
         if stored is None:
             raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
         return stored.key, stored.meta
+
+    def characters(self, txn: ReadTransaction, number: int) -> int:
+        """Give the length of a document's text, 0 if it came as a fingerprint."""
+        stored = self.record(txn, number)
+        return stored.characters if stored else 0
 
     @abstractmethod
     def save(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
@@ -108,7 +114,7 @@ class Catalog(ABC):
         number = stored.id.to_bytes(8, "big")
         number_of = stored.fingerprint
         fingerprint = b"" if number_of is None else number_of.to_bytes(self._bytes, "big")
-        record = Record(stored.key, fingerprint, stored.added, stored.digest, stored.meta)
+        record = Record(stored.key, fingerprint, *stored[3:])
         txn.put("documents", number, pack_record(record))
         if number_of is None:
             txn.put("short", stored.digest + number, b"")
@@ -127,7 +133,7 @@ class Catalog(ABC):
 
 def _stored(number: int, record: Record) -> Stored:
     fingerprint = int.from_bytes(record.fingerprint, "big") if record.fingerprint else None
-    return Stored(number, record.key, fingerprint, record.added, record.digest, record.meta)
+    return Stored(number, record.key, fingerprint, *record[2:])
 
 
 class TextCatalog(Catalog):
@@ -169,7 +175,8 @@ class TextCatalog(Catalog):
         places = np.fromiter(last.values(), np.intp, len(last))
         numbers = self._index.numbers(fingerprints[places])
         for number, (place, fingerprint) in enumerate(zip(places.tolist(), numbers, strict=True)):
-            record = Record(keys[place], fingerprint.to_bytes(self._bytes, "big"), added, b"", b"")
+            packed = fingerprint.to_bytes(self._bytes, "big")
+            record = Record(keys[place], packed, added, b"", b"", 0)
             txn.append("documents", number.to_bytes(8, "big"), pack_record(record))
         for name, number in sorted(zip(last, range(len(last)), strict=True)):
             txn.append("keys", name, number.to_bytes(8, "big"))

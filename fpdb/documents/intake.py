@@ -72,7 +72,8 @@ class Intake:
                 )
             digest = b"" if document.text is None else digest_of(document.text)
             meta = b"" if document.meta is None else pack(document.meta, "metadata", LARGEST_META)
-            found.append(Candidate(document.key, number, digest, meta))
+            characters = len(document.text or "")
+            found.append(Candidate(document.key, number, digest, meta, characters))
         return found
 
     def check_query(self, k: int | None, limit: int | None) -> None:

@@ -22,6 +22,7 @@ class Candidate(NamedTuple):
     fingerprint: int | None
     digest: bytes
     meta: bytes
+    characters: int
 
 
 class Writer:
@@ -75,9 +76,7 @@ class Writer:
             if matches and not old:
                 return Added(key, None, "duplicate", matches)
         number = old.id if old else self._new_id(key)
-        stored = Stored(
-            number, key, candidate.fingerprint, self._now, candidate.digest, candidate.meta
-        )
+        stored = Stored(number, key, candidate.fingerprint, self._now, *candidate[2:])
         self._drop(key)
         self._known[key] = self._saved[key] = stored
         self._changed_near(candidate.fingerprint, candidate.digest)

@@ -1,0 +1,334 @@
+"""The self-join of the tables: all pairs of distinct fingerprints within k, each once, streamed.
+
+A pass reads a table in chunks of whole buckets, in which all fingerprints hold some bits alike.
+What is too large to compare all with all is cut again: within k, two fingerprints that differ in
+few of the other bits agree in at least one block of them. A pair is given in the first pass and
+the first cut that finds it, which its own bits tell, so that no pair has to be remembered.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.corpus.groups import groups_of, near_in_groups
+from fpdb.storage import ReadTransaction
+from fpdb.storage.columns import Rows, unpack_rows
+from fpdb.tables import Index, Permutation
+from fpdb.tables.pages import Pages
+
+Layout = tuple[int, ...]  # which bit of a fingerprint, 0 the highest, stands in which place
+
+# Rows of a table held at once, if no bucket has more.
+_CHUNK = 1 << 20
+# Rows gathered at once from a table that isn't sorted by the bits in question.
+_GATHERED = 1 << 23
+_HISTOGRAM_BITS = 16
+# Nanoseconds to sort a row by other bits and find its group, and to compare two.
+_SORT = 60.0
+_COMPARE = 0.85
+
+
+class Near(NamedTuple):
+    """Pairs of distinct fingerprints as columns of words, with their distances."""
+
+    first: Rows
+    second: Rows
+    distances: NDArray[np.uint8]
+
+
+class _Path(NamedTuple):
+    """Where a search has got to: how bits stand, how many in front are held alike, what was seen.
+
+    A pair that is equal in all bits of a seen mask was found on an earlier path.
+    """
+
+    layout: Layout
+    held: int
+    seen: tuple[int, ...]
+
+
+class _Pass(NamedTuple):
+    """Buckets of a table: its bits `start` to `stop` are held alike."""
+
+    table: int
+    start: int
+    stop: int
+
+
+def near_pairs(txn: ReadTransaction, index: Index, k: int) -> Iterator[Near]:
+    """Give all pairs of distinct fingerprints within k, each once, in no particular order."""
+    if k == 0:
+        return
+    bits = index.plan.bits
+    seen: tuple[int, ...] = ()
+    for bucket in _passes(index, k):
+        layout = _layout(index.plan.tables[bucket.table].permutation)
+        front = layout[bucket.start : bucket.stop]
+        held = _mask(front, bits)
+        if any(mask & ~held == 0 for mask in seen):
+            continue  # what is equal in more bits was found already
+        path = _Path(_led_by(front, layout), len(front), seen)
+        search = _Search(bits, k)
+        for rows in _chunks(txn, index, bucket):
+            yield from search.near(rows, path)
+        seen = (*seen, held)
+
+
+def _passes(index: Index, k: int) -> Iterator[_Pass]:
+    """Find buckets such that two fingerprints within k are in one of them together.
+
+    A table that is probed with r bits flipped holds one of r + 1 pieces of its prefix unflipped.
+    """
+    for probes in index.plan.probes(k):
+        prefix = index.plan.tables[probes.table].prefix
+        pieces = max(mask.bit_count() for mask in probes.masks) + 1
+        if pieces > prefix:
+            # Whatever differs in every bit of the prefix is sought, so it says nothing.
+            yield _Pass(probes.table, 0, 0)
+            continue
+        cuts = [prefix * piece // pieces for piece in range(pieces + 1)]
+        for start, stop in pairwise(cuts):
+            yield _Pass(probes.table, start, stop)
+
+
+def _chunks(txn: ReadTransaction, index: Index, bucket: _Pass) -> Iterator[Rows]:
+    """Read whole buckets, sorted by the bits that they hold alike."""
+    pages = (index.home, *index.further)[bucket.table]
+    words = len(index.words(np.empty((0, 2), np.uint64)))
+    width = min(index.plan.bits, 64)
+    if bucket.start == 0:
+        yield from _whole(_distinct(txn, pages, words), width - bucket.stop)
+    else:
+        layout = _layout(index.plan.tables[bucket.table].permutation)
+        led = _led_by(layout[bucket.start : bucket.stop], layout)
+        permutation = _between(layout, led, index.plan.bits)
+        for rows in _gathered(txn, pages, words, width, bucket):
+            yield _sorted(_permuted(rows, permutation))
+
+
+def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
+    """Read the fingerprints of a table in chunks, each fingerprint once."""
+    parts: list[Rows] = []
+    size = 0
+    last: list[int] = []
+    with txn.cursor(pages.name) as cursor:
+        there = cursor.first()
+        while there:
+            parts.append(unpack_rows(cursor.value(), pages.columns, words))
+            size += len(parts[-1][0])
+            there = cursor.next()
+            if size >= _CHUNK or not there:
+                rows = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+                if pages.columns > words:
+                    rows = _fresh(rows, last)
+                    last = [int(column[-1]) for column in rows] if len(rows[0]) else last
+                if len(rows[0]):
+                    yield rows
+                parts, size = [], 0
+
+
+def _fresh(rows: Rows, last: list[int]) -> Rows:
+    """Keep the first row of each run of equal ones; `last` came before them."""
+    fresh = np.zeros(len(rows[0]), np.bool_)
+    fresh[0] = not last or last != [int(column[0]) for column in rows]
+    for column in rows:
+        fresh[1:] |= column[1:] != column[:-1]
+    return [column[fresh] for column in rows]
+
+
+def _whole(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
+    """Cut chunks where the bits above `shift` change."""
+    if shift >= 64:
+        parts = list(chunks)
+        if parts:
+            yield _concatenated(parts)
+        return
+    below = np.uint64(shift)
+    kept: list[Rows] = []  # rows of one bucket, which may go on in the next chunk
+    for rows in chunks:
+        high = rows[0] >> below
+        if kept and kept[-1][0][-1] >> below != high[0]:
+            yield _concatenated(kept)
+            kept = []
+        cut = int(high.searchsorted(high[-1]))
+        if cut:
+            yield _concatenated([*kept, [column[:cut] for column in rows]])
+            kept = []
+        kept.append([column[cut:] for column in rows])
+    if kept:
+        yield _concatenated(kept)
+
+
+def _gathered(
+    txn: ReadTransaction, pages: Pages, words: int, width: int, bucket: _Pass
+) -> Iterator[Rows]:
+    """Collect buckets of bits inside the rows, as many as fit, in one reading of the table each."""
+    below = np.uint64(width - bucket.stop)
+    mask = np.uint64((1 << bucket.stop - bucket.start) - 1)
+    coarse = np.uint64(max(bucket.stop - bucket.start - _HISTOGRAM_BITS, 0))
+    counts = np.zeros(1 << min(bucket.stop - bucket.start, _HISTOGRAM_BITS), np.int64)
+    for rows in _distinct(txn, pages, words):
+        values = (rows[0] >> below & mask) >> coarse
+        counts += np.bincount(values.view(np.int64), minlength=len(counts))
+    ends = np.cumsum(counts)
+    first = 0
+    while first < len(counts):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(ends.searchsorted(before + _GATHERED, "right")))
+        parts = []
+        for rows in _distinct(txn, pages, words):
+            values = (rows[0] >> below & mask) >> coarse
+            chosen = values - np.uint64(first) < np.uint64(last - first)
+            parts.append([column[chosen] for column in rows])
+        if parts:
+            yield _concatenated(parts)
+        first = last
+
+
+def _concatenated(parts: list[Rows]) -> Rows:
+    if len(parts) == 1:
+        return parts[0]
+    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+
+
+class _Search:
+    """Finds what is near in rows that are sorted by the bits they hold alike."""
+
+    def __init__(self, bits: int, k: int) -> None:
+        self._bits = bits
+        self._k = k
+        self._width = min(bits, 64)
+
+    def near(self, rows: Rows, path: _Path) -> Iterator[Near]:
+        """Give the pairs of rows with the same held bits that no earlier path has found."""
+        groups = groups_of(rows, self._width - path.held)
+        if not len(groups.sizes):
+            return
+        blocks, limit = self._cut(path, int(groups.sizes.max()))
+        if limit < 0:
+            return
+        large = groups.sizes > limit
+        for above, below, distances in near_in_groups(rows, groups.chosen(~large), self._k):
+            yield from self._unseen(rows, above, below, distances, path)
+        if not large.any():
+            return
+        places = groups.chosen(large).places()
+        held, rest = path.layout[: path.held], [column[places] for column in rows]
+        seen = path.seen
+        for block in blocks:
+            layout = _led_by((*held, *block), path.layout)
+            permuted = _permuted(rest, _between(path.layout, layout, self._bits))
+            deeper = _Path(layout, path.held + len(block), seen)
+            yield from self.near(_sorted(permuted), deeper)
+            seen = (*seen, _mask(block, self._bits))
+
+    def _unseen(
+        self,
+        rows: Rows,
+        above: NDArray[np.int64],
+        below: NDArray[np.int64],
+        distances: NDArray[np.uint8],
+        path: _Path,
+    ) -> Iterator[Near]:
+        """Put the bits of pairs back, and drop those that an earlier path has found."""
+        back = _between(path.layout, tuple(range(self._bits)), self._bits)
+        first = _permuted([column[above] for column in rows], back)
+        second = _permuted([column[below] for column in rows], back)
+        changes = [one ^ other for one, other in zip(first, second, strict=True)]
+        fresh = np.ones(len(distances), np.bool_)
+        for mask in path.seen:
+            parts = (mask,) if len(changes) == 1 else (mask >> 64, mask & (1 << 64) - 1)
+            differs = np.zeros(len(distances), np.bool_)
+            for change, part in zip(changes, parts, strict=True):
+                differs |= change & np.uint64(part) != 0
+            fresh &= differs
+        if fresh.any():
+            first, second = ([word[fresh] for word in words] for words in (first, second))
+            yield Near(first, second, distances[fresh])
+
+    def _cut(self, path: _Path, size: int) -> tuple[tuple[Layout, ...], float]:
+        """Find the blocks that large groups are cut by, and the size from which that pays.
+
+        Every pair that is still wanted differs somewhere in each seen mask. So of bits outside
+        some seen masks that share none, fewer than k can differ, and fewer blocks will do. The
+        size is negative if no pair is wanted any more.
+        """
+        held, left = _mask(path.layout[: path.held], self._bits), self._k
+        best: tuple[float, tuple[Layout, ...]] | None = None
+        outside = [mask & ~held for mask in path.seen]
+        taken = held
+        for mask in (0, *outside):
+            if mask & taken:
+                continue
+            taken |= mask
+            left -= 1 if mask else 0
+            if left < 0:
+                return (), -1
+            free = [bit for bit in path.layout if not taken >> (self._bits - 1 - bit) & 1]
+            width = min(len(free) // (left + 1), self._width - path.held)
+            if width < 1:
+                continue
+            each = min(size / 2**width * _COMPARE / 2, (left + 1) * _SORT)
+            cost = (left + 1) * (_SORT + each)
+            if best is None or cost < best[0]:
+                best = cost, _blocks(free, left + 1, self._width - path.held)
+        if best is None:
+            return (), float("inf")
+        return best[1], 2 * best[0] / _COMPARE
+
+
+def _blocks(bits: list[int], count: int, longest: int) -> tuple[Layout, ...]:
+    cuts = [len(bits) * block // count for block in range(count + 1)]
+    return tuple(tuple(bits[start:stop][:longest]) for start, stop in pairwise(cuts))
+
+
+def _sorted(rows: Rows) -> Rows:
+    """Sort rows by their first word."""
+    if len(rows) == 1:
+        return [np.sort(rows[0])]
+    order = np.argsort(rows[0])
+    return [column[order] for column in rows]
+
+
+def _permuted(rows: Rows, permutation: Permutation) -> Rows:
+    if permutation.identity:
+        return rows
+    if len(rows) == 1:
+        return [permutation.apply(rows[0])]
+    both = permutation.apply(np.stack(rows, axis=-1))
+    return [np.ascontiguousarray(both[:, word]) for word in range(2)]
+
+
+@lru_cache(maxsize=256)
+def _layout(permutation: Permutation) -> Layout:
+    return tuple(
+        bit for start, length in permutation.blocks for bit in range(start, start + length)
+    )
+
+
+def _led_by(front: Layout, layout: Layout) -> Layout:
+    """Move some bits to the front; the others stay in their order."""
+    moved = set(front)
+    return (*front, *(bit for bit in layout if bit not in moved))
+
+
+def _mask(layout: Layout, bits: int) -> int:
+    return sum(1 << bits - 1 - bit for bit in layout)
+
+
+@lru_cache(maxsize=256)
+def _between(current: Layout, wanted: Layout, bits: int) -> Permutation:
+    """Make the permutation that takes rows from one layout to another."""
+    place = {bit: at for at, bit in enumerate(current)}
+    blocks: list[tuple[int, int]] = []
+    for bit in wanted:
+        at = place[bit]
+        if blocks and sum(blocks[-1]) == at:
+            blocks[-1] = (blocks[-1][0], blocks[-1][1] + 1)
+        else:
+            blocks.append((at, 1))
+    return Permutation(bits, tuple(blocks))
