@@ -214,9 +214,9 @@ def test_a_k_that_cannot_be_is_refused_at_once(tmp_path, k):
 
 
 def test_keeping_something_else_is_refused(tmp_path):
-    with make(tmp_path / "db", [1, 2], PLANS["4 blocks"]) as db:
-        with pytest.raises(InputError, match="expected first or longest"):
-            db.clusters(keep="shortest")
+    db = make(tmp_path / "db", [1, 2], PLANS["4 blocks"])
+    with db, pytest.raises(InputError, match="expected first or longest"):
+        db.clusters(keep="shortest")
 
 
 TEXT = "The library lends books for four weeks; whoever keeps them longer pays a small fee"
