@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -38,9 +38,16 @@ from fpdb.models import (
 )
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.counters import Counters
-from fpdb.tables import Hits, near_many
+from fpdb.tables import Hits, Index, near_many
 
 _Read = TypeVar("_Read")
+
+
+class _Place(NamedTuple):
+    """A document by its id, and the fingerprint that it had."""
+
+    id: int
+    fingerprint: int
 
 
 class Database(Handle):
@@ -142,28 +149,26 @@ class Database(Handle):
         that is durable; a cluster with more comes in several parts. What has changed since the
         clusters were found stays. Nothing is deleted before the result is iterated.
         """
-        found = self._members(k, keep)
+        wanted = self._wanted(k, keep)
         with self._environment.read() as txn:
-            members = list(found(txn))
-        pairs = ((cluster[0], duplicate) for cluster in members for duplicate in cluster[1:])
-        while batch := list(islice(pairs, BATCH)):
+            clusters = list(corpus.members(txn, self._index, self._catalog, wanted, keep))
+        duplicates = _duplicates(self._index, clusters)
+        while batch := list(islice(duplicates, BATCH)):
             with self._environment.write(self._timeout) as txn:
                 deleted = self._delete_unchanged(txn, batch)
             for representative, some in groupby(deleted, key=itemgetter(0)):
                 yield Cluster(representative, tuple(key for _, key in some))
 
     def _delete_unchanged(
-        self, txn: WriteTransaction, batch: Sequence[tuple[corpus.Member, corpus.Member]]
+        self, txn: WriteTransaction, batch: Sequence[tuple[_Place, _Place]]
     ) -> list[tuple[Key, Key]]:
-        """Delete the second of each two documents if both are what they were."""
-        members = {member.key: member for pair in batch for member in pair}
-        stored = self._catalog.find_many(txn, list(members))
-        same = {
-            key
-            for key, member in members.items()
-            if (known := stored[key]) and known.id == member.id and known[2] == member.fingerprint
-        }
-        pairs = [(one.key, other.key) for one, other in batch if {one.key, other.key} <= same]
+        """Delete the second of each two documents if both are what they were; give their keys."""
+        keys: dict[_Place, Key] = {}
+        for place in {place for pair in batch for place in pair}:
+            stored = self._catalog.load(txn, place.id)
+            if stored is not None and stored.fingerprint == place.fingerprint:
+                keys[place] = stored.key
+        pairs = [(keys[a], keys[b]) for a, b in batch if a in keys and b in keys]
         writer = self._writer(txn)
         writer.expect([duplicate for _, duplicate in pairs])
         for _, duplicate in pairs:
@@ -259,23 +264,19 @@ class Database(Handle):
         `keep="longest"` by the one with the longest text. A chain of near documents is one
         cluster, so a duplicate may be farther than k from its representative.
         """
-        found = self._members(k, keep)
-        return (
-            Cluster(first.key, tuple(member.key for member in others))
-            for first, *others in self._snapshot(found)
+        wanted = self._wanted(k, keep)
+        return self._snapshot(
+            lambda txn: corpus.clusters(txn, self._index, self._catalog, wanted, keep)
         )
 
-    def _members(
-        self, k: int | None, keep: str
-    ) -> Callable[[ReadTransaction], Iterator[list[corpus.Member]]]:
+    def _wanted(self, k: int | None, keep: str) -> int:
         self._intake.check_query(k, None)
         if keep not in ("first", "longest"):
             raise InputError(
                 f"found keep={keep!r}, expected first or longest",
                 hint="first keeps the document with the smallest id",
             )
-        wanted = self.k if k is None else k
-        return lambda txn: corpus.clusters(txn, self._index, self._catalog, wanted, keep)
+        return self.k if k is None else k
 
     def _snapshot(self, read: Callable[[ReadTransaction], Iterator[_Read]]) -> Iterator[_Read]:
         """Read in one transaction that lasts until everything was read."""
@@ -334,3 +335,13 @@ class Database(Handle):
 
     def __iter__(self) -> Iterator[Key]:
         return (document.key for document in self.scan())
+
+
+def _duplicates(
+    index: Index, clusters: Iterable[corpus.Members]
+) -> Iterator[tuple[_Place, _Place]]:
+    """Give each document that isn't to be kept, behind the one that is kept for it."""
+    for ids, fingerprints in clusters:
+        first, *others = map(_Place, ids.tolist(), index.numbers(fingerprints))
+        for duplicate in others:
+            yield first, duplicate

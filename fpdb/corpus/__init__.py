@@ -5,8 +5,8 @@
 """
 
 from fpdb.corpus.check import check
-from fpdb.corpus.clusters import Member, clusters
+from fpdb.corpus.clusters import Members, clusters, members
 from fpdb.corpus.pairs import grouped, pairs
 from fpdb.corpus.stats import stats
 
-__all__ = ["Member", "check", "clusters", "grouped", "pairs", "stats"]
+__all__ = ["Members", "check", "clusters", "grouped", "members", "pairs", "stats"]

@@ -12,16 +12,17 @@ from fpdb.corpus.pairs import (
     distinct,
     find_runs,
     home_rows,
+    joined_words,
     keys_of,
     numbers_of,
     words_of,
 )
 from fpdb.documents import Catalog
-from fpdb.models import Key
+from fpdb.models import Cluster
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column
 from fpdb.tables import Index
-from fpdb.tables.bits import to_ints
+from fpdb.tables.bits import Fingerprints
 
 Places = NDArray[np.int64]
 
@@ -29,18 +30,26 @@ Places = NDArray[np.int64]
 _CONNECTIONS = 1 << 20
 
 
-class Member(NamedTuple):
-    """A document of a cluster, as it was when the cluster was found."""
+class Members(NamedTuple):
+    """The ids and fingerprints of the documents of a cluster, the one to keep first."""
 
-    id: int
-    key: Key
-    fingerprint: int
+    ids: Column
+    fingerprints: Fingerprints
 
 
 def clusters(
     txn: ReadTransaction, index: Index, catalog: Catalog, k: int, keep: str
-) -> Iterator[list[Member]]:
-    """Give the clusters in the order of their first documents; the one to keep comes first.
+) -> Iterator[Cluster]:
+    """Give the clusters by the keys of their documents."""
+    for found in members(txn, index, catalog, k, keep):
+        first, *others = keys_of(txn, catalog, found.ids)
+        yield Cluster(first, tuple(others))
+
+
+def members(
+    txn: ReadTransaction, index: Index, catalog: Catalog, k: int, keep: str
+) -> Iterator[Members]:
+    """Give the clusters in the order of their first documents, each in the order of ids.
 
     `keep` is first, the one with the smallest id, or longest, the one with the longest text.
     """
@@ -53,20 +62,12 @@ def clusters(
     stops = np.append(starts[1:], len(own))
     for cluster in np.argsort(ids[starts]).tolist():
         start, stop = int(starts[cluster]), int(stops[cluster])
-        words = words_of(nodes[places[start:stop]])
-        array = words[0] if len(words) == 1 else np.stack(words, axis=-1)
-        members = list(
-            map(
-                Member,
-                ids[start:stop].tolist(),
-                keys_of(txn, catalog, ids[start:stop]),
-                to_ints(array, index.plan.bits),
-            )
-        )
+        chosen = np.arange(start, stop)
         if keep == "longest":
-            lengths = [catalog.characters(txn, member.id) for member in members]
-            members.insert(0, members.pop(lengths.index(max(lengths))))
-        yield members
+            lengths = [catalog.characters(txn, number) for number in ids[start:stop].tolist()]
+            longest = lengths.index(max(lengths))
+            chosen[: longest + 1] = np.roll(chosen[: longest + 1], 1)
+        yield Members(ids[chosen], joined_words(words_of(nodes[places[chosen]])))
 
 
 def _connected(txn: ReadTransaction, index: Index, k: int) -> tuple[Numbers, Places]:

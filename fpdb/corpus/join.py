@@ -25,7 +25,7 @@ Layout = tuple[int, ...]  # which bit of a fingerprint, 0 the highest, stands in
 # Rows of a table held at once, if no bucket has more.
 _CHUNK = 1 << 20
 # Rows gathered at once from a table that isn't sorted by the bits in question.
-_GATHERED = 1 << 23
+_GATHERED = 1 << 22
 _HISTOGRAM_BITS = 16
 # Nanoseconds to sort a row by other bits and find its group, and to compare two.
 _SORT = 60.0

@@ -13,7 +13,7 @@ from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column, Rows, unpack_rows
 from fpdb.tables import Index
 from fpdb.tables.batch import _ranges
-from fpdb.tables.bits import to_ints
+from fpdb.tables.bits import Fingerprints, to_ints
 from fpdb.tables.pages import seek
 
 Places = NDArray[np.int64]
@@ -63,7 +63,7 @@ def grouped(txn: ReadTransaction, index: Index, catalog: Catalog, k: int) -> Ite
     for runs in find_runs(txn, index):
         expansion.learn(runs)
         keys = keys_of(txn, catalog, runs.firsts)
-        numbers = to_ints(_array(runs.words), index.plan.bits)
+        numbers = to_ints(joined_words(runs.words), index.plan.bits)
         for key, size, number in zip(keys, runs.sizes.tolist(), numbers, strict=True):
             yield Group(key, size, number)
     for near in near_pairs(txn, index, k):
@@ -127,6 +127,11 @@ def words_of(numbers: Numbers) -> Rows:
         return [numbers]
     both = numbers.view(">u8").reshape(-1, 2)
     return [both[:, word].astype(np.uint64) for word in range(2)]
+
+
+def joined_words(words: Rows) -> Fingerprints:
+    """Make of columns an array of fingerprints as it is handed out."""
+    return words[0] if len(words) == 1 else np.stack(words, axis=-1)
 
 
 def distinct(numbers: Numbers) -> Numbers:
@@ -276,10 +281,6 @@ def _self_pairs(runs: Runs) -> Near:
 
 def _chosen(runs: Runs, which: Any) -> Runs:
     return Runs([word[which] for word in runs.words], runs.firsts[which], runs.sizes[which])
-
-
-def _array(words: Rows) -> Column:
-    return words[0] if len(words) == 1 else np.stack(words, axis=-1)
 
 
 def _shown(txn: ReadTransaction, index: Index, catalog: Catalog, block: _Block) -> Iterator[Pair]:
