@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.corpus.groups import groups_of, near_in_groups
+from fpdb.corpus.groups import Groups, groups_of, near_in_groups
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Rows, unpack_rows
 from fpdb.tables import Index, Permutation
@@ -30,6 +30,9 @@ _HISTOGRAM_BITS = 16
 # Nanoseconds to sort a row by other bits and find its group, and to compare two.
 _SORT = 60.0
 _COMPARE = 0.85
+# Rows of a group that tell how its bits are spread, and how much less a cut must leave to compare.
+_SAMPLE = 100
+_WORTH = 0.7
 
 
 class Near(NamedTuple):
@@ -49,6 +52,7 @@ class _Path(NamedTuple):
     layout: Layout
     held: int
     seen: tuple[int, ...]
+    whole: bool  # whether these are buckets of a table, and not of a cut
 
 
 class _Pass(NamedTuple):
@@ -71,7 +75,7 @@ def near_pairs(txn: ReadTransaction, index: Index, k: int) -> Iterator[Near]:
         held = _mask(front, bits)
         if any(mask & ~held == 0 for mask in seen):
             continue  # what is equal in more bits was found already
-        path = _Path(_led_by(front, layout), len(front), seen)
+        path = _Path(_led_by(front, layout), len(front), seen, whole=True)
         search = _Search(bits, k)
         for rows in _chunks(txn, index, bucket):
             yield from search.near(rows, path)
@@ -214,15 +218,33 @@ class _Search:
         large = groups.sizes > limit
         for above, below, distances in near_in_groups(rows, groups.chosen(~large), self._k):
             yield from self._unseen(rows, above, below, distances, path)
-        if not large.any():
+        if path.whole and large.any():
+            places = groups.chosen(large).places()
+            yield from self._deeper([column[places] for column in rows], path, blocks)
             return
-        places = groups.chosen(large).places()
-        held, rest = path.layout[: path.held], [column[places] for column in rows]
-        seen = path.seen
+        for start, size in zip(
+            groups.starts[large].tolist(), groups.sizes[large].tolist(), strict=True
+        ):
+            # What a cut has left as large isn't evenly spread: each group is cut by its own bits.
+            own = [column[start : start + size] for column in rows]
+            yield from self._near_in_large(own, path)
+
+    def _near_in_large(self, rows: Rows, path: _Path) -> Iterator[Near]:
+        blocks = self._cut_by_sample(path, rows)
+        if blocks:
+            yield from self._deeper(rows, path, blocks)
+            return
+        group = Groups(np.zeros(1, np.int64), np.array([len(rows[0])]))
+        for above, below, distances in near_in_groups(rows, group, self._k):
+            yield from self._unseen(rows, above, below, distances, path)
+
+    def _deeper(self, rows: Rows, path: _Path, blocks: tuple[Layout, ...]) -> Iterator[Near]:
+        """Sort rows by each of some blocks in turn, and find what agrees in one of them."""
+        held, seen = path.layout[: path.held], path.seen
         for block in blocks:
             layout = _led_by((*held, *block), path.layout)
-            permuted = _permuted(rest, _between(path.layout, layout, self._bits))
-            deeper = _Path(layout, path.held + len(block), seen)
+            permuted = _permuted(rows, _between(path.layout, layout, self._bits))
+            deeper = _Path(layout, path.held + len(block), seen, whole=False)
             yield from self.near(_sorted(permuted), deeper)
             seen = (*seen, _mask(block, self._bits))
 
@@ -241,44 +263,78 @@ class _Search:
         changes = [one ^ other for one, other in zip(first, second, strict=True)]
         fresh = np.ones(len(distances), np.bool_)
         for mask in path.seen:
-            parts = (mask,) if len(changes) == 1 else (mask >> 64, mask & (1 << 64) - 1)
-            differs = np.zeros(len(distances), np.bool_)
-            for change, part in zip(changes, parts, strict=True):
-                differs |= change & np.uint64(part) != 0
-            fresh &= differs
+            fresh &= self._differ(changes, mask)
         if fresh.any():
             first, second = ([word[fresh] for word in words] for words in (first, second))
             yield Near(first, second, distances[fresh])
 
     def _cut(self, path: _Path, size: int) -> tuple[tuple[Layout, ...], float]:
-        """Find the blocks that large groups are cut by, and the size from which that pays.
+        """Find the blocks that evenly spread groups are cut by, and the size from which it pays.
 
-        Every pair that is still wanted differs somewhere in each seen mask. So of bits outside
-        some seen masks that share none, fewer than k can differ, and fewer blocks will do. The
-        size is negative if no pair is wanted any more.
+        The size is negative if no pair is wanted any more.
+        """
+        best: tuple[float, tuple[Layout, ...]] = float("inf"), ()
+        cuts = self._cuts(path, path.layout)
+        for blocks in cuts or ():
+            each = min(size / 2 ** len(blocks[0]) * _COMPARE / 2, len(blocks) * _SORT)
+            best = min(best, (len(blocks) * (_SORT + each), blocks))
+        return best[1], -1 if cuts is None else 2 * best[0] / _COMPARE
+
+    def _cut_by_sample(self, path: _Path, rows: Rows) -> tuple[Layout, ...]:
+        """Find the blocks that one group is cut by, nothing if that wouldn't pay.
+
+        A sample tells which bits differ at all, and how many pairs agree in a block. A cut is made
+        only if it leaves clearly less to compare, so that all cuts together cost no more
+        than to compare all rows with each other, whatever the fingerprints are.
+        """
+        size = len(rows[0])
+        places = np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64)
+        back = _between(path.layout, tuple(range(self._bits)), self._bits)
+        words = _permuted([column[places] for column in rows], back)
+        above, below = np.triu_indices(len(places), 1)
+        changes = [word[above] ^ word[below] for word in words]
+        differing = 0
+        for change in changes:
+            differing = differing << 64 | int(np.bitwise_or.reduce(change))
+        bits = tuple(bit for bit in path.layout if differing >> (self._bits - 1 - bit) & 1)
+        compare = size * _COMPARE / 2
+        best: tuple[float, tuple[Layout, ...]] = compare * _WORTH, ()
+        for blocks in self._cuts(path, bits) or ():
+            agreeing = sum(
+                1 - self._differ(changes, _mask(block, self._bits)).mean() for block in blocks
+            )
+            best = min(best, (len(blocks) * _SORT + agreeing * compare, blocks))
+        return best[1]
+
+    def _cuts(self, path: _Path, bits: Layout) -> list[tuple[Layout, ...]] | None:
+        """List the ways to cut some bits such that every pair still wanted agrees in a block.
+
+        Such a pair differs somewhere in each seen mask. So of bits outside some seen masks that
+        share none, fewer than k can differ, and fewer blocks will do. There are none, and no way,
+        if that takes more than k bits.
         """
         held, left = _mask(path.layout[: path.held], self._bits), self._k
-        best: tuple[float, tuple[Layout, ...]] | None = None
-        outside = [mask & ~held for mask in path.seen]
-        taken = held
-        for mask in (0, *outside):
+        taken, longest = held, self._width - path.held
+        cuts = []
+        for mask in (0, *(mask & ~held for mask in path.seen)):
             if mask & taken:
                 continue
             taken |= mask
             left -= 1 if mask else 0
             if left < 0:
-                return (), -1
-            free = [bit for bit in path.layout if not taken >> (self._bits - 1 - bit) & 1]
-            width = min(len(free) // (left + 1), self._width - path.held)
-            if width < 1:
-                continue
-            each = min(size / 2**width * _COMPARE / 2, (left + 1) * _SORT)
-            cost = (left + 1) * (_SORT + each)
-            if best is None or cost < best[0]:
-                best = cost, _blocks(free, left + 1, self._width - path.held)
-        if best is None:
-            return (), float("inf")
-        return best[1], 2 * best[0] / _COMPARE
+                return None
+            free = [bit for bit in bits if not taken >> (self._bits - 1 - bit) & 1]
+            if longest > 0 and len(free) > left:
+                cuts.append(_blocks(free, left + 1, longest))
+        return cuts
+
+    def _differ(self, changes: Rows, mask: int) -> NDArray[np.bool_]:
+        """Tell which pairs differ somewhere in a mask."""
+        parts = (mask,) if len(changes) == 1 else (mask >> 64, mask & (1 << 64) - 1)
+        differs = np.zeros(len(changes[0]), np.bool_)
+        for change, part in zip(changes, parts, strict=True):
+            differs |= change & np.uint64(part) != 0
+        return differs
 
 
 def _blocks(bits: list[int], count: int, longest: int) -> tuple[Layout, ...]:
