@@ -7,7 +7,6 @@ the first cut that finds it, which its own bits tell, so that no pair has to be 
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.corpus.groups import Groups, groups_of, near_in_groups
+from fpdb.corpus.layouts import Layout, between, layout_of, led_by, mask_of, permute, sort_rows
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Rows, unpack_rows
-from fpdb.tables import Index, Permutation
+from fpdb.tables import Index
 from fpdb.tables.pages import Pages
-
-Layout = tuple[int, ...]  # which bit of a fingerprint, 0 the highest, stands in which place
 
 # Rows of a table held at once, if no bucket has more.
 _CHUNK = 1 << 20
@@ -70,12 +68,12 @@ def near_pairs(txn: ReadTransaction, index: Index, k: int) -> Iterator[Near]:
     bits = index.plan.bits
     seen: tuple[int, ...] = ()
     for bucket in _passes(index, k):
-        layout = _layout(index.plan.tables[bucket.table].permutation)
+        layout = layout_of(index.plan.tables[bucket.table].permutation)
         front = layout[bucket.start : bucket.stop]
-        held = _mask(front, bits)
+        held = mask_of(front, bits)
         if any(mask & ~held == 0 for mask in seen):
             continue  # what is equal in more bits was found already
-        path = _Path(_led_by(front, layout), len(front), seen, whole=True)
+        path = _Path(led_by(front, layout), len(front), seen, whole=True)
         search = _Search(bits, k)
         for rows in _chunks(txn, index, bucket):
             yield from search.near(rows, path)
@@ -107,11 +105,11 @@ def _chunks(txn: ReadTransaction, index: Index, bucket: _Pass) -> Iterator[Rows]
     if bucket.start == 0:
         yield from _whole(_distinct(txn, pages, words), width - bucket.stop)
     else:
-        layout = _layout(index.plan.tables[bucket.table].permutation)
-        led = _led_by(layout[bucket.start : bucket.stop], layout)
-        permutation = _between(layout, led, index.plan.bits)
+        layout = layout_of(index.plan.tables[bucket.table].permutation)
+        led = led_by(layout[bucket.start : bucket.stop], layout)
+        permutation = between(layout, led, index.plan.bits)
         for rows in _gathered(txn, pages, words, width, bucket):
-            yield _sorted(_permuted(rows, permutation))
+            yield sort_rows(permute(rows, permutation))
 
 
 def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
@@ -218,35 +216,56 @@ class _Search:
         large = groups.sizes > limit
         for above, below, distances in near_in_groups(rows, groups.chosen(~large), self._k):
             yield from self._unseen(rows, above, below, distances, path)
-        if path.whole and large.any():
-            places = groups.chosen(large).places()
+        if large.any():
+            yield from self._near_in_large(rows, groups.chosen(large), path, blocks)
+
+    def _near_in_large(
+        self, rows: Rows, groups: Groups, path: _Path, blocks: tuple[Layout, ...]
+    ) -> Iterator[Near]:
+        """Cut large groups again, all of them together if they are those of a table.
+
+        What a cut has left as large isn't evenly spread, and each group is cut by its own bits.
+        """
+        groups = groups.chosen(self._wanted(rows, groups, path))
+        if path.whole and len(groups.sizes):
+            places = groups.places()
             yield from self._deeper([column[places] for column in rows], path, blocks)
             return
-        for start, size in zip(
-            groups.starts[large].tolist(), groups.sizes[large].tolist(), strict=True
-        ):
-            # What a cut has left as large isn't evenly spread: each group is cut by its own bits.
+        for start, size in zip(groups.starts.tolist(), groups.sizes.tolist(), strict=True):
             own = [column[start : start + size] for column in rows]
-            yield from self._near_in_large(own, path)
+            blocks = self._cut_by_sample(path, own)
+            if blocks:
+                yield from self._deeper(own, path, blocks)
+                continue
+            group = Groups(np.zeros(1, np.int64), np.array([size]))
+            for above, below, distances in near_in_groups(own, group, self._k):
+                yield from self._unseen(own, above, below, distances, path)
 
-    def _near_in_large(self, rows: Rows, path: _Path) -> Iterator[Near]:
-        blocks = self._cut_by_sample(path, rows)
-        if blocks:
-            yield from self._deeper(rows, path, blocks)
-            return
-        group = Groups(np.zeros(1, np.int64), np.array([len(rows[0])]))
-        for above, below, distances in near_in_groups(rows, group, self._k):
-            yield from self._unseen(rows, above, below, distances, path)
+    def _wanted(self, rows: Rows, groups: Groups, path: _Path) -> NDArray[np.bool_]:
+        """Tell which groups have rows that differ in each seen mask; others bring nothing new."""
+        places = groups.places()
+        first = np.cumsum(groups.sizes) - groups.sizes
+        changes = [
+            np.bitwise_or.reduceat(
+                column[places] ^ np.repeat(column[groups.starts], groups.sizes), first
+            )
+            for column in rows
+        ]
+        wanted = np.ones(len(groups.sizes), np.bool_)
+        here = between(tuple(range(self._bits)), path.layout, self._bits)
+        for mask in path.seen:
+            wanted &= self._differ(changes, here.apply_one(mask))
+        return wanted
 
     def _deeper(self, rows: Rows, path: _Path, blocks: tuple[Layout, ...]) -> Iterator[Near]:
         """Sort rows by each of some blocks in turn, and find what agrees in one of them."""
         held, seen = path.layout[: path.held], path.seen
         for block in blocks:
-            layout = _led_by((*held, *block), path.layout)
-            permuted = _permuted(rows, _between(path.layout, layout, self._bits))
+            layout = led_by((*held, *block), path.layout)
+            permuted = permute(rows, between(path.layout, layout, self._bits))
             deeper = _Path(layout, path.held + len(block), seen, whole=False)
-            yield from self.near(_sorted(permuted), deeper)
-            seen = (*seen, _mask(block, self._bits))
+            yield from self.near(sort_rows(permuted), deeper)
+            seen = (*seen, mask_of(block, self._bits))
 
     def _unseen(
         self,
@@ -257,9 +276,9 @@ class _Search:
         path: _Path,
     ) -> Iterator[Near]:
         """Put the bits of pairs back, and drop those that an earlier path has found."""
-        back = _between(path.layout, tuple(range(self._bits)), self._bits)
-        first = _permuted([column[above] for column in rows], back)
-        second = _permuted([column[below] for column in rows], back)
+        back = between(path.layout, tuple(range(self._bits)), self._bits)
+        first = permute([column[above] for column in rows], back)
+        second = permute([column[below] for column in rows], back)
         changes = [one ^ other for one, other in zip(first, second, strict=True)]
         fresh = np.ones(len(distances), np.bool_)
         for mask in path.seen:
@@ -289,8 +308,8 @@ class _Search:
         """
         size = len(rows[0])
         places = np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64)
-        back = _between(path.layout, tuple(range(self._bits)), self._bits)
-        words = _permuted([column[places] for column in rows], back)
+        back = between(path.layout, tuple(range(self._bits)), self._bits)
+        words = permute([column[places] for column in rows], back)
         above, below = np.triu_indices(len(places), 1)
         changes = [word[above] ^ word[below] for word in words]
         differing = 0
@@ -301,7 +320,7 @@ class _Search:
         best: tuple[float, tuple[Layout, ...]] = compare * _WORTH, ()
         for blocks in self._cuts(path, bits) or ():
             agreeing = sum(
-                1 - self._differ(changes, _mask(block, self._bits)).mean() for block in blocks
+                1 - self._differ(changes, mask_of(block, self._bits)).mean() for block in blocks
             )
             best = min(best, (len(blocks) * _SORT + agreeing * compare, blocks))
         return best[1]
@@ -313,7 +332,7 @@ class _Search:
         share none, fewer than k can differ, and fewer blocks will do. There are none, and no way,
         if that takes more than k bits.
         """
-        held, left = _mask(path.layout[: path.held], self._bits), self._k
+        held, left = mask_of(path.layout[: path.held], self._bits), self._k
         taken, longest = held, self._width - path.held
         cuts = []
         for mask in (0, *(mask & ~held for mask in path.seen)):
@@ -340,51 +359,3 @@ class _Search:
 def _blocks(bits: list[int], count: int, longest: int) -> tuple[Layout, ...]:
     cuts = [len(bits) * block // count for block in range(count + 1)]
     return tuple(tuple(bits[start:stop][:longest]) for start, stop in pairwise(cuts))
-
-
-def _sorted(rows: Rows) -> Rows:
-    """Sort rows by their first word."""
-    if len(rows) == 1:
-        return [np.sort(rows[0])]
-    order = np.argsort(rows[0])
-    return [column[order] for column in rows]
-
-
-def _permuted(rows: Rows, permutation: Permutation) -> Rows:
-    if permutation.identity:
-        return rows
-    if len(rows) == 1:
-        return [permutation.apply(rows[0])]
-    both = permutation.apply(np.stack(rows, axis=-1))
-    return [np.ascontiguousarray(both[:, word]) for word in range(2)]
-
-
-@lru_cache(maxsize=256)
-def _layout(permutation: Permutation) -> Layout:
-    return tuple(
-        bit for start, length in permutation.blocks for bit in range(start, start + length)
-    )
-
-
-def _led_by(front: Layout, layout: Layout) -> Layout:
-    """Move some bits to the front; the others stay in their order."""
-    moved = set(front)
-    return (*front, *(bit for bit in layout if bit not in moved))
-
-
-def _mask(layout: Layout, bits: int) -> int:
-    return sum(1 << bits - 1 - bit for bit in layout)
-
-
-@lru_cache(maxsize=256)
-def _between(current: Layout, wanted: Layout, bits: int) -> Permutation:
-    """Make the permutation that takes rows from one layout to another."""
-    place = {bit: at for at, bit in enumerate(current)}
-    blocks: list[tuple[int, int]] = []
-    for bit in wanted:
-        at = place[bit]
-        if blocks and sum(blocks[-1]) == at:
-            blocks[-1] = (blocks[-1][0], blocks[-1][1] + 1)
-        else:
-            blocks.append((at, 1))
-    return Permutation(bits, tuple(blocks))
