@@ -3,7 +3,8 @@
 The folders are the architecture, and imports point down:
 
     cli                    the command line; nothing that the library can't do
-    database               the facade: transactions, ids, counts
+    database               the facade: what can be changed, in transactions
+    reader                 its other half: what can be asked
     snapshot               a view of one moment, with the questions of the facade
     handle                 an open database: its header, plan and recipe
     preparing              what is done with a part of the input, in any process
@@ -61,11 +62,14 @@ from fpdb.fingerprint import preset as recipe
 from fpdb.models import (
     Added,
     Batch,
+    Cluster,
     Comparison,
     Document,
+    Group,
     Match,
     Matches,
     Outgrown,
+    Pair,
     Problem,
     Stats,
     TableStats,
@@ -84,6 +88,7 @@ __all__ = [
     "Added",
     "Batch",
     "ClosedError",
+    "Cluster",
     "Comparison",
     "Costs",
     "DamagedError",
@@ -96,6 +101,7 @@ __all__ = [
     "FormatError",
     "FpdbError",
     "Grams",
+    "Group",
     "Hash",
     "Hits",
     "IdfTable",
@@ -108,6 +114,7 @@ __all__ = [
     "NotADatabaseError",
     "OpenError",
     "Outgrown",
+    "Pair",
     "Permutation",
     "Plan",
     "PlanError",

@@ -1,56 +1,49 @@
-"""The database: documents go in, near-duplicates come out; transactions, ids and counts."""
+"""The database: what can be asked of it, and what can be changed, in transactions."""
 
-import contextlib
-import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
-from typing import Any
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
 
 from fpdb import corpus
 from fpdb.documents import (
     BATCH,
-    CANDIDATES,
     LOAD,
-    Intake,
-    Lookup,
     Prepared,
     Preparer,
     Writer,
     take,
-    to_document,
 )
-from fpdb.errors import DocumentNotFoundError, InputError, RecipeError, RecipeMismatchError
+from fpdb.errors import InputError, RecipeError, RecipeMismatchError
 from fpdb.fingerprint import Recipe
-from fpdb.handle import Handle, require_fit
-from fpdb.models import Added, Document, Key, Matches, Problem, Stats
-from fpdb.snapshot import Snapshot
-from fpdb.storage import LOCK_SECONDS, Environment
-from fpdb.storage.counters import Counters
-from fpdb.tables import Hits, Plan, plans
+from fpdb.models import (
+    Added,
+    Cluster,
+    Document,
+    Key,
+)
+from fpdb.reader import Reader
+from fpdb.storage import WriteTransaction
+from fpdb.tables import Index
 from fpdb.tables.loading import MEMORY
 from fpdb.workers import Workers
 
-# The answers of `query_many` that are held at once have hardly more matches than this.
-_MATCHES = 100_000
+
+class _Place(NamedTuple):
+    """A document by its id, and the fingerprint that it had."""
+
+    id: int
+    fingerprint: int
 
 
-class Database(Handle):
+class Database(Reader):
     """A persistent database of fingerprints in a directory; open it with `fpdb.open`.
 
     It may be shared by threads, survives a fork, and can be pickled as its path. Several
     processes may read and write the same directory.
     """
-
-    def __init__(
-        self, environment: Environment, recipe: Recipe | None = None, timeout: float = LOCK_SECONDS
-    ) -> None:
-        super().__init__(environment, recipe, timeout)
-        self._lookup = Lookup(self._index, self._catalog)
-        self._intake = Intake(self._index, self._catalog)
-
-    # Writing
 
     def add(self, key: Key, text: str, meta: Any = None, *, skip_duplicates: bool = False) -> Added:
         """Add one document, or replace the one with its key; durable when it returns.
@@ -153,169 +146,51 @@ class Database(Handle):
                 writer.apply()
         return deleted
 
+    def delete_duplicates(
+        self, k: int | None = None, *, keep: Literal["first", "longest"] = "first"
+    ) -> Iterator[Cluster]:
+        """Delete all documents of each cluster but its representative; yield what was deleted.
+
+        A thousand or so are deleted at a time, each time in one transaction, and yielded once
+        that is durable; a cluster with more comes in several parts. What has changed since the
+        clusters were found stays. Nothing is deleted before the result is iterated.
+        """
+        wanted = self._wanted(k, keep)
+        with self._environment.read() as txn:
+            clusters = list(corpus.members(txn, self._index, self._catalog, wanted, keep))
+        duplicates = _duplicates(self._index, clusters)
+        while batch := list(islice(duplicates, BATCH)):
+            with self._environment.write(self._timeout) as txn:
+                deleted = self._delete_unchanged(txn, batch)
+            for representative, some in groupby(deleted, key=itemgetter(0)):
+                yield Cluster(representative, tuple(key for _, key in some))
+
+    def _delete_unchanged(
+        self, txn: WriteTransaction, batch: Sequence[tuple[_Place, _Place]]
+    ) -> list[tuple[Key, Key]]:
+        """Delete the second of each two documents if both are what they were; give their keys."""
+        keys: dict[_Place, Key] = {}
+        for place in {place for pair in batch for place in pair}:
+            stored = self._catalog.load(txn, place.id)
+            if stored is not None and stored.fingerprint == place.fingerprint:
+                keys[place] = stored.key
+        pairs = [(keys[a], keys[b]) for a, b in batch if a in keys and b in keys]
+        writer = self._writer(txn)
+        writer.expect([duplicate for _, duplicate in pairs])
+        for _, duplicate in pairs:
+            writer.remove(duplicate)
+        writer.apply()
+        return pairs
+
     def _writer(self, txn: Any) -> Writer:
         return Writer(txn, self._index, self._catalog, self._lookup, int(time.time()))
 
-    # Reading
 
-    def query(self, text: str, *, k: int | None = None, limit: int | None = None) -> Matches:
-        """Find the stored documents near a text; one that is short finds equal texts only."""
-        return next(self.query_many([text], k=k, limit=limit))
-
-    def query_many(
-        self, texts: Iterable[str], *, k: int | None = None, limit: int | None = None, jobs: int = 1
-    ) -> Iterator[Matches]:
-        """Find the stored documents near each of many texts, a thousand of them together.
-
-        An answer is what the database holds when its thousand are looked up, or a part of them if
-        they match very many documents. With several `jobs`, so many further processes make the
-        fingerprints; 0 stands for all processors. The answers and their order don't depend on it.
-        """
-        self._intake.check_query(k, limit)
-        k = self.k if k is None else k
-        source = iter(texts)
-        blocks = iter(lambda: list(islice(source, BATCH)), [])
-        for block, batch in Workers(self.recipe.batch, jobs).map(blocks):
-            left, fingerprints, short = list(block), batch.fingerprints, batch.short
-            while left:
-                found: list[Matches] = []
-                held = 0
-                with self._environment.read() as txn:
-                    for matches in self._lookup.near_texts(
-                        txn, left, fingerprints, short, k=k, limit=limit
-                    ):
-                        found.append(matches)
-                        held += len(matches)
-                        if held >= _MATCHES:
-                            break
-                yield from found
-                left = left[len(found) :]
-                fingerprints, short = fingerprints[len(found) :], short[len(found) :]
-
-    def query_fingerprint(
-        self,
-        fingerprint: int,
-        *,
-        k: int | None = None,
-        limit: int | None = None,
-        budget: int = CANDIDATES,
-    ) -> Matches:
-        """Find the stored documents near a fingerprint.
-
-        A `budget` bounds the candidates that are read; if it ends the search, the matches say
-        that they aren't complete.
-        """
-        self._intake.check_query(k, limit)
-        number = self._intake.number(fingerprint)
-        with self._environment.read() as txn:
-            return self._lookup.near(txn, number, self.k if k is None else k, limit, budget)
-
-    def query_fingerprints(
-        self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
-    ) -> Hits:
-        """Find the stored documents near each of many fingerprints, all of them together.
-
-        Gives arrays: the places of the queries, the ids of the documents, the distances, sorted by
-        query, distance and id; and for each query whether its answer is complete. Each query has
-        the budgets of `query_fingerprint`. A `limit` takes the nearest documents of each, those
-        with the lowest ids where distances are equal.
-        """
-        self._intake.check_query(k, limit)
-        array = self._intake.array(fingerprints)
-        with self._environment.read() as txn:
-            return self._lookup.hits(txn, array, self.k if k is None else k, limit)
-
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
-        """Open a view of this moment, for a `with` block that asks many questions.
-
-        Its queries are faster, since none begins a transaction. It keeps LMDB from using the pages
-        again that are freed while it is open, so the file may grow meanwhile.
-        """
-        with self._environment.read() as txn:
-            yield Snapshot(
-                txn,
-                k=self.k,
-                recipe=lambda: self.recipe,
-                lookup=self._lookup,
-                intake=self._intake,
-                catalog=self._catalog,
-            )
-
-    def get(self, key: Key, default: Any = None) -> Document | Any:
-        """Give the stored document with a key, or the default."""
-        with self._environment.read() as txn:
-            stored = self._catalog.find(txn, key)
-            return default if stored is None else to_document(stored)
-
-    def scan(self, *, prefix: str = "", added_before: float | None = None) -> Iterator[Document]:
-        """Give the stored documents in the order of their keys; what is added meanwhile may show.
-
-        Keys of 511 bytes and more are in the order of their first 479 bytes.
-        `prefix` takes those whose key begins with it, `added_before` those added before a time,
-        in seconds since 1970.
-        """
-        after: Key | None = None
-        while True:
-            with self._environment.read() as txn:
-                found = self._catalog.slice_after(txn, after, prefix)
-            if not found:
-                return
-            after = found[-1].key
-            for stored in found:
-                if added_before is None or stored.added < added_before:
-                    yield to_document(stored)
-
-    def stats(self) -> Stats:
-        """Tell what the database holds, and how."""
-        with self._environment.read() as txn:
-            return corpus.stats(txn, self._index, self._catalog, self._header, self._environment)
-
-    def compact(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        capacity: int | None = None,
-        k: int | None = None,
-        plan: Plan | None = None,
-        memory: int = MEMORY,
-    ) -> None:
-        """Write a new database with the same documents and ids, without free pages.
-
-        With a capacity or a k, its tables are those of the best plan for them; with a plan, those
-        of that plan. It is made beside the path and moved there whole. What is added meanwhile
-        isn't in it.
-        """
-        room = capacity or self._header["capacity"]
-        wanted = self.k if k is None else k
-        if plan is None:
-            replan = capacity is not None or wanted != self.k
-            plan = plans(self.plan.bits, wanted, room)[0] if replan else self.plan
-        require_fit(plan, self.plan.bits, wanted)
-        head = {**self._header, "plan": plan.to_dict(), "capacity": room}
-        with self._environment.read() as txn:
-            corpus.compact(txn, self._index, self._catalog, head=head, path=path, memory=memory)
-
-    def check(self) -> Iterator[Problem]:
-        """Compare the tables, the documents and the counters; yield what doesn't agree."""
-        with self._environment.read() as txn:
-            yield from corpus.check(txn, self._index, self._catalog)
-
-    def __getitem__(self, key: Key) -> Document:
-        found = self.get(key)
-        if found is None:
-            raise DocumentNotFoundError(
-                f"{self.path} has no document {key!r}",
-                hint="db.get(key) gives None for a key that isn't there",
-            )
-        return found
-
-    def __contains__(self, key: Key) -> bool:
-        return self.get(key) is not None
-
-    def __len__(self) -> int:
-        with self._environment.read() as txn:
-            return Counters.unpack(txn.get("header", b"counters")).documents
-
-    def __iter__(self) -> Iterator[Key]:
-        return (document.key for document in self.scan())
+def _duplicates(
+    index: Index, clusters: Iterable[corpus.Members]
+) -> Iterator[tuple[_Place, _Place]]:
+    """Give each document that isn't to be kept, behind the one that is kept for it."""
+    for ids, fingerprints in clusters:
+        first, *others = map(_Place, ids.tolist(), index.numbers(fingerprints))
+        for duplicate in others:
+            yield first, duplicate

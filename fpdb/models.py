@@ -86,6 +86,42 @@ class Matches(list[Match]):
         self.complete = complete
 
 
+class Pair(NamedTuple):
+    """Two stored documents within k; `key` is the one with the smaller id.
+
+    `similarity` is 1 - distance/bits.
+    """
+
+    key: Key
+    other: Key
+    distance: int
+    similarity: float
+
+
+class Group(NamedTuple):
+    """All documents with the very same fingerprint: the key of the first, and how many there are.
+
+    The first is the one with the smallest id.
+    """
+
+    key: Key
+    size: int
+    fingerprint: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Documents that pairs connect: the one that represents them all, and its duplicates."""
+
+    representative: Key
+    duplicates: tuple[Key, ...]
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """All documents of the cluster, the representative first."""
+        return (self.representative, *self.duplicates)
+
+
 class Added(NamedTuple):
     """What became of a document.
 

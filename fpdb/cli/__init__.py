@@ -8,6 +8,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.check import check
+from fpdb.cli.clusters import clusters
 from fpdb.cli.compact import compact
 from fpdb.cli.compare import compare
 from fpdb.cli.create import create
@@ -15,6 +16,7 @@ from fpdb.cli.documents import delete, get
 from fpdb.cli.export import export
 from fpdb.cli.fingerprint import fingerprint
 from fpdb.cli.ingest import ingest
+from fpdb.cli.pairs import pairs
 from fpdb.cli.plan import plan
 from fpdb.cli.query import query
 from fpdb.cli.recipes import app as recipes
@@ -56,6 +58,8 @@ for command in (
     get,
     delete,
     export,
+    pairs,
+    clusters,
     stats,
     check,
     compact,

@@ -74,6 +74,10 @@ BitsOption = Annotated[
         help="The width of the fingerprint, if not the recipe's own.",
     ),
 ]
+JoinOption = Annotated[
+    int | None,
+    typer.Option("--k", "-k", min=0, help="The largest distance; default the database's k."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write fingerprints.")]
 MaxBytesOption = Annotated[

@@ -1,7 +1,13 @@
-"""Work over whole databases: counting what is in one, checking that it agrees, rebuilding it."""
+"""Work over whole databases: counting, checking, rebuilding, and all near-duplicates in one.
+
+`join` finds the near fingerprints of a database, with `groups` as its innermost loop; `pairs` and
+`clusters` turn them into documents.
+"""
 
 from fpdb.corpus.check import check
+from fpdb.corpus.clusters import Members, clusters, members
 from fpdb.corpus.compact import compact
+from fpdb.corpus.pairs import grouped, pairs
 from fpdb.corpus.stats import stats
 
-__all__ = ["check", "compact", "stats"]
+__all__ = ["Members", "check", "clusters", "compact", "grouped", "members", "pairs", "stats"]

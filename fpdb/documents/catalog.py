@@ -34,6 +34,7 @@ class Stored(NamedTuple):
     added: int
     digest: bytes = b""
     meta: bytes = b""
+    characters: int = 0
 
 
 class Catalog(ABC):
@@ -68,6 +69,11 @@ class Catalog(ABC):
         if stored is None:
             raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
         return stored.key, stored.meta
+
+    def characters(self, txn: ReadTransaction, number: int) -> int:
+        """Give the length of a document's text, 0 if it came as a fingerprint."""
+        stored = self.record(txn, number)
+        return stored.characters if stored else 0
 
     @abstractmethod
     def save(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
@@ -140,7 +146,7 @@ class Catalog(ABC):
         number = stored.id.to_bytes(8, "big")
         number_of = stored.fingerprint
         fingerprint = b"" if number_of is None else number_of.to_bytes(self._bytes, "big")
-        record = Record(stored.key, fingerprint, stored.added, stored.digest, stored.meta)
+        record = Record(stored.key, fingerprint, *stored[3:])
         txn.put("documents", number, pack_record(record))
         if number_of is None:
             txn.put("short", stored.digest + number, b"")
@@ -159,7 +165,7 @@ class Catalog(ABC):
 
 def _stored(number: int, record: Record) -> Stored:
     fingerprint = int.from_bytes(record.fingerprint, "big") if record.fingerprint else None
-    return Stored(number, record.key, fingerprint, record.added, record.digest, record.meta)
+    return Stored(number, record.key, fingerprint, *record[2:])
 
 
 def digest_of(text: str) -> bytes:

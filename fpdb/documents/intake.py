@@ -69,7 +69,8 @@ class Intake:
                 number, short = next(numbers), next(shorts)
                 number = None if short else number
             digest = b"" if document.text is None else digest_of(document.text)
-            found.append(Candidate(document.key, number, digest, meta))
+            characters = len(document.text or "")
+            found.append(Candidate(document.key, number, digest, meta, characters))
         return found
 
     def _checked_meta(self, document: Document) -> bytes:

@@ -24,6 +24,7 @@ class Candidate(NamedTuple):
     fingerprint: int | None
     digest: bytes
     meta: bytes
+    characters: int
 
 
 class Writer:
@@ -69,7 +70,7 @@ class Writer:
         old = [_plain(keys[place]) for place in places.tolist()]
         self.expect(old)
         for key, number in zip(old, self._index.numbers(fingerprints[places]), strict=True):
-            self.add(Candidate(key, number, b"", b""), skip_duplicates=False, k=0)
+            self.add(Candidate(key, number, b"", b"", 0), skip_duplicates=False, k=0)
         places = new.nonzero()[0]
         if len(places):
             fresh = (
@@ -106,9 +107,7 @@ class Writer:
             if matches and not old:
                 return Added(key, None, "duplicate", matches)
         number = old.id if old else self._new_id(key)
-        stored = Stored(
-            number, key, candidate.fingerprint, self._now, candidate.digest, candidate.meta
-        )
+        stored = Stored(number, key, candidate.fingerprint, self._now, *candidate[2:])
         self._drop(key)
         self._known[key] = self._saved[key] = stored
         self._changed_near(candidate.fingerprint, candidate.digest)

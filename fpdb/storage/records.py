@@ -17,7 +17,8 @@ class Record(NamedTuple):
     """What is stored of a document; part of the file format, in this order.
 
     `fingerprint` has the bytes of the number, big-endian, none if the text is short; `digest`
-    those of the text, none if only a fingerprint was given; `meta` is packed already.
+    those of the text, none if only a fingerprint was given; `meta` is packed already;
+    `characters` is the length of the text.
     """
 
     key: str | int
@@ -25,6 +26,7 @@ class Record(NamedTuple):
     added: int
     digest: bytes
     meta: bytes
+    characters: int
 
 
 def pack_record(record: Record) -> bytes:

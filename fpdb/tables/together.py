@@ -119,7 +119,7 @@ def find_together(
     fresh = differing(words)
     runs = np.empty(len(fresh), np.int64)
     runs[sequence] = np.cumsum(fresh) - 1
-    run_bounds, ids = _runs(txn, index, [word[fresh] for word in words], most)
+    run_bounds, ids = ids_of(txn, index, [word[fresh] for word in words], most)
     return Together(which, bounds, near, complete, runs, run_bounds, ids)
 
 
@@ -138,8 +138,8 @@ def near_many(
     return found.hits(limit, most)
 
 
-def _runs(
-    txn: ReadTransaction, index: Index, words: Rows, most: int | None
+def ids_of(
+    txn: ReadTransaction, index: Index, words: Rows, most: int | None = None
 ) -> tuple[Places, Column]:
     """Find the ids of sorted, distinct fingerprints: where the run of each begins, and all ids."""
     count = len(words[0])

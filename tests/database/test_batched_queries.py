@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fpdb
-from fpdb import database
+from fpdb import reader
 from fpdb.documents import lookup
 from fpdb.tables import batch, blocks, together
 from fpdb.tables.bits import to_array
@@ -172,7 +172,7 @@ def test_query_many_answers_as_query_does(tmp_path, monkeypatch, keys, few):
         assert any(match.meta for matches in expected[5, None] for match in matches)
         monkeypatch.setattr(lookup, "FEW", few)
         for held in (100_000, 1):
-            monkeypatch.setattr(database, "_MATCHES", held)
+            monkeypatch.setattr(reader, "_MATCHES", held)
             for (k, limit), answers in expected.items():
                 found = list(db.query_many(asked, k=k, limit=limit))
                 assert found == answers

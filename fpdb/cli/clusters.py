@@ -1,0 +1,103 @@
+"""The command that finds clusters of near-duplicates, and deletes all but one of each."""
+
+import time
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+import fpdb
+from fpdb.cli import databases, render
+from fpdb.cli.databases import require
+from fpdb.cli.options import DatabaseArgument, JoinOption, JsonOption
+
+
+class Keep(StrEnum):
+    """Which document represents its cluster."""
+
+    FIRST = "first"
+    LONGEST = "longest"
+
+
+def clusters(
+    path: DatabaseArgument,
+    k: JoinOption = None,
+    keep: Annotated[
+        Keep,
+        typer.Option("--keep", help="What represents a cluster: its first document, or longest."),
+    ] = Keep.FIRST,
+    as_json: JsonOption = False,
+    delete_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--delete-duplicates", help="Delete all documents of a cluster but the one to keep."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what --delete-duplicates would delete; delete nothing."
+        ),
+    ] = False,
+) -> None:
+    """Find the clusters of stored documents that pairs within k connect.
+
+    Each line holds the number of a cluster, the word keep or duplicate, and a key. The document
+    to keep comes first: the one that was added first (with integer keys, the smallest), or with
+    --keep longest the one with the longest text. With --json, a cluster is one object.
+
+    A chain of near documents is one cluster, so a duplicate may be farther than k from what is
+    kept. Short texts are in no cluster.
+
+    With --delete-duplicates, each line holds the key of a document that was deleted, and the key
+    of the one that was kept for it. What has changed since the clusters were found stays. An
+    interrupted run has deleted what it has printed, and at most a thousand more.
+
+    \b
+    Example:
+      fpdb clusters crawl.fpdb
+      fpdb clusters crawl.fpdb --keep longest --delete-duplicates --dry-run
+    """
+    require(delete_duplicates or not dry_run, "--dry-run says what --delete-duplicates would do")
+    writes = delete_duplicates and not dry_run
+    started = time.monotonic()
+    with databases.open_writable(path) if writes else databases.open_readonly(path) as database:
+        if not delete_duplicates:
+            count, duplicates = _print_clusters(database.clusters(k, keep=keep.value), as_json)
+            seconds = time.monotonic() - started
+            render.note(f"clusters {count:,}, duplicates {duplicates:,}; {seconds:.2f} s")
+            return
+        found = (
+            database.clusters(k, keep=keep.value)
+            if dry_run
+            else database.delete_duplicates(k, keep=keep.value)
+        )
+        deleted = _print_deleted(found, as_json)
+    render.note(f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}")
+
+
+def _print_clusters(found: Iterable[fpdb.Cluster], as_json: bool) -> tuple[int, int]:
+    number = duplicates = 0
+    for number, cluster in enumerate(found, 1):
+        duplicates += len(cluster.duplicates)
+        if as_json:
+            plain = {"cluster": number, "representative": cluster.representative}
+            render.record(plain | {"duplicates": cluster.duplicates})
+            continue
+        render.row(number, "keep", cluster.representative)
+        for key in cluster.duplicates:
+            render.row(number, "duplicate", key)
+    return number, duplicates
+
+
+def _print_deleted(found: Iterable[fpdb.Cluster], as_json: bool) -> int:
+    deleted = 0
+    for cluster in found:
+        for key in cluster.duplicates:
+            deleted += 1
+            if as_json:
+                render.record({"key": key, "representative": cluster.representative})
+            else:
+                render.row(key, cluster.representative)
+    return deleted

@@ -1,0 +1,132 @@
+"""fpdb pairs and fpdb clusters: near-duplicates of a whole database, shown and deleted."""
+
+import json
+import signal
+
+import pytest
+
+import fpdb
+
+WORDS = "Red kites nest above the quarry again: wardens counted eleven pairs in April, {} more"
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = tmp_path / "crawl.fpdb"
+    with fpdb.create(where) as database:
+        number = database.recipe.fingerprint(WORDS)
+        for key, change in (("a", 0), ("b", 1), ("other", ~0 % 2**64), ("a again", 0), ("far", 7)):
+            database.add_fingerprints([key], [number ^ change])
+        database.add("short", "too short")
+        database.add("short too", "too short")
+    return where
+
+
+def keys_in(path):
+    with fpdb.open(path, readonly=True) as database:
+        return sorted(database)
+
+
+def test_pairs_are_lines_of_two_keys_and_a_distance(run, path):
+    done = run("pairs", path)
+    assert done.code == 0
+    assert sorted(map(tuple, done.rows)) == [
+        ("a", "a again", "0"),
+        ("a", "b", "1"),
+        ("a", "far", "3"),
+        ("a again", "far", "3"),
+        ("b", "a again", "1"),
+        ("b", "far", "2"),
+    ]
+    assert done.err.startswith("pairs 6; ")
+
+
+def test_equal_documents_are_one_group(run, path):
+    done = run("pairs", path, "--groups", "-k", 1)
+    assert done.rows == [["group", "a", "2"], ["pair", "a", "b", "1"]]
+    assert done.err.startswith("groups 1 of 2 documents, pairs 1; ")
+
+
+def test_pairs_and_groups_as_json(run, path):
+    done = run("pairs", path, "--groups", "-k", 1, "--json")
+    group, pair = map(json.loads, done.out.splitlines())
+    assert group == {"key": "a", "size": 2, "fingerprint": group["fingerprint"]}
+    assert len(group["fingerprint"]) == 16
+    assert pair == {"key": "a", "other": "b", "distance": 1, "similarity": 1 - 1 / 64}
+
+
+def test_clusters_are_lines_that_awk_can_cut(run, path):
+    done = run("clusters", path)
+    assert done.rows == [
+        ["1", "keep", "a"],
+        ["1", "duplicate", "b"],
+        ["1", "duplicate", "a again"],
+        ["1", "duplicate", "far"],
+    ]
+    assert done.err.startswith("clusters 1, duplicates 3; ")
+    assert keys_in(path) == sorted(["a", "a again", "b", "far", "other", "short", "short too"])
+
+
+def test_clusters_as_json(run, path):
+    done = run("clusters", path, "--json", "-k", 0)
+    assert json.loads(done.out) == {"cluster": 1, "representative": "a", "duplicates": ["a again"]}
+
+
+def test_a_dry_run_prints_the_same_and_deletes_nothing(run, path):
+    dry = run("clusters", path, "--delete-duplicates", "--dry-run")
+    before = keys_in(path)
+    done = run("clusters", path, "--delete-duplicates")
+    assert dry.out == done.out
+    assert done.rows == [["b", "a"], ["a again", "a"], ["far", "a"]]
+    assert (dry.err, done.err) == ("would be deleted: 3\n", "deleted: 3\n")
+    assert len(before) == 7
+    assert keys_in(path) == ["a", "other", "short", "short too"]
+    assert run("check", path).code == 0
+
+
+def test_deleted_documents_as_json(run, path):
+    done = run("clusters", path, "--delete-duplicates", "--json", "-k", 0)
+    assert json.loads(done.out) == {"key": "a again", "representative": "a"}
+
+
+def test_a_dry_run_alone_is_wrong_usage(run, path):
+    done = run("clusters", path, "--dry-run")
+    assert done.code == 2
+    assert "--delete-duplicates" in done.err
+
+
+@pytest.mark.parametrize("command", ["pairs", "clusters"])
+def test_a_k_that_cannot_be_served_is_an_error_with_a_hint(run, path, command):
+    done = run(command, path, "-k", 60)
+    assert (done.code, done.out) == (3, "")
+    assert "hint: " in done.err
+    assert run(command, path, "-k", "-1").code == 2
+
+
+@pytest.mark.parametrize("command", ["pairs", "clusters"])
+def test_an_empty_database_has_none(run, tmp_path, command):
+    fpdb.create(tmp_path / "empty").close()
+    done = run(command, tmp_path / "empty")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith(f"{command} 0")
+
+
+def test_the_longest_is_kept(run, tmp_path):
+    with fpdb.create(tmp_path / "db") as database:
+        database.add("short one", WORDS)
+        database.add("long one", WORDS + "  ")
+    done = run("clusters", tmp_path / "db", "--keep", "longest")
+    assert done.rows == [["1", "keep", "long one"], ["1", "duplicate", "short one"]]
+
+
+def test_pairs_stream_until_the_reader_has_enough(start, tmp_path):
+    """A hundred thousand equal documents are five milliards of pairs; nobody waits for them."""
+    with fpdb.create(tmp_path / "db", keys="integer") as database:
+        database.add_fingerprints(range(100_000), [5] * 100_000)
+    process = start("pairs", tmp_path / "db")
+    lines = [process.stdout.readline() for _ in range(1_000)]
+    assert lines[0] == b"0\t1\t0\n"
+    assert len(set(lines)) == 1_000
+    process.send_signal(signal.SIGINT)
+    process.stdout.close()
+    assert process.wait(30) in (0, 130)
