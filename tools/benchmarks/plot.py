@@ -28,7 +28,7 @@ SERIES = [
     ("pynear", "one", ("single p50", "batch 100k"), "pynear", "#5e35b1", ""),
     ("simhash", "one", ("single p50", "batch 100k"), "simhash", "#616161", ""),
 ]
-WIDTH, HEIGHT = 960, 600
+WIDTH, HEIGHT = 960, 566
 LEFT, TOP, PANEL, GAP, TALL = 76, 64, 380, 86, 350
 INK, GRID = "#1f2328", "#d8dee4"
 SIZES = {10**3: "1 k", 10**4: "10 k", 10**5: "100 k", 10**6: "1 M", 10**7: "10 M", 10**8: "100 M"}
@@ -95,8 +95,9 @@ def panel(place, title, sides, lines):
     yield text(left + PANEL / 2, TOP - 12, title, 14, "middle", "600")
     for power in ticks(sides[1]):
         cost = 10**power
-        yield rule(left, y(cost), left + PANEL, y(cost))
-        yield text(left - 8, y(cost) + 4, f"{cost:,g} µs", 12, "end")
+        if within(sides[1], cost):
+            yield rule(left, y(cost), left + PANEL, y(cost))
+            yield text(left - 8, y(cost) + 4, f"{cost:,g} µs", 12, "end")
         for minor in (2, 5):
             if within(sides[1], cost * minor):
                 yield rule(left, y(cost * minor), left + PANEL, y(cost * minor), "#eef1f4")

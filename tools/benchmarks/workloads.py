@@ -81,7 +81,7 @@ def clustered(generator, documents):
     sizes = np.arange(2, 51)
     chances = 1 / sizes**2
     drawn = generator.choice(sizes, share // 2, p=chances / chances.sum())
-    large = min(LARGE, share // 4)
+    large = min(LARGE, documents // 100)
     many = np.concatenate([np.full(max(documents // LARGE_EACH, 1), large), drawn])
     many = many[: int(np.searchsorted(np.cumsum(many), share))]
     members = np.repeat(random(generator, len(many)), many)
