@@ -84,7 +84,7 @@ def run(sizes, kinds, rounds, peers, progress):
                         records.slot(where, "all", side.name)["stopped"] = side.why_cap
                 group = Group(records, workload, taking, rounds, pairs)
                 group.measure()
-                if data == "uniform":
+                if data == "uniform" and "fpdb" in group.sides:
                     extras(group, max(sizes))
                 versions.update(group.versions)
                 progress(records)

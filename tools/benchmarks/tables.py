@@ -51,6 +51,7 @@ class Row:
 
 ROWS = [
     Row("load", "bulk load", "rate"),
+    Row("load memory", "peak memory of the bulk load, mapped files aside", "MB"),
     Row("adds", "adds of random fingerprints, batches of 1,000", "durable rate", 1_000),
     Row("single p50", "one query, p50", "µs", 1),
     Row("single p99", "one query, p99", "µs", 1),
@@ -103,6 +104,7 @@ class Table:
 
     def why(self, data, documents, row, side, cores):
         """Say why there is no value."""
+        row = row.removesuffix(" memory")  # no figure of the work, none of its memory
         for key in (row, "all"):
             for who in (cores, "one"):
                 record = self.found.get((data, documents, key, side.name, who), {})

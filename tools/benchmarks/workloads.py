@@ -153,9 +153,8 @@ def exact_pairs(column):
         order = np.argsort(column & mask)
         ordered = column[order]
         prefixes = ordered & mask
-        active, offset = np.arange(len(column) - 1), 1
-        while len(active := active[active + offset < len(column)]):
-            active = active[prefixes[active] == prefixes[active + offset]]
+        active, offset = np.flatnonzero(prefixes[1:] == prefixes[:-1]), 1
+        while len(active):
             first, second = ordered[active], ordered[active + offset]
             apart = first ^ second
             near = np.bitwise_count(apart) <= K
@@ -163,6 +162,8 @@ def exact_pairs(column):
                 near &= (apart & earlier) != 0
             found.append(np.column_stack([first[near], second[near]]))
             offset += 1
+            active = active[active + offset < len(column)]
+            active = active[prefixes[active] == prefixes[active + offset]]
     pairs = np.concatenate(found)
     return in_order(np.sort(pairs, axis=1))
 
