@@ -27,6 +27,7 @@ class Side:
     """
 
     version = "?"
+    keeping = False  # whether `values` will be asked for after `join`
 
     def __init__(self, folder, options):
         self.folder = folder
@@ -180,8 +181,9 @@ class Server:
     def join(self, order):
         name = "distinct" if order["distinct"] else "stored"
         data = self.side.everything(self.array(name))
+        self.side.keeping = order["keep"] is not None
         seconds, (count, result) = timed(self.side.join, data)
-        if order.get("keep"):
+        if self.side.keeping:
             first, second = self.side.values(result, self.array(name))
             low, high = np.minimum(first, second), np.maximum(first, second)
             self.keep(order["keep"], low, high)
