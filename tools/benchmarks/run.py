@@ -6,14 +6,22 @@ import os
 import platform
 import re
 import sys
+import tempfile
 from pathlib import Path
 
+import group
 import numpy
+import plot
 import store
+import tables
 import text
+from contenders import CONTENDERS
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "benchmarks.md"
-SUITES = {"text": text.run, "store": store.run}
+DOCS = Path(__file__).parents[2] / "docs" / "explanation"
+PAGE, RAW, PICTURE = (DOCS / f"benchmarks.{end}" for end in ("md", "json", "svg"))
+SIZES, LARGE = [1_000_000, 10_000_000], 100_000_000
+KINDS = ["uniform", "clustered"]
+SUITES = ["text", "store"]
 
 
 def machine():
@@ -23,10 +31,22 @@ def machine():
     if info.exists():
         found = re.search(r"model name\s*:\s*(.+)", info.read_text())
         processor = found[1] if found else processor
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"{processor}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
-        f"Python {platform.python_version()}, numpy {numpy.__version__}"
+        f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} "
+        f"{platform.release()}, Python {platform.python_version()}, numpy {numpy.__version__}"
     )
+
+
+def file_system():
+    """Name the file system that holds the databases, as it decides what a durable write costs."""
+    folder, best = Path(tempfile.gettempdir()).resolve(), ("", "unknown")
+    mounts = Path("/proc/mounts")
+    for line in mounts.read_text().splitlines() if mounts.exists() else ():
+        _, place, kind, *_ = line.split()
+        if folder.is_relative_to(place) and len(place) > len(best[0]):
+            best = place, kind
+    return best[1]
 
 
 def table(rows):
@@ -50,24 +70,75 @@ def write(suite, body):
     PAGE.write_text(pattern.sub(lambda _: f"{begin}\n{body}\n{end}", page), "utf-8")
 
 
+def keep(path, raw):
+    """Put what was measured into a file, beside what it has of other suites."""
+    before = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    shown = json.dumps({**before, **raw}, indent=1)
+    # A record is easier to read on one line, and takes less room.
+    for innermost in (r"\[[^][{}]*\]", r"\{[^{}]*\}"):
+        shown = re.sub(innermost, lambda found: " ".join(found[0].split()), shown)
+    path.write_text(shown + "\n", "utf-8")
+
+
+def rounds(count):
+    return "1 round" if count == 1 else f"{count} rounds"
+
+
+def run_text(options):
+    """Measure text to fingerprint; give what to keep, and the body of the page."""
+    rows, seconds, notes = text.run(options.rounds)
+    measured = f"Measured on {machine()}; medians of {rounds(options.rounds)}."
+    return {"machine": machine(), "seconds": seconds}, f"{notes} {measured}\n\n{table(rows)}"
+
+
+def run_store(options):
+    """Measure the store beside its peers; give what to keep, and the body of the page."""
+    sizes = options.sizes or SIZES + [LARGE] * options.large
+
+    def progress(records):
+        if options.json:  # hours of work shouldn't hang on the last minute
+            keep(options.json, {"store": {"machine": machine(), "records": records}})
+
+    records, versions = store.run(sizes, options.data, options.rounds, options.peers, progress)
+    measured = tables.Table(records)
+    named = ", ".join(sorted(set(versions.values())))
+    body = (
+        f"Measured on {machine()}; files on {file_system()}. {named}. Medians of "
+        f"{rounds(options.rounds)}, of {min(group.FEW, options.rounds)} for loads and self-joins; "
+        f"what takes more than {group.SLOW} s isn't repeated.\n\n{measured.markdown()}"
+    )
+    raw = {"machine": machine(), "versions": sorted(set(versions.values()))}
+    return {**raw, "records": measured.records}, body
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("suites", nargs="*", default=list(SUITES), help=", ".join(SUITES))
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of each row")
-    parser.add_argument("--write", action="store_true", help=f"write the tables into {PAGE.name}")
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{' or '.join(SUITES)}: both")
+    parser.add_argument("--large", action="store_true", help="measure 100 M documents too")
+    parser.add_argument("--sizes", type=int, nargs="+", help="numbers of documents: 1 M and 10 M")
+    parser.add_argument("--data", nargs="+", choices=KINDS, default=KINDS, help="fingerprints")
+    names = [side.name for side in CONTENDERS[1:]]
+    parser.add_argument("--peers", nargs="*", choices=names, default=names, help="beside fpdb")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each row: 5")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its picture")
     parser.add_argument("--json", type=Path, help="keep the raw seconds in this file")
-    arguments = parser.parse_args()
-    raw = {"machine": machine()}
-    for suite in arguments.suites:
-        rows, seconds, notes = SUITES[suite](arguments.rounds)
-        raw[suite] = seconds
-        measured = f"Measured on {raw['machine']}; medians of {arguments.rounds} rounds."
-        body = f"{notes} {measured}\n\n{table(rows)}"
-        print(f"\n{body}\n")
-        if arguments.write:
+    options = parser.parse_args()
+    suites = options.suites or SUITES
+    if unknown := set(suites) - set(SUITES):
+        parser.error(f"found {', '.join(unknown)}, expected {' or '.join(SUITES)}")
+    for suite in suites:
+        raw, body = {"text": run_text, "store": run_store}[suite](options)
+        print(f"\n{body}\n", flush=True)
+        if options.json:
+            keep(options.json, {suite: raw})
+        if options.write:
+            keep(RAW, {suite: raw})
+            picture = plot.draw(raw["records"]) if suite == "store" else None
+            if picture:
+                PICTURE.write_text(picture, "utf-8")
+                body = f"![{plot.TITLE}]({PICTURE.name})\n\n{body}"
             write(suite, body)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(raw, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,125 @@
+"""The bench's helpers: its exact answers are exact, table and picture say what was measured."""
+
+import importlib
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "tools" / "benchmarks"
+
+
+@pytest.fixture
+def helper(monkeypatch):
+    """Import one of the bench's modules, which find each other beside themselves."""
+    monkeypatch.syspath_prepend(FOLDER)
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
+            del sys.modules[name]
+
+
+def all_pairs(fingerprints):
+    apart = np.bitwise_count(fingerprints[:, None] ^ fingerprints[None, :])
+    return np.argwhere(np.triu(apart <= 3, 1))
+
+
+@pytest.mark.parametrize("data", ["uniform", "clustered"])
+def test_pairs_are_those_of_each_with_each(helper, data):
+    workloads = helper("workloads")
+    stored = getattr(workloads, data)(np.random.default_rng(1), 3_000)
+    expected = all_pairs(stored)
+    column, counts = workloads.distinct(stored)
+    pairs = workloads.exact_pairs(column)
+    assert workloads.pairs_of_documents(column, counts, pairs) == len(expected)
+    assert pairs.tolist() == sorted(map(list, column[all_pairs(column)].tolist()))
+    assert len(expected) >= 3
+
+
+def test_clusters_have_copies_matches_and_what_is_near_but_no_match(helper):
+    workloads = helper("workloads")
+    stored = workloads.clustered(np.random.default_rng(2), 20_000)
+    column, _ = workloads.distinct(stored)
+    assert len(column) < len(stored) == 20_000
+    apart = np.bitwise_count(stored[:2_000, None] ^ stored[None, :])
+    assert {0, 1, 2, 3, 4, 5, 6} <= set(apart.ravel().tolist())
+
+
+def test_flips_as_many_bits_as_asked(helper):
+    workloads = helper("workloads")
+    generator = np.random.default_rng(3)
+    before = workloads.random(generator, 900)
+    flips = np.arange(900) % 9
+    after = workloads.flip(generator, before, flips)
+    assert np.array_equal(np.bitwise_count(before ^ after), flips)
+
+
+def test_check_queries_get_exact_answers(helper, tmp_path):
+    workloads = helper("workloads")
+    workload = workloads.make(tmp_path / "work", "clustered", 2_000, checks=50)
+    stored, check = (np.load(workload.folder / f"{name}.npy") for name in ("stored", "check"))
+    near = np.argwhere(np.bitwise_count(check[:, None] ^ stored[None, :]) <= 3)
+    assert workload.answers.tolist() == near.tolist()
+    assert len(near) >= 25
+
+
+def test_a_wrong_answer_is_told(helper):
+    group = helper("group")
+    expected = np.array([[0, 4], [1, 7], [3, 9]])
+    assert group.difference(expected[::-1], expected, first=False) == ""
+    assert "document 7 of check query 1" in group.difference(
+        expected[[0, 2]], expected, first=False
+    )
+
+
+def record(row, side, values, *, documents=1_000_000, cores="one", **more):
+    return {
+        "data": "uniform",
+        "documents": documents,
+        "row": row,
+        "side": side,
+        "cores": cores,
+        "values": values,
+        **more,
+    }
+
+
+@pytest.fixture
+def records():
+    return [
+        record("load", "fpdb", [10.0], documents=10_000_000),
+        record("load", "fpdb", [4.0], documents=10_000_000, cores="all"),
+        record("batch 100k", "fpdb", [0.3, 0.2, 0.9]),
+        record("batch 100k", "faiss", [0.6]),
+        record("single p50", "fpdb", [50e-6]),
+        record("single p50", "pynear", [10e-6]),
+        record("batch 100k", "pynear", [], stopped="different answers"),
+    ]
+
+
+def test_table_has_ratios_targets_and_reasons(helper, records):
+    text = helper("tables").Table(records).markdown()
+    lines = {tuple(line.split(" | ")[:2]): line for line in text.splitlines()}
+    load = lines["| 10 M uniform", "bulk load"]
+    assert load.endswith("1.4 M/s on one core, 2.0 M/s on all cores | **no**, yes |")
+    batch = lines["| 1 M uniform", "100 k queries in a batch, each"]
+    assert "| 3.00 µs |" in batch
+    assert "| 6.00 µs (2.00) |" in batch
+    assert batch.endswith("| yes |")
+    assert "10.0 µs (**0.20**)" in lines["| 1 M uniform", "one query, p50"]
+    assert "pynear: different answers." in text
+    assert {line.count("|") for line in text.splitlines() if line.startswith("|")} == {
+        load.count("|")
+    }
+
+
+def test_picture_is_drawn_from_what_there_is(helper, records):
+    plot = helper("plot")
+    picture = ElementTree.fromstring(plot.draw(records))
+    words = [element.text for element in picture.iter() if element.text]
+    assert {"fpdb", "FAISS (64,4,16)", "pynear", "1 M"} <= set(words)
+    assert "SQLite, four block columns" not in words
+    assert plot.draw([]) is None
