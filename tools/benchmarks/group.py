@@ -197,9 +197,8 @@ class Group:
                     self.leave(name, why)
 
     def prepare(self):
-        """Tell whether fpdb has a prepared path."""
-        answer = self.ask("prepared p50", "fpdb", "one", "extra", what="way")
-        return bool(answer and answer["prepared"])
+        """Have fpdb take the snapshot that its prepared queries ask."""
+        return self.ask("prepared p50", "fpdb", "one", "extra", what="way") is not None
 
     def singles(self):
         say("single queries")

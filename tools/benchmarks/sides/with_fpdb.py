@@ -29,8 +29,9 @@ class Fpdb(Side):
         return self.folder / "bench.fpdb"
 
     def load(self, data):
-        self.database = fpdb.create(self.path, keys="integer", capacity=max(len(data), 1))
-        self.database.add_fingerprints(np.arange(len(data), dtype=np.uint64), data)
+        with fpdb.build(self.path, keys="integer", capacity=max(len(data), 1)) as database:
+            database.add_fingerprints(np.arange(len(data), dtype=np.uint64), data)
+        self.database = fpdb.open(self.path)
 
     def one(self, argument):
         return self.database.query_fingerprint(argument)
@@ -48,13 +49,9 @@ class Fpdb(Side):
         return self.database.query_fingerprints(arguments)
 
     def hits(self, result):
-        places, ids, _ = result
-        return places, ids.astype(np.int64)
+        return result.queries, result.ids.astype(np.int64)
 
     def join(self, _data):
-        # GUARD: db.pairs() isn't there yet; remove these two lines with its merge.
-        if not hasattr(self.database, "pairs"):
-            raise NotImplementedError("db.pairs() isn't there yet")
         if not self.keeping:
             return sum(1 for _ in self.database.pairs()), None
         first, second = compact("Q"), compact("Q")
@@ -80,12 +77,9 @@ class Fpdb(Side):
         return getattr(self, what)(order)
 
     def way(self, _order):
-        """Tell whether there is a prepared path, and take it from here on."""
-        # GUARD: db.snapshot() isn't there yet; remove the test with its merge.
-        if not hasattr(self.database, "snapshot"):
-            return {"prepared": False}
+        """Take a snapshot, which the prepared queries ask."""
         self.snapshot = self.held.enter_context(self.database.snapshot())
-        return {"prepared": True}
+        return {}
 
     def leave(self, _order):
         """Let go of the snapshot, which would keep pages of the file from being used again."""
@@ -159,12 +153,10 @@ class Fpdb(Side):
             seconds, matches = timed(database.query_fingerprint, hot)
             result["query"].append(seconds)
         result["matches"], result["complete"] = len(matches), matches.complete
-        # GUARD: db.pairs() isn't there yet; remove the test with its merge.
-        if hasattr(database, "pairs"):
-            for _ in range(min(rounds, 3)):
-                seconds, count = timed(lambda: sum(1 for _ in database.pairs(groups=True)))
-                result["groups"].append(seconds)
-                result["group count"] = count
+        for _ in range(min(rounds, 3)):
+            seconds, count = timed(lambda: sum(1 for _ in database.pairs(groups=True)))
+            result["groups"].append(seconds)
+            result["group count"] = count
         for name, each in databases.items():
             each.close()
             shutil.rmtree(self.folder / f"{name}.fpdb")
