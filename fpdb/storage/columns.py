@@ -10,6 +10,7 @@ Part of the file format: everything is little-endian, and none of it may change.
 """
 
 import struct
+from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
@@ -106,6 +107,48 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
         return _read_columns(value, wanted, count, widths, at)
     except (struct.error, ValueError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+
+
+def with_rows(value: memoryview, columns: int, rows: list[list[int]]) -> bytes | None:
+    """Write a page with a few more rows, where its bytes can mostly stay as they are.
+
+    The rows come as columns, sorted. Give None if the page would have to be written anew: where it
+    would overflow, a column become wider, or a row come first or beside one with the same number.
+    """
+    try:
+        checksum, count, widths = _unpack_head(value)
+        body = value[_CHECKSUM_BYTES:]
+        if _checksum(body) != checksum:
+            raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
+        each = [widths >> 4 * index & 15 for index in range(columns)]
+        at = _HEAD.size + 8 * columns
+        total = count + len(rows[0])
+        if each[0] != 8 or at + total * sum(each) > LARGEST:
+            return None
+        numbers = value[at : at + 8 * count].cast("Q")
+        places = [bisect_left(numbers, number) for number in rows[0]]
+        for place, number in zip(places, rows[0], strict=True):
+            if not place or (place < count and numbers[place] == number):
+                return None
+        parts: list[bytes | memoryview] = [
+            _BODY_HEAD.pack(total, widths),
+            value[_HEAD.size : at],
+        ]
+        bases = _BASES[columns].unpack_from(value, _HEAD.size)
+        for column, base, width in zip(rows, bases, each, strict=True):
+            begin = at
+            for place, number in zip(places, column, strict=True):
+                if not 0 <= number - base < 1 << 8 * width:
+                    return None
+                parts.append(value[begin : at + place * width])
+                parts.append((number - base).to_bytes(width, "little"))
+                begin = at + place * width
+            at += count * width
+            parts.append(value[begin:at])
+    except (struct.error, ValueError, TypeError) as error:
+        raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+    joined = b"".join(parts)
+    return _checksum(joined).to_bytes(_CHECKSUM_BYTES, "little") + joined
 
 
 def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:

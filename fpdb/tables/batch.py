@@ -24,6 +24,8 @@ _Found = tuple[Places, Rows, Distances]
 # A pass over a block pays if this part of its rows are candidates, and so many at least.
 _PART = 4
 _LEAST = 1 << 12
+# Ranges that are sought together.
+_PROBED = 1 << 22
 
 
 class Near(NamedTuple):
@@ -62,8 +64,8 @@ def near_each(
         permuted = index.words(permutation.apply(fingerprints))
         behind = 64 * (len(permuted) - 1)  # a prefix never reaches into a second word
         longest = 0
-        for mask in masks:
-            probe = _probe(permuted, mask >> behind, below >> behind)
+        for some in _portions([mask >> behind for mask in masks], len(fingerprints)):
+            probe = _probe(permuted, some, below >> behind)
             for block in blocks(txn, table, probe.lows, probe.highs, len(permuted)):
                 longest = max(longest, block.longest)
                 for queries, changes, distances in _within(probe, block, k, read, budget):
@@ -85,16 +87,24 @@ def near_each(
     return _sorted(found, len(own)), complete
 
 
-def _probe(permuted: Rows, mask: int, below: int) -> _Probe:
-    """Sort queries by the range of one probe, which is never wider than the first word."""
+def _portions(masks: list[int], queries: int) -> Iterator[list[int]]:
+    """Cut masks into portions that are probed together, so that pages are read once for each."""
+    size = max(_PROBED // max(queries, 1), 1)
+    for start in range(0, len(masks), size):
+        yield masks[start : start + size]
+
+
+def _probe(permuted: Rows, masks: list[int], below: int) -> _Probe:
+    """Sort queries by the ranges of their probes, which are never wider than the first word."""
     free = np.uint64(below)
-    lows = (permuted[0] ^ np.uint64(mask)) & ~free
+    lows = ((permuted[0] & ~free) ^ np.array(masks, np.uint64)[:, np.newaxis]).reshape(-1)
     order = np.argsort(lows)
     lows = lows[order]
     [heads] = differing([lows]).nonzero()
     lows = lows[heads]
-    words = [word[order] for word in permuted]
-    return _Probe(words, order, np.append(heads, len(order)), lows, lows | free)
+    queries = order % max(len(permuted[0]), 1)
+    words = [word[queries] for word in permuted]
+    return _Probe(words, queries, np.append(heads, len(order)), lows, lows | free)
 
 
 def _within(
@@ -116,7 +126,7 @@ def _within(
     starts = rows[0].searchsorted(lows)
     counts = rows[0].searchsorted(highs, "right") - starts
     if budget is not None:
-        read[queries] += np.repeat(counts, members)
+        np.add.at(read, queries, np.repeat(counts, members))  # one may be there with several probes
         kept = read[queries] <= budget
         if not kept.all():
             heads = probe.bounds[first:last] - top

@@ -65,14 +65,14 @@ def _in_turn(
     cursor: Cursor, table: Pages, lows: Column, highs: Column, wanted: int
 ) -> Iterator[tuple[Parts, int]]:
     """Read all pages from the first range to the last."""
-    end = int(highs[-1])
-    there = seek(cursor, int(lows[0]).to_bytes(8, "big"))
-    while there:
-        key, page = cursor.item()
-        if int.from_bytes(key[:8], "big") > end:
+    end, columns = int(highs[-1]), table.columns
+    if not seek(cursor, int(lows[0]).to_bytes(8, "big")):
+        return
+    for page in cursor.iternext(keys=False, values=True):
+        parts, count = _read(page, columns, wanted)
+        if int.from_bytes(parts[0][:8], "little") > end:
             return
-        yield _read(page, table.columns, wanted)
-        there = cursor.next()
+        yield parts, count
 
 
 def _sought(

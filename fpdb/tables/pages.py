@@ -15,6 +15,7 @@ from fpdb.storage.columns import (
     rows_that_fit,
     shape_of,
     unpack_rows,
+    with_rows,
 )
 
 # A page below a quarter joins one beside it if both then leave room for some more.
@@ -22,6 +23,8 @@ _SMALL = LARGEST // 4
 _ROOMY = LARGEST * 3 // 4
 # Rows of so many pages that come to one page fill pages as a load does.
 _FLOOD = 4
+# So few rows are put between the bytes of a page; more are merged as arrays.
+_FEW = 16
 
 
 class Pages:
@@ -97,14 +100,20 @@ class Pages:
         A row whose key is there already replaces the old one; a missing one is removed in peace.
         """
         coming, going = self._row_keys(insert), self._row_keys(remove)
+        numbers = [column.tolist() for column in insert]
         come = go = 0
         with txn.cursor(self.name) as cursor:
             while come < len(coming) or go < len(going):
                 key = min(coming[come : come + 1] + going[go : go + 1])
                 old, upper = self._neighbours(cursor, key)
-                rows = unpack_rows(cursor.value(), self.columns) if old else self.empty()
                 to_come = len(coming) if upper is None else bisect_left(coming, upper, come)
                 to_go = len(going) if upper is None else bisect_left(going, upper, go)
+                if old and to_go == go and to_come - come <= _FEW:
+                    few = [column[come:to_come] for column in numbers]
+                    if self._insert(txn, old, cursor.value(), few):
+                        come = to_come
+                        continue
+                rows = unpack_rows(cursor.value(), self.columns) if old else self.empty()
                 before = len(rows[0])
                 if to_go > go:
                     rows = self._without(rows, [column[go:to_go] for column in remove])
@@ -114,6 +123,16 @@ class Pages:
                 if to_go > go or len(rows[0]) > before or self._keys < self.columns:
                     self._store(txn, rows, old, upper)
                 come, go = to_come, to_go
+
+    def _insert(
+        self, txn: WriteTransaction, key: bytes, page: memoryview, rows: list[list[int]]
+    ) -> bool:
+        """Put a few rows between the bytes of a page, if that is all there is to do."""
+        grown = with_rows(page, self.columns, rows) if len(page) >= _SMALL else None
+        if grown is None:
+            return False
+        txn.put(self.name, key, grown)
+        return True
 
     def _row_keys(self, rows: Rows) -> list[bytes]:
         width = 8 * self._keys
