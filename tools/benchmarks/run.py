@@ -100,14 +100,22 @@ def run_store(options):
             keep(options.json, {"store": {"machine": machine(), "records": records}})
 
     records, versions = store.run(sizes, options.data, options.rounds, options.peers, progress)
+    earlier = json.loads(options.beside.read_text("utf-8"))["store"] if options.beside else {}
+    new = {(record["data"], record["documents"]) for record in records}
+    records += [
+        record
+        for record in earlier.get("records", ())
+        if (record["data"], record["documents"]) not in new
+    ]
     measured = tables.Table(records)
-    named = ", ".join(sorted(set(versions.values())))
+    versions = sorted({*versions.values(), *earlier.get("versions", ())})
+    named = ", ".join(versions)
     body = (
         f"Measured on {machine()}; files on {file_system()}. {named}. Medians of "
         f"{rounds(options.rounds)}, of {min(group.FEW, options.rounds)} for loads and self-joins; "
         f"what takes more than {group.SLOW} s isn't repeated.\n\n{measured.markdown()}"
     )
-    raw = {"machine": machine(), "versions": sorted(set(versions.values()))}
+    raw = {"machine": machine(), "versions": versions}
     return {**raw, "records": measured.records}, body
 
 
@@ -123,6 +131,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each row: 5")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its picture")
     parser.add_argument("--json", type=Path, help="keep the raw seconds in this file")
+    parser.add_argument(
+        "--beside", type=Path, help="show what this file has of other sizes and data as well"
+    )
     options = parser.parse_args()
     suites = options.suites or SUITES
     if unknown := set(suites) - set(SUITES):
