@@ -2,7 +2,10 @@
 
 import contextlib
 import errno
+import fcntl
+import glob
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
@@ -18,6 +21,10 @@ from fpdb.storage.opening import LMDB_LOCK_FILE, open_lmdb
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
+_SUFFIX = ".new"
+_CLAIM_FILE = "unfinished"
+_ABANDONED_SECONDS = 60
+
 
 @contextlib.contextmanager
 def beside(directory: Path) -> Iterator[Path]:
@@ -27,16 +34,40 @@ def beside(directory: Path) -> Iterator[Path]:
     faster. If the block fails, nothing is left.
     """
     preflight.require_vacant(directory)
+    _remove_abandoned(directory)
     draft = _make_draft(directory)
     try:
-        yield draft
-        _sync(draft / DATA_FILE)
-        _sync(draft)
-        _move(draft, directory)
-        _sync(directory.parent)
+        with _claimed(draft):
+            yield draft
+            (draft / _CLAIM_FILE).unlink()
+            _sync(draft / DATA_FILE)
+            _sync(draft)
+            _move(draft, directory)
+            _sync(directory.parent)
     except BaseException:
         _remove(draft)
         raise
+
+
+@contextlib.contextmanager
+def _claimed(draft: Path) -> Iterator[None]:
+    """Hold a lock on a draft, so that others see that somebody is at work on it."""
+    descriptor = os.open(draft / _CLAIM_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Remove the drafts of a database that were left by processes which were killed."""
+    for draft in directory.parent.glob(f"{glob.escape(f'.{directory.name}.')}*{_SUFFIX}"):
+        with contextlib.suppress(OSError):
+            # A draft may be a moment older than the lock on it.
+            if draft.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                with _claimed(draft):
+                    _remove(draft)
 
 
 def create(directory: Path, names: tuple[str, ...], initial: Entries) -> lmdb.Environment:
@@ -74,7 +105,7 @@ def make(
 
 def _make_draft(directory: Path) -> Path:
     try:
-        draft = Path(mkdtemp(prefix=f".{directory.name}.", suffix=".new", dir=directory.parent))
+        draft = Path(mkdtemp(prefix=f".{directory.name}.", suffix=_SUFFIX, dir=directory.parent))
     except PermissionError as error:
         raise AccessError(
             f"user {os.geteuid()} may not create {directory}", hint="choose another path"
@@ -104,6 +135,6 @@ def _sync(path: Path) -> None:
 
 def _remove(draft: Path) -> None:
     with contextlib.suppress(OSError):
-        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE):
+        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, _CLAIM_FILE):
             (draft / name).unlink(missing_ok=True)
         draft.rmdir()

@@ -1,8 +1,8 @@
 """A database that is built beside its place: whole behind the block, or not there at all."""
 
 import os
+import shutil
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ def test_everything_is_synced_before_it_appears(
     assert rest == ["rename", tmp_path.name]
 
 
-def test_a_killed_build_leaves_only_a_draft(
+def test_the_draft_of_a_killed_build_is_removed_by_the_next(
     tmp_path: Path, start: Callable[..., Any], line: Callable[..., str]
 ) -> None:
     process = start(
@@ -113,9 +113,21 @@ def test_a_killed_build_leaves_only_a_draft(
         tmp_path / "db",
     )
     assert line(process) == "written"
+    [draft] = tmp_path.glob(".db.*.new")
+    os.utime(draft, (0, 0))
+    build(tmp_path / "db")  # leaves alone what somebody is at work on
+    shutil.rmtree(tmp_path / "db")
+    assert draft.exists()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    time.sleep(0.01)
-    assert not (tmp_path / "db").exists()
+    assert os.listdir(tmp_path) == [draft.name]
     build(tmp_path / "db")
-    assert (tmp_path / "db").exists()
+    assert os.listdir(tmp_path) == ["db"]
+
+
+def test_a_draft_of_this_minute_stays(tmp_path: Path) -> None:
+    (tmp_path / ".db.young.new").mkdir()
+    (tmp_path / ".db2.old.new").mkdir()
+    os.utime(tmp_path / ".db2.old.new", (0, 0))
+    build(tmp_path / "db")
+    assert sorted(os.listdir(tmp_path)) == [".db.young.new", ".db2.old.new", "db"]
