@@ -143,6 +143,9 @@ def test_splice_agrees_with_a_sorted_set(
                 expected.pop(row[:keys], None)
             expected |= {row[:keys]: row for row in insert}
             assert content(txn, pages, tiny_pages) == [expected[key] for key in sorted(expected)]
+            if asked := sorted({row[:keys] for row in (*insert, *remove, *expected.values())}):
+                columns = [np.array(column, np.uint64) for column in zip(*asked, strict=True)]
+                assert pages.holds(txn, columns).tolist() == [key in expected for key in asked]
 
     undone(work)
 
