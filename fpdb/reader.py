@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 from fpdb import corpus
@@ -239,6 +240,26 @@ class Reader(Handle):
         head = {**self._header, "plan": plan.to_dict(), "capacity": room}
         with self._environment.read() as txn:
             corpus.compact(txn, self._index, self._catalog, head=head, path=path, memory=memory)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the database to a new directory while others write; it is on disk on return.
+
+        The copy is this moment's, without free pages. It is verified, structure and checksums,
+        before it appears at the path.
+        """
+        with self._environment.backup(path) as copy, copy.read() as txn:
+            corpus.require_sound(txn, self._index, self._catalog)
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[Path]:
+        """Keep the files such that another program may copy them, while others write.
+
+        Run that program as a process of its own in the `with` block: this process may not open
+        the files itself, since closing them again would end its locks. What is freed meanwhile
+        isn't used again, so the file grows with what is written.
+        """
+        with self._environment.read():
+            yield self.path
 
     def check(self) -> Iterator[Problem]:
         """Compare the tables, the documents and the counters; yield what doesn't agree."""

@@ -7,6 +7,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
+from fpdb.cli.backup import backup, hold
 from fpdb.cli.check import check
 from fpdb.cli.clusters import clusters
 from fpdb.cli.compact import compact
@@ -63,6 +64,8 @@ for command in (
     stats,
     check,
     compact,
+    backup,
+    hold,
     plan,
     fingerprint,
     compare,

@@ -8,6 +8,17 @@ from fpdb.corpus.check import check
 from fpdb.corpus.clusters import Members, clusters, members
 from fpdb.corpus.compact import compact
 from fpdb.corpus.pairs import grouped, pairs
+from fpdb.corpus.soundness import require_sound
 from fpdb.corpus.stats import stats
 
-__all__ = ["Members", "check", "clusters", "compact", "grouped", "members", "pairs", "stats"]
+__all__ = [
+    "Members",
+    "check",
+    "clusters",
+    "compact",
+    "grouped",
+    "members",
+    "pairs",
+    "require_sound",
+    "stats",
+]

@@ -15,6 +15,7 @@ from fpdb.storage.columns import Column
 from fpdb.storage.records import Record, pack_record, require_sound, unpack_record
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
+from fpdb.tables.pages import Pages
 
 # Documents that are read in one step.
 SLICE = 1000
@@ -42,6 +43,7 @@ class Catalog(ABC):
 
     kind: str
     names: tuple[str, ...]
+    pages: tuple[Pages, ...] = ()
 
     def __init__(self, index: Index) -> None:
         self._index = index

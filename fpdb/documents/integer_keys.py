@@ -26,6 +26,7 @@ class IntegerCatalog(Catalog):
     kind = "integer"
     names = ("documents", "ids", "short")
     ids = Pages("ids", keys=1, columns=3)
+    pages = (ids,)
 
     def check_key(self, key: Key) -> None:
         if isinstance(key, bool) or not isinstance(key, int) or not 0 <= key < 1 << 64:

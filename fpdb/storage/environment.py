@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from fpdb.errors import ClosedError, ReadOnlyError
-from fpdb.storage import registry
+from fpdb.storage import backup, registry
 from fpdb.storage.creation import Entries
 from fpdb.storage.datafile import DATA_FILE
+from fpdb.storage.opening import LMDB_LOCK_FILE
 from fpdb.storage.shared import LOCK_SECONDS, SharedEnvironment
 from fpdb.storage.transactions import ReadTransaction, WriteTransaction
 
@@ -57,6 +58,20 @@ class Environment:
                 yield handle
             finally:
                 handle.close()
+
+    @contextlib.contextmanager
+    def backup(self, path: str | os.PathLike[str]) -> Iterator[Self]:
+        """Copy this moment for a block to check; the copy appears, synced, behind the block."""
+        if self._shared is None:
+            raise self._closed()
+        with backup.copied(self._shared, Path(os.path.realpath(path))) as draft:
+            copy = type(self).open(draft, self.names, readonly=True)
+            try:
+                yield copy
+            finally:
+                copy.close()
+            # What is copied from has locks of its own.
+            (draft / LMDB_LOCK_FILE).unlink(missing_ok=True)
 
     @classmethod
     def open(

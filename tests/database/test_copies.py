@@ -1,0 +1,197 @@
+"""Copies of a database that is written to: backups, and what other programs copy under a hold."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fpdb
+from fpdb import DamagedError, Database, Document
+
+BATCH = 20
+WRITER = """
+def number_of(n):
+    return n * 0x9E3779B97F4A7C15 % 2**64
+with fpdb.open(argv[0]) as db:
+    count = len(db)
+    print("writing", flush=True)
+    while True:
+        new = range(count, count + 20)
+        list(db.add_many([Document(f"k{n:07}", fingerprint=number_of(n)) for n in new]))
+        count += 20
+        # What is replaced frees pages, which a plain copy would catch half-way.
+        old = range(0, count, 97)
+        list(db.add_many([Document(f"k{n:07}", fingerprint=number_of(n), meta=count) for n in old]))
+"""
+# In two halves, with time to write in between, as a slow network would have it.
+SLOW_COPY = """
+mkdir -m 700 "$2"
+head -c 65536 "$1/data.mdb" > "$2/data.mdb"
+sleep 0.4
+tail -c +65537 "$1/data.mdb" >> "$2/data.mdb"
+cp "$1/fpdb.lock" "$2"
+"""
+
+
+@pytest.fixture
+def busy(path: Path, start: Callable[..., Any]) -> Iterator[Path]:
+    """A database to which another process writes all the time."""
+    with fpdb.create(path) as db:
+        db.add_fingerprints(
+            [f"k{n:07}" for n in range(2000)], [n * 0x9E3779B97F4A7C15 % 2**64 for n in range(2000)]
+        )
+    process = start(WRITER, path)
+    assert process.stdout.readline() == "writing\n"
+    yield path
+    assert process.poll() is None, process.stderr.read()
+    process.kill()
+
+
+def require_commit_point(copy: Path, least: int) -> int:
+    """A copy is sound, and has all documents up to the end of some batch."""
+    with fpdb.open(copy, readonly=True) as db:
+        assert list(db.check()) == []
+        keys = list(db)
+    assert keys == [f"k{n:07}" for n in range(len(keys))]
+    assert len(keys) >= least
+    assert len(keys) % BATCH == 0
+    return len(keys)
+
+
+def test_a_backup_of_a_busy_database_is_one_of_its_states(busy: Path, tmp_path: Path) -> None:
+    with fpdb.open(busy) as db:
+        for turn in range(4):
+            copy = tmp_path / f"copy {turn}"
+            least = len(db)
+            db.backup(copy)
+            require_commit_point(copy, least)
+
+
+def test_a_backup_is_private_and_a_database_of_its_own(db: Database, tmp_path: Path) -> None:
+    db.add("key", "a short text")
+    db.backup(tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o700
+    files = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "copy").iterdir()}
+    assert files == {"data.mdb": 0o600, "fpdb.lock": 0o600}
+    with fpdb.open(tmp_path / "copy") as copy:
+        copy.add("other", "another short text")
+        assert (list(copy), list(db)) == (["key", "other"], ["key"])
+        assert copy.stats().uuid == db.stats().uuid
+
+
+def test_a_backup_of_integer_keys(numbered: Database, tmp_path: Path) -> None:
+    numbered.add_fingerprints(range(3000), range(3000))
+    numbered.add(5000, "short")
+    numbered.backup(tmp_path / "copy")
+    with fpdb.open(tmp_path / "copy") as copy:
+        assert list(copy.check()) == []
+        assert len(copy) == 3001
+
+
+def test_a_backup_never_replaces_anything(db: Database, tmp_path: Path) -> None:
+    with pytest.raises(fpdb.DatabaseExistsError):
+        db.backup(db.path)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(fpdb.DatabaseExistsError):
+        db.backup(tmp_path / "file")
+    with pytest.raises(fpdb.DatabaseNotFoundError):
+        db.backup(tmp_path / "nowhere" / "copy")
+
+
+@pytest.mark.parametrize("name", ["documents", "table-00", "table-02"])
+def test_damage_is_never_backed_up(path: Path, tmp_path: Path, name: str) -> None:
+    with fpdb.create(path) as db:
+        list(db.add_many(Document(f"k{n}", fingerprint=n << 40) for n in range(500)))
+        with db._environment.write() as txn:
+            with txn.cursor(name) as cursor:
+                assert cursor.first()
+                key, value = bytes(cursor.key()), bytearray(cursor.value())
+            value[len(value) // 2] ^= 1
+            txn.put(name, key, bytes(value))
+        with pytest.raises(DamagedError):
+            db.backup(tmp_path / "copy")
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_a_full_disk_leaves_no_copy(path: Path, tmp_path: Path, run: Callable[..., str]) -> None:
+    with fpdb.create(path) as db:
+        list(db.add_many(Document(f"k{n}", fingerprint=n << 40) for n in range(3000)))
+    said = run(
+        """
+        import resource, signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        db = fpdb.open(argv[0])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        try:
+            db.backup(argv[1])
+        except fpdb.StorageError as error:
+            print(type(error).__name__)
+        """,
+        path,
+        tmp_path / "copy",
+    )
+    assert said.strip()
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fpdb", *map(str, arguments)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(Path(fpdb.__file__).parent.parent)},
+    )
+
+
+def test_what_is_copied_under_a_hold_is_one_of_the_states(busy: Path, tmp_path: Path) -> None:
+    for turn in range(4):
+        copy = tmp_path / f"copy {turn}"
+        with fpdb.open(busy, readonly=True) as db:
+            least = len(db)
+        done = command("hold", busy, "--", "sh", "-c", SLOW_COPY, "sh", busy, copy)
+        assert (done.returncode, done.stderr) == (0, "")
+        require_commit_point(copy, least)
+
+
+def test_without_a_hold_such_a_copy_is_broken(busy: Path, tmp_path: Path) -> None:
+    """The control: were this copy sound, the test above would show nothing."""
+    sound = 0
+    for turn in range(4):
+        copy = tmp_path / f"copy {turn}"
+        subprocess.run(["sh", "-c", SLOW_COPY, "sh", busy, copy], check=True)
+        done = command("check", copy)
+        sound += done.returncode == 0
+        shutil.rmtree(copy)
+    assert sound < 4
+
+
+def test_a_hold_pins_no_more_than_pages(busy: Path) -> None:
+    with fpdb.open(busy) as db, db.hold() as held:
+        assert held == busy
+        before = len(db)
+        db.add("zzz", "a short text")
+        assert len(db) > before
+
+
+def test_the_exit_code_is_that_of_the_program(db: Database) -> None:
+    assert command("hold", db.path, "--", "sh", "-c", "exit 7").returncode == 7
+    assert command("hold", db.path, "--", "sh", "-c", "kill -9 $$").returncode == 137
+    failed = command("hold", db.path, "--", "no such program")
+    assert failed.returncode == 3
+    assert "no such program can't be run: No such file or directory" in failed.stderr
+    assert command("hold", db.path).returncode == 2
+
+
+def test_a_backup_from_the_command_line(db: Database, tmp_path: Path) -> None:
+    db.add("key", "a short text")
+    done = command("backup", db.path, tmp_path / "copy")
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'copy'}\n")
+    assert fpdb.open(tmp_path / "copy").get("key") == db.get("key")
+    assert command("backup", db.path, tmp_path / "copy").returncode == 3
