@@ -14,6 +14,7 @@ from fpdb.documents import (
     Prepared,
     Preparer,
     Writer,
+    require_whole,
     take,
 )
 from fpdb.errors import InputError, RecipeError, RecipeMismatchError
@@ -112,6 +113,7 @@ class Database(Reader):
         filled in one transaction, which sorts in about `memory` bytes besides the arrays. To
         others a million documents are added at a time; if that is interrupted, run it again.
         """
+        require_whole("memory", memory, 1)
         array = self._intake.array(fingerprints)
         names = self._intake.keys(keys)
         if len(names) != len(array):

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from fpdb.documents import CATALOGS
+from fpdb.documents import CATALOGS, require_whole
 from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.storage import LOCK_SECONDS, Environment, header
@@ -191,6 +191,8 @@ def _describe(
             f"found keys={keys!r}, expected one of {', '.join(CATALOGS)}",
             hint="text for URLs and names, integer for numbers of your own",
         )
+    require_whole("k", k)
+    require_whole("capacity", capacity)
     if plan is None:
         plan = plans(chosen.bits, k, capacity)[0]
     require_fit(plan, chosen.bits, k)
@@ -212,6 +214,11 @@ def _describe(
 
 def require_fit(plan: Plan, bits: int, k: int) -> None:
     """Refuse a plan that is made for something else."""
+    if not isinstance(plan, Plan):
+        raise PlanError(
+            f"found {plan!r:.40}, expected a plan",
+            hint="take one of fpdb.plans(bits, k, documents)",
+        )
     if (plan.bits, plan.k) != (bits, k):
         raise PlanError(
             f"the plan is made for {plan.bits} bits and k={plan.k}, expected {bits} bits and k={k}",

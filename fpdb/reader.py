@@ -13,6 +13,7 @@ from fpdb.documents import (
     CANDIDATES,
     Intake,
     Lookup,
+    require_whole,
     to_document,
 )
 from fpdb.errors import DocumentNotFoundError, InputError
@@ -32,6 +33,8 @@ from fpdb.snapshot import Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction
 from fpdb.storage.counters import Counters
 from fpdb.tables import Hits, Plan, plans
+from fpdb.tables.batch import Marks
+from fpdb.tables.bits import Fingerprints
 from fpdb.tables.loading import MEMORY
 from fpdb.workers import Workers
 
@@ -65,25 +68,53 @@ class Reader(Handle):
         fingerprints; 0 stands for all processors. The answers and their order don't depend on it.
         """
         self._intake.check_query(k, limit)
-        k = self.k if k is None else k
+        if isinstance(texts, str):
+            raise InputError("found a string, expected several texts", hint="put it into a list")
         source = iter(texts)
         blocks = iter(lambda: list(islice(source, BATCH)), [])
         for block, batch in Workers(self.recipe.batch, jobs).map(blocks):
-            left, fingerprints, short = list(block), batch.fingerprints, batch.short
-            while left:
-                found: list[Matches] = []
-                held = 0
-                with self._environment.read() as txn:
-                    for matches in self._lookup.near_texts(
-                        txn, left, fingerprints, short, k=k, limit=limit
-                    ):
-                        found.append(matches)
-                        held += len(matches)
-                        if held >= _MATCHES:
-                            break
-                yield from found
-                left = left[len(found) :]
-                fingerprints, short = fingerprints[len(found) :], short[len(found) :]
+            yield from self._near(batch.fingerprints, k, limit, (list(block), batch.short))
+
+    def query_each(
+        self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
+    ) -> Iterator[Matches]:
+        """Find the stored documents near each of many fingerprints, a thousand of them together.
+
+        The answers are those of `query_fingerprint`.
+        """
+        self._intake.check_query(k, limit)
+        array = self._intake.array(fingerprints)
+        for start in range(0, len(array), BATCH):
+            yield from self._near(array[start : start + BATCH], k, limit)
+
+    def _near(
+        self,
+        fingerprints: Fingerprints,
+        k: int | None,
+        limit: int | None,
+        texts: tuple[list[str], Marks] | None = None,
+    ) -> Iterator[Matches]:
+        """Look many fingerprints up together; the answers that are held have so many matches."""
+        wanted, done = self.k if k is None else k, 0
+        while done < len(fingerprints):
+            found: list[Matches] = []
+            held = 0
+            with self._environment.read() as txn:
+                left = fingerprints[done:]
+                answers = (
+                    self._lookup.near_each(txn, left, wanted, limit)
+                    if texts is None
+                    else self._lookup.near_texts(
+                        txn, texts[0][done:], left, texts[1][done:], k=wanted, limit=limit
+                    )
+                )
+                for matches in answers:
+                    found.append(matches)
+                    held += len(matches)
+                    if held >= _MATCHES:
+                        break
+            yield from found
+            done += len(found)
 
     def query_fingerprint(
         self,
@@ -99,6 +130,7 @@ class Reader(Handle):
         that they aren't complete.
         """
         self._intake.check_query(k, limit)
+        require_whole("budget", budget, 0)
         number = self._intake.number(fingerprint)
         with self._environment.read() as txn:
             return self._lookup.near(txn, number, self.k if k is None else k, limit, budget)
@@ -193,6 +225,15 @@ class Reader(Handle):
             stored = self._catalog.find(txn, key)
             return default if stored is None else to_document(stored)
 
+    def keys_of(self, ids: Iterable[int]) -> list[Key | None]:
+        """Give the keys of documents by their ids, as `query_fingerprints` gives them.
+
+        A document that has been deleted meanwhile has None.
+        """
+        numbers = self._intake.ids(ids)
+        with self._environment.read() as txn:
+            return self._catalog.keys_of(txn, numbers)
+
     def scan(self, *, prefix: str = "", added_before: float | None = None) -> Iterator[Document]:
         """Give the stored documents in the order of their keys; what is added meanwhile may show.
 
@@ -231,7 +272,10 @@ class Reader(Handle):
         of that plan. It is made beside the path and moved there whole. What is added meanwhile
         isn't in it.
         """
-        room = capacity or self._header["capacity"]
+        require_whole("capacity", capacity)
+        require_whole("k", k)
+        require_whole("memory", memory, 1)
+        room = self._header["capacity"] if capacity is None else capacity
         wanted = self.k if k is None else k
         if plan is None:
             replan = capacity is not None or wanted != self.k

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from fpdb.cli.databases import Wanted
 from fpdb.cli.options import Keys
 from fpdb.cli.sources import Rejects
 from fpdb.errors import InputError
-from fpdb.io import BadRecord, Record, read_array, read_lines
+from fpdb.io import BadRecord, Record, is_array, read_array, read_lines
 from fpdb.models import Key
 from fpdb.preparing import parse_key
 
@@ -40,17 +41,26 @@ class Bulk:
     def load_array(self, source: str, key_file: str | None, first_key: int | None) -> None:
         """Add the rows of an array, under given keys or the numbers of the rows."""
         array = read_array(source)
-        keys, kind = _read_keys(key_file)
-        with self._database(kind, len(array)) as database:
-            if keys is None:
-                if first_key is None and len(database):
-                    raise InputError(
-                        f"{self.path} holds documents, and the keys of further ones aren't given",
-                        hint="--first-key N numbers the rows from N on; "
-                        "--fingerprint-keys FILE names them",
-                    )
-                first = first_key or 0
+        first = first_key or 0
+        if first + len(array) > 1 << 64:
+            raise InputError(
+                f"found {len(array):,} rows to number from {first} on, expected keys below 2**64",
+                hint="give a smaller --first-key",
+            )
+        given = _read_keys(key_file) if key_file else None
+        named = given is not None and not isinstance(given, np.ndarray)
+        with self._database(Keys.TEXT if named else Keys.INTEGER, len(array)) as database:
+            if given is None and first_key is None and len(database):
+                raise InputError(
+                    f"{self.path} holds documents, and the keys of further ones aren't given",
+                    hint="--first-key N numbers the rows from N on; "
+                    "--fingerprint-keys FILE names them",
+                )
+            keys: Any = given
+            if given is None:
                 keys = np.arange(first, first + len(array), dtype=np.uint64)
+            elif named:
+                keys = [parse_key(key, database.keys) for key in given]
             self.changed = database.add_fingerprints(keys, array, memory=self.memory)
         self.read = len(array)
 
@@ -117,12 +127,16 @@ class Bulk:
         )
 
 
-def _read_keys(path: str | None) -> tuple[np.ndarray | list[str] | None, Keys]:
-    if path is None:
-        return None, Keys.INTEGER
-    if path.endswith(".npy"):
-        return read_array(path), Keys.INTEGER
-    return [line.text for line in read_lines(path)], Keys.TEXT
+def _read_keys(path: str) -> Any:
+    """Read keys: an array of numbers as it is, anything else as a list of texts."""
+    if is_array(path):
+        array = read_array(path)
+        return array.tolist() if array.dtype.kind == "U" else array
+    lines = list(read_lines(path))
+    for line in lines:
+        if not line.text:
+            raise InputError(f"{line.source} is empty, expected a key", hint="a key a line")
+    return [line.text for line in lines]
 
 
 def _row(record: Record | BadRecord, database: fpdb.Database) -> _Row:

@@ -7,7 +7,8 @@ import typer
 
 import fpdb
 from fpdb.cli import databases, render
-from fpdb.cli.options import CapacityOption, DatabaseArgument, MemoryOption, TablesOption
+from fpdb.cli.options import DatabaseArgument, MemoryOption, TablesOption
+from fpdb.cli.values import parse_count
 from fpdb.tables.loading import MEMORY
 
 
@@ -17,7 +18,15 @@ def compact(
         Path,
         typer.Option("--output", "-o", metavar="NEW", help="The directory of the new database."),
     ],
-    capacity: CapacityOption = None,
+    capacity: Annotated[
+        int | None,
+        typer.Option(
+            "--capacity",
+            metavar="N",
+            parser=parse_count,
+            help="For how many documents to choose the tables, as 5e7; default as it is.",
+        ),
+    ] = None,
     k: Annotated[
         int | None,
         typer.Option("--k", "-k", min=0, help="The distance that counts as a match from now on."),
@@ -35,6 +44,7 @@ def compact(
     Example:
       fpdb compact crawl.fpdb --output roomy.fpdb --capacity 5e7
     """
+    databases.require(str(output) != "-", "--output is a directory")
     with databases.open_readonly(path) as database:
         old = database.stats()
         plan = None

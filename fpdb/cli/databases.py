@@ -24,7 +24,6 @@ from fpdb.tables import Plan
 DEFAULT_RECIPE = "web"
 _CAPACITY = 1_000_000
 _K = 3
-# How long the creation of a database may take, and how often to look whether it is done.
 
 
 def open_readonly(path: Path, recipe: str | None = None) -> fpdb.Database:

@@ -1,6 +1,7 @@
 """The command that adds documents to a database."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import Annotated
@@ -84,7 +85,11 @@ def ingest(
     first_key: Annotated[
         int | None,
         typer.Option(
-            "--first-key", min=0, metavar="N", help="Number the rows of such an array from N on."
+            "--first-key",
+            min=0,
+            max=2**64 - 1,
+            metavar="N",
+            help="Number the rows of such an array from N on.",
         ),
     ] = None,
     memory: MemoryOption = MEMORY,
@@ -145,13 +150,18 @@ def ingest(
     numbered = fingerprint_keys is not None or first_key is not None
     if fingerprints is not None:
         require(not (files or text or meta or skip_duplicates), "--fingerprints FILE goes alone")
+        require(jobs == 1, "--fingerprints leaves nothing to do for --jobs")
+        require(first_key is None or fingerprint_keys is None, "give the keys in one way only")
         rejects = Rejects(strict=strict)
         bulk = Bulk(path, wanted, memory, quiet)
         with _interruptible("what was there is whole; run it again for the rest"):
             if is_array(fingerprints):
+                described = key or fingerprint or form or header is not None or strict
+                require(not described, "an array has neither fields nor bad records")
                 bulk.load_array(fingerprints, fingerprint_keys, first_key)
             else:
                 require(not numbered, "--fingerprint-keys and --first-key go with an array")
+                require(not os.path.isdir(fingerprints), "--fingerprints takes a file")
                 fields = make_fields(key, None, None, fingerprint or "fingerprint", base, header)
                 records = read_records(
                     fingerprints, format=form, fields=fields, max_bytes=max_bytes
@@ -161,6 +171,7 @@ def ingest(
             bulk.summarise()
         return
     require(not numbered, "--fingerprint-keys and --first-key go with --fingerprints")
+    require(memory == MEMORY, "--memory goes with --fingerprints")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
     sizes = [size_of(each) for each in paths]

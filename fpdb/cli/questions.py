@@ -13,9 +13,10 @@ from fpdb.cli.flow import Flow
 from fpdb.cli.sources import Base, Rejects
 from fpdb.errors import InputError
 from fpdb.io import Part, read_text
+from fpdb.models import Matches
 from fpdb.preparing import Question, Refused, Resolver
 
-BLOCK = 256
+BLOCK = 1000
 _SHOWN = 100
 _NUMBERS = {
     Base.HEX: (16, re.compile(r"(0[xX])?[0-9a-fA-F]{1,64}")),
@@ -85,30 +86,42 @@ class Asker:
         flow.run(parts, self._resolver, self._ask_block)
 
     def _ask_block(self, block: list[Question | Refused]) -> None:
+        bits = self._database.plan.bits
+        # Those that have a fingerprint are looked up together.
+        numbers = [
+            each.fingerprint
+            for each in block
+            if isinstance(each, Question) and each.fingerprint is not None
+            if not each.fingerprint >> bits
+        ]
+        answers = self._database.query_each(numbers, k=self._k, limit=self._limit)
         for question in block:
             if isinstance(question, Refused):
                 self._refuse(question)
                 continue
             self._replaced += question.replaced
             try:
-                self._answer(question)
+                self._show(question, self._answer(question, answers))
             except InputError as error:
                 if not question.source:
                     raise
                 self._refuse(Refused(question.source, str(error), error.hint))
+
+    def _answer(self, question: Question, answers: Iterator[Matches]) -> Matches:
+        k, limit, number = self._k, self._limit, question.fingerprint
+        if number is None:
+            self._short += 1
+            return self._database.query(question.text or "", k=k, limit=limit)
+        if number >> self._database.plan.bits:  # which is refused
+            return self._database.query_fingerprint(number, k=k, limit=limit)
+        return next(answers)
 
     def _refuse(self, refused: Refused) -> None:
         if not refused.source:  # it was no record, but given with the command
             raise InputError(refused.reason, hint=refused.hint)
         self._rejects.add(refused.source, refused.reason, refused.hint)
 
-    def _answer(self, question: Question) -> None:
-        k, limit, number = self._k, self._limit, question.fingerprint
-        if number is None:
-            self._short += 1
-            found = self._database.query(question.text or "", k=k, limit=limit)
-        else:
-            found = self._database.query_fingerprint(number, k=k, limit=limit)
+    def _show(self, question: Question, found: Matches) -> None:
         self._asked += 1
         self.matched += len(found)
         if self._as_json:

@@ -1,6 +1,7 @@
 """The command that tells what a database holds."""
 
 import dataclasses
+import shlex
 
 from fpdb import Outgrown, Stats
 from fpdb.cli import databases, render
@@ -57,5 +58,6 @@ def _advice(found: Stats, outgrown: Outgrown) -> dict[str, object]:
     return {
         "outgrown": f"{found.documents:,} documents, for {found.capacity:,} the tables were chosen",
         "better plan": f"{outgrown.plan}: {seconds} µs for a query and an insert, {size} bytes",
-        "rebuild": f"fpdb compact {found.path} --output NEW --capacity {2 * found.documents}",
+        "rebuild": f"fpdb compact {shlex.quote(found.path)} --output NEW "
+        f"--capacity {2 * found.documents}",
     }

@@ -7,7 +7,7 @@ changes of one transaction.
 """
 
 from fpdb.documents.catalog import Catalog, Stored
-from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, take
+from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, require_whole, take
 from fpdb.documents.kinds import CATALOGS
 from fpdb.documents.lookup import CANDIDATES, Lookup, to_document
 from fpdb.documents.writing import Candidate, Writer
@@ -25,6 +25,7 @@ __all__ = [
     "Preparer",
     "Stored",
     "Writer",
+    "require_whole",
     "take",
     "to_document",
 ]

@@ -65,6 +65,10 @@ class Catalog(ABC):
     def load(self, txn: ReadTransaction, number: int) -> Stored | None:
         """Find a document by its id."""
 
+    @abstractmethod
+    def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
+        """Give the keys of documents by their ids; None for one that isn't there."""
+
     def key_and_meta(self, txn: ReadTransaction, number: int) -> tuple[Key, bytes]:
         """Give what a match shows of a document that a table names."""
         stored = self.record(txn, number)

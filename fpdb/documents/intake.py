@@ -17,6 +17,7 @@ from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint import Recipe
 from fpdb.models import Document, Key
 from fpdb.storage import pack
+from fpdb.storage.columns import Column
 from fpdb.storage.records import LARGEST_META
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints, to_array
@@ -27,11 +28,43 @@ LOAD = 1_000_000
 _BATCH_CHARACTERS = 1 << 23
 
 
+def require_whole(name: str, value: object, least: int | None = None) -> None:
+    """Refuse an argument that is neither None nor a whole number, or one that is too small."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(
+            f"found {name}={value!r}, expected a whole number",
+            hint=f"leave {name} out for the usual one",
+        )
+    if least is not None and value < least:
+        raise InputError(
+            f"found {name}={value}, expected at least {least}",
+            hint=f"leave {name} out for the usual one",
+        )
+
+
+def _require_several(name: str, values: object) -> None:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(
+            f"found {values!r:.40}, expected several {name}", hint="give a list or an array"
+        )
+
+
+def _require_document(document: object) -> None:
+    if not isinstance(document, Document):
+        raise InputError(
+            f"found {document!r:.40}, expected a document",
+            hint="fpdb.Document(key, text) makes one",
+        )
+
+
 def take(documents: Iterator[Document]) -> list[Document]:
     """Take as many documents as one transaction adds."""
     batch: list[Document] = []
     room = _BATCH_CHARACTERS
     for document in documents:
+        _require_document(document)
         batch.append(document)
         room -= len(document.text) if isinstance(document.text, str) else 0
         if len(batch) == BATCH or room < 0:
@@ -74,6 +107,7 @@ class Intake:
         return found
 
     def _checked_meta(self, document: Document) -> bytes:
+        _require_document(document)
         self._catalog.check_key(document.key)
         if document.fingerprint is None and document.text is None:
             raise InputError(
@@ -84,18 +118,10 @@ class Intake:
 
     def check_query(self, k: int | None, limit: int | None) -> None:
         """Refuse a k that the plan can't serve, and a limit that leaves nothing."""
-        for name, value in (("k", k), ("limit", limit)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise InputError(
-                    f"found {name}={value!r}, expected a whole number",
-                    hint=f"leave {name} out for the usual one",
-                )
+        require_whole("k", k)
+        require_whole("limit", limit, 1)
         if k is not None:
             self._index.routes(k)
-        if limit is not None and limit < 1:
-            raise InputError(
-                f"found limit={limit}, expected at least 1", hint="leave limit out for all matches"
-            )
 
     def number(self, fingerprint: Any) -> int:
         """Take a fingerprint as a number."""
@@ -116,6 +142,7 @@ class Intake:
     def keys(self, keys: Iterable[Key]) -> Keys:
         """Take keys as a column of numbers, or as a list of texts."""
         integer = self._catalog.kind == "integer"
+        _require_several("keys", keys)
         if isinstance(keys, np.ndarray):
             numbers = integer and keys.ndim == 1 and keys.dtype.kind in "iu"
             if numbers and (keys.dtype.kind == "u" or not (keys < 0).any()):
@@ -126,16 +153,30 @@ class Intake:
             self._catalog.check_key(name)
         return np.array(names, np.uint64) if integer else names
 
+    def ids(self, ids: Iterable[int]) -> Column:
+        """Take the ids of documents."""
+        if isinstance(ids, np.ndarray) and ids.dtype == np.uint64 and ids.ndim == 1:
+            return ids
+        numbers = list(ids)
+        if not all(isinstance(n, int | np.integer) and 0 <= n < 1 << 64 for n in numbers):
+            raise InputError(
+                "found something that is no id, expected whole numbers from 0 to 2**64 - 1",
+                hint="query_fingerprints gives ids, and so does every match",
+            )
+        return np.array(numbers, np.uint64)
+
     def array(self, fingerprints: Any) -> Fingerprints:
         """Take fingerprints as an array of the database's own shape."""
         if not isinstance(fingerprints, np.ndarray):
+            _require_several("fingerprints", fingerprints)
             return to_array(map(self.number, fingerprints), self._bits)
         dimensions, expected = (2, "uint64[n, 2]") if self._bits == 128 else (1, "uint64[n]")
         if fingerprints.ndim != dimensions or fingerprints.dtype != np.uint64:
             raise InputError(
                 f"found an array {fingerprints.dtype}{list(fingerprints.shape)}, "
                 f"expected {expected}",
-                hint="recipe.fingerprint_many gives such an array",
+                hint="array.astype(numpy.uint64) makes one of other whole numbers, "
+                "and recipe.fingerprint_many gives one",
             )
         if self._bits == 32 and len(fingerprints):
             self.number(int(fingerprints.max()))

@@ -59,6 +59,12 @@ class IntegerCatalog(Catalog):
     def load(self, txn: ReadTransaction, number: int) -> Stored | None:
         return self.find_many(txn, [number])[number]
 
+    def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
+        order = np.argsort(ids)
+        there = np.empty(len(ids), np.bool_)
+        there[order] = self.ids.holds(txn, [ids[order]])
+        return [number if here else None for number, here in zip(ids.tolist(), there, strict=True)]
+
     def key_and_meta(self, txn: ReadTransaction, number: int) -> tuple[Key, bytes]:
         stored = self.record(txn, number)
         return number, stored.meta if stored else b""

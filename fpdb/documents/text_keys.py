@@ -40,6 +40,10 @@ class TextCatalog(Catalog):
     def load(self, txn: ReadTransaction, number: int) -> Stored | None:
         return self.record(txn, number)
 
+    def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
+        records = (self.record(txn, number) for number in ids.tolist())
+        return [None if stored is None else stored.key for stored in records]
+
     def save(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         for stored in documents:
             self._put_record(txn, stored)

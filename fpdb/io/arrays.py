@@ -16,7 +16,7 @@ _SUFFIX = ".npy"
 def is_array(path: str) -> bool:
     """Tell whether a file, or what comes through standard input, is an array that numpy wrote."""
     if path != "-":
-        return path.endswith(_SUFFIX)
+        return path.lower().endswith(_SUFFIX)
     stream = sys.stdin.buffer
     return isinstance(stream, io.BufferedReader) and stream.peek(len(_MAGIC)).startswith(_MAGIC)
 
@@ -30,10 +30,18 @@ def read_array(path: str) -> NDArray[Any]:
             found = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"{path} isn't there", hint="check the path") from None
-    except (OSError, ValueError, EOFError) as error:
+    except OSError as error:
         raise InputError(
-            f"{path} can't be read as an array: {error}",
-            hint="numpy.save writes such a file; an array of objects isn't read",
+            f"{path} can't be read: {error.strerror}", hint="check the path and its rights"
+        ) from None
+    except (ValueError, EOFError):
+        raise InputError(
+            f"{path} can't be read as an array, or is one of objects",
+            hint="numpy.save writes such a file from an array of numbers",
         ) from None
     array: NDArray[Any] = found
+    if not array.ndim:
+        raise InputError(
+            f"{path} holds a single value, expected an array", hint="numpy.save(path, array)"
+        )
     return array

@@ -49,11 +49,12 @@ def open_path(
         streams.check(path)
     except StreamError as error:
         raise InputError(f"{path} {error}", hint=error.hint) from None
-    chosen = format_of(path, given, "text" if os.path.isdir(path) else None)
+    folder = path != "-" and os.path.isdir(path)
+    chosen = format_of(path, given, "text" if folder else None)
     if chosen.is_table:
         check_columns(fields)
     reader = Reader(fields, min(max_bytes, sys.maxsize // 2))
-    if os.path.isdir(path):
+    if folder:
         return reader, None
     if replace(fields, keyed=True) != _DEFAULT and not chosen.has_fields:
         raise InputError(

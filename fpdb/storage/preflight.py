@@ -84,6 +84,11 @@ def require_vacant(directory: Path) -> None:
             hint="make that directory first",
         )
     require_local(parent)
+    if (parent / DATA_FILE).exists():
+        raise DatabaseExistsError(
+            f"{parent} is a database, expected a directory beside it to create one in",
+            hint="choose another path",
+        )
     try:
         names = os.listdir(directory)
     except FileNotFoundError:

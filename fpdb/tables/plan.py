@@ -122,7 +122,7 @@ class Plan:
         if count > MOST_PROBES:
             raise PlanError(
                 f"k = {k} takes {count:,} probes on {self.name}; at most {MOST_PROBES:,} are made",
-                hint=f"Ask for a k nearer to {self.k}, or build tables with a plan for k = {k}.",
+                hint=f"ask for a k nearer to {self.k}, or build tables for a larger one",
             )
         return tuple(
             TableProbes(index, masks(table.prefix, radius))

@@ -60,6 +60,29 @@ def test_rows_need_keys_where_there_are_documents(run, tmp_path, path, array):
     assert len(stored(path)) == 6000
 
 
+def test_row_numbers_never_wrap(run, tmp_path, path, array):
+    last = 2**64 - len(array)
+    assert load(run, path, tmp_path / "ready.npy", "--first-key", last + 1).code == 3
+    assert not path.exists()
+    assert load(run, path, tmp_path / "ready.npy", "--first-key", last).code == 0
+    assert min(stored(path)) == last
+
+
+def test_key_files_fit_the_kind_of_keys(run, tmp_path, path, array):
+    lines, names = tmp_path / "numbers.txt", tmp_path / "names.npy"
+    lines.write_text("".join(f"{number}\n" for number in range(len(array))))
+    options = ("--fingerprint-keys", lines, "--keys", "integer")
+    assert load(run, path, tmp_path / "ready.npy", *options).code == 0
+    assert stored(path) == dict(enumerate(array.tolist()))
+    np.save(names, np.array([f"page {number}" for number in range(len(array))]))
+    options = ("--fingerprint-keys", names)
+    assert load(run, tmp_path / "named", tmp_path / "ready.npy", *options).code == 0
+    assert "page 17" in stored(tmp_path / "named")
+    lines.write_text("1\n\n3\n")
+    refused = load(run, tmp_path / "no", tmp_path / "ready.npy", "--fingerprint-keys", lines)
+    assert "numbers.txt:2 is empty, expected a key" in refused.err
+
+
 @pytest.mark.parametrize("kind", ["integer", "text"])
 def test_keys_come_from_a_file(run, tmp_path, path, array, kind):
     if kind == "integer":
@@ -127,6 +150,7 @@ def test_an_array_comes_through_a_pipe(start, tmp_path, path, array):
         (b"\x93NUMPY rubbish", "can't be read as an array"),
         (np.array(["a", "b"], object), "can't be read as an array"),
         (np.arange(5.0), "expected uint64[n]"),
+        (np.uint64(3), "holds a single value, expected an array"),
         (np.arange(6, dtype=np.uint64).reshape(3, 2), "expected uint64[n]"),
     ],
 )
@@ -152,10 +176,20 @@ def test_what_is_no_array_of_fingerprints(run, tmp_path, path, made, reason):
         ("--memory", "5"),
         ("--memory", "many"),
         ("--first-key", "-1"),
+        ("--first-key", str(2**64)),
+        ("--first-key", "1", "--fingerprint-keys", "keys.npy"),
+        ("--jobs", "2"),
+        ("--key", "id"),
+        ("--fingerprint", "bits"),
+        ("--format", "jsonl"),
+        ("--no-header",),
+        ("--strict",),
     ],
 )
 def test_options_that_mean_nothing_here_are_refused(run, tmp_path, path, array, options):
     assert load(run, path, tmp_path / "ready.npy", *options).code == 2
+    assert run("ingest", path, "--memory", "2G", "-").code == 2
+    assert load(run, path, tmp_path).code == 2
     assert run("ingest", path, "--first-key", 3, "-").code == 2
     assert run("ingest", path, "--fingerprints", "a.jsonl", "--first-key", 3).code == 2
     assert not path.exists()
@@ -193,6 +227,10 @@ def test_compact_writes_another_database(run, tmp_path, path, array):
     assert "10 tables, p=25" in tables.err
     assert run("compact", path, "--output", tmp_path / "no", "--tables", 7).code == 3
     assert run("compact", path).code == 2
+    assert run("compact", path, "--output", "-").code == 2
+    inside = run("compact", path, "--output", path / "new")
+    assert inside.code == 3
+    assert f"{path} is a database" in inside.err
 
 
 def test_stats_show_what_a_rebuild_would_gain(run, tmp_path, path, array):

@@ -101,6 +101,51 @@ def test_keys_may_come_in_any_array(tmp_path: Path) -> None:
         assert len(db) == 25
 
 
+def test_arguments_of_the_wrong_type_are_refused(tmp_path: Path) -> None:
+    wrong: Any
+    with fpdb.create(tmp_path / "db") as db:
+        for wrong in ({"memory": 0}, {"memory": "4G"}, {"memory": True}):
+            with pytest.raises(InputError):
+                db.add_fingerprints(["a"], [1], **wrong)
+        for wrong in ({"capacity": "5"}, {"k": "5"}, {"memory": "1G"}):
+            with pytest.raises(InputError):
+                db.compact(tmp_path / "new", **wrong)
+        for wrong in ({"plan": "x"}, {"capacity": 0}):
+            with pytest.raises(fpdb.PlanError):
+                db.compact(tmp_path / "new", **wrong)
+        for wrong in ("ab", b"ab", 3, None):
+            with pytest.raises(InputError):
+                db.add_fingerprints(wrong, [1, 2])
+            with pytest.raises(InputError):
+                db.add_fingerprints(["a", "b"], wrong)
+        for wrong in ("abc", 7):
+            with pytest.raises(InputError):
+                list(db.add_many([wrong]))
+        with pytest.raises(InputError):
+            next(db.query_many("abc"))
+        with pytest.raises(InputError):
+            db.query_fingerprint(1, budget=-1)
+        with pytest.raises(InputError):
+            db.keys_of(["a"])  # type: ignore[list-item]
+        assert len(db) == 0
+    with pytest.raises(InputError), fpdb.build(tmp_path / "new", k="3"):  # type: ignore[arg-type]
+        raise AssertionError
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_ids_lead_to_keys(tmp_path: Path, keys: str) -> None:
+    own = names(range(10, 60), keys)
+    with fpdb.create(tmp_path / "db", keys=keys) as db:
+        db.add_fingerprints(own, np.arange(50, dtype=np.uint64) << np.uint64(58))
+        hits = db.query_fingerprints(np.array([3 << 58], np.uint64), k=1)
+        expected = [match.key for match in db.query_fingerprint(3 << 58, k=1)]
+        assert sorted(map(str, db.keys_of(hits.ids))) == sorted(map(str, expected))
+        db.delete(expected[0])
+        left = db.keys_of(hits.ids)
+        assert left.count(None) == 1
+        assert db.keys_of([]) == []
+
+
 def test_nothing_is_nothing(tmp_path: Path) -> None:
     with fpdb.create(tmp_path / "db", keys="integer") as db:
         assert db.add_fingerprints([], []) == 0

@@ -34,7 +34,8 @@ def machine():
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
         f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} "
-        f"{platform.release()}, Python {platform.python_version()}, numpy {numpy.__version__}"
+        f"{platform.release().split('-')[0]}, Python {platform.python_version()}, "
+        f"numpy {numpy.__version__}"
     )
 
 
