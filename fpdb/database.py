@@ -14,6 +14,7 @@ from fpdb.documents import (
     Prepared,
     Preparer,
     Writer,
+    at_places,
     require_whole,
     take,
 )
@@ -28,7 +29,7 @@ from fpdb.models import (
 from fpdb.reader import Reader
 from fpdb.storage import WriteTransaction
 from fpdb.tables import Index
-from fpdb.tables.loading import MEMORY
+from fpdb.tables.loading import LEAST_MEMORY, MEMORY
 from fpdb.workers import Workers
 
 
@@ -113,7 +114,7 @@ class Database(Reader):
         filled in one transaction, which sorts in about `memory` bytes besides the arrays. To
         others a million documents are added at a time; if that is interrupted, run it again.
         """
-        require_whole("memory", memory, 1)
+        require_whole("memory", memory, LEAST_MEMORY)
         array = self._intake.array(fingerprints)
         names = self._intake.keys(keys)
         if len(names) != len(array):
@@ -122,13 +123,19 @@ class Database(Reader):
                 hint="the first key goes with the first fingerprint, and so on",
             )
         names, array = self._catalog.distinct(names, array)
-        changed = 0
-        for start in range(0, len(names), LOAD):
+        if len(names) > BATCH:
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
-                if not writer.documents and start == 0 and len(names) > BATCH:
+                if not writer.documents:
                     return writer.fill(names, array, memory)
-                changed += writer.merge(names[start : start + LOAD], array[start : start + LOAD])
+        changed = 0
+        for start in range(0, len(names), LOAD):
+            some, numbers = names[start : start + LOAD], array[start : start + LOAD]
+            while len(some):
+                with self._environment.write(self._timeout) as txn:
+                    done, left = self._writer(txn).merge(some, numbers)
+                changed += done
+                some, numbers = at_places(some, left), numbers[left]
         return changed
 
     def delete(self, key: Key) -> bool:

@@ -24,6 +24,7 @@ FpdbError
 ├─ LockTimeoutError (+ TimeoutError)   another writer kept the lock: .pid
 ├─ ReadOnlyError                       a write through a read-only handle
 ├─ ClosedError                         a closed handle was used
+├─ WorkerError                         a process of `jobs` can't be started, or was killed
 └─ MissingExtraError (+ ImportError)   a package that only some users need isn't installed
 
 Each error says what was found and what was expected, and carries a `hint` that cures.

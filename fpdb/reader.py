@@ -35,7 +35,7 @@ from fpdb.storage.counters import Counters
 from fpdb.tables import Hits, Plan, plans
 from fpdb.tables.batch import Marks
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.loading import MEMORY
+from fpdb.tables.loading import LEAST_MEMORY, MEMORY
 from fpdb.workers import Workers
 
 # The answers of `query_many` that are held at once have hardly more matches than this.
@@ -274,7 +274,7 @@ class Reader(Handle):
         """
         require_whole("capacity", capacity)
         require_whole("k", k)
-        require_whole("memory", memory, 1)
+        require_whole("memory", memory, LEAST_MEMORY)
         room = self._header["capacity"] if capacity is None else capacity
         wanted = self.k if k is None else k
         if plan is None:

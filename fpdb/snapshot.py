@@ -55,7 +55,9 @@ class Snapshot:
                 answers = self._lookup.near_texts(
                     self._txn, block, batch.fingerprints, batch.short, k=k, limit=limit
                 )
-                yield from answers
+                for matches in answers:
+                    yield matches
+                    self._txn.require_open()
 
     def query_fingerprint(
         self,

@@ -218,6 +218,9 @@ class _Worker:
             answer: tuple[str, Any] = self._connection.recv()
         except (EOFError, OSError):
             raise self._lost() from None
+        except MemoryError:  # half of the answer may still be in the socket
+            self.kill()
+            raise self._lost() from None
         except Exception:  # the class of an error may be unknown here
             raise _UnfitError from None
         return answer

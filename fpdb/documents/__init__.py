@@ -10,7 +10,7 @@ from fpdb.documents.catalog import Catalog, Stored
 from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, require_whole, take
 from fpdb.documents.kinds import CATALOGS
 from fpdb.documents.lookup import CANDIDATES, Lookup, to_document
-from fpdb.documents.writing import Candidate, Writer
+from fpdb.documents.writing import Candidate, Writer, at_places
 
 __all__ = [
     "BATCH",
@@ -25,6 +25,7 @@ __all__ = [
     "Preparer",
     "Stored",
     "Writer",
+    "at_places",
     "require_whole",
     "take",
     "to_document",

@@ -9,6 +9,7 @@ from fpdb.documents.catalog import Catalog, Stored, digest_of
 from fpdb.models import Document, Key, Match, Matches
 from fpdb.storage import ReadTransaction, unpack
 from fpdb.tables import Hits, Index, find_together, near_many
+from fpdb.tables.batch import CrowdedError
 from fpdb.tables.bits import Fingerprints
 
 # Of one query: candidates that are read, and documents that are given, before it is cut.
@@ -52,7 +53,15 @@ class Lookup:
             for number in self._index.numbers(fingerprints):
                 yield self.near(txn, number, k, limit, CANDIDATES)
             return
-        found = find_together(txn, self._index, fingerprints, k, budget=CANDIDATES, most=DOCUMENTS)
+        try:
+            found = find_together(
+                txn, self._index, fingerprints, k, budget=CANDIDATES, most=DOCUMENTS
+            )
+        except CrowdedError:
+            half = len(fingerprints) // 2
+            yield from self.near_each(txn, fingerprints[:half], k, limit)
+            yield from self.near_each(txn, fingerprints[half:], k, limit)
+            return
         for place in range(len(fingerprints)):
             runs, complete = found.near_one(place)
             yield self._matches(txn, runs, limit, complete=complete)

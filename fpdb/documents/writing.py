@@ -16,6 +16,9 @@ from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, distances, to_array
 from fpdb.tables.loading import in_blocks, load
 
+# Documents that change in one transaction of a bulk load; each takes far longer than a new one.
+_CHANGED = 50_000
+
 
 class Candidate(NamedTuple):
     """A document that is ready to be stored; `fingerprint` is None if its text is short."""
@@ -63,26 +66,26 @@ class Writer:
         self._count(len(ids), 0)
         return len(ids)
 
-    def merge(self, keys: Keys, fingerprints: Fingerprints) -> int:
-        """Add documents that are nothing but fingerprints; say how many are new or changed."""
+    def merge(self, keys: Keys, fingerprints: Fingerprints) -> tuple[int, NDArray[np.intp]]:
+        """Add documents that are nothing but fingerprints; say how many are new or changed.
+
+        Of those that are stored and change, only so many are written; give the places of the rest.
+        """
         new, changed = self._catalog.sift(self._txn, keys, fingerprints)
-        places = changed.nonzero()[0]
+        places, left = np.split(changed.nonzero()[0], [_CHANGED])
+        done = len(places)
         old = [_plain(keys[place]) for place in places.tolist()]
         self.expect(old)
         for key, number in zip(old, self._index.numbers(fingerprints[places]), strict=True):
             self.add(Candidate(key, number, b"", b"", 0), skip_duplicates=False, k=0)
         places = new.nonzero()[0]
         if len(places):
-            fresh = (
-                keys[places]
-                if isinstance(keys, np.ndarray)
-                else [keys[at] for at in places.tolist()]
-            )
+            fresh = at_places(keys, places)
             ids, chosen = self._number(fresh), fingerprints[places]
             self._catalog.save_bare(self._txn, fresh, ids, chosen, self._now)
             self._new = (chosen, ids)
         self.apply()
-        return int(new.sum() + changed.sum())
+        return int(new.sum()) + done, left
 
     def _number(self, keys: Keys) -> Column:
         ids = self._catalog.new_ids(keys, self._counters.next_id)
@@ -207,7 +210,8 @@ class Writer:
         return fingerprints, np.array([number for _, number in placed], np.uint64)
 
 
-def _at(keys: Keys, places: NDArray[np.intp]) -> Keys:
+def at_places(keys: Keys, places: NDArray[np.intp]) -> Keys:
+    """Choose some keys."""
     return keys[places] if isinstance(keys, np.ndarray) else [keys[at] for at in places.tolist()]
 
 

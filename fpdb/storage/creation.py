@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 
 import lmdb
 
-from fpdb.errors import AccessError, DatabaseExistsError
+from fpdb.errors import AccessError, ClosedError, DatabaseExistsError
 from fpdb.storage import preflight
 from fpdb.storage.datafile import DATA_FILE
 from fpdb.storage.faults import translate
@@ -35,24 +35,34 @@ def beside(directory: Path) -> Iterator[Path]:
     """
     preflight.require_vacant(directory)
     _remove_abandoned(directory)
-    draft = _make_draft(directory)
+    draft, owner = _make_draft(directory), os.getpid()
     try:
-        with _claimed(draft):
+        with _claimed(draft, os.O_CREAT):
             yield draft
-            (draft / _CLAIM_FILE).unlink()
+            _require_process(owner, directory)
             _sync(draft / DATA_FILE)
+            (draft / _CLAIM_FILE).unlink()
             _sync(draft)
             _move(draft, directory)
             _sync(directory.parent)
     except BaseException:
-        _remove(draft)
+        if os.getpid() == owner:  # a child that was forked in the block has nothing to clean up
+            _remove(draft)
         raise
 
 
+def _require_process(owner: int, directory: Path) -> None:
+    if os.getpid() != owner:
+        raise ClosedError(
+            f"{directory} is built by process {owner}, not by this one",
+            hint="let the process that began it end the block",
+        )
+
+
 @contextlib.contextmanager
-def _claimed(draft: Path) -> Iterator[None]:
+def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
     """Hold a lock on a draft, so that others see that somebody is at work on it."""
-    descriptor = os.open(draft / _CLAIM_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(draft / _CLAIM_FILE, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -64,7 +74,7 @@ def _remove_abandoned(directory: Path) -> None:
     """Remove the drafts of a database that were left by processes which were killed."""
     for draft in directory.parent.glob(f"{glob.escape(f'.{directory.name}.')}*{_SUFFIX}"):
         with contextlib.suppress(OSError):
-            # A draft may be a moment older than the lock on it.
+            # A draft may be a moment older than the lock on it; what has no claim is no draft.
             if draft.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
                 with _claimed(draft):
                     _remove(draft)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import lmdb
 
+from fpdb.errors import StorageError
 from fpdb.storage import creation, preflight
 from fpdb.storage.creation import Entries
 from fpdb.storage.opening import open_lmdb
@@ -52,6 +53,15 @@ def build(directory: Path, names: tuple[str, ...], initial: Entries) -> Iterator
             environment = creation.make(draft, names, initial, sync=False)
             shared = _enter(SharedEnvironment(draft, names, readonly=False), environment)
         yield shared
+        with _lock:
+            if shared.environment is not None:
+                # It would go on writing without waiting for the disk.
+                for identity in [known for known, other in _open.items() if other is shared]:
+                    del _open[identity]
+                raise StorageError(
+                    f"a transaction is still open in the database that is built at {directory}",
+                    hint="end its iterators, snapshots and threads within the block",
+                )
 
 
 def leave(shared: SharedEnvironment) -> None:

@@ -24,6 +24,8 @@ _Found = tuple[Places, Rows, Distances]
 # A pass over a block pays if this part of its rows are candidates, and so many at least.
 _PART = 4
 _LEAST = 1 << 12
+# Near fingerprints that are held for many queries.
+_HELD = 1 << 22
 # Ranges that are sought together.
 _PROBED = 1 << 22
 
@@ -59,7 +61,7 @@ def near_each(
     own = index.words(fingerprints)
     read = np.zeros(len(fingerprints), np.int64)
     spare = 0  # how many rows a query for itself reads at most outside of its ranges
-    found: list[_Found] = []
+    haul = _Haul(len(own), alone=len(fingerprints) == 1)
     for table, permutation, below, masks in index.routes(k):
         permuted = index.words(permutation.apply(fingerprints))
         behind = 64 * (len(permuted) - 1)  # a prefix never reaches into a second word
@@ -72,9 +74,10 @@ def near_each(
                     array = changes[0] if len(changes) == 1 else np.stack(changes, axis=-1)
                     back = index.words(permutation.invert(array))
                     words = [word[queries] ^ change for word, change in zip(own, back, strict=True)]
-                    found.append((queries, words, distances))
+                    haul.add((queries, words, distances))
         spare += longest * min(3 * len(masks), txn.entries(table.name))
     complete = np.ones(len(fingerprints), np.bool_)
+    found = haul.parts
     if budget is not None and (over := read + spare > budget).any():
         found = [_chosen(part, ~over[part[0]]) for part in found]
         for query in over.nonzero()[0].tolist():
@@ -85,6 +88,32 @@ def near_each(
             distances = np.array([*nearby.distances.values()], np.uint8)
             found.append((np.full(len(array), query), index.words(array), distances))
     return _sorted(found, len(own)), complete
+
+
+class CrowdedError(Exception):
+    """Many queries together have more near fingerprints than are held; fewer will do."""
+
+
+class _Haul:
+    """What was found so far; repetitions are left out from time to time."""
+
+    def __init__(self, words: int, *, alone: bool) -> None:
+        self.parts: list[_Found] = []
+        self._words = words
+        self._alone = alone
+        self._size = 0
+        self._limit = _HELD
+
+    def add(self, part: _Found) -> None:
+        """Keep some more."""
+        self.parts.append(part)
+        self._size += len(part[0])
+        if self._size > self._limit:
+            near = _sorted(self.parts, self._words)
+            self.parts, self._size = [(near.queries, near.words, near.distances)], len(near.queries)
+            if self._size > _HELD and not self._alone:
+                raise CrowdedError
+            self._limit = max(_HELD, 2 * self._size)
 
 
 def _portions(masks: list[int], queries: int) -> Iterator[list[int]]:

@@ -5,7 +5,8 @@ of them the source is read anew, which is cheaper than to sort on disk. While on
 another thread sorts the next.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -27,6 +28,7 @@ Range = tuple[int, int]
 _WHOLE: Range = (0, 1 << 64)
 
 MEMORY = 1 << 30
+LEAST_MEMORY = 1 << 20  # with less, the source would be read again for every tiny range
 BLOCK = 1 << 20
 
 # What a row takes, for each word of it, while one range is written and the next is sorted.
@@ -59,8 +61,10 @@ def load(
         for pages, table in tables
         for limits in _cut(index, table.permutation, sample, ranges)
     )
-    for pages, group in groupby(ahead(parts), key=itemgetter(0)):
-        pages.fill(txn, map(itemgetter(1), group))
+    # Whatever happens, no thread reads the source any more when its transaction ends.
+    with contextlib.closing(ahead(parts)) as made:
+        for pages, group in groupby(made, key=itemgetter(0)):
+            pages.fill(txn, map(itemgetter(1), group))
 
 
 def _sorted(
@@ -105,7 +109,7 @@ def _sample(source: Source, count: int) -> Fingerprints:
     return np.concatenate([fingerprints[::step] for fingerprints, _ in source()])
 
 
-def ahead(items: Iterable[T]) -> Iterator[T]:
+def ahead(items: Iterable[T]) -> Generator[T]:
     """Give items while another thread makes the next one."""
     iterator = iter(items)
     end = object()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fpdb.errors import InputError
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column, Rows
-from fpdb.tables.batch import Distances, Marks, Near, differing, near_each
+from fpdb.tables.batch import CrowdedError, Distances, Marks, Near, differing, near_each
 from fpdb.tables.bits import Fingerprints, order
 from fpdb.tables.blocks import Places, blocks, pairs
 from fpdb.tables.index import Index
@@ -134,7 +134,17 @@ def near_many(
     most: int | None = None,
 ) -> Hits:
     """Find all documents within k of each fingerprint, in the order of query, distance and id."""
-    found = find_together(txn, index, fingerprints, k, budget=budget, most=most)
+    try:
+        found = find_together(txn, index, fingerprints, k, budget=budget, most=most)
+    except CrowdedError:
+        half = len(fingerprints) // 2
+        parts = [
+            near_many(txn, index, part, k, limit=limit, budget=budget, most=most)
+            for part in (fingerprints[:half], fingerprints[half:])
+        ]
+        parts[1] = parts[1]._replace(queries=parts[1].queries + half)
+        _require_room(sum(len(part.ids) for part in parts))
+        return Hits(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     return found.hits(limit, most)
 
 
@@ -153,12 +163,17 @@ def ids_of(
         counts = rows[0].searchsorted(words[0][first:last], "right") - starts
         if len(words) == 1 and most is not None:
             counts = np.minimum(counts, most + 1 - got[first:last])
-        got[first:last] += counts
+            got[first:last] += counts
         for some, places in pairs(starts, counts):
             asking, numbers = some + first, rows[-1][places]
             if len(words) > 1:
                 same = words[1][asking] == rows[1][places]
                 asking, numbers = asking[same], numbers[same]
+                if most is not None:
+                    rank = np.arange(len(asking)) - asking.searchsorted(asking)
+                    kept = got[asking] + rank <= most
+                    asking, numbers = asking[kept], numbers[kept]
+                    got += np.bincount(asking, minlength=count)
             owners.append(asking)
             ids.append(numbers)
     owner, numbers = np.concatenate(owners), np.concatenate(ids)

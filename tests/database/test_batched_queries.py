@@ -1,6 +1,7 @@
 """Batches of queries answer as single queries do, within their budgets and in bounded memory."""
 
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -237,3 +238,32 @@ def test_a_limit_of_a_batch_is_at_least_one(tmp_path):
         pytest.raises(fpdb.InputError, match="limit=0, expected at least 1"),
     ):
         db.query_fingerprints([1], limit=0)
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+@pytest.mark.parametrize("limit", [None, 2])
+def test_a_crowd_is_asked_in_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bits: int, limit: int | None
+) -> None:
+    """Queries with more near fingerprints than are held at once get the same answers."""
+    monkeypatch.setattr("fpdb.tables.batch._HELD", 500)
+    monkeypatch.setattr(lookup, "FEW", 4)
+    numbers = [number << 30 for number in range(256)] + [7 << 30] * 30
+    with fpdb.create(
+        tmp_path / "db", keys="integer", recipe=fpdb.recipe("web").with_bits(bits)
+    ) as db:
+        db.add_fingerprints(range(len(numbers)), numbers)
+        asked = to_array(numbers[:200], bits)
+        single = [db.query_fingerprint(number, k=4, limit=limit) for number in numbers[:200]]
+        assert sum(map(len, single)) > 500 or limit
+        answers = list(db.query_each(asked, k=4, limit=limit))
+        assert [[match[1:3] for match in each] for each in answers] == [
+            [match[1:3] for match in each] for each in single
+        ]
+        hits = db.query_fingerprints(asked, k=4, limit=limit)
+        assert hits.complete.all()
+        expected = [
+            (place, match.distance, match.id) for place, each in enumerate(single) for match in each
+        ]
+        found = zip(hits.queries.tolist(), hits.distances.tolist(), hits.ids.tolist(), strict=True)
+        assert list(found) == expected

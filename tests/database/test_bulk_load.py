@@ -10,6 +10,7 @@ import pytest
 import fpdb
 from fpdb import Database, Document, InputError
 from fpdb.documents import LOAD
+from fpdb.storage.counters import Counters
 from fpdb.tables import plans
 
 DICE = np.random.default_rng(11)
@@ -101,10 +102,33 @@ def test_keys_may_come_in_any_array(tmp_path: Path) -> None:
         assert len(db) == 25
 
 
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_many_changes_are_made_in_portions(
+    tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fpdb.documents.writing._CHANGED", 300)
+    own, first, second = names(range(1000), keys), fingerprints(64, 1000), fingerprints(64, 1000)
+    second[::10] = first[::10]
+    more = names(range(500, 1500), keys), fingerprints(64, 1000)
+    with fpdb.create(tmp_path / "db", keys=keys) as db:
+        db.add_fingerprints(own, first)
+        before = Counters.unpack(_counters(db)).writes
+        assert db.add_fingerprints(own, second) == 900
+        assert Counters.unpack(_counters(db)).writes - before == 3
+        assert db.add_fingerprints(*more) == 1000
+        assert content(db) == expected((own, second), more)
+        assert list(db.check()) == []
+
+
+def _counters(db: Database) -> bytes:
+    with db._environment.read() as txn:
+        return bytes(txn.get("header", b"counters") or b"")
+
+
 def test_arguments_of_the_wrong_type_are_refused(tmp_path: Path) -> None:
     wrong: Any
     with fpdb.create(tmp_path / "db") as db:
-        for wrong in ({"memory": 0}, {"memory": "4G"}, {"memory": True}):
+        for wrong in ({"memory": 0}, {"memory": 1000}, {"memory": "4G"}, {"memory": True}):
             with pytest.raises(InputError):
                 db.add_fingerprints(["a"], [1], **wrong)
         for wrong in ({"capacity": "5"}, {"k": "5"}, {"memory": "1G"}):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fpdb.errors import ClosedError, DatabaseExistsError
+from fpdb.errors import ClosedError, DatabaseExistsError, StorageError
 from fpdb.storage import Environment
 
 NAMES = ("header", "documents")
@@ -125,9 +125,85 @@ def test_the_draft_of_a_killed_build_is_removed_by_the_next(
     assert os.listdir(tmp_path) == ["db"]
 
 
+def test_a_transaction_that_outlives_the_block_keeps_the_database_from_appearing(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "db"
+    held: list[Any] = []
+
+    def build_and_read() -> None:
+        with Environment.build(path, NAMES) as built:
+            held.append(built.read())
+            held[0].__enter__()
+
+    with pytest.raises(StorageError, match="a transaction is still open") as caught:
+        build_and_read()
+    assert caught.value.hint
+    assert os.listdir(tmp_path) == []
+    build(path)
+    held[0].__exit__(None, None, None)
+    with Environment.open(path, NAMES) as environment:
+        assert environment.path == path
+
+
+def test_a_finished_database_is_no_draft(tmp_path: Path) -> None:
+    build(tmp_path / ".db.finished.new")
+    os.utime(tmp_path / ".db.finished.new", (0, 0))
+    build(tmp_path / "db")
+    assert sorted(os.listdir(tmp_path)) == [".db.finished.new", "db"]
+
+
+def test_the_claim_lasts_until_the_data_are_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed: list[bool] = []
+    fsync = os.fsync
+
+    def spy(descriptor: int) -> None:
+        file = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if file.name == "data.mdb":
+            claimed.append((file.parent / "unfinished").exists())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    build(tmp_path / "db")
+    assert claimed == [True]
+
+
+def test_a_child_that_is_forked_in_the_block_changes_nothing(
+    tmp_path: Path, run: Callable[..., str]
+) -> None:
+    said = run(
+        """
+        import os
+        for number, leave in enumerate((lambda: None, lambda: sys.exit(0))):
+            try:
+                with Environment.build(f"{argv[0]}-{number}", ("header",)) as built:
+                    child = os.fork()
+                    if child == 0:
+                        leave()
+                    else:
+                        os.waitpid(child, 0)
+                        with built.write() as txn:
+                            txn.put("header", b"key", b"value")
+            except Exception as error:
+                print(type(error).__name__, flush=True)
+                os._exit(0)
+        """,
+        tmp_path / "db",
+    )
+    assert said == "ClosedError\n"
+    assert sorted(os.listdir(tmp_path)) == ["db-0", "db-1"]
+    for name in ("db-0", "db-1"):
+        with Environment.open(tmp_path / name, NAMES[:1]) as environment, environment.read() as txn:
+            assert bytes(txn.get("header", b"key") or b"") == b"value"
+
+
 def test_a_draft_of_this_minute_stays(tmp_path: Path) -> None:
     (tmp_path / ".db.young.new").mkdir()
     (tmp_path / ".db2.old.new").mkdir()
+    (tmp_path / ".db.young.new" / "unfinished").touch()
+    (tmp_path / ".db2.old.new" / "unfinished").touch()
     os.utime(tmp_path / ".db2.old.new", (0, 0))
     build(tmp_path / "db")
     assert sorted(os.listdir(tmp_path)) == [".db.young.new", ".db2.old.new", "db"]

@@ -1,5 +1,7 @@
 """Loading all tables at once: whatever the memory, the tables are those of one sort."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,40 @@ def test_order_and_distinct_agree_with_python(values: list[int], wide: bool) -> 
     assert order(array).tolist() == sorted(places, key=lambda at: rows[at])
     assert order(array, ties).tolist() == sorted(places, key=lambda at: (rows[at], ties[at]))
     assert [tuple(np.atleast_1d(row).tolist()) for row in distinct(array)] == sorted(set(rows))
+
+
+def test_no_thread_is_left_when_a_load_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, array = Index(choose_plan(64, 3)), numbers(64, 3000)
+    ids = np.arange(len(array), dtype=np.uint64)
+    reading = []
+
+    def source() -> Iterator[tuple[Any, Any]]:
+        for place in range(0, len(ids), 100):
+            reading.append(True)
+            time.sleep(0.001)
+            yield array[place : place + 100], ids[place : place + 100]
+
+    def fail(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def load_and_fail() -> None:
+        with (
+            Environment.create(tmp_path / "db", index.names) as environment,
+            environment.write() as txn,
+        ):
+            load(txn, index, source, len(ids))
+
+    before = threading.active_count()
+    monkeypatch.setattr(type(index.home), "fill", fail)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        load_and_fail()
+    reading.clear()
+    time.sleep(0.05)
+    assert not reading
+    assert threading.active_count() == before
+    assert caught.value  # the traceback, which holds the frames, is still there
 
 
 def test_what_is_made_ahead_arrives_in_order_and_with_its_errors() -> None:
