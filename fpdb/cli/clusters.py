@@ -73,7 +73,12 @@ def clusters(
             if dry_run
             else database.delete_duplicates(k, keep=keep.value)
         )
-        deleted = _print_deleted(found, as_json)
+        try:
+            deleted = _print_deleted(found, as_json)
+        except KeyboardInterrupt:
+            if writes:
+                render.note("interrupted: what was printed is deleted; run it again for the rest")
+            raise typer.Exit(130) from None
     render.note(f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}")
 
 

@@ -113,7 +113,7 @@ def _data_file(directory: Path) -> os.stat_result:
         found = os.lstat(directory / DATA_FILE)
     except NotADirectoryError as error:
         raise NotADatabaseError(
-            f"{directory} is a file, expected a directory", hint=_CREATE_HINT
+            f"{directory} is a file, expected a directory", hint="give another path"
         ) from error
     except FileNotFoundError as error:
         if directory.is_dir():

@@ -114,10 +114,20 @@ def run_store(options):
     body = (
         f"Measured on {machine()}; files on {file_system()}. {named}. Medians of "
         f"{rounds(options.rounds)}, of {min(group.FEW, options.rounds)} for loads and self-joins; "
-        f"what takes more than {group.SLOW} s isn't repeated.\n\n{measured.markdown()}"
+        f"what takes more than {group.SLOW} s isn't repeated."
+        f"{_other_run(sizes, earlier)}\n\n{measured.markdown()}"
     )
     raw = {"machine": machine(), "versions": versions}
     return {**raw, "records": measured.records}, body
+
+
+def _other_run(sizes, earlier):
+    """Say which rows come from another run."""
+    if not earlier:
+        return ""
+    shown = ", ".join(f"{size / 1e6:g} M" for size in sizes)
+    others = earlier["machine"]
+    return f" The rows of {shown} come from this run, all others from one before, on {others}."
 
 
 def main():
