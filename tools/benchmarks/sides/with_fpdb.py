@@ -98,6 +98,7 @@ class Fpdb(Side):
         wanted = [query >> 48 << 48 for query in queries.tolist()]
         keys = [number.to_bytes(8, "big") + bytes(8) for number in wanted]
         with environment.read() as txn, txn.cursor(index.home.name) as cursor:
+            _each(lambda key: seek(cursor, key), keys)  # the array is in memory as well
             own = _each(lambda key: seek(cursor, key), keys)
         others = _each(lambda number: _interpolation_search(column, number), wanted)
         binary = _each(column.searchsorted, [np.uint64(number) for number in wanted])
