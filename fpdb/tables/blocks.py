@@ -79,13 +79,18 @@ def _sought(
     cursor: Cursor, table: Pages, lows: Column, highs: Column, wanted: int
 ) -> Iterator[tuple[Parts, int]]:
     """Read the pages on which ranges lie; of each page, from the first range to the last."""
-    starts, ends = lows.tolist(), highs.tolist()
+    starts, ends, columns = lows.tolist(), highs.tolist(), table.columns
     keys = lows.astype(">u8").tobytes()
+    set_range, step_back, value = cursor.set_range, cursor.prev, cursor.value
     done = 0
     while done < len(starts):
-        there = seek(cursor, keys[8 * done : 8 * done + 8])
+        # The page before the first key that isn't lower; to see whether it is needed takes longer.
+        if set_range(keys[8 * done : 8 * done + 8]):
+            there = step_back() or cursor.first()
+        else:
+            there = cursor.last()
         while there:
-            page, count = _read(cursor.value(), table.columns, wanted)
+            page, count = _read(value(), columns, wanted)
             words = page[0].cast("Q")  # faster to search than an array
             low, last = starts[done], words[-1]
             if low <= last:
@@ -93,7 +98,7 @@ def _sought(
                 done = bisect_left(ends, last, done)
                 beyond = done == len(ends) or starts[done] > last
                 top = bisect_left(words, low)
-                bottom = bisect_right(words, ends[done - 1]) if beyond else count
+                bottom = bisect_right(words, ends[done - 1], top) if beyond else count
                 yield [part[8 * top : 8 * bottom] for part in page], count
                 if beyond:
                     break
