@@ -140,7 +140,6 @@ class _Check:
             digest.add(self._mixer.numbers(rows))
             if take:
                 take(rows)
-        yield from faults.tell()
         found = Side(digest, self._of_table(pages))
         times = order.repeated
         if not order.kept:
@@ -199,6 +198,8 @@ class _Check:
 
     def _compare_further(self, kept: Kept | None, further: dict[str, _Table]) -> Iterator[Problem]:
         """Compare the tables that hold nothing but distinct fingerprints with those there are."""
+        if not further:
+            return
         index = self._index
         permutations = [table.permutation for table in index.plan.tables[1:]]
         expected = [Digest() for _ in further]
