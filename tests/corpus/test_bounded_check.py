@@ -436,7 +436,7 @@ def test_an_empty_page_is_reported(db: Database) -> None:
     for pages in (db._index.home, *db._index.further, *db._catalog.pages):
         with contextlib.suppress(Undone), db._environment.write() as txn:
             with txn.cursor(pages.name) as cursor:
-                assert cursor.last()
+                assert cursor.first()
                 key = (int.from_bytes(cursor.key()) + 1).to_bytes(pages.key_width)
             txn.put(
                 pages.name,
