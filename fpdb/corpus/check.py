@@ -44,11 +44,10 @@ def check(txn: ReadTransaction, index: Index, catalog: Catalog) -> Iterator[Prob
 
 
 class _Table(NamedTuple):
-    """What was read of a table: whether all of it, and whether it is just as it should be."""
+    """What was read of a table, and whether that is all of it."""
 
     side: Side
     whole: bool
-    tidy: bool
 
 
 class _Census:
@@ -123,9 +122,7 @@ class _Check:
         take = numbered.take_records if ids.whole else None
         if not (yield from self._count_records(take)) or not (home.whole and ids.whole):
             return None
-        if not (home.tidy and ids.tidy):
-            numbered.suspect_all()
-        elif self._census.home.differs(home.side.digest).any():  # else all documents have records
+        if self._census.home.differs(home.side.digest).any():  # else all documents have records
             numbered.look_up()
         return (yield from numbered.compare())
 
@@ -147,7 +144,7 @@ class _Check:
             times = repeated(found)
         if times:
             yield Problem(pages.name, f"{times} rows stand twice")
-        return _Table(found, faults.whole, order.kept and not times and not faults.any)
+        return _Table(found, faults.whole)
 
     def _of_table(self, pages: Pages) -> Source:
         return lambda: map(self._mixer.block, blocks(self._txn, pages))

@@ -74,12 +74,8 @@ class Identities:
         self._add(self._home, short, np.zeros(len(short), np.uint64))
         self._suspect(block.ids[~self._agree(block)])
 
-    def suspect_all(self) -> None:
-        """Trust nothing, since pages aren't as they should be."""
-        self._suspects[:] = True
-
     def look_up(self) -> None:
-        """Suspect the records whose fingerprint isn't in the home table."""
+        """Suspect the records whose row isn't found in the home table, or not in its place."""
         parts: list[Rows] = []
         size = 0
         for block in records(self._txn, self._catalog, self._index.plan.bits):
@@ -93,9 +89,10 @@ class Identities:
 
     def compare(self) -> Generator[Problem, None, tuple[int, Kept]]:
         """Report what disagrees; give the number of documents, and what is wrong at home."""
-        if not self._ids_order.kept or self._ids_order.repeated:
-            self.suspect_all()
         suspects = self._suspects | self._home.differs(self._ids)
+        if not self._ids_order.kept or self._ids_order.repeated:
+            # An id that stands twice could make up for one that stands twice at home.
+            suspects[:] = True
         documents, kept = int(self._ids.counts[~suspects].sum()), Kept()
         counts = self._home.counts + self._ids.counts + self._records.counts
         for group in groups(suspects, counts):

@@ -53,14 +53,10 @@ class Order:
 
 
 class Faults:
-    """What is found to be wrong while something is read, until it is told.
-
-    `whole` says that all could be read, `any` that there was something.
-    """
+    """What is found to be wrong while something is read; `whole` says that all could be read."""
 
     def __init__(self) -> None:
         self.whole = True
-        self.any = False
         self._problems: list[Problem] = []
 
     def __len__(self) -> int:
@@ -70,7 +66,6 @@ class Faults:
         """Note a problem; if something is `lost`, not all could be read."""
         self._problems.append(Problem(where, what))
         self.whole = self.whole and not lost
-        self.any = True
 
     def tell(self) -> Iterator[Problem]:
         """Give the problems since the last time."""

@@ -474,6 +474,42 @@ def test_an_id_that_stands_twice_doesnt_hide_a_row_of_no_document(db: Database) 
     assert [problem.where for problem in found].count(home.name) == 1
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": None},
+        {"fingerprint": b"123"},
+        {"fingerprint": None},
+        {"added": -1},
+        {"added": "today"},
+        {"digest": "text"},
+    ],
+    ids=str,
+)
+def test_a_record_with_fields_of_another_kind_is_reported(
+    db: Database, change: dict[str, Any]
+) -> None:
+    """Whoever wrote it gave it a fine checksum."""
+    number = db[named(7, db.keys)].id.to_bytes(8)
+    with contextlib.suppress(Undone), db._environment.write() as txn:
+        record = unpack_record(txn.get("documents", number) or b"")
+        txn.put("documents", number, pack_record(record._replace(**change)))
+        found = list(corpus.check(txn, db._index, db._catalog))
+        raise Undone
+    what = f"the document {int.from_bytes(number)}: its fields aren't those of a document"
+    assert found == [Problem("documents", what)]
+
+
+def test_a_record_under_no_id_is_reported(db: Database) -> None:
+    with contextlib.suppress(Undone), db._environment.write() as txn:
+        value = bytes(txn.get("documents", db[named(7, db.keys)].id.to_bytes(8)) or b"")
+        txn.put("documents", b"\1\2", value)
+        found = list(corpus.check(txn, db._index, db._catalog))
+        raise Undone
+    what = "the document 258: its fields aren't those of a document"
+    assert found == [Problem("documents", what)]
+
+
 # Digests
 
 
