@@ -306,7 +306,11 @@ class Reader(Handle):
             yield self.path
 
     def check(self) -> Iterator[Problem]:
-        """Compare the tables, the documents and the counters; yield what doesn't agree."""
+        """Compare the header, tables, documents and counters; yield what doesn't agree.
+
+        It takes a bounded amount of memory, however many documents there are. The snapshot that it
+        reads lasts as long as the iteration.
+        """
         with self._environment.read() as txn:
             yield from corpus.check(txn, self._index, self._catalog)
 

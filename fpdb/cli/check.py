@@ -7,7 +7,7 @@ from fpdb.cli.options import DatabaseArgument, JsonOption
 
 
 def check(path: DatabaseArgument, as_json: JsonOption = False) -> None:
-    """Compare the tables, the documents and the counters, and print what doesn't agree.
+    """Compare the header, tables, documents and counters, and print what doesn't agree.
 
     Each line holds where the problem is, a tab, and what it is. The exit code is 1 if there is
     any.

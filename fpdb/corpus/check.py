@@ -1,174 +1,239 @@
 """Check a database: order and checksums of pages, every document in every table and back."""
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple
 
-import numpy as np
-
-from fpdb.documents import Catalog, Stored
+from fpdb.corpus.agreement import (
+    Block,
+    Digest,
+    Entries,
+    Kept,
+    Mixer,
+    Side,
+    Source,
+    compare,
+    repeated,
+    side,
+)
+from fpdb.corpus.header_check import check_header
+from fpdb.corpus.identities import Identities
+from fpdb.corpus.reading import Faults, Order, Records, as_array, blocks, entries, records
+from fpdb.documents import Catalog
 from fpdb.documents.integer_keys import IntegerCatalog
-from fpdb.documents.text_keys import TextCatalog, key_bytes
 from fpdb.errors import DamagedError
 from fpdb.models import Problem
 from fpdb.storage import ReadTransaction
-from fpdb.storage.columns import Rows, unpack_rows
+from fpdb.storage.columns import Rows
 from fpdb.storage.counters import Counters
-from fpdb.tables import Index
-from fpdb.tables.bits import distinct, to_array
+from fpdb.tables import Index, Permutation
+from fpdb.tables.bits import Fingerprints
 from fpdb.tables.pages import Pages
 
-Row = tuple[Any, ...]
-Found = set[Row] | None  # None if some of it can't be read, so that nothing can be said to miss
+# Gives the fingerprints of all documents, some of them repeatedly, whenever it is called.
+Fingerprinted = Callable[[], Iterator[Fingerprints]]
 
 
 def check(txn: ReadTransaction, index: Index, catalog: Catalog) -> Iterator[Problem]:
     """Yield everything that is wrong in one snapshot of a database.
 
-    What can't be read is reported, and what depends on it isn't compared.
+    What can't be read is reported, and what depends on it isn't compared. However many documents
+    there are, only a part of them is in memory at once.
     """
-    found: dict[str, Found] = {}
-    for pages in (index.home, *index.further):
-        found[pages.name] = yield from _read_pages(txn, pages)
-    documents = yield from _read_records(txn, catalog)
-    if isinstance(catalog, IntegerCatalog):
-        ids = yield from _read_pages(txn, catalog.ids)
-        documents = yield from _with_bare(index, documents, ids, found[index.home.name])
-    if documents is None:
-        return
-    if isinstance(catalog, TextCatalog):
-        keys = {(key_bytes(str(stored.key)), stored.id.to_bytes(8, "big")) for stored in documents}
-        yield from _compare("keys", _entries(txn, "keys"), keys)
-    short = [stored for stored in documents if stored.fingerprint is None]
-    digests = {(stored.digest + stored.id.to_bytes(8, "big"), b"") for stored in short}
-    yield from _compare("short", _entries(txn, "short"), digests)
-    yield from _check_counters(txn, documents, len(short))
-    for name, rows in _expected(index, documents).items():
-        yield from _compare(name, found[name], rows)
+    yield from check_header(txn, index, catalog)
+    yield from _Check(txn, index, catalog).problems()
 
 
-def _entries(txn: ReadTransaction, name: str) -> set[Row]:
-    with txn.cursor(name) as cursor:
-        return {(bytes(key), bytes(value)) for key, value in cursor}
+class _Table(NamedTuple):
+    """What was read of a table, and whether that is all of it."""
+
+    side: Side
+    whole: bool
 
 
-def _row_set(columns: Rows) -> set[Row]:
-    return set(zip(*(column.tolist() for column in columns), strict=True))
+class _Census:
+    """What one reading of all records says of them."""
+
+    def __init__(self) -> None:
+        self.home, self.keys, self.short = Digest(), Digest(), Digest()
+        self.documents = 0
+        self.last_id = 0
+
+    def add(self, block: Records, mixer: Mixer) -> None:
+        """Count a block of records."""
+        self.home.add(mixer.numbers(block.rows()))
+        self.keys.add(mixer.entries(block.names))
+        self.short.add(mixer.entries(block.digests))
+        self.documents += len(block.ids)
+        self.last_id = max(self.last_id, int(block.ids.max(initial=0)))
 
 
-def _expected(index: Index, documents: Sequence[Stored]) -> dict[str, set[Row]]:
-    """Find what each table should hold."""
-    placed = [
-        (stored.fingerprint, stored.id) for stored in documents if stored.fingerprint is not None
-    ]
-    fingerprints = to_array([fingerprint for fingerprint, _ in placed], index.plan.bits)
-    ids = np.array([number for _, number in placed], np.uint64)
-    expected = {index.home.name: _row_set([*index.words(fingerprints), ids])}
-    for table, pages in zip(index.plan.tables[1:], index.further, strict=True):
-        permuted = distinct(table.permutation.apply(fingerprints))
-        expected[pages.name] = _row_set(index.words(permuted))
-    return expected
+class _Check:
+    """One run over a snapshot: what all its steps share."""
 
+    def __init__(self, txn: ReadTransaction, index: Index, catalog: Catalog) -> None:
+        self._txn = txn
+        self._index = index
+        self._catalog = catalog
+        self._mixer = Mixer()
+        self._census = _Census()
 
-def _compare(where: str, found: Found, expected: set[Row]) -> Iterator[Problem]:
-    if found is None:
-        return
-    for row in sorted(expected - found):
-        yield Problem(where, f"the row {_shown(row)} of a document is missing")
-    for row in sorted(found - expected):
-        yield Problem(where, f"the row {_shown(row)} belongs to no document")
-
-
-def _shown(row: Row) -> str:
-    return ", ".join(part.hex() if isinstance(part, bytes) else str(part) for part in row)
-
-
-def _read_pages(txn: ReadTransaction, pages: Pages) -> Generator[Problem, None, Found]:
-    """Read all rows of a table, and report what is wrong with its pages."""
-    parts, sound = [pages.empty()], True
-    with txn.cursor(pages.name) as cursor:
-        for key, value in cursor:
-            try:
-                rows = [np.array(column) for column in unpack_rows(value, pages.columns)]
-            except DamagedError as error:
-                yield Problem(pages.name, f"page {bytes(key).hex()}: {error}")
-                sound = False
-                continue
-            first = pages.first_key(rows) if len(rows[0]) else b""
-            if bytes(key) != first:
-                what = f"page {bytes(key).hex()} has the wrong key, expected {first.hex()}"
-                yield Problem(pages.name, what)
-            parts.append(rows)
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    in_order = np.lexsort(columns[::-1])
-    if not np.array_equal(in_order, np.arange(len(in_order))):
-        yield Problem(pages.name, "rows aren't in order")
-    found = _row_set(columns)
-    if len(found) != len(columns[0]):
-        yield Problem(pages.name, f"{len(columns[0]) - len(found)} rows stand twice")
-    return found if sound else None
-
-
-def _read_records(
-    txn: ReadTransaction, catalog: Catalog
-) -> Generator[Problem, None, list[Stored] | None]:
-    documents: list[Stored] | None = []
-    with txn.cursor("documents") as cursor:
-        for name in cursor.iternext(keys=True, values=False):
-            number = int.from_bytes(name, "big")
-            try:
-                stored = catalog.record(txn, number)
-            except DamagedError as error:
-                yield Problem("documents", f"the document {number}: {error}")
-                documents = None
-                continue
-            if stored is not None and documents is not None:
-                documents.append(stored)
-    return documents
-
-
-def _with_bare(
-    index: Index, documents: list[Stored] | None, ids: Found, home: Found
-) -> Generator[Problem, None, list[Stored] | None]:
-    """Compare records with ids, and add the documents whose fingerprint only the home table has."""
-    if documents is None or ids is None or home is None:
-        return None
-    below = index.plan.bits - 32
-    places: dict[int, list[int]] = {}
-    for *words, number in home:
-        fingerprint = words[0] if len(words) == 1 else words[0] << 64 | words[1]
-        places.setdefault(number, []).append(fingerprint)
-    records = {stored.id: stored for stored in documents}
-    found = []
-    for number, high, added in sorted(ids):
-        stored = records.pop(number, None)
-        if stored is None:
-            own = [place for place in places.get(number, []) if place >> below == high]
-            if own:
-                found.append(Stored(number, number, own[0], added))
-            else:
-                yield Problem(index.home.name, f"the document {number} is in no table")
+    def problems(self) -> Iterator[Problem]:
+        """Read every table and the records, and compare them."""
+        numbered = None
+        if isinstance(self._catalog, IntegerCatalog):
+            numbered = Identities(self._txn, self._index, self._catalog, self._mixer)
+        home = yield from self._table(self._index.home, numbered.take_home if numbered else None)
+        further: dict[str, _Table] = {}
+        for pages in self._index.further:
+            further[pages.name] = yield from self._table(pages)
+        if numbered:
+            found = yield from self._compare_numbered(numbered, home)
         else:
-            found.append(stored)
-            if ((stored.fingerprint or 0) >> below, stored.added) != (high, added):
-                yield Problem("ids", f"the row of the document {number} isn't that of its record")
-    for stored in records.values():
-        yield Problem("ids", f"the row of the document {stored.id} is missing")
-    return found + list(records.values())
+            found = yield from self._compare_named(home)
+        if found is None:
+            return
+        documents, kept = found
+        yield from self._compare_entries("short", self._census.short, lambda block: block.digests)
+        yield from self._check_counters(documents)
+        yield from self._compare_further(kept, further)
 
+    def _compare_named(
+        self, home: _Table
+    ) -> Generator[Problem, None, tuple[int, Kept | None] | None]:
+        """Compare documents whose keys are texts with the keys and the home table.
 
-def _check_counters(
-    txn: ReadTransaction, documents: Sequence[Stored], short: int
-) -> Iterator[Problem]:
-    try:
-        counters = Counters.unpack(txn.get("header", b"counters"))
-    except DamagedError as error:
-        yield Problem("counters", str(error))
-        return
-    if counters.documents != len(documents):
-        what = f"{len(documents)} documents, expected {counters.documents}"
-        yield Problem("counters", what)
-    if counters.short != short:
-        yield Problem("counters", f"{short} short documents, expected {counters.short}")
-    texts = [stored.id for stored in documents if isinstance(stored.key, str)]
-    if texts and max(texts) >= counters.next_id:
-        yield Problem("counters", f"the id {max(texts)} is taken, the next is {counters.next_id}")
+        Give their number, and what is wrong at home if that is known; nothing if records can't be
+        read.
+        """
+        if not (yield from self._count_records()):
+            return None
+        yield from self._compare_entries("keys", self._census.keys, lambda block: block.names)
+        kept = None
+        if home.whole:
+            expected = Side(self._census.home, self._of_records(self._home_block))
+            kept = yield from compare(self._index.home.name, home.side, expected)
+        return self._census.documents, kept
+
+    def _compare_numbered(
+        self, numbered: Identities, home: _Table
+    ) -> Generator[Problem, None, tuple[int, Kept | None] | None]:
+        """Do the same with documents whose keys are numbers, of which not all have records."""
+        ids = yield from self._table(numbered.pages, numbered.take_ids)
+        take = numbered.take_records if ids.whole else None
+        if not (yield from self._count_records(take)) or not (home.whole and ids.whole):
+            return None
+        if self._census.home.differs(home.side.digest).any():  # else all documents have records
+            numbered.look_up()
+        return (yield from numbered.compare())
+
+    def _table(
+        self, pages: Pages, take: Callable[[Rows], None] | None = None
+    ) -> Generator[Problem, None, _Table]:
+        """Read a table, and report what is wrong with its pages."""
+        faults, order, digest = Faults(), Order(), Digest()
+        for rows in blocks(self._txn, pages, faults):
+            yield from faults.tell()
+            order.take(rows)
+            digest.add(self._mixer.numbers(rows))
+            if take:
+                take(rows)
+        found = Side(digest, self._of_table(pages))
+        times = order.repeated
+        if not order.kept:
+            yield Problem(pages.name, "rows aren't in order")
+            times = repeated(found)
+        if times:
+            yield Problem(pages.name, f"{times} rows stand twice")
+        return _Table(found, faults.whole)
+
+    def _of_table(self, pages: Pages) -> Source:
+        return lambda: map(self._mixer.block, blocks(self._txn, pages))
+
+    def _of_records(self, block_of: Callable[[Records], Block]) -> Source:
+        return lambda: map(block_of, self._records())
+
+    def _records(self, faults: Faults | None = None) -> Iterator[Records]:
+        return records(self._txn, self._catalog, self._index.plan.bits, faults)
+
+    def _home_block(self, block: Records) -> Block:
+        return self._mixer.block(block.rows())
+
+    def _count_records(
+        self, take: Callable[[Records], None] | None = None
+    ) -> Generator[Problem, None, bool]:
+        """Read all records, report those that can't be, and say whether there are none."""
+        faults = Faults()
+        for block in self._records(faults):
+            yield from faults.tell()
+            self._census.add(block, self._mixer)
+            if take:
+                take(block)
+        return faults.whole
+
+    def _compare_entries(
+        self, name: str, expected: Digest, entries_of: Callable[[Records], Entries]
+    ) -> Iterator[Problem]:
+        found = side(lambda: map(self._mixer.entry_block, entries(self._txn, name)))
+        wanted = self._of_records(lambda block: self._mixer.entry_block(entries_of(block)))
+        yield from compare(name, found, Side(expected, wanted))
+
+    def _check_counters(self, documents: int) -> Iterator[Problem]:
+        short = int(self._census.short.counts.sum())
+        try:
+            counters = Counters.unpack(self._txn.get("header", b"counters"))
+        except DamagedError as error:
+            yield Problem("counters", str(error))
+            return
+        if counters.documents != documents:
+            what = f"{documents} documents, expected {counters.documents}"
+            yield Problem("counters", what)
+        if counters.short != short:
+            yield Problem("counters", f"{short} short documents, expected {counters.short}")
+        last = self._census.last_id
+        if self._catalog.kind == "text" and documents and last >= counters.next_id:
+            yield Problem("counters", f"the id {last} is taken, the next is {counters.next_id}")
+
+    def _compare_further(self, kept: Kept | None, further: dict[str, _Table]) -> Iterator[Problem]:
+        """Compare the tables that hold nothing but distinct fingerprints with those there are."""
+        if not further:
+            return
+        index = self._index
+        permutations = [table.permutation for table in index.plan.tables[1:]]
+        expected = [Digest() for _ in further]
+        if kept and kept.whole:
+            # What the home table has, once it is mended, is read faster than the records.
+            source = self._fingerprints_at_home(kept)
+        elif self._catalog.kind == "text":
+            source = self._fingerprints_of_records
+        else:
+            what = "too many rows are wrong to compare the other tables with this one"
+            yield Problem(index.home.name, what)
+            return
+        for fingerprints in source():
+            for permutation, digest in zip(permutations, expected, strict=True):
+                digest.add(self._mixer.numbers(index.words(permutation.apply(fingerprints))))
+        tables = zip(further.items(), permutations, expected, strict=True)
+        for (name, table), permutation, digest in tables:
+            if table.whole:
+                wanted = Side(digest, self._permuted(source, permutation))
+                yield from compare(name, table.side, wanted)
+
+    def _permuted(self, source: Fingerprinted, permutation: Permutation) -> Source:
+        def read() -> Iterator[Block]:
+            for fingerprints in source():
+                yield self._mixer.block(self._index.words(permutation.apply(fingerprints)))
+
+        return read
+
+    def _fingerprints_of_records(self) -> Iterator[Fingerprints]:
+        for block in self._records():
+            yield as_array(block.rows()[:-1])
+
+    def _fingerprints_at_home(self, kept: Kept) -> Fingerprinted:
+        def read() -> Iterator[Fingerprints]:
+            order = Order()
+            for *words, _ in kept.mend(blocks(self._txn, self._index.home)):
+                fresh = order.take(words)
+                yield as_array([word[fresh] for word in words])
+
+        return read
