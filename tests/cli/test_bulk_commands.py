@@ -202,6 +202,7 @@ def test_ctrl_c_leaves_no_half_of_a_database(start, tmp_path, path):
     deadline = time.monotonic() + 20
     while not list(tmp_path.glob(".db.*")) and time.monotonic() < deadline:
         time.sleep(0.02)
+    time.sleep(0.5)  # so that it waits for the next line
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
