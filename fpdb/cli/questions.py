@@ -16,7 +16,7 @@ from fpdb.io import Part, read_text
 from fpdb.models import Matches
 from fpdb.preparing import Question, Refused, Resolver
 
-BLOCK = 1000
+BLOCK = 256
 _SHOWN = 100
 _NUMBERS = {
     Base.HEX: (16, re.compile(r"(0[xX])?[0-9a-fA-F]{1,64}")),
