@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from fpdb import corpus
 from fpdb.documents import (
     BATCH,
     LOAD,
@@ -31,6 +30,9 @@ from fpdb.storage import WriteTransaction
 from fpdb.tables import Index
 from fpdb.tables.loading import LEAST_MEMORY, MEMORY
 from fpdb.workers import Workers
+
+if TYPE_CHECKING:
+    from fpdb.corpus import Members
 
 
 class _Place(NamedTuple):
@@ -164,6 +166,8 @@ class Database(Reader):
         that is durable; a cluster with more comes in several parts. What has changed since the
         clusters were found stays. Nothing is deleted before the result is iterated.
         """
+        from fpdb import corpus
+
         wanted = self._wanted(k, keep)
         with self._environment.read() as txn:
             clusters = list(corpus.members(txn, self._index, self._catalog, wanted, keep))
@@ -195,9 +199,7 @@ class Database(Reader):
         return Writer(txn, self._index, self._catalog, self._lookup, int(time.time()))
 
 
-def _duplicates(
-    index: Index, clusters: Iterable[corpus.Members]
-) -> Iterator[tuple[_Place, _Place]]:
+def _duplicates(index: Index, clusters: Iterable["Members"]) -> Iterator[tuple[_Place, _Place]]:
     """Give each document that isn't to be kept, behind the one that is kept for it."""
     for ids, fingerprints in clusters:
         first, *others = map(_Place, ids.tolist(), index.numbers(fingerprints))

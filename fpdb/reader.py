@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
-from fpdb import corpus
 from fpdb.documents import (
     BATCH,
     CANDIDATES,
@@ -185,6 +184,8 @@ class Reader(Handle):
         pairs, and near pairs are those of the first documents of each fingerprint. Short texts
         have no pairs. One snapshot is read, which lasts as long as the result is iterated.
         """
+        from fpdb import corpus
+
         self._intake.check_query(k, None)
         join = corpus.grouped if groups else corpus.pairs
         return self._snapshot(
@@ -200,6 +201,8 @@ class Reader(Handle):
         `keep="longest"` by the one with the longest text. A chain of near documents is one
         cluster, so a duplicate may be farther than k from its representative.
         """
+        from fpdb import corpus
+
         wanted = self._wanted(k, keep)
         return self._snapshot(
             lambda txn: corpus.clusters(txn, self._index, self._catalog, wanted, keep)
@@ -254,6 +257,8 @@ class Reader(Handle):
 
     def stats(self) -> Stats:
         """Tell what the database holds, and how."""
+        from fpdb import corpus
+
         with self._environment.read() as txn:
             return corpus.stats(txn, self._index, self._catalog, self._header, self._environment)
 
@@ -272,6 +277,8 @@ class Reader(Handle):
         of that plan. It is made beside the path and moved there whole. What is added meanwhile
         isn't in it.
         """
+        from fpdb import corpus
+
         require_whole("capacity", capacity)
         require_whole("k", k)
         require_whole("memory", memory, LEAST_MEMORY)
@@ -291,6 +298,8 @@ class Reader(Handle):
         The copy is this moment's, without free pages. It is verified, structure and checksums,
         before it appears at the path.
         """
+        from fpdb import corpus
+
         with self._environment.backup(path) as copy, copy.read() as txn:
             corpus.require_sound(txn, self._index, self._catalog)
 
@@ -311,6 +320,8 @@ class Reader(Handle):
         It takes a bounded amount of memory, however many documents there are. The snapshot that it
         reads lasts as long as the iteration.
         """
+        from fpdb import corpus
+
         with self._environment.read() as txn:
             yield from corpus.check(txn, self._index, self._catalog)
 

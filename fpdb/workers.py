@@ -10,16 +10,17 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing.connection import Connection
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from fpdb.errors import InputError, WorkerError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from multiprocessing.connection import Connection
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -57,6 +58,8 @@ class Workers(Generic[Item, Result]):
     """
 
     def __init__(self, work: Callable[[Item], Result], jobs: int) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         jobs = count_jobs(jobs)
         self._work = work
         self._limit = _AHEAD * jobs if jobs > 1 else 0
@@ -100,6 +103,8 @@ class Workers(Generic[Item, Result]):
         if self._threads:
             self._pending.append((item, self._threads.submit(self._run, item)))
             return
+        from concurrent.futures import Future
+
         done: Future[Result] = Future()
         try:
             done.set_result(self._work(item))
@@ -184,6 +189,9 @@ class _Worker:
     """A process of its own, and the socket to it."""
 
     def __init__(self) -> None:
+        import subprocess
+        from multiprocessing.connection import Connection
+
         own, other = socket.socketpair()
         number = other.fileno()
         command = [sys.executable or "", "-c", _CODE, str(number), *map(str, sys.path)]
@@ -258,6 +266,8 @@ def _block_interrupts() -> None:
 
 def serve(number: int) -> None:
     """Be a worker: take what to do from a socket, and then item after item until it is closed."""
+    from multiprocessing.connection import Connection
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection: Connection[Any, Any] = Connection(number)
     # Whoever is at the other end may be gone at any moment; then there is nothing left to do.

@@ -1,6 +1,5 @@
 """The commands that copy a database, and that let others copy it."""
 
-import subprocess
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +45,8 @@ def hold(
       fpdb hold crawl.fpdb -- rsync -a crawl.fpdb/ backup:crawl.fpdb/
       fpdb hold crawl.fpdb -- cp -r crawl.fpdb /backup/crawl.fpdb
     """
+    import subprocess
+
     with databases.open_readonly(path) as database, database.hold():
         try:
             code = subprocess.call(command)  # noqa: S603 - the user's own command

@@ -1,7 +1,6 @@
 """Parts of the input: read, worked on by as many processes as wished, and used in their order."""
 
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.connection import wait
 from typing import Generic, TypeVar
 
 from fpdb.io import Part
@@ -42,6 +41,8 @@ class Flow(Generic[Result]):
 
     def idle(self, number: int) -> None:
         """Use what the workers have done, until a file has something to read."""
+        from multiprocessing.connection import wait
+
         workers = self._workers
         while workers and workers.busy and not wait([number], _LOOK_SECONDS):
             self._settle(workers.ready())

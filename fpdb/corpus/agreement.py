@@ -7,7 +7,7 @@ digest with a chance of one in 2**64, and nobody can choose them such that they 
 random and new in each check.
 """
 
-import secrets
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ class Mixer:
     """Turns rows into numbers that look random, with seeds of its own."""
 
     def __init__(self) -> None:
-        self._seeds = [secrets.randbits(64) for _ in range(_MOST_COLUMNS)]
+        self._seeds = [int.from_bytes(os.urandom(8), "big") for _ in range(_MOST_COLUMNS)]
 
     def numbers(self, rows: Rows) -> Column:
         """Mix rows that are columns of numbers, by the finalizer of SplitMix64."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +43,8 @@ def _copy(shared: SharedEnvironment, txn: ReadTransaction, draft: Path) -> None:
 
 def require_sound(directory: Path) -> None:
     """Check the structure of a data file in a process of its own, which doesn't map it."""
+    import subprocess
+
     done = subprocess.run(  # noqa: S603 - it is this very Python
         [sys.executable, "-m", "lmdb", "verify", str(directory)],
         check=False,

@@ -7,7 +7,6 @@ another thread sorts the next.
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TypeVar
@@ -111,6 +110,8 @@ def _sample(source: Source, count: int) -> Fingerprints:
 
 def ahead(items: Iterable[T]) -> Generator[T]:
     """Give items while another thread makes the next one."""
+    from concurrent.futures import ThreadPoolExecutor
+
     iterator = iter(items)
     end = object()
     with ThreadPoolExecutor(1) as pool:
