@@ -248,7 +248,7 @@ def test_more_probes_than_are_worth_it() -> None:
     plan = choose_plan(64, 3)
     with pytest.raises(PlanError, match="probes") as caught:
         plan.probes(30)
-    assert "k = 30" in caught.value.hint
+    assert "build tables for a larger one" in caught.value.hint
     for k in (-1, 65):
         with pytest.raises(PlanError, match=f"k = {k}"):
             plan.probes(k)
