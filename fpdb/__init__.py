@@ -7,6 +7,7 @@ The folders are the architecture, and imports point down:
     reader                 its other half: what can be asked
     snapshot               a view of one moment, with the questions of the facade
     handle                 an open database: its header, plan and recipe
+    checking               a database that is read by a further process, for it may be damaged
     preparing              what is done with a part of the input, in any process
     corpus | io            work over whole databases | readers of documents and texts
     documents              documents by key and id, looked up and written
@@ -17,6 +18,7 @@ The folders are the architecture, and imports point down:
     errors                 the exception tree
 """
 
+from fpdb.checking import check
 from fpdb.database import Database
 from fpdb.documents import Prepared, Preparer
 from fpdb.errors import (
@@ -141,6 +143,7 @@ __all__ = [
     "WorkerError",
     "__version__",
     "build",
+    "check",
     "compare",
     "create",
     "distance",

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from fpdb.documents import CATALOGS, require_whole
-from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
+from fpdb.documents import CATALOGS, layout, require_whole
+from fpdb.errors import InputError, PlanError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.storage import LOCK_SECONDS, Environment, header
 from fpdb.storage.counters import Counters
@@ -29,15 +29,8 @@ class Handle:
             value = txn.get("header", b"header")
             self._header = header.decode(value if value is not None else b"")
         header.require_openable(self._header, readonly=environment.readonly)
-        self.plan = Plan.from_dict(self._header["plan"])
-        self._index = Index(self.plan)
-        if self._header["keys"] not in CATALOGS:
-            raise DamagedError(
-                f"the header speaks of {self._header['keys']!r} keys, "
-                f"expected one of {', '.join(CATALOGS)}",
-                hint="restore the database from a backup",
-            )
-        self._catalog = CATALOGS[self._header["keys"]](self._index)
+        self._index, self._catalog = layout(self._header)
+        self.plan = self._index.plan
         environment.include([*self._catalog.names, *self._index.names])
         if recipe is not None:
             self._require_recipe(recipe)

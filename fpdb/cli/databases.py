@@ -29,7 +29,7 @@ _K = 3
 def open_readonly(path: Path, recipe: str | None = None) -> fpdb.Database:
     """Open a database to read it."""
     chosen = choose_recipe(recipe) if recipe else None
-    with _explained(path):
+    with explained(path):
         return fpdb.open(path, readonly=True, recipe=chosen)
 
 
@@ -37,12 +37,12 @@ def open_writable(
     path: Path, recipe: fpdb.Recipe | None = None, k: int | None = None
 ) -> fpdb.Database:
     """Open a database to write to it."""
-    with _explained(path):
+    with explained(path):
         return fpdb.open(path, recipe=recipe, k=k)
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Say why a path is taken for a database that may have been meant as something else."""
     try:
         yield
