@@ -2,7 +2,7 @@
 
 `join` finds the near fingerprints of a database, with `groups` as its innermost loop; `pairs` and
 `clusters` turn them into documents. `check` reads a database by `reading` and compares its parts by
-`agreement`; `identities` and `header_check` are steps of it.
+`agreement`; `identities`, `lookups` and `header_check` are steps of it.
 """
 
 from fpdb.corpus.check import check
