@@ -9,6 +9,7 @@ The folders are the architecture, and imports point down:
     handle                 an open database: its header, plan and recipe
     checking               a database that is read by a further process, for it may be damaged
     preparing              what is done with a part of the input, in any process
+    repairing              a sound database of what is intact in a damaged one
     corpus | io            work over whole databases | readers of documents and texts
     documents              documents by key and id, looked up and written
     tables                 bits -> candidates: permutations, plans, pages, the index
@@ -73,9 +74,11 @@ from fpdb.models import (
     Outgrown,
     Pair,
     Problem,
+    Repaired,
     Stats,
     TableStats,
 )
+from fpdb.repairing import repair
 from fpdb.snapshot import Snapshot
 from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, plans
 
@@ -128,6 +131,7 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "RecipeMismatchError",
+    "Repaired",
     "Secret",
     "ShortTextError",
     "Snapshot",
@@ -151,4 +155,5 @@ __all__ = [
     "plans",
     "read_recipe",
     "recipe",
+    "repair",
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -184,3 +185,18 @@ class Problem(NamedTuple):
 
     where: str
     what: str
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What became of a damaged database: how many documents the new one at `path` has.
+
+    `missing` says how many more the damaged one counted, None if its count is lost as well; `lost`
+    has their keys as far as they are known, and `problems` all that was damaged.
+    """
+
+    path: Path
+    documents: int
+    missing: int | None
+    lost: tuple[Key, ...]
+    problems: tuple[Problem, ...]

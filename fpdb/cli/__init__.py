@@ -21,6 +21,7 @@ from fpdb.cli.pairs import pairs
 from fpdb.cli.plan import plan
 from fpdb.cli.query import query
 from fpdb.cli.recipes import app as recipes
+from fpdb.cli.repair import repair
 from fpdb.cli.stats import stats
 from fpdb.errors import FpdbError
 
@@ -63,6 +64,7 @@ for command in (
     clusters,
     stats,
     check,
+    repair,
     compact,
     backup,
     hold,

@@ -136,14 +136,19 @@ class Records(NamedTuple):
 
 
 def records(
-    txn: ReadTransaction, catalog: Catalog, bits: int, faults: Faults | None = None
+    txn: ReadTransaction,
+    catalog: Catalog,
+    bits: int,
+    faults: Faults | None = None,
+    *,
+    first: int = 0,
 ) -> Iterator[Records]:
-    """Read the records that can be read."""
+    """Read the records that can be read, from an id on."""
     named = isinstance(catalog, TextCatalog)
     faults = Faults() if faults is None else faults
     with txn.cursor("documents") as cursor:
-        stored = iter(cursor)
-        more = True
+        more = cursor.set_range(first.to_bytes(8, "big"))
+        stored = cursor.iternext()
         while more:
             more = False
             # Lists of plain values: as many tuples would keep the garbage collector busy.
@@ -156,7 +161,7 @@ def records(
                 more, number = True, bytes(name)
                 try:
                     record = unpack_record(value)
-                    _require_plain(record, number, bits, named=named)
+                    require_plain(record, number, bits, named=named)
                     if named:
                         names.append(key_bytes(str(record.key)))
                 except (DamagedError, InputError) as error:
@@ -178,7 +183,7 @@ def records(
             )
 
 
-def _require_plain(record: Record, number: bytes, bits: int, *, named: bool) -> None:
+def require_plain(record: Record, number: bytes, bits: int, *, named: bool) -> None:
     """Raise an error if fields of a record aren't of the kind that a document has."""
     key, fingerprint, added, digest, _, _ = record
     if (

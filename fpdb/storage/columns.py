@@ -165,6 +165,18 @@ def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 
 
+def page_length(value: memoryview | bytes, columns: int) -> int:
+    """Say how many bytes a page of so many columns has by its head, 0 if that can't be one."""
+    if len(value) < _HEAD.size:
+        return 0
+    _, count, widths = _HEAD.unpack_from(value)
+    each = [widths >> 4 * index & 15 for index in range(_MOST_COLUMNS)]
+    if not set(each) <= {0, *_TYPES} or any(each[columns:]):
+        return 0
+    length: int = _HEAD.size + 8 * columns + count * sum(each)
+    return length
+
+
 def rows_of(value: memoryview) -> int:
     """Tell how many rows a page has that was verified already."""
     count: int = _HEAD.unpack_from(value)[1]

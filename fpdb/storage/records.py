@@ -54,5 +54,16 @@ def unpack_record(value: memoryview | bytes) -> Record:
         ) from None
 
 
+def record_length(value: bytes) -> int:
+    """Say how many bytes of these the record has that they begin with, 0 if there is none."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(value) + 1, raw=True, max_ext_len=0)
+    unpacker.feed(value[_CHECKSUM_BYTES:])
+    try:
+        unpacker.skip()
+    except (ValueError, RecursionError, msgpack.UnpackException):
+        return 0
+    return _CHECKSUM_BYTES + int(unpacker.tell())
+
+
 def _checksum(body: memoryview | bytes) -> bytes:
     return xxhash.xxh3_64_digest(body)[-_CHECKSUM_BYTES:]
