@@ -16,7 +16,7 @@ from typing import IO, NoReturn
 
 from fpdb import corpus, errors
 from fpdb.documents import layout
-from fpdb.errors import FpdbError, OpenError, WorkerError
+from fpdb.errors import FormatError, FpdbError, OpenError, WorkerError
 from fpdb.models import Problem
 from fpdb.storage import Environment, header, preflight, structure
 from fpdb.storage.datafile import DATA_FILE
@@ -109,7 +109,7 @@ def serve(directory: str, *, deep: bool) -> None:
         _limit(Path(directory))
         for problem in _problems(Path(directory), deep=deep):
             _send(problem._asdict())
-    except OpenError as error:
+    except (FormatError, OpenError) as error:
         _send({"error": type(error).__name__, "text": str(error), "hint": error.hint})
     except FpdbError as error:
         _send(Problem(DATA_FILE, str(error))._asdict())

@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from fpdb.checking import check
 from fpdb.documents import CATALOGS, layout, require_whole
-from fpdb.errors import InputError, PlanError, RecipeMismatchError
+from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.storage import LOCK_SECONDS, Environment, header
 from fpdb.storage.counters import Counters
@@ -92,7 +93,9 @@ class Handle:
         A keyed recipe must be given, because its secret isn't stored. A write waits for other
         writers up to `timeout` seconds.
         """
-        environment = Environment.open(path, ["header"], readonly=readonly)
+        environment = Environment.open(
+            path, ["header"], readonly=readonly, verify=_require_whole_copy
+        )
         try:
             chosen = preset(recipe) if isinstance(recipe, str) else recipe
             database = cls(environment, chosen, timeout)
@@ -162,6 +165,14 @@ class Handle:
             self.__dict__.get("recipe") if self._header["recipe"]["hash"].get("secret") else None
         )
         return _reopen, (type(self), self.path, self.readonly, keyed, self._timeout)
+
+
+def _require_whole_copy(directory: Path) -> None:
+    for problem in check(directory, deep=True):
+        raise DamagedError(
+            f"{directory} is a copy that isn't whole: {problem.where}: {problem.what}",
+            hint="copy it with `fpdb backup`, or under `fpdb hold`",
+        )
 
 
 def _reopen(
