@@ -76,7 +76,7 @@ class Oracle:
         changes, statuses = self._changes(operation, message["done"])
         said = message["done"]
         if said and statuses != said and len(said) > 1:
-            self.wrong.append(f"found the statuses {said}, expected {statuses}")
+            self.wrong.append(f"found the statuses {said}, expected {statuses}"[:400])
         self._adopt(changes, operation)
         self.acknowledged += len(changes)
         return True
