@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 
 Key = str | int
 
+# So many bytes of UTF-8 a text, a line or a record may have unless somebody allows more: no text
+# of this size, whatever is in it, takes more than two seconds or 256 MiB.
+LARGEST_TEXT = 1 << 21
+MOST_BYTES = 1 << 40
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:

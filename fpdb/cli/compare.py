@@ -8,7 +8,6 @@ import typer
 
 from fpdb.cli import render
 from fpdb.cli.options import (
-    LARGEST,
     BitsOption,
     JsonOption,
     MaxBytesOption,
@@ -19,7 +18,7 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint import compare as compare_texts
 from fpdb.io import read_lines, read_text
-from fpdb.models import Comparison
+from fpdb.models import LARGEST_TEXT, Comparison
 
 _COLUMNS = [field.name for field in dataclasses.fields(Comparison)[:-2]]
 
@@ -64,7 +63,7 @@ def compare(
         bool, typer.Option("--header", help="With --pairs or --rank: name the columns first.")
     ] = False,
     as_json: JsonOption = False,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Compare two texts: what their fingerprints estimate, and what their features say exactly.
 
@@ -87,7 +86,7 @@ def compare(
         raise typer.BadParameter("--header needs --pairs or --rank")
     if files and (pairs or rank):
         raise typer.BadParameter("--files needs A and B")
-    chosen, judge = choose_recipe(recipe, bits), _Judge(k, below)
+    chosen, judge = choose_recipe(recipe, bits, max_bytes), _Judge(k, below)
     if first is not None and second is not None:
         if files:
             first, second = (read_text(path, max_bytes).text for path in (first, second))

@@ -11,12 +11,13 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import Keys, choose_recipe
+from fpdb.cli.options import Keys, choose_recipe, widened
 from fpdb.errors import (
     DatabaseExistsError,
     DatabaseNotFoundError,
     NotADatabaseError,
     PlanError,
+    RecipeError,
     RecipeMismatchError,
 )
 from fpdb.tables import Plan
@@ -128,6 +129,12 @@ def open_or_create(path: Path, wanted: Wanted, *, quiet: bool) -> fpdb.Database:
         database.close()
         raise
     return database
+
+
+def widen(database: fpdb.Database, max_bytes: int) -> None:
+    """Let this handle take texts of so many bytes."""
+    with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
+        database.recipe = widened(database.recipe, max_bytes)
 
 
 def is_vacant(path: Path) -> bool:

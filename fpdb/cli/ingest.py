@@ -14,7 +14,6 @@ from fpdb.cli.databases import require
 from fpdb.cli.flow import Flow
 from fpdb.cli.loader import Loader
 from fpdb.cli.options import (
-    LARGEST,
     AnyRecipeOption,
     BitsOption,
     CapacityOption,
@@ -37,6 +36,7 @@ from fpdb.cli.sources import (
     open_parts,
 )
 from fpdb.io import PART, is_array, read_records, size_of
+from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import Taken
 from fpdb.tables.loading import MEMORY
 
@@ -113,7 +113,7 @@ def ingest(
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what goes wrong.")] = False,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Add the documents of files, directories or standard input to a database.
 
@@ -196,6 +196,7 @@ def ingest(
         if not quiet:
             ending.callback(loader.summarise)
         with _interruptible("what was counted as added is stored; run it again for the rest"):
+            databases.widen(database, max_bytes)
             loader.load(database, parts, flow)
 
 

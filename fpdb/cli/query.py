@@ -8,7 +8,6 @@ from fpdb.cli import databases
 from fpdb.cli.databases import require
 from fpdb.cli.flow import Flow
 from fpdb.cli.options import (
-    LARGEST,
     AnyRecipeOption,
     DatabaseArgument,
     JobsOption,
@@ -27,6 +26,7 @@ from fpdb.cli.sources import (
     make_fields,
     open_parts,
 )
+from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import Question, Refused
 
 
@@ -80,7 +80,7 @@ def query(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 if anything matched.")
     ] = False,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Find the stored documents within k of texts, files, records or fingerprints.
 
@@ -111,6 +111,7 @@ def query(
     flow: Flow[list[Question | Refused]] = Flow(jobs)
     parts = open_parts(files or [], form, fields, max_bytes, size=BLOCK, idle=flow.idle)
     with databases.open_readonly(path, recipe) as database:
+        databases.widen(database, max_bytes)
         asker = Asker(database, k, limit, rejects, as_json=as_json)
         asker.ask(questions)
         asker.ask(from_files(whole or [], max_bytes))

@@ -6,12 +6,11 @@ from fpdb.io.folders import size_of
 from fpdb.io.formats import FORMATS, SUFFIXES
 from fpdb.io.parts import PART, Part, read_parts
 from fpdb.io.records import read_records
-from fpdb.io.streams import LARGEST_TEXT, Idle, Progress
+from fpdb.io.streams import Idle, Progress
 from fpdb.io.texts import Text, read_lines, read_text
 
 __all__ = [
     "FORMATS",
-    "LARGEST_TEXT",
     "PART",
     "SUFFIXES",
     "BadRecord",

@@ -55,14 +55,14 @@ def _jsonl(source: Source) -> Iterator[Found]:
         if isinstance(line, TooLong):
             yield number, f"holds more than {source.largest} bytes in one line", replaced
             continue
+        if line.isspace():
+            continue
         found: dict[str, Any] | str
         try:
             found = loads(line)
         except RecursionError:
             found = "is nested too deeply"
         except json.JSONDecodeError as error:
-            if line.isspace():
-                continue
             found = f"is no JSON: {error.msg} at column {error.colno}"
         except ValueError:
             found = "holds a number with too many digits"

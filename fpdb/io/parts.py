@@ -15,7 +15,8 @@ from fpdb.io import folders, streams
 from fpdb.io.fields import BadRecord, Fields, Record
 from fpdb.io.formats import FORMATS, Format, Source
 from fpdb.io.records import Reader, open_path
-from fpdb.io.streams import LARGEST_TEXT, Idle, Progress, StreamError, TooLong
+from fpdb.io.streams import Idle, Progress, StreamError, TooLong
+from fpdb.models import LARGEST_TEXT
 
 # Can be pickled, and gives the records when it is called.
 Part = Callable[[], Iterable[Record | BadRecord]]

@@ -10,8 +10,9 @@ from fpdb.errors import InputError
 from fpdb.io import folders, streams
 from fpdb.io.fields import BadRecord, Fields, Pick, Record, UnfitError, picker
 from fpdb.io.formats import Format, Source, format_of
-from fpdb.io.streams import LARGEST_TEXT, Idle, Progress, StreamError
+from fpdb.io.streams import Idle, Progress, StreamError
 from fpdb.io.tables import check_columns
+from fpdb.models import LARGEST_TEXT
 
 _DEFAULT = Fields()
 

@@ -14,7 +14,6 @@ from typing import IO, Protocol
 
 from fpdb.errors import MissingExtraError
 
-LARGEST_TEXT = 1 << 24
 _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -11,6 +11,7 @@ from fpdb.storage.packing import unpack
 _CHECKSUM_BYTES = 4
 LARGEST_META = 1 << 16
 LARGEST_KEY = 1 << 16
+_LARGEST = LARGEST_META + LARGEST_KEY + 256
 
 
 class Record(NamedTuple):
@@ -44,6 +45,11 @@ def require_sound(value: memoryview | bytes) -> None:
 def unpack_record(value: memoryview | bytes) -> Record:
     """Read a record."""
     require_sound(value)
+    if len(value) > _LARGEST:
+        raise DamagedError(
+            f"a document has {len(value):,} bytes, expected at most {_LARGEST:,}",
+            hint="run `fpdb check`",
+        )
     fields: Any = unpack(value[_CHECKSUM_BYTES:], "a document")
     try:
         return Record(*fields)
