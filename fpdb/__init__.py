@@ -36,6 +36,7 @@ from fpdb.errors import (
     LockTimeoutError,
     MapFullError,
     MissingExtraError,
+    NoSketchError,
     NotADatabaseError,
     OpenError,
     PlanError,
@@ -80,7 +81,7 @@ from fpdb.models import (
 )
 from fpdb.repairing import repair
 from fpdb.snapshot import Snapshot
-from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, plans
+from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, first_look, plans
 
 __version__ = "0.1.0"
 
@@ -116,6 +117,7 @@ __all__ = [
     "Match",
     "Matches",
     "MissingExtraError",
+    "NoSketchError",
     "NotADatabaseError",
     "OpenError",
     "Outgrown",
@@ -151,6 +153,7 @@ __all__ = [
     "compare",
     "create",
     "distance",
+    "first_look",
     "open",
     "plans",
     "read_recipe",

@@ -53,7 +53,10 @@ def repair(
         header.require_openable(head, readonly=True)
         index, catalog = layout(head)
         source = Source(salvage, index, catalog)
-        first = {b"header": header.encode({**head, **_own()}), b"counters": Counters().pack()}
+        first = {
+            b"header": header.encode({**head, **_own()}),
+            b"counters": Counters(sketches=0 if catalog.sketched else None).pack(),
+        }
         names = ["header", *catalog.names, *index.names]
         with Environment.build(path, names, {"header": first}) as built:
             work = _Repair(salvage, source, index, catalog)
@@ -112,7 +115,8 @@ class _Repair:
                 self._name_lost(into)
             next_id = max(old.next_id if old else 0, written.next_id if named else 0)
             writes = old.writes if old else 1
-            self.counters = Counters(next_id, documents, documents - placed, writes)
+            sketches = written.sketches if self._catalog.sketched else None
+            self.counters = Counters(next_id, documents, documents - placed, writes, sketches)
             into.put("header", b"counters", self.counters.pack())
         if old:
             self.missing = max(old.documents - documents, 0)
@@ -148,10 +152,10 @@ class _Records:
         self._next_id = next_id
         self._named = named
         self._last = -1
-        self._keys: list[tuple[bytes, int, int, bytes]] = []
+        self._keys: list[tuple[bytes, int, int, bytes, bool]] = []
         self._homeless: list[Found] = []
         self.problems: list[Problem] = []
-        self.documents = self.short = self._added = 0
+        self.documents = self.short = self.sketches = self._added = 0
 
     @property
     def next_id(self) -> int:
@@ -189,25 +193,29 @@ class _Records:
             self.problems.append(Problem("documents", what))
             return
         self.documents += 1
+        self.sketches += bool(found.record.sketch)
         self._added += 1
         if not found.record.fingerprint:
             into.put("short", found.record.digest + name, b"")
             self.short += 1
         if self._named:
             digest = b"" if found.record.fingerprint else found.record.digest
-            self._keys.append((key_bytes(str(found.record.key)), self._added, number, digest))
+            sketched = bool(found.record.sketch)
+            key = key_bytes(str(found.record.key))
+            self._keys.append((key, self._added, number, digest, sketched))
             if len(self._keys) >= _SORTED:
                 self._put_keys()
 
     def _put_keys(self) -> None:
         """Write keys in their order; of two documents with the same one, the first stays."""
         into = self._into
-        for key, _, number, digest in sorted(self._keys):
+        for key, _, number, digest, sketched in sorted(self._keys):
             if into.get("keys", key) is None:
                 into.put("keys", key, _id(number))
                 continue
             into.delete("documents", _id(number))
             self.documents -= 1
+            self.sketches -= sketched
             if digest:
                 into.delete("short", digest + _id(number))
                 self.short -= 1

@@ -39,6 +39,7 @@ class Source:
         self._salvage = salvage
         self._bits = index.plan.bits
         self._named = catalog.kind == "text"
+        self._sketched = catalog.sketched
         self._rows = [] if self._named else [index.home, *catalog.pages]
         self._values: dict[str, list[tuple[int, int]]] = {}
         self.problems: list[Problem] = []
@@ -100,7 +101,7 @@ class Source:
         if entry.value is None:
             raise DamagedError("the pages of its record can't be read")
         record = unpack_record(entry.value)
-        require_plain(record, entry.key, self._bits, named=self._named)
+        require_plain(record, entry.key, self._bits, named=self._named, sketched=self._sketched)
         if self._named and not key_bytes(str(record.key)):
             raise DamagedError("its key is empty")
         return record

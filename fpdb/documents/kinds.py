@@ -18,4 +18,4 @@ def layout(header: Header) -> tuple[Index, Catalog]:
             f"the header speaks of {header['keys']!r} keys, expected one of {', '.join(CATALOGS)}",
             hint="restore the database from a backup",
         )
-    return index, CATALOGS[header["keys"]](index)
+    return index, CATALOGS[header["keys"]](index, sketched=header.get("sketch") is not None)

@@ -85,14 +85,22 @@ class Recipe:
             raise InputError(f"the weights add up to more than {LARGEST_TOTAL}")
         return self._only(self._engine.batch_of_features([features]))
 
-    def batch(self, texts: Iterable[str]) -> Batch:
-        """Fingerprint many texts, and tell for each how many features it has."""
-        if isinstance(texts, str):
-            raise InputError(
-                "found a string, expected several texts",
-                hint="recipe.fingerprint(text) takes one text",
-            )
-        return self._engine.batch(map(self._small, texts))
+    def batch(self, texts: Iterable[str], *, sketches: bool = False) -> Batch:
+        """Fingerprint many texts, tell for each how many features it has; sketch them if asked."""
+        return self._engine.batch(self._all_small(texts), sketched=sketches)
+
+    def sketch(self, text: str) -> bytes:
+        """Give the MinHash sketch of a text, 128 bytes; none if it is too short for a shingle."""
+        [row] = self._engine.sketches([self._small(text)])
+        return row.tobytes() if row.any() else b""
+
+    def sketch_many(self, texts: Iterable[str]) -> NDArray[np.uint8]:
+        """Give the sketches of many texts, uint8[n, 128]; a text without one has a row of zeros."""
+        return self._engine.sketches(self._all_small(texts))
+
+    def shingles(self, text: str) -> NDArray[np.uint64]:
+        """Give the hashes of a text's distinct shingles, sorted: what its sketch stands for."""
+        return self._engine.distinct_shingles(self._small(text))
 
     def features(self, text: str) -> dict[str, float]:
         """Give the features of a text and how much each of them counts."""
@@ -187,6 +195,14 @@ class Recipe:
     def _small(self, text: str) -> str:
         self._engine.require_small(_text(text))
         return text
+
+    def _all_small(self, texts: Iterable[str]) -> Iterable[str]:
+        if isinstance(texts, str):
+            raise InputError(
+                "found a string, expected several texts",
+                hint="recipe.fingerprint(text) takes one text",
+            )
+        return map(self._small, texts)
 
     def _only(self, batch: Batch) -> int:
         if batch.short[0]:
