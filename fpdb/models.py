@@ -16,11 +16,13 @@ class Batch:
 
     `fingerprints` is uint64[n], or uint64[n, 2] at 128 bits, high word first; `features` counts
     the distinct features of each text; `short` marks the texts with too few of them.
+    `sketches` is uint8[n, 128] if they were asked for; a text without a shingle has zeros.
     """
 
     fingerprints: NDArray[np.uint64]
     features: NDArray[np.int64]
     short: NDArray[np.bool_]
+    sketches: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.features)
