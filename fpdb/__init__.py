@@ -17,6 +17,7 @@ The folders are the architecture, and imports point down:
     errors                 the exception tree
 """
 
+from fpdb.corpus import evaluate, evaluation_html, evaluation_svg
 from fpdb.database import Database
 from fpdb.documents import Prepared, Preparer
 from fpdb.errors import (
@@ -65,12 +66,15 @@ from fpdb.models import (
     Cluster,
     Comparison,
     Document,
+    Evaluation,
     Group,
     Match,
     Matches,
     Outgrown,
     Pair,
     Problem,
+    Rating,
+    RecipeQuality,
     Stats,
     TableStats,
 )
@@ -98,6 +102,7 @@ __all__ = [
     "DiskFullError",
     "Document",
     "DocumentNotFoundError",
+    "Evaluation",
     "FormatError",
     "FpdbError",
     "Grams",
@@ -121,11 +126,13 @@ __all__ = [
     "Prepared",
     "Preparer",
     "Problem",
+    "Rating",
     "ReadOnlyError",
     "ReadersFullError",
     "Recipe",
     "RecipeError",
     "RecipeMismatchError",
+    "RecipeQuality",
     "Secret",
     "ShortTextError",
     "Snapshot",
@@ -144,6 +151,9 @@ __all__ = [
     "compare",
     "create",
     "distance",
+    "evaluate",
+    "evaluation_html",
+    "evaluation_svg",
     "open",
     "plans",
     "read_recipe",

@@ -6,6 +6,7 @@ so only these few are looked up, and only what they lead to is compared as a who
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,14 +56,13 @@ class Truth:
         sizes = np.bincount(self.classes)
         return int((sizes * (sizes - 1) // 2).sum())
 
-    def look_up(self, first: I64, second: I64) -> tuple[NDArray[np.float64], Bools]:
-        """Give the similarity of pairs, 0 where none is known, and whether one is known."""
+    def look_up(self, first: I64, second: I64) -> NDArray[np.float64]:
+        """Give the similarity of pairs, 0 where none is known."""
         wanted = encode(first, second, self.documents)
         if not len(self.codes):
-            return np.zeros(len(wanted)), np.zeros(len(wanted), np.bool_)
+            return np.zeros(len(wanted))
         places = np.minimum(self.codes.searchsorted(wanted), len(self.codes) - 1)
-        known = self.codes[places] == wanted
-        return np.where(known, self.jaccards[places], 0.0), known
+        return np.where(self.codes[places] == wanted, self.jaccards[places], 0.0)
 
 
 def encode(first: I64, second: I64, documents: int) -> I64:
@@ -84,11 +84,12 @@ class _Sets:
     distinct: int
 
 
-def exact_truth(hashes: U64, counts: I64, at_least: float) -> Truth:
+def exact_truth(hashes: U64, counts: I64, at_least: float, texts: I64) -> Truth:
     """Compute the similarity of all pairs of sets that reach a threshold.
 
     `hashes` are the elements of one set after the other, repeated or not; `counts` says how many
-    belong to each. An empty set resembles nothing and equals nothing.
+    belong to each. An empty set resembles nothing, and equals those with the same number in
+    `texts`.
     """
     if len(hashes) > MOST_ELEMENTS:
         raise InputError(
@@ -97,7 +98,7 @@ def exact_truth(hashes: U64, counts: I64, at_least: float) -> Truth:
             hint="evaluate a part of the documents, or give a table of pairs",
         )
     elements, owners = _distinct(hashes, counts)
-    classes = _classes(elements, owners, len(counts))
+    classes = _classes(elements, owners, texts)
     # Of equal sets one is compared, and the others follow it.
     first = np.full(len(counts), -1, np.int64)
     first[classes[::-1]] = np.arange(len(counts))[::-1]
@@ -121,11 +122,12 @@ def _distinct(hashes: U64, counts: I64) -> tuple[U64, I64]:
     return hashes[fresh], owners[fresh]
 
 
-def _classes(elements: U64, owners: I64, count: int) -> I64:
-    """Number the sets so that equal ones, and only they, have the same number."""
+def _classes(elements: U64, owners: I64, texts: I64) -> I64:
+    """Give the same number to equal sets, and only to them."""
     # Sums of scattered numbers tell sets apart as well as a digest of 128 bits would.
     spread = (elements ^ (elements >> np.uint64(31))) * _ODD
     spread ^= spread >> np.uint64(29)
+    count = len(texts)
     digests = np.zeros((3, count), np.uint64)
     order = np.argsort(owners, kind="stable")
     sizes = np.bincount(owners, minlength=count)
@@ -137,7 +139,7 @@ def _classes(elements: U64, owners: I64, count: int) -> I64:
         digests[1, there] = np.add.reduceat(spread[order] ^ spread[order] >> np.uint64(30), starts)
     digests[2] = sizes
     empty = sizes == 0
-    digests[0, empty] = np.arange(int(empty.sum()), dtype=np.uint64)
+    digests[0, empty] = texts[empty].astype(np.uint64)
     order = np.lexsort(digests)
     fresh = np.zeros(count, np.bool_)
     fresh[1:] = (digests[:, order[1:]] != digests[:, order[:-1]]).any(axis=0)
@@ -147,7 +149,7 @@ def _classes(elements: U64, owners: I64, count: int) -> I64:
 
 
 def _ranked(elements: U64, owners: I64, count: int) -> _Sets:
-    """Number the elements by how many sets have them, and gather them by set."""
+    """Rank the elements by how many sets have them, and gather them by set."""
     sizes = np.bincount(owners, minlength=count)
     fresh = np.ones(len(elements), np.bool_)
     fresh[1:] = elements[1:] != elements[:-1]
@@ -209,7 +211,7 @@ def _verified(
     able = small >= at_least * large - _ROUNDING
     first, second, codes = first[able], second[able], codes[able]
     edges = np.flatnonzero(np.diff(first, prepend=-1, append=-1)).tolist() if len(first) else []
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         one = int(first[begin])
         own = sets.elements[sets.starts[one] : sets.starts[one + 1]]
         marks[own] = True

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fpdb.corpus.evaluation import classes
 from fpdb.corpus.truth import exact_truth
 
 FLOOR = 0.5
@@ -43,7 +44,8 @@ class Corpus:
         names = {}
         sets = [[names.setdefault(shingle, len(names)) for shingle in own] for own in self.shingles()]
         flat = np.array([number for own in sets for number in own], np.uint64)
-        return exact_truth(flat, np.array([len(own) for own in sets], np.int64), FLOOR)
+        counts = np.array([len(own) for own in sets], np.int64)
+        return exact_truth(flat, counts, FLOOR, classes(self.texts))
 
 
 def characters(text, n=5):
