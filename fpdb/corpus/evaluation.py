@@ -76,7 +76,7 @@ def evaluate(
             "found no pairs, but only listed ones are to count",
             hint="give pairs, or leave listed_only out",
         )
-    ks = _ascending(k)
+    ks = _ascending(k, min(recipe.bits for recipe in chosen))
     keys, texts = _read(documents)
     if pairs is None:
         truth = shingle_truth(chosen[0], texts, wrong_below)
@@ -156,7 +156,7 @@ def rate(
     first, second, apart = first[usable], second[usable], apart[usable]
     jaccards, distances = truth.jaccards[usable], _distances(batch, first, second)
     every, verified = (_Tally(truth, thresholds, ks[-1]) for _ in range(2))
-    near = iter([(first, second, distances)]) if listed_only else _near(batch, ks[-1], recipe.bits)
+    near = iter([(first, second, distances)]) if listed_only else _near(batch, ks[-1])
     for columns in near:
         within = columns[2] <= ks[-1]
         found = columns[0][within], columns[1][within], columns[2][within]
@@ -223,10 +223,10 @@ def _rating(k: int, counts: Sequence[int], sought: int) -> Rating:
     return Rating(k, equal, reported, right, wrong, found, precision, recall, f1)
 
 
-def _ascending(k: Iterable[int]) -> list[int]:
+def _ascending(k: Iterable[int], bits: int) -> list[int]:
     ks = sorted(set(k))
-    if not ks or ks[0] < 0:
-        raise InputError(f"found the distances {ks}, expected some from 0")
+    if not ks or ks[0] < 0 or ks[-1] > bits:
+        raise InputError(f"found the distances {ks}, expected some from 0 to at most {bits}")
     return ks
 
 
@@ -257,22 +257,28 @@ def classes(texts: Sequence[str]) -> I64:
     return np.array(found, np.int64)
 
 
-def _near(batch: Batch, k: int, bits: int) -> Iterator[tuple[I64, I64, I64]]:
+def _near(batch: Batch, k: int) -> Iterator[tuple[I64, I64, I64]]:
     """Give all pairs of texts within k that aren't short, with their distances."""
     usable = np.flatnonzero(~batch.short)
-    words = batch.fingerprints[usable].reshape(len(usable), -1)
-    rows = [np.ascontiguousarray(words[:, column]) for column in range(words.shape[1])]
     everything = Groups(np.zeros(1, np.int64), np.array([len(usable)]))
-    for one, other, distances in near_in_groups(rows, everything, min(k, bits)):
+    if len(usable) < 2:
+        return
+    for one, other, distances in near_in_groups(_words(batch, usable), everything, k):
         yield usable[one], usable[other], distances.astype(np.int64)
+
+
+def _words(batch: Batch, chosen: I64) -> list[NDArray[np.uint64]]:
+    """Give some fingerprints as columns of words, the highest first."""
+    rows = batch.fingerprints[chosen]
+    columns = [rows] if rows.ndim == 1 else list(rows.T)
+    return [np.ascontiguousarray(column) for column in columns]
 
 
 def _distances(batch: Batch, first: I64, second: I64) -> I64:
     """Give the distances of pairs."""
     changes = batch.fingerprints[first] ^ batch.fingerprints[second]
-    counts = np.bitwise_count(changes).reshape(len(first), -1)
-    distances: I64 = counts.sum(axis=1, dtype=np.int64)
-    return distances
+    counts: I64 = np.bitwise_count(changes).astype(np.int64)
+    return counts if counts.ndim == 1 else np.asarray(counts.sum(axis=1))
 
 
 def _sampled(batch: Batch, truth: Truth) -> tuple[I64, I64]:
@@ -294,9 +300,9 @@ def _counted(distances: I64, bits: int) -> tuple[int, ...]:
 
 def _bit_shares(batch: Batch, bits: int) -> tuple[float, ...]:
     """Tell for each bit, the lowest first, which share of the fingerprints has it."""
-    usable = batch.fingerprints[~batch.short].reshape(int((~batch.short).sum()), -1)
+    usable = _words(batch, np.flatnonzero(~batch.short))
     shares: list[float] = []
     for bit in range(bits):
-        word = usable[:, usable.shape[1] - 1 - bit // 64] >> np.uint64(bit % 64)
-        shares.append(float((word & np.uint64(1)).mean()) if len(usable) else 0.0)
+        ones = usable[-1 - bit // 64] >> np.uint64(bit % 64) & np.uint64(1)
+        shares.append(float(ones.mean()) if len(ones) else 0.0)
     return tuple(shares)

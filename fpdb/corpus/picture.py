@@ -100,11 +100,10 @@ def _curves(quality: RecipeQuality, left: float, top: float) -> Iterator[str]:
     """Draw precision and recall against k, and the same with verification dashed."""
     panel = _Panel(left, top, max(quality.ratings[-1].k, 1), 1)
     yield from _frame(panel, "k", _percent, [0, 0.25, 0.5, 0.75, 1], _whole(panel.across))
-    names = []
-    for ratings, dashes, kind in (
-        (quality.ratings, "", ""),
-        (quality.verified, "5 3", ", verified"),
+    for number, (ratings, dashes, kind) in enumerate(
+        [(quality.ratings, "", ""), (quality.verified, "5 3", "verified ")]
     ):
+        names = []
         for name, colour in (("precision", _PRECISION), ("recall", _RECALL)):
             if ratings:
                 points = [
@@ -112,9 +111,9 @@ def _curves(quality: RecipeQuality, left: float, top: float) -> Iterator[str]:
                     for rating in ratings
                     if (value := getattr(rating, name)) is not None
                 ]
-                yield from _line(points, colour, dashes, f"{name}{kind}")
-                names.append((f"{name}{kind}", colour, dashes))
-    yield from _legend(left, top - 12, names, 78)
+                yield from _line(points, colour, dashes, f"{kind}{name}")
+                names.append((f"{kind}{name}", colour, dashes))
+        yield from _legend(left, top - 26 + 15 * number, names, 130)
 
 
 def _histograms(quality: RecipeQuality, left: float, top: float) -> Iterator[str]:

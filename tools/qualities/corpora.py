@@ -6,7 +6,6 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +41,9 @@ class Corpus:
     def truth(self):
         """Compute the similarity of all pairs."""
         names = {}
-        sets = [[names.setdefault(shingle, len(names)) for shingle in own] for own in self.shingles()]
+        sets = [
+            [names.setdefault(shingle, len(names)) for shingle in own] for own in self.shingles()
+        ]
         flat = np.array([number for own in sets for number in own], np.uint64)
         counts = np.array([len(own) for own in sets], np.int64)
         return exact_truth(flat, counts, FLOOR, classes(self.texts))
@@ -87,4 +88,6 @@ def load(name):
 def listed(name):
     """Read the pairs that a corpus comes with, and the similarity of each."""
     lines = (folder() / name / "pairs.tsv").read_text("utf-8").splitlines()[1:]
-    return [(one, other, float(value)) for one, other, value in (line.split("\t") for line in lines)]
+    return [
+        (one, other, float(value)) for one, other, value in (line.split("\t") for line in lines)
+    ]
