@@ -20,6 +20,7 @@ The folders are the architecture, and imports point down:
 """
 
 from fpdb.checking import check
+from fpdb.corpus import evaluate, evaluation_html, evaluation_svg
 from fpdb.database import Database
 from fpdb.documents import Prepared, Preparer
 from fpdb.errors import (
@@ -69,12 +70,15 @@ from fpdb.models import (
     Cluster,
     Comparison,
     Document,
+    Evaluation,
     Group,
     Match,
     Matches,
     Outgrown,
     Pair,
     Problem,
+    Rating,
+    RecipeQuality,
     Repaired,
     Stats,
     TableStats,
@@ -104,6 +108,7 @@ __all__ = [
     "DiskFullError",
     "Document",
     "DocumentNotFoundError",
+    "Evaluation",
     "FormatError",
     "FpdbError",
     "Grams",
@@ -128,11 +133,13 @@ __all__ = [
     "Prepared",
     "Preparer",
     "Problem",
+    "Rating",
     "ReadOnlyError",
     "ReadersFullError",
     "Recipe",
     "RecipeError",
     "RecipeMismatchError",
+    "RecipeQuality",
     "Repaired",
     "Secret",
     "ShortTextError",
@@ -153,6 +160,9 @@ __all__ = [
     "compare",
     "create",
     "distance",
+    "evaluate",
+    "evaluation_html",
+    "evaluation_svg",
     "first_look",
     "open",
     "plans",

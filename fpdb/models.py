@@ -220,3 +220,68 @@ class Repaired:
     missing: int | None
     lost: tuple[Key, ...]
     problems: tuple[Problem, ...]
+
+
+class Rating(NamedTuple):
+    """How good the pairs are that are reported at one k.
+
+    `equal` are pairs of equal texts; they count nowhere else. Of the other pairs `reported`, some
+    are `right`, some `wrong`, and those between are neither. `found` are the true pairs among
+    them. `precision` is right / (right + wrong), `recall` the share of all true pairs that is
+    found; a share of nothing is None.
+    """
+
+    k: int
+    equal: int
+    reported: int
+    right: int
+    wrong: int
+    found: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class RecipeQuality:
+    """How well a recipe tells duplicates from other documents.
+
+    `ratings` has one entry for each k; `verified` has the same for pairs whose sketches agree as
+    well, and nothing if that wasn't asked for. `short` counts the texts with too few features,
+    `unsketched` those without a sketch: they have no pairs. Distance d occurs
+    `true_distances[d]` times among the true pairs, and `other_distances[d]` times among pairs
+    drawn at random that aren't. `bit_shares` tells for each bit, the lowest first, in which share
+    of the fingerprints it is set; about one half is best.
+    """
+
+    recipe: str
+    recipe_id: str
+    bits: int
+    short: int
+    unsketched: int
+    ratings: tuple[Rating, ...]
+    verified: tuple[Rating, ...]
+    true_distances: tuple[int, ...]
+    other_distances: tuple[int, ...]
+    bit_shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What recipes find of the near-duplicates among some documents.
+
+    `exact` says that the truth is the Jaccard similarity of the texts' shingles, not a list that
+    was given. `true` counts the pairs that should be found, `equal` the pairs of equal texts,
+    which are left out. `truth_from`,
+    `right_from`, `wrong_below` and `min_jaccard` are as they were asked for.
+    """
+
+    documents: int
+    exact: bool
+    true: int
+    equal: int
+    truth_from: float
+    right_from: float
+    wrong_below: float
+    min_jaccard: float | None
+    recipes: tuple[RecipeQuality, ...]

@@ -14,6 +14,7 @@ from fpdb.cli.compact import compact
 from fpdb.cli.compare import compare
 from fpdb.cli.create import create
 from fpdb.cli.documents import delete, get
+from fpdb.cli.evaluate import evaluate
 from fpdb.cli.export import export
 from fpdb.cli.fingerprint import fingerprint
 from fpdb.cli.ingest import ingest
@@ -73,6 +74,7 @@ for command in (
     compare,
 ):
     app.command()(command)
+app.command("eval")(evaluate)
 app.add_typer(recipes, name="recipes")
 
 

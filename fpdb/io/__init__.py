@@ -4,6 +4,7 @@ from fpdb.io.arrays import is_array, read_array
 from fpdb.io.fields import BadRecord, Fields, Record
 from fpdb.io.folders import size_of
 from fpdb.io.formats import FORMATS, SUFFIXES
+from fpdb.io.pairs import read_pairs
 from fpdb.io.parts import PART, Part, read_parts
 from fpdb.io.records import read_records
 from fpdb.io.streams import Idle, Progress
@@ -23,6 +24,7 @@ __all__ = [
     "is_array",
     "read_array",
     "read_lines",
+    "read_pairs",
     "read_parts",
     "read_records",
     "read_text",
