@@ -12,6 +12,7 @@ from fpdb.cli import databases, render
 from fpdb.cli.bulk import Bulk
 from fpdb.cli.databases import require
 from fpdb.cli.flow import Flow
+from fpdb.cli.follow import Following
 from fpdb.cli.loader import Loader
 from fpdb.cli.options import (
     LARGEST,
@@ -30,6 +31,7 @@ from fpdb.cli.sources import (
     Base,
     BaseOption,
     HeaderOption,
+    RecordFormat,
     RecordFormatOption,
     Rejects,
     StrictOption,
@@ -100,6 +102,14 @@ def ingest(
             "--skip-duplicates", help="Don't add what resembles a stored document; print it."
         ),
     ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Keep reading standard input, or the JSON lines that come into a directory, and "
+            "answer each line with a JSON object once it is stored.",
+        ),
+    ] = False,
     strict: StrictOption = False,
     recipe: AnyRecipeOption = None,
     bits: BitsOption = None,
@@ -138,18 +148,24 @@ def ingest(
     them. Records need a key and a fingerprint, in fields of these names unless --key and
     --fingerprint say otherwise.
 
+    With --follow, JSON lines are taken as they come, from standard input or from the files that
+    grow in a directory, and each is answered with one line that says what became of it: the
+    documentation has the protocol. It ends with standard input, with SIGTERM or with Ctrl-C.
+
     \b
     Example:
       fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
       fpdb ingest news.fpdb news.tsv --key url --text title --text content --meta '*'
       fpdb ingest crawl.fpdb part-*.jsonl.zst --jobs 0
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
+      fpdb ingest crawl.fpdb --follow crawled/ --skip-duplicates
     """
-    require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
+    require(skip_duplicates or follow or not as_json, "--json needs --skip-duplicates")
     wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables)
     numbered = fingerprint_keys is not None or first_key is not None
     if fingerprints is not None:
-        require(not (files or text or meta or skip_duplicates), "--fingerprints FILE goes alone")
+        alone = not (files or text or meta or skip_duplicates or follow)
+        require(alone, "--fingerprints FILE goes alone")
         require(jobs == 1, "--fingerprints leaves nothing to do for --jobs")
         require(first_key is None or fingerprint_keys is None, "give the keys in one way only")
         rejects = Rejects(strict=strict)
@@ -174,6 +190,17 @@ def ingest(
     require(memory == MEMORY, "--memory goes with --fingerprints")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
+    if follow:
+        require(len(paths) == 1, "--follow takes one directory, or - for standard input")
+        require(form in (None, RecordFormat.JSONL), "--follow reads JSON lines")
+        require(jobs == 1, "--follow answers line by line, and leaves nothing to do for --jobs")
+        require(not strict, "--follow answers a bad record, and goes on")
+        fields = make_fields(key, text, meta, fingerprint, base, header)
+        every = form is not None
+        with _interruptible("what was answered is stored; send the rest again"):
+            following = Following(paths[0], fields, max_bytes, every, skip_duplicates, quiet)
+            following.run(path, wanted)
+        return
     sizes = [size_of(each) for each in paths]
     total = None if None in sizes else sum(size or 0 for size in sizes)
     fields = make_fields(key, text, meta, fingerprint, base, header)
