@@ -2,7 +2,7 @@
 
 The folders are the architecture, and imports point down:
 
-    cli                    the command line; nothing that the library can't do
+    cli | integrations     the command line; nothing that the library can't do | Scrapy's pipeline
     database               the facade: what can be changed, in transactions
     reader                 its other half: what can be asked
     snapshot               a view of one moment, with the questions of the facade

@@ -9,7 +9,7 @@ import typer
 
 from fpdb.cli import render
 from fpdb.cli.databases import require
-from fpdb.cli.options import LARGEST, JsonOption, MaxBytesOption, choose_recipe
+from fpdb.cli.options import JsonOption, MaxBytesOption, choose_recipe
 from fpdb.cli.sources import (
     Base,
     HeaderOption,
@@ -22,7 +22,7 @@ from fpdb.corpus import evaluate as evaluate_recipes
 from fpdb.corpus import evaluation_html, evaluation_svg
 from fpdb.corpus.picture import measured
 from fpdb.io import BadRecord, Fields, read_pairs, read_records
-from fpdb.models import Document, Evaluation, Rating, RecipeQuality
+from fpdb.models import LARGEST_TEXT, Document, Evaluation, Rating, RecipeQuality
 
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 _COLUMNS = (
@@ -114,7 +114,7 @@ def evaluate(
     header: HeaderOption = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Measure precision and recall of recipes for each k, on documents of your own.
 

@@ -12,6 +12,7 @@ from fpdb.cli import databases, render
 from fpdb.cli.bulk import Bulk
 from fpdb.cli.databases import require
 from fpdb.cli.flow import Flow
+from fpdb.cli.follow import Following
 from fpdb.cli.loader import Loader
 from fpdb.cli.options import (
     AnyRecipeOption,
@@ -31,6 +32,7 @@ from fpdb.cli.sources import (
     Base,
     BaseOption,
     HeaderOption,
+    RecordFormat,
     RecordFormatOption,
     Rejects,
     StrictOption,
@@ -103,6 +105,14 @@ def ingest(
         ),
     ] = False,
     min_jaccard: MinJaccardOption = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Keep reading standard input, or the JSON lines that come into a directory, and "
+            "answer each line with a JSON object once it is stored.",
+        ),
+    ] = False,
     strict: StrictOption = False,
     recipe: AnyRecipeOption = None,
     bits: BitsOption = None,
@@ -142,19 +152,25 @@ def ingest(
     them. Records need a key and a fingerprint, in fields of these names unless --key and
     --fingerprint say otherwise.
 
+    With --follow, JSON lines are taken as they come, from standard input or from the files that
+    grow in a directory, and each is answered with one line that says what became of it: the
+    documentation has the protocol. It ends with standard input, with SIGTERM or with Ctrl-C.
+
     \b
     Example:
       fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
       fpdb ingest news.fpdb news.tsv --key url --text title --text content --meta '*'
       fpdb ingest crawl.fpdb part-*.jsonl.zst --jobs 0
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
+      fpdb ingest crawl.fpdb --follow crawled/ --skip-duplicates
     """
-    require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
     require(skip_duplicates or min_jaccard is None, "--min-jaccard needs --skip-duplicates")
     wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables, sketch)
+    require(skip_duplicates or follow or not as_json, "--json needs --skip-duplicates")
     numbered = fingerprint_keys is not None or first_key is not None
     if fingerprints is not None:
-        require(not (files or text or meta or skip_duplicates), "--fingerprints FILE goes alone")
+        alone = not (files or text or meta or skip_duplicates or follow)
+        require(alone, "--fingerprints FILE goes alone")
         require(jobs == 1, "--fingerprints leaves nothing to do for --jobs")
         require(first_key is None or fingerprint_keys is None, "give the keys in one way only")
         rejects = Rejects(strict=strict)
@@ -179,6 +195,16 @@ def ingest(
     require(memory == MEMORY, "--memory goes with --fingerprints")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
+    if follow:
+        _require_followable(paths, form, jobs, strict)
+        fields = make_fields(key, text, meta, fingerprint, base, header)
+        every = form is not None
+        with _interruptible("what was answered is stored; send the rest again"):
+            following = Following(
+                paths[0], fields, max_bytes, every, skip_duplicates, min_jaccard, quiet
+            )
+            following.run(path, wanted)
+        return
     sizes = [size_of(each) for each in paths]
     total = None if None in sizes else sum(size or 0 for size in sizes)
     fields = make_fields(key, text, meta, fingerprint, base, header)
@@ -204,6 +230,15 @@ def ingest(
         with _interruptible("what was counted as added is stored; run it again for the rest"):
             databases.widen(database, max_bytes)
             loader.load(database, parts, flow)
+
+
+def _require_followable(
+    paths: list[str], form: RecordFormat | None, jobs: int, strict: bool
+) -> None:
+    require(len(paths) == 1, "--follow takes one directory, or - for standard input")
+    require(form in (None, RecordFormat.JSONL), "--follow reads JSON lines")
+    require(jobs == 1, "--follow answers line by line, and leaves nothing to do for --jobs")
+    require(not strict, "--follow answers a bad record, and goes on")
 
 
 @contextlib.contextmanager

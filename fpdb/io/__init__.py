@@ -3,6 +3,7 @@
 from fpdb.io.arrays import is_array, read_array
 from fpdb.io.fields import BadRecord, Fields, Record
 from fpdb.io.folders import size_of
+from fpdb.io.follow import follow_parts
 from fpdb.io.formats import FORMATS, SUFFIXES
 from fpdb.io.pairs import read_pairs
 from fpdb.io.parts import PART, Part, read_parts
@@ -21,6 +22,7 @@ __all__ = [
     "Progress",
     "Record",
     "Text",
+    "follow_parts",
     "is_array",
     "read_array",
     "read_lines",

@@ -6,8 +6,9 @@ from pathlib import PurePath
 
 from fpdb.errors import InputError
 from fpdb.io import streams
-from fpdb.io.streams import LARGEST_TEXT, StreamError
+from fpdb.io.streams import StreamError
 from fpdb.io.tables import csv_rows, tsv_rows
+from fpdb.models import LARGEST_TEXT
 
 _LABELS = {
     "1": True,

@@ -23,7 +23,7 @@ Part = Callable[[], Iterable[Record | BadRecord]]
 Each = TypeVar("Each")
 
 PART = 1000
-_PART_BYTES = 1 << 22
+PART_BYTES = 1 << 22
 # A slow source must not keep what it gave from being used.
 _PART_SECONDS = 1.0
 
@@ -96,7 +96,7 @@ def _has_records(chosen: Format | BadRecord) -> bool:
 def _weight(entry: folders.Entry) -> int:
     # What is packed may be any size, so it is a part of its own.
     packed = streams.unpacked_name(entry.path) != entry.path
-    return _PART_BYTES if packed else entry.size
+    return PART_BYTES if packed else entry.size
 
 
 def _length(record: Record | BadRecord) -> int:
@@ -122,14 +122,14 @@ def _groups(
 ) -> Iterator[list[Each]]:
     """Put items together, up to a number, a weight and a time; those before an error count too."""
     group: list[Each] = []
-    room, due = _PART_BYTES, time.monotonic() + _PART_SECONDS
+    room, due = PART_BYTES, time.monotonic() + _PART_SECONDS
     try:
         for item in items:
             group.append(item)
             room -= weight(item)
             if len(group) == size or room <= 0 or time.monotonic() > due:
                 yield group
-                group, room = [], _PART_BYTES
+                group, room = [], PART_BYTES
                 due = time.monotonic() + _PART_SECONDS
     except StreamError:
         if group:

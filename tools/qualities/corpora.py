@@ -1,4 +1,4 @@
-"""The four corpora: their texts, the shingles that their truth is made of, and the pairs' own truth."""
+"""The four corpora: their texts, the shingles of their truth, and the pairs that came with them."""
 
 import gzip
 import html
