@@ -31,7 +31,7 @@ def missing() -> str:
 
 def run(rounds: int, seed: int, work: Path) -> Figures:
     """Kill and fail at every call of every act; `rounds` bounds the calls of each act."""
-    with Workers(2) as workers:
+    with Workers() as workers:
         torment = Torment(Place(work, seed), workers)
         control = torment.control(acts(seed))
         lost = inconsistent = acknowledged = total = 0

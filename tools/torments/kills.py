@@ -33,7 +33,7 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
         with Workers() as workers:
             for number in range(share):
                 done, verdict = _round(
-                    path, oracle, workers, seed, number, "", chance.random() ** 2 * LONGEST
+                    path, oracle, workers, seed, number, "", chance.random() * LONGEST
                 )
                 operations += done
                 idle += not done
