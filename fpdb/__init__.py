@@ -71,6 +71,7 @@ from fpdb.models import (
     Outgrown,
     Pair,
     Problem,
+    Snapshots,
     Stats,
     TableStats,
 )
@@ -129,6 +130,7 @@ __all__ = [
     "Secret",
     "ShortTextError",
     "Snapshot",
+    "Snapshots",
     "Stats",
     "StorageError",
     "Table",

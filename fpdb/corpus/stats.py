@@ -5,6 +5,7 @@ from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
+from fpdb.storage.readers import open_snapshots
 from fpdb.tables import Index, Plan, estimate, plans
 
 # A rebuild must make queries and inserts so many times as fast to be worth its time.
@@ -38,6 +39,7 @@ def stats(
         bytes_used=sum(map(txn.bytes_of, ("header", *catalog.names, *index.names))),
         tables=tables,
         outgrown=_outgrown(plan, head["capacity"], counters.documents),
+        snapshots=open_snapshots(txn),
     )
 
 
