@@ -4,6 +4,7 @@ Writers announce an operation, do it, and acknowledge it. What was acknowledged 
 what was announced only, either all is there or nothing.
 """
 
+import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,10 @@ class Oracle:
         self._texts: dict[str | int, str] = {}  # of short documents
         self._recipe, self._k, self._alone = recipe, k, alone
         self._pending: dict[int, dict[str, Any]] = {}
+
+    def copy(self) -> "Oracle":
+        """Give another one that knows the same."""
+        return copy.deepcopy(self)
 
     def hear_all(self, messages: Iterable[dict[str, Any]], writer: int = 0) -> int:
         """Take down what a writer says; give how many operations it acknowledged."""

@@ -47,11 +47,10 @@ class Crowd:
 
     def _start(self, number: int) -> Member:
         member = Member(number, self._workers.take())
-        member.worker.ready()
         self._starts += 1
         path, seed = str(self.path), self._seed
         if member.writes:
-            member.worker.go(
+            member.worker.begin(
                 "workload.write",
                 path=path,
                 seed=seed,
@@ -61,7 +60,9 @@ class Crowd:
                 flaw=self.flaw,
             )
         else:
-            member.worker.go("workload.read", path=path, seed=seed + self._starts, writers=WRITERS)
+            member.worker.begin(
+                "workload.read", path=path, seed=seed + self._starts, writers=WRITERS
+            )
         return member
 
     def listen(self, seconds: float) -> None:
@@ -77,7 +78,7 @@ class Crowd:
     def _hear(self, member: Member) -> None:
         while (message := member.worker.hear(0)) is not None:
             self._note(member, message)
-        if member.worker.process.poll() is not None:
+        if member.worker.ended:
             raise RuntimeError(f"{member.number} ended by itself: {member.worker.errors()}")
 
     def _note(self, member: Member, message: dict[str, Any]) -> None:
