@@ -80,6 +80,7 @@ from fpdb.models import (
     Rating,
     RecipeQuality,
     Repaired,
+    Snapshots,
     Stats,
     TableStats,
 )
@@ -144,6 +145,7 @@ __all__ = [
     "Secret",
     "ShortTextError",
     "Snapshot",
+    "Snapshots",
     "Stats",
     "StorageError",
     "Table",

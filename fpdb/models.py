@@ -173,6 +173,19 @@ class Outgrown:
 
 
 @dataclass(frozen=True)
+class Snapshots:
+    """The snapshots that are open in all processes, without the one that counts them.
+
+    `oldest_pid` is the process that has the oldest, and `behind` says how many transactions have
+    been committed since it began: the pages that these replaced can't be used again yet.
+    """
+
+    open: int
+    oldest_pid: int | None
+    behind: int
+
+
+@dataclass(frozen=True)
 class Stats:
     """What a database holds, and how; `outgrown` if another plan would serve it better by now.
 
@@ -196,6 +209,7 @@ class Stats:
     bytes_used: int
     tables: tuple[TableStats, ...]
     outgrown: Outgrown | None
+    snapshots: Snapshots
     sketch: str | None = None
     sketches: int | None = None
 

@@ -108,6 +108,7 @@ def test_stats(run, path):
     assert list(found) == [
         *("path", "uuid", "created", "recipe", "bits", "k", "keys", "plan", "capacity"),
         *("documents", "short", "bytes", "bytes used", "bytes per document"),
+        "open snapshots",
         *(table.name for table in stats.tables),
     ]
     assert found["documents"] == "6"

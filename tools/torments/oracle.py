@@ -143,7 +143,8 @@ class Oracle:
             else:
                 self.documents[key] = value
         for key, text, _, _ in operation.get("documents", ()):
-            if changes.get(key) and text is not None:
+            value = changes.get(key)
+            if value and value[0] is None and text is not None:
                 self._texts[key] = text
 
     def _changes(
