@@ -165,7 +165,7 @@ def records(
                     if named:
                         names.append(key_bytes(str(record.key)))
                 except (DamagedError, InputError) as error:
-                    what = f"the document {int.from_bytes(number)}: {error}"
+                    what = f"the document {shown_id(number)}: {error}"
                     faults.add("documents", what, lost=True)
                     continue
                 ids.append(number)
@@ -181,6 +181,11 @@ def records(
                 Entries(names, ids if named else []),
                 Entries(short, [b""] * len(short)),
             )
+
+
+def shown_id(name: bytes) -> str:
+    """Give the number of an id, or its bytes if it can't be one."""
+    return str(int.from_bytes(name)) if len(name) == _ID_BYTES else name[:_ID_BYTES].hex() + "…"
 
 
 def require_plain(record: Record, number: bytes, bits: int, *, named: bool) -> None:
