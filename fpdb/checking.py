@@ -139,6 +139,8 @@ def _limit(directory: Path) -> None:
 
 
 def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
+    for fault in structure.state_faults(directory):
+        yield Problem(DATA_FILE, fault)
     if deep:
         for fault in structure.faults(directory):
             yield Problem(DATA_FILE, fault)

@@ -168,7 +168,7 @@ def records(
                     if named:
                         names.append(key_bytes(str(record.key)))
                 except (DamagedError, InputError) as error:
-                    what = f"the document {int.from_bytes(number)}: {error}"
+                    what = f"the document {shown_id(number)}: {error}"
                     faults.add("documents", what, lost=True)
                     continue
                 ids.append(number)
@@ -186,6 +186,11 @@ def records(
                 Entries(short, [b""] * len(short)),
                 sketches,
             )
+
+
+def shown_id(name: bytes) -> str:
+    """Give the number of an id, or its bytes if it can't be one."""
+    return str(int.from_bytes(name)) if len(name) == _ID_BYTES else name[:_ID_BYTES].hex() + "…"
 
 
 def require_plain(record: Record, number: bytes, bits: int, *, named: bool, sketched: bool) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.corpus.reading import require_plain
+from fpdb.corpus.reading import require_plain, shown_id
 from fpdb.documents import Catalog
 from fpdb.documents.text_keys import key_bytes
 from fpdb.errors import DamagedError, InputError
@@ -17,6 +17,7 @@ from fpdb.tables import Index
 from fpdb.tables.pages import Pages
 
 _ID_BYTES = 8
+_SHOWN = 24
 _HIGH_BITS = 32
 # Behind every id.
 END = 1 << 64
@@ -51,14 +52,15 @@ class Source:
     def records(self) -> Iterator[Found]:
         """Give all records that can be read, mostly in the order of their ids."""
         for entry in self._salvage.entries("documents"):
-            number = int.from_bytes(entry.key)
             try:
                 record = self._record(entry)
             except (DamagedError, InputError) as error:
-                self._tell("documents", f"page {entry.page}, document {number}: {error}")
-                self.lost_records.add(number)
+                what = f"page {entry.page}, document {shown_id(entry.key)}: {error}"
+                self._tell("documents", what)
+                if len(entry.key) == _ID_BYTES:
+                    self.lost_records.add(int.from_bytes(entry.key))
                 continue
-            yield Found(number, entry.value or b"", record)
+            yield Found(int.from_bytes(entry.key), entry.value or b"", record)
         for page, length in self._values.get("documents", ()):
             value = self._salvage.value(page, length) or b""
             yield Found(None, value, unpack_record(value))
@@ -70,7 +72,9 @@ class Source:
                 yield _rows(entry.value, pages)
             except DamagedError as error:
                 if pages.name not in self._told:
-                    self._tell(pages.name, f"page {entry.page}, {entry.key.hex()}: {error}")
+                    self._tell(
+                        pages.name, f"page {entry.page}, {entry.key[:_SHOWN].hex()}: {error}"
+                    )
         self._told.add(pages.name)
         for page, length in self._values.get(pages.name, ()):
             yield _rows(self._salvage.value(page, length), pages)

@@ -179,6 +179,8 @@ class Catalog(ABC):
 
     def record(self, txn: ReadTransaction, number: int) -> Stored | None:
         """Give the record of an id, if it has one."""
+        if number >> 64:
+            raise DamagedError("an id has more than 64 bits", hint="run `fpdb check`")
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else _stored(number, unpack_record(value))
 

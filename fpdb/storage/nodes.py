@@ -122,6 +122,8 @@ def _node(page: bytes, kind: int, at: int) -> Node | None:
     key, length = page[begin:end], low | high << 16
     if kind == BRANCH:
         return Node(key, _NUMBER.pack(length | flags << 32), 0, big=False)
+    if not key:  # LMDB has no empty ones
+        return None
     big = bool(flags & BIG_VALUE)
     behind = end + (_NUMBER.size if big else length)
     return None if behind > len(page) else Node(key, page[end:behind], length, big)

@@ -71,8 +71,8 @@ class RawFile:
 
     @property
     def pages(self) -> int:
-        """How many whole pages the file has."""
-        return self.size // self.page_size
+        """How many pages the file has; the last one may be cut short."""
+        return -(-self.size // self.page_size)
 
     def read(self, offset: int, length: int) -> bytes:
         """Read some bytes; fewer at the end of the file, and none where the disk fails."""
@@ -82,9 +82,9 @@ class RawFile:
             return b""
 
     def at(self, place: int) -> bytes | None:
-        """Give the page at a place, whichever it is."""
+        """Give the page at a place, whichever it is; what was cut off it is zeros."""
         data = self.read(place * self.page_size, self.page_size)
-        return data if len(data) == self.page_size else None
+        return data.ljust(self.page_size, b"\0") if len(data) >= HEAD.size else None
 
     def page(self, number: int) -> bytes | None:
         """Give a page that says that it is the one with this number."""

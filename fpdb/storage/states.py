@@ -36,11 +36,15 @@ class State(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The newest state, whether its meta page leads there, and what is wrong with the others."""
+    """The newest state, whether a meta page leads there, and what is wrong with these.
+
+    `sound` says how many of the two LMDB would take for meta pages.
+    """
 
     state: State | None
     named: bool
     faults: list[str]
+    sound: int
 
 
 def subdatabases(file: RawFile, main: Database) -> dict[str, Database]:
@@ -95,13 +99,13 @@ def choose(file: RawFile, *, search: bool) -> Choice:
     if newest is not by_lmdb and by_lmdb:
         faults.append("LMDB would take an older state, since the newest meta page is damaged")
     if not search or len(sound) == METAS:
-        return Choice(newest, named=newest is not None, faults=faults)
+        return Choice(newest, named=newest is not None, faults=faults, sound=len(sound))
     unnamed = None
     for state in _unnamed(file):
         unnamed = _newer(unnamed, state)
     if unnamed and _newer(newest, unnamed) is unnamed:
-        return Choice(unnamed, named=False, faults=faults)
-    return Choice(newest, named=newest is not None, faults=faults)
+        return Choice(unnamed, named=False, faults=faults, sound=len(sound))
+    return Choice(newest, named=newest is not None, faults=faults, sound=len(sound))
 
 
 def _newer(state: State | None, other: State) -> State | None:

@@ -1,6 +1,7 @@
-"""LMDB's own structure in a data file, page by page, in plain Python that doesn't map the file."""
+"""LMDB's own structure in a data file: its states, and its pages, without mapping the file."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,10 +10,30 @@ from struct import error as struct_error
 from lmdb import verify
 
 from fpdb.errors import FpdbError
+from fpdb.storage import preflight, states
 from fpdb.storage.datafile import DATA_FILE, require_sound
 from fpdb.storage.environment import Environment
+from fpdb.storage.rawfile import METAS, RawFile
 
 _ATTEMPTS = 5
+_GLANCES = 20
+_PAUSE = 0.01
+
+
+def state_faults(directory: Path) -> list[str]:
+    """Say whether LMDB would take an older state for the newest, because a meta page is damaged."""
+    file = RawFile(preflight.open_data(directory))
+    try:
+        for _ in range(_GLANCES):
+            before = states.numbers(file)
+            choice = states.choose(file, search=False)
+            # What others commit meanwhile is no damage, and who does so has found a sound file.
+            if not choice.faults or states.numbers(file) == before:
+                return choice.faults if choice.sound == METAS else []
+            time.sleep(_PAUSE)
+    finally:
+        file.close()
+    return []
 
 
 def faults(directory: Path) -> Iterator[str]:

@@ -19,6 +19,7 @@ TORMENTS = {
     "power": "power cuts",
     "copies": "copies of a database under load",
     "growth": "a million replacements",
+    "damage": "damaged data files: read, checked, repaired",
 }
 
 
