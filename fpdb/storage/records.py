@@ -51,13 +51,12 @@ def unpack_record(value: memoryview | bytes) -> Record:
             hint="run `fpdb check`",
         )
     fields: Any = unpack(value[_CHECKSUM_BYTES:], "a document")
-    try:
-        return Record(*fields)
-    except TypeError:
+    if not isinstance(fields, list) or len(fields) != len(Record._fields):
+        found = f"{len(fields)} fields" if isinstance(fields, list) else "no list of fields"
         raise DamagedError(
-            f"a document has {len(fields)} fields, expected {len(Record._fields)}",
-            hint="run `fpdb check`",
-        ) from None
+            f"a document has {found}, expected {len(Record._fields)}", hint="run `fpdb check`"
+        )
+    return Record(*fields)
 
 
 def _checksum(body: memoryview | bytes) -> bytes:

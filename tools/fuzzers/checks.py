@@ -184,7 +184,7 @@ def plant(defect):
         right = windows._hash_9_to_16
 
         def wrong(low, high, size, seed):
-            return right(low, high, size, seed) ^ (size > np.uint64(11)).astype(np.uint64)
+            return ~right(low, high, size, seed)
 
         windows._hash_9_to_16 = wrong
     elif defect == "reader":
