@@ -1,4 +1,4 @@
-"""Read the files that a recipe names: regular ones only, and no more than they may hold."""
+"""The files that a recipe names: regular ones, no larger than they may be, private when written."""
 
 import os
 import stat
@@ -9,6 +9,13 @@ def read_bounded(path: Path, largest: int) -> bytes:
     """Read a whole file; anything else than a file, or a larger one, is a `ValueError`."""
     content, _ = read_with_mode(path, largest)
     return content
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a file that only its owner may read."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(number, "w", encoding="utf-8") as file:
+        file.write(content)
 
 
 def read_with_mode(path: Path, largest: int) -> tuple[bytes, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.errors import InputError
-from fpdb.fingerprint.files import read_bounded
+from fpdb.fingerprint.files import read_bounded, write_private
 from fpdb.fingerprint.segment import jieba_idf
 
 # Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
@@ -131,7 +131,7 @@ class IdfTable:
         rows = [("", self.missing), *sorted(self.values.items())]
         lines = (f"{json.dumps(feature)[1:-1]}\t{value!r}\n" for feature, value in rows)
         try:
-            path.write_text("".join(lines), "utf-8")
+            write_private(path, "".join(lines))
         except OSError as error:
             raise InputError(
                 f"the idf table can't be written: {error}",

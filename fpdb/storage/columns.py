@@ -26,6 +26,7 @@ Rows = list[Column]
 LARGEST = 4080
 _HEAD = struct.Struct("<IHH")
 _CHECKSUM_BYTES = 4
+_LARGEST_NUMBER = (1 << 64) - 1
 _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     1: np.dtype("u1"),
     2: np.dtype("<u2"),
@@ -190,9 +191,11 @@ def number_at(value: memoryview, columns: int, row: int) -> int:
     for _ in range(columns - 1):
         at += count * (widths & 15)
         widths >>= 4
+    widths &= 15
     at += row * widths
     base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
-    return base + int.from_bytes(value[at : at + widths], "little")
+    # A sum that wraps around, which only a forged page holds, does so here as in the arrays.
+    return base + int.from_bytes(value[at : at + widths], "little") & _LARGEST_NUMBER
 
 
 def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: int, at: int) -> Rows:

@@ -53,13 +53,14 @@ def unpack_record(value: memoryview | bytes) -> Record:
             hint="run `fpdb check`",
         )
     fields: Any = unpack(value[_CHECKSUM_BYTES:], "a document")
-    try:
-        return Record(*fields)
-    except TypeError:
+    whole = len(Record._fields)
+    if not isinstance(fields, list) or len(fields) not in {whole - 1, whole}:
+        found = f"{len(fields)} fields" if isinstance(fields, list) else "no list of fields"
         raise DamagedError(
-            f"a document has {len(fields)} fields, expected 6, or 7 with a sketch",
+            f"a document has {found}, expected {whole - 1}, or {whole} with a sketch",
             hint="run `fpdb check`",
-        ) from None
+        )
+    return Record(*fields)
 
 
 def record_length(value: bytes) -> int:

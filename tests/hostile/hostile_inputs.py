@@ -585,6 +585,8 @@ _stored(
     "record",
     lambda: b"\xdd" + struct.pack(">I", 8 * MIB) + b"\x90" * (8 * MIB),
 )
+_stored("a record that is a number", "record", lambda: b"\x07")
+_stored("a record that is a text of six letters", "record", lambda: b"\xa6abcdef")
 _stored("a record with an extension type", "record", lambda: b"\xc7\x08\x01" + bytes(8))
 _stored("metadata of empty lists", "meta", lambda: b"\xdc\xff\xf0" + b"\x90" * 0xFFF0)
 _stored(
