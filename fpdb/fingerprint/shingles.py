@@ -33,6 +33,8 @@ _SIGNS = re.compile(
 # little enough for the processor's caches. A longer text is taken in pieces.
 _CHARACTERS = 1 << 16
 _TEXTS = 256
+# From this code on, no character is a letter.
+_NO_LETTERS = 0x40000
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in splitmix64
 
 
@@ -212,8 +214,8 @@ def _word_salts(seed: int) -> U64:
 @cache
 def _kinds() -> NDArray[np.uint8]:
     """Tell of every character whether it is a letter of a word, a sign or neither."""
-    every = "".join(map(chr, range(sys.maxunicode + 1)))
-    kinds = np.zeros(len(every), np.uint8)
+    kinds = np.zeros(sys.maxunicode + 1, np.uint8)
+    every = "".join(map(chr, range(_NO_LETTERS)))
     for found in re.finditer(r"\w+", every):
         kinds[found.start() : found.end()] = _LETTER
     for found in _SIGNS.finditer(every):
