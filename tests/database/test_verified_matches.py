@@ -272,7 +272,7 @@ def test_a_text_without_shingles_is_found_by_an_equal_one(tmp_path):
     with fpdb.create(tmp_path / "db", recipe="char-4", sketch="minhash") as db:
         db.add("a", "abcdefghijklmnop")  # thirteen features, one word
         db.add("b", "abcdefghijklmnopq")
-        [match] = db.query("abcdefghijklmnop", k=30, min_jaccard=0.5)
+        [match] = db.query("abcdefghijklmnop", k=20, min_jaccard=0.5)
         assert (match.key, match.jaccard) == ("a", 1.0)
 
 
