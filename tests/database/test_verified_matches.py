@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import fpdb
 from fpdb import Database, Document
+from fpdb.corpus import copies
 from fpdb.documents import lookup
 from fpdb.errors import InputError, NoSketchError, PlanError
 from fpdb.storage import Environment
@@ -403,3 +404,38 @@ def test_records_and_counters_without_sketches_are_as_they_were():
     assert len(Counters(1, 2, 3, 4).pack()) == 40
     with_sketches = Counters(1, 2, 3, 4, 5)
     assert Counters.unpack(with_sketches.pack()) == with_sketches
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path, monkeypatch, exact):
+    dice = random.Random(11)
+    kinds = families(dice, 25)
+    # Few words in another order have the same fingerprint, and other shingles.
+    words = dice.choices(WORDS, k=12)
+    kinds += [" ".join(dice.sample(words, 12)) for _ in range(5)]
+    texts = [dice.choice(kinds[:6] + kinds[20:]) for _ in range(300)] + kinds
+    stored = {f"{number:03}": text for number, text in enumerate(texts)}
+    asked: dict[str, Any] = {"min_jaccard": 0.6} | ({"exact": stored} if exact else {})
+    with fpdb.create(tmp_path / "db", sketch="minhash") as db:
+        list(db.add_many(Document(key, text) for key, text in stored.items()))
+        db.add_fingerprints([f"bare {n}" for n in range(20)], [WEB.fingerprint(kinds[0])] * 20)
+        if exact:
+            db.delete_many([f"bare {n}" for n in range(20)])
+        pairs = {(pair.key, pair.other, pair.jaccard) for pair in db.pairs(**asked)}
+        expected = connected(pairs)
+        for most in (64, 2, 0):
+            monkeypatch.setattr(copies, "_MOST", most)
+            clusters = [cluster.keys for cluster in db.clusters(**asked)]
+            assert {frozenset(keys) for keys in clusters} == expected
+            assert len(clusters) == len(expected)
+            assert [keys[0] for keys in clusters] == sorted(map(min, clusters))
+        deleted = [key for each in db.delete_duplicates(**asked) for key in each.duplicates]
+        assert len(deleted) == sum(map(len, expected)) - len(expected)
+
+
+def test_a_great_many_copies_take_no_time(tmp_path):
+    text = " ".join(WORDS[:40])
+    with fpdb.create(tmp_path / "db", sketch="minhash") as db:
+        list(db.add_many(Document(f"{n}", text) for n in range(20_000)))
+        [cluster] = db.clusters(min_jaccard=0.8)
+        assert len(cluster.keys) == 20_000
