@@ -20,7 +20,7 @@ def test_it_is_never_below_the_databases_own_k() -> None:
 
 @pytest.mark.parametrize("least", [0.49, 0.1, 0.0])
 def test_below_a_half_k_has_to_be_given(least: float) -> None:
-    with pytest.raises(InputError, match="expected at least 0.5"):
+    with pytest.raises(InputError, match=r"expected at least 0\.5"):
         first_look(64, 3, least)
 
 
