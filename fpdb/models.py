@@ -40,7 +40,10 @@ class Comparison:
 
     `distance` is the Hamming distance, `similarity` 1 - distance/bits. `angle` (in degrees) and
     `cosine_estimate` follow from the distance; `cosine` and `jaccard` are exact, from the
-    features themselves; `value_ratio` divides the smaller fingerprint by the larger. `short` says
+    features themselves; `value_ratio` divides the smaller fingerprint by the larger.
+    `shingle_jaccard` is the exact Jaccard similarity of the shingles, `sketch_jaccard` what the
+    sketches estimate of it, and `sketch_error` the standard error of that; all are None if a text
+    has no shingle. `short` says
     that a text has too few features for its fingerprint to be trusted, `equal` that the features
     of both are the same.
     """
@@ -52,6 +55,9 @@ class Comparison:
     cosine: float
     jaccard: float
     value_ratio: float
+    shingle_jaccard: float | None
+    sketch_jaccard: float | None
+    sketch_error: float | None
     short: bool
     equal: bool
 
