@@ -34,6 +34,7 @@ from fpdb.errors import (
     LockTimeoutError,
     MapFullError,
     MissingExtraError,
+    NoSketchError,
     NotADatabaseError,
     OpenError,
     PlanError,
@@ -79,7 +80,7 @@ from fpdb.models import (
     TableStats,
 )
 from fpdb.snapshot import Snapshot
-from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, plans
+from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, first_look, plans
 
 __version__ = "0.1.0"
 
@@ -116,6 +117,7 @@ __all__ = [
     "Match",
     "Matches",
     "MissingExtraError",
+    "NoSketchError",
     "NotADatabaseError",
     "OpenError",
     "Outgrown",
@@ -154,6 +156,7 @@ __all__ = [
     "evaluate",
     "evaluation_html",
     "evaluation_svg",
+    "first_look",
     "open",
     "plans",
     "read_recipe",

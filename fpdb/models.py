@@ -34,7 +34,10 @@ class Comparison:
 
     `distance` is the Hamming distance, `similarity` 1 - distance/bits. `angle` (in degrees) and
     `cosine_estimate` follow from the distance; `cosine` and `jaccard` are exact, from the
-    features themselves; `value_ratio` divides the smaller fingerprint by the larger. `short` says
+    features themselves; `value_ratio` divides the smaller fingerprint by the larger.
+    `shingle_jaccard` is the exact Jaccard similarity of the shingles, `sketch_jaccard` what the
+    sketches estimate of it, and `sketch_error` the standard error of that; all are None if a text
+    has no shingle. `short` says
     that a text has too few features for its fingerprint to be trusted, `equal` that the features
     of both are the same.
     """
@@ -46,6 +49,9 @@ class Comparison:
     cosine: float
     jaccard: float
     value_ratio: float
+    shingle_jaccard: float | None
+    sketch_jaccard: float | None
+    sketch_error: float | None
     short: bool
     equal: bool
 
@@ -55,7 +61,7 @@ class Document:
     """A document: to be added, with its text or a ready fingerprint, or as it is stored.
 
     A stored one has an `id`, the time when it was `added` (in seconds since 1970), and no text;
-    its fingerprint is None if its text was too short to have one.
+    its fingerprint is None if its text was too short to have one, and its `sketch` if it has none.
     """
 
     key: Key
@@ -65,20 +71,26 @@ class Document:
     id: int | None = None
     added: int | None = None
     short: bool = False
+    sketch: bytes | None = None
 
 
 class Match(NamedTuple):
-    """A stored document near a query; `similarity` is 1 - distance/bits."""
+    """A stored document near a query; `similarity` is 1 - distance/bits.
+
+    `jaccard` is the Jaccard similarity of the texts' shingles, if it was asked for: estimated by
+    sketches, or exact.
+    """
 
     key: Key
     id: int
     distance: int
     similarity: float
     meta: Any
+    jaccard: float | None = None
 
 
 class Matches(list[Match]):
-    """The matches of one query, sorted by distance, then key.
+    """The matches of one query, sorted by distance, then key; verified ones by jaccard before that.
 
     `complete` is False when a budget ended the search before everything within k was found.
     """
@@ -91,13 +103,14 @@ class Matches(list[Match]):
 class Pair(NamedTuple):
     """Two stored documents within k; `key` is the one with the smaller id.
 
-    `similarity` is 1 - distance/bits.
+    `similarity` is 1 - distance/bits; `jaccard` is that of their shingles, if it was asked for.
     """
 
     key: Key
     other: Key
     distance: int
     similarity: float
+    jaccard: float | None = None
 
 
 class Group(NamedTuple):
@@ -161,7 +174,11 @@ class Outgrown:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a database holds, and how; `outgrown` if another plan would serve it better by now."""
+    """What a database holds, and how; `outgrown` if another plan would serve it better by now.
+
+    `sketch` is the kind of sketches that it keeps, if any, and `sketches` how many documents have
+    one.
+    """
 
     path: str
     uuid: str
@@ -179,6 +196,8 @@ class Stats:
     bytes_used: int
     tables: tuple[TableStats, ...]
     outgrown: Outgrown | None
+    sketch: str | None = None
+    sketches: int | None = None
 
 
 class Problem(NamedTuple):

@@ -21,7 +21,8 @@ from fpdb.fingerprint import compare as compare_texts
 from fpdb.io import read_lines, read_text
 from fpdb.models import Comparison
 
-_COLUMNS = [field.name for field in dataclasses.fields(Comparison)[:-2]]
+# What every two texts have; not all have shingles.
+_COLUMNS = [field.name for field in dataclasses.fields(Comparison)[:7]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,8 +148,13 @@ def _report(recipe: Recipe, judge: _Judge, found: Comparison, as_json: bool) -> 
         "angle": f"{found.angle:.2f} degrees, estimated",
         "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
         "Jaccard": f"{found.jaccard:.4f} exact",
-        "value ratio": repr(found.value_ratio),
     }
+    if found.shingle_jaccard is not None:
+        entries["shingles"] = (
+            f"Jaccard {found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated, "
+            f"{found.shingle_jaccard:.4f} exact"
+        )
+    entries["value ratio"] = repr(found.value_ratio)
     if verdict:
         entries["verdict"] = verdict
     render.report(entries)

@@ -24,6 +24,8 @@ from fpdb.cli.options import (
     KeysOption,
     MaxBytesOption,
     MemoryOption,
+    MinJaccardOption,
+    SketchOption,
     TablesOption,
 )
 from fpdb.cli.sources import (
@@ -100,6 +102,7 @@ def ingest(
             "--skip-duplicates", help="Don't add what resembles a stored document; print it."
         ),
     ] = False,
+    min_jaccard: MinJaccardOption = None,
     strict: StrictOption = False,
     recipe: AnyRecipeOption = None,
     bits: BitsOption = None,
@@ -110,6 +113,7 @@ def ingest(
     capacity: CapacityOption = None,
     keys: KeysOption = None,
     tables: TablesOption = None,
+    sketch: SketchOption = None,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what goes wrong.")] = False,
@@ -146,7 +150,8 @@ def ingest(
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
     """
     require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
-    wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables)
+    require(skip_duplicates or min_jaccard is None, "--min-jaccard needs --skip-duplicates")
+    wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables, sketch)
     numbered = fingerprint_keys is not None or first_key is not None
     if fingerprints is not None:
         require(not (files or text or meta or skip_duplicates), "--fingerprints FILE goes alone")
@@ -181,6 +186,7 @@ def ingest(
     loader = Loader(
         rejects,
         skip_duplicates=skip_duplicates,
+        min_jaccard=min_jaccard,
         as_json=as_json,
         watched=render.shows_progress() and not quiet,
         total=total,
