@@ -14,15 +14,15 @@ import peers
 import recipes
 import report
 
-from fpdb import Evaluation, evaluation_svg
+from fpdb import Evaluation, evaluation_svg, first_look
 from fpdb.corpus.evaluation import Thresholds, rate
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW = DOCS / "quality.md", DOCS / "quality.json"
 KS = range(13)
-FIRST_LOOK = 7
 VERIFIED = Thresholds(min_jaccard=0.8)
 SURE = Thresholds(truth_from=0.85, min_jaccard=0.8)
+FIRST_LOOK = first_look(64, 3, 0.8)
 
 
 def say(words):
