@@ -29,6 +29,7 @@ from fpdb.errors import (
     DocumentNotFoundError,
     FormatError,
     FpdbError,
+    HtmlError,
     InputError,
     LockTimeoutError,
     MapFullError,
@@ -59,6 +60,7 @@ from fpdb.fingerprint import (
     read_recipe,
 )
 from fpdb.fingerprint import preset as recipe
+from fpdb.io import html_text
 from fpdb.models import (
     Added,
     Batch,
@@ -66,6 +68,7 @@ from fpdb.models import (
     Comparison,
     Document,
     Group,
+    HtmlText,
     Match,
     Matches,
     Outgrown,
@@ -104,6 +107,8 @@ __all__ = [
     "Group",
     "Hash",
     "Hits",
+    "HtmlError",
+    "HtmlText",
     "IdfTable",
     "InputError",
     "LockTimeoutError",
@@ -144,6 +149,7 @@ __all__ = [
     "compare",
     "create",
     "distance",
+    "html_text",
     "open",
     "plans",
     "read_recipe",
