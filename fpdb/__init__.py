@@ -33,6 +33,7 @@ from fpdb.errors import (
     DocumentNotFoundError,
     FormatError,
     FpdbError,
+    HtmlError,
     InputError,
     LockTimeoutError,
     MapFullError,
@@ -64,6 +65,7 @@ from fpdb.fingerprint import (
     read_recipe,
 )
 from fpdb.fingerprint import preset as recipe
+from fpdb.io import html_text
 from fpdb.models import (
     Added,
     Batch,
@@ -72,6 +74,7 @@ from fpdb.models import (
     Document,
     Evaluation,
     Group,
+    HtmlText,
     Match,
     Matches,
     Outgrown,
@@ -116,6 +119,8 @@ __all__ = [
     "Group",
     "Hash",
     "Hits",
+    "HtmlError",
+    "HtmlText",
     "IdfTable",
     "InputError",
     "LockTimeoutError",
@@ -166,6 +171,7 @@ __all__ = [
     "evaluation_html",
     "evaluation_svg",
     "first_look",
+    "html_text",
     "open",
     "plans",
     "read_recipe",

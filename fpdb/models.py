@@ -63,6 +63,20 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class HtmlText:
+    """What an HTML page says, as `html_text` gives it.
+
+    `encoding` is the one by which bytes were decoded, None if a string was given; `replaced` says
+    that some bytes didn't fit it and became U+FFFD.
+    """
+
+    text: str
+    title: str
+    encoding: str | None
+    replaced: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """A document: to be added, with its text or a ready fingerprint, or as it is stored.
 

@@ -32,14 +32,20 @@ from fpdb.cli.sources import (
     Base,
     BaseOption,
     HeaderOption,
+    HtmlPart,
+    HtmlTextOption,
+    MarkupKind,
+    MarkupOption,
+    MaxHtmlOption,
     RecordFormat,
     RecordFormatOption,
     Rejects,
     StrictOption,
     make_fields,
+    make_markup,
     open_parts,
 )
-from fpdb.io import PART, is_array, read_records, size_of
+from fpdb.io import LARGEST_HTML, PART, Passing, is_array, read_records, size_of
 from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import Taken
 from fpdb.tables.loading import MEMORY
@@ -54,6 +60,9 @@ def ingest(
         ),
     ] = None,
     form: RecordFormatOption = None,
+    markup: MarkupOption = MarkupKind.AUTO,
+    html_text: HtmlTextOption = HtmlPart.MAIN,
+    max_html: MaxHtmlOption = LARGEST_HTML,
     key: Annotated[
         str | None, typer.Option("--key", metavar="F", help="The field or column of the key.")
     ] = None,
@@ -135,6 +144,10 @@ def ingest(
     every line with --format lines. Suffixes tell formats; .gz and .zst are read through. Columns
     go by their names, or by their numbers from 1.
 
+    Of HTML files the main content is taken, and so it is of WARC and ARC files, whose pages are
+    stored by their URI, with date, status, digest, type and title. A page of an archive that is
+    stored already isn't read again. HTML needs the extra `web`.
+
     If there is no database yet, it is created: with --recipe, --bits, -k, --capacity, --keys
     and --tables, or the defaults. If there is one, what is given and differs is an error; only
     the capacity may.
@@ -161,6 +174,7 @@ def ingest(
       fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
       fpdb ingest news.fpdb news.tsv --key url --text title --text content --meta '*'
       fpdb ingest crawl.fpdb part-*.jsonl.zst --jobs 0
+      fpdb ingest crawl.fpdb *.warc.gz --jobs 0
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
       fpdb ingest crawl.fpdb --follow crawled/ --skip-duplicates
     """
@@ -219,7 +233,15 @@ def ingest(
     )
     flow: Flow[Taken] = Flow(jobs)
     parts = open_parts(
-        paths, form, fields, max_bytes, size=PART, progress=loader.read_bytes, idle=flow.idle
+        paths,
+        form,
+        fields,
+        max_bytes,
+        markup=make_markup(markup, html_text, max_html),
+        size=PART,
+        progress=loader.read_bytes,
+        idle=flow.idle,
+        passing=Passing(loader.is_stored, loader.pass_over),
     )
     with (
         databases.open_or_create(path, wanted, quiet=quiet) as database,

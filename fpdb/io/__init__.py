@@ -1,10 +1,13 @@
 """Readers: what stands between files or streams and texts. They know nothing of fingerprints."""
 
 from fpdb.io.arrays import is_array, read_array
+from fpdb.io.crawls import Passing
 from fpdb.io.fields import BadRecord, Fields, Record
 from fpdb.io.folders import size_of
 from fpdb.io.follow import follow_parts
 from fpdb.io.formats import FORMATS, SUFFIXES
+from fpdb.io.html import LARGEST_HTML, html_text
+from fpdb.io.markup import Markup
 from fpdb.io.pairs import read_pairs
 from fpdb.io.parts import PART, Part, read_parts
 from fpdb.io.records import read_records
@@ -13,16 +16,20 @@ from fpdb.io.texts import Text, read_lines, read_text
 
 __all__ = [
     "FORMATS",
+    "LARGEST_HTML",
     "PART",
     "SUFFIXES",
     "BadRecord",
     "Fields",
     "Idle",
+    "Markup",
     "Part",
+    "Passing",
     "Progress",
     "Record",
     "Text",
     "follow_parts",
+    "html_text",
     "is_array",
     "read_array",
     "read_lines",
