@@ -12,6 +12,8 @@ _WARC = re.compile(rb"WARC/\d{1,3}\.\d{1,3}[ \t]*\r?\n")
 _SCHEME = re.compile(rb"[A-Za-z][\w+.-]{0,30}:")
 _ADDRESS = re.compile(rb"[0-9A-Fa-f.:]{1,45}|-")
 _DATE = re.compile(rb"\d{12,18}")
+# So many empty lines follow a block of WARC.
+_BETWEEN = 2
 _KEPT = frozenset({"response", "resource", "conversion"})
 
 
@@ -93,7 +95,7 @@ class _Reader:
         """Go to the next line that looks like the beginning of a record."""
         while True:
             try:
-                self._members.begin()
+                self._members.begin(bounded=False)
                 line = self._members.line(_LINE, keep=True)
                 if not line or _begins_record(line):
                     return
@@ -140,14 +142,16 @@ class _Reader:
         return block if kept else b""
 
     def _ends(self) -> bool:
-        """Whether behind a block there is the end of its member, or of the file, or a record."""
-        while not self._members.member_ended():
+        """Whether behind a block there are empty lines, the end, or another record."""
+        empty = 0
+        while empty < _BETWEEN and not self._members.member_ended():
             line = self._members.line(_LINE, keep=True)
             if line.strip(b"\r\n"):
                 return _begins_record(line)
             if not line:
                 break
             self._members.line(_LINE)
+            empty += 1
         return True
 
 
