@@ -53,7 +53,8 @@ def read_captures(members: Members, largest: int) -> Iterator[Capture | Broken]:
             yield Broken(place or members.place, str(error))
             if isinstance(error, MemberError):
                 members.abandon()
-            reader.recover()
+            if not reader.recover():
+                return
 
 
 class _Reader:
@@ -91,14 +92,14 @@ class _Reader:
             raise BrokenError(f"found the length {length[:40]!r}, expected a number")
         return Capture(place, kind, headers, self._block(kind, int(length)))
 
-    def recover(self) -> None:
-        """Go to the next line that looks like the beginning of a record."""
+    def recover(self) -> bool:
+        """Go to the next line that looks like the beginning of a record, if there is one."""
         while True:
             try:
                 self._members.begin(bounded=False)
                 line = self._members.line(_LINE, keep=True)
                 if not line or _begins_record(line):
-                    return
+                    return bool(line)
                 self._members.line(_LINE)
             except BrokenError:
                 self._members.abandon()

@@ -292,7 +292,7 @@ def test_what_is_taken(tmp_path):
             "http://a.example/plain", http("红鸢".encode("gbk"), media="text/plain; charset=gbk")
         ),
         record("http://a.example/file", "红鸢".encode("gbk"), kind="resource", headers=plain),
-        record("http://a.example/wet", "words".encode(), kind="conversion"),
+        record("http://a.example/wet", b"words", kind="conversion"),
         record("<http://a.example/angles>"),
         record("metadata://tool/log", b"log", kind="resource"),
         record("dns:a.example", b"1.2.3.4", headers=["Content-Type: text/dns"]),
