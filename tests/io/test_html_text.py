@@ -211,7 +211,8 @@ def test_the_process_ends_with_its_parent():
         "print(html._idle[0].process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, check=False, capture_output=True, timeout=60)
     number = int(done.stdout)
     for _ in range(200):
         if not os.path.exists(f"/proc/{number}"):
