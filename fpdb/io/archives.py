@@ -12,6 +12,8 @@ _WARC = re.compile(rb"WARC/\d{1,3}\.\d{1,3}[ \t]*\r?\n")
 _SCHEME = re.compile(rb"[A-Za-z][\w+.-]{0,30}:")
 _ADDRESS = re.compile(rb"[0-9A-Fa-f.:]{1,45}|-")
 _DATE = re.compile(rb"\d{12,18}")
+# So many empty lines follow a block of WARC.
+_BETWEEN = 2
 _KEPT = frozenset({"response", "resource", "conversion"})
 
 
@@ -51,7 +53,8 @@ def read_captures(members: Members, largest: int) -> Iterator[Capture | Broken]:
             yield Broken(place or members.place, str(error))
             if isinstance(error, MemberError):
                 members.abandon()
-            reader.recover()
+            if not reader.recover():
+                return
 
 
 class _Reader:
@@ -89,14 +92,14 @@ class _Reader:
             raise BrokenError(f"found the length {length[:40]!r}, expected a number")
         return Capture(place, kind, headers, self._block(kind, int(length)))
 
-    def recover(self) -> None:
-        """Go to the next line that looks like the beginning of a record."""
+    def recover(self) -> bool:
+        """Go to the next line that looks like the beginning of a record, if there is one."""
         while True:
             try:
-                self._members.begin()
+                self._members.begin(bounded=False)
                 line = self._members.line(_LINE, keep=True)
                 if not line or _begins_record(line):
-                    return
+                    return bool(line)
                 self._members.line(_LINE)
             except BrokenError:
                 self._members.abandon()
@@ -140,14 +143,16 @@ class _Reader:
         return block if kept else b""
 
     def _ends(self) -> bool:
-        """Whether behind a block there is the end of its member, or of the file, or a record."""
-        while not self._members.member_ended():
+        """Whether behind a block there are empty lines, the end, or another record."""
+        empty = 0
+        while empty < _BETWEEN and not self._members.member_ended():
             line = self._members.line(_LINE, keep=True)
             if line.strip(b"\r\n"):
                 return _begins_record(line)
             if not line:
                 break
             self._members.line(_LINE)
+            empty += 1
         return True
 
 

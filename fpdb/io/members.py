@@ -14,6 +14,7 @@ from fpdb.io.streams import Packing, Unpacker, packing_of
 MOST_BYTES = 1 << 30
 MOST_SECONDS = 60.0
 _COMPACT = 1 << 20
+_HEAD = 4
 _RECORD = b"WARC/"
 
 
@@ -49,7 +50,8 @@ class Members:
         self._unpacker: Unpacker | None = None
         self._failure: type[Exception] = ValueError
         self._waited = 0.0
-        self._more_raw()
+        while self._left < _HEAD and self._more_raw():
+            pass
         self._packing: Packing | None = packing_of(self._raw)
         self.begin()
 
@@ -64,9 +66,10 @@ class Members:
         inside = self.position - position
         return f"{offset}+{inside}" if inside else str(offset)
 
-    def begin(self) -> None:
-        """Begin to measure what a record takes."""
+    def begin(self, *, bounded: bool = True) -> None:
+        """Begin to measure what a record takes; what is no record may take any time."""
         self._since = self.position
+        self._bounded = bounded
         self._due = time.monotonic() - self._waited + self._most_seconds
 
     def line(self, limit: int, *, keep: bool = False) -> bytes:
@@ -80,6 +83,7 @@ class Members:
             if not self._step():
                 break
         length = min(limit, end + 1 - self._next if end >= 0 else self._waiting)
+        length = min(length, self._until_record(length))
         found = bytes(self._buffer[self._next : self._next + length])
         if not keep:
             self._advance(length)
@@ -159,6 +163,15 @@ class Members:
             self._begins.popleft()
         return self._begins[0]
 
+    def _until_record(self, count: int) -> int:
+        """Count the bytes before a member that begins with a record, of those that come next."""
+        self._member()
+        for position, _ in self._begins:
+            ahead = position - self.position
+            if 0 < ahead < count and self._buffer.startswith(_RECORD, self._next + ahead):
+                return ahead
+        return count
+
     def _room(self) -> int:
         """Count what is unpacked and belongs to the present member."""
         self._member()
@@ -216,6 +229,8 @@ class Members:
         return True
 
     def _check(self) -> None:
+        if not self._bounded:
+            return
         if self.position + self._waiting - self._since > self._most_bytes:
             raise MemberError(f"goes on for more than {self._most_bytes:,} bytes")
         if time.monotonic() - self._waited > self._due:

@@ -1,0 +1,109 @@
+"""Archives are ingested: their pages are found, and a second run redoes next to nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import warcs
+from warcs import http, packed, page, record
+
+import fpdb
+
+RECORDS = [record(f"http://a.example/{n}", http(page(f"{n}", f"Page {n}"))) for n in range(40)]
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "fpdb", *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ingest_and_again(tmp_path, jobs):
+    path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc.gz"
+    request = record("http://a.example/1", b"GET", kind="request")
+    archive.write_bytes(
+        packed(*RECORDS, request) + b"garbage" + packed(record("http://b.example/"))
+    )
+    done = run("ingest", path, archive, "--jobs", jobs)
+    assert done.returncode == 0, done.stderr
+    offset = len(packed(*RECORDS, request))
+    assert f"{archive}:{offset}: no gzip member begins here\n" in done.stderr
+    assert (
+        "read 42, added 41, replaced 0, unchanged 0, duplicates 0, short 0, bad 1;" in done.stderr
+    )
+    assert "records of archives that hold no page: request 1\n" in done.stderr
+    with fpdb.open(path) as db:
+        stored = db["http://a.example/7"]
+        assert stored.meta["title"] == "Page 7"
+        assert stored.fingerprint == db.recipe.fingerprint(fpdb.html_text(page("7")).text)
+    again = run("ingest", path, archive, "--jobs", jobs)
+    assert "added 0, replaced 0, unchanged 41," in again.stderr
+
+
+def test_pages_that_are_stored_are_not_read_again(tmp_path, monkeypatch):
+    path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc"
+    archive.write_bytes(b"".join(RECORDS[:3]))
+    assert "added 3" in run("ingest", path, archive).stderr
+    # Without a parser there is nothing that could read them.
+    code = (
+        "import sys\n"
+        "from fpdb.io import markup\n"
+        "def html_text(*_, **__): raise SystemExit('read again')\n"
+        "markup.html_text = html_text\n"
+        "from fpdb.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, "ingest", str(path), str(archive)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    assert "unchanged 3," in done.stderr
+    command += ["--html-text", "page"]
+    other = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    assert "read again" in other.stderr
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc"
+    many = [record(f"http://a.example/{n}", http(page(f"{n}"))) for n in range(6000)]
+    archive.write_bytes(b"".join(many))
+    command = [sys.executable, "-m", "fpdb", "ingest", str(path), str(archive), "--quiet"]
+    with subprocess.Popen(command) as running:
+        for _ in range(600):
+            time.sleep(0.05)
+            try:
+                with fpdb.open(path) as db:
+                    if len(db) >= 1000:
+                        break
+            except fpdb.FpdbError:
+                continue
+        os.kill(running.pid, signal.SIGKILL)
+    with fpdb.open(path) as db:
+        stored = len(db)
+    assert stored >= 1000
+    done = run("ingest", path, archive)
+    assert f"added {6000 - stored:,}, replaced 0, unchanged {stored:,}," in done.stderr
+
+
+def test_query_and_strict(tmp_path):
+    path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc"
+    archive.write_bytes(RECORDS[0] + b"garbage\r\n" + RECORDS[1])
+    done = run("ingest", path, archive, "--strict")
+    assert done.returncode == 3
+    assert f"error: {archive}:{len(RECORDS[0])}: no record begins here" in done.stderr
+    archive.write_bytes(RECORDS[0])
+    assert run("ingest", path, archive).returncode == 0
+    asked = run("query", path, archive)
+    assert asked.stdout == "http://a.example/0\thttp://a.example/0\t0\t1.0000\n"
+    file = tmp_path / "a.html"
+    file.write_text(page("0"))
+    assert "http://a.example/0\t0\t" in run("query", path, file).stdout
+
+
+def test_arc_and_integer_keys(tmp_path):
+    archive = tmp_path / "a.arc"
+    archive.write_bytes(warcs.ARC_HEAD + warcs.arc("http://a.example/1"))
+    assert "added 1," in run("ingest", tmp_path / "a.fpdb", archive).stderr
+    done = run("ingest", tmp_path / "b.fpdb", archive, "--keys", "integer")
+    assert "bad 1;" in done.stderr

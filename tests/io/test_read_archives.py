@@ -1,0 +1,422 @@
+"""Archives are read record by record, and what is broken in them costs only itself."""
+
+import gzip
+import io
+import random
+import zlib
+
+import brotli
+import pytest
+import warcs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from warcs import arc, chunked, http, packed, page, record
+
+from fpdb.errors import InputError, MissingExtraError
+from fpdb.io import BadRecord, Fields, Markup, Passing, Record, read_parts, read_records
+from fpdb.io import records as module
+from fpdb.io.archives import Broken, Capture, read_captures
+from fpdb.io.members import Members
+from fpdb.io.responses import ResponseError, body_of, parse_response
+
+LIMIT = 1 << 20
+
+
+def captures(data, chunk=1000, largest=LIMIT, **bounds):
+    stream = io.BytesIO(data)
+    members = Members(iter(lambda: stream.read(chunk), b""), **bounds)
+    return list(read_captures(members, largest))
+
+
+def read(tmp_path, data, name="a.warc", **options):
+    path = tmp_path / name
+    path.write_bytes(data)
+    return list(read_records(str(path), **options))
+
+
+def uris(found):
+    return [each.headers["warc-target-uri"] for each in found if isinstance(each, Capture)]
+
+
+def broken(found):
+    return [(each.place, each.reason) for each in found if isinstance(each, Broken)]
+
+
+SOME = [record(f"http://a.example/{n}", http(page(f"{n}"))) for n in range(6)]
+ALL = [f"http://a.example/{n}" for n in range(6)]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000, 1 << 20])
+@pytest.mark.parametrize("packing", ["plain", "members", "one"])
+def test_records_and_their_places(packing, chunk):
+    plain = b"".join(SOME)
+    data = {"plain": plain, "members": packed(*SOME), "one": gzip.compress(plain)}[packing]
+    found = captures(data, chunk)
+    assert uris(found) == ALL
+    assert [each.block for each in found] == [http(page(f"{n}")) for n in range(6)]
+    sizes = {"plain": list(map(len, SOME)), "members": [len(gzip.compress(r)) for r in SOME]}
+    if packing in sizes:
+        assert [int(each.place) for each in found] == [sum(sizes[packing][:n]) for n in range(6)]
+    else:
+        assert [each.place for each in found][:2] == ["0", f"0+{len(SOME[0])}"]
+
+
+def test_a_whole_file_cut_into_members_anywhere():
+    data = b"".join(SOME)
+    cuts = [data[start : start + 333] for start in range(0, len(data), 333)]
+    assert uris(captures(packed(*cuts))) == ALL
+
+
+DAMAGE = [
+    lambda data: data[:40] + b"\xff" * 20 + data[60:],  # the packed bytes
+    lambda data: data[:-6] + b"\0\0\0\0" + data[-2:],  # the checksum
+    lambda data: data[: len(data) // 2],  # half of it is lost
+    lambda data: b"",
+    lambda data: b"nothing that anybody packed",
+    lambda data: gzip.compress(b"no record at all\r\n\r\n"),
+    lambda data: gzip.compress(b"WARC/1.0\r\nContent-Length: x\r\n\r\n"),
+    lambda data: gzip.compress(b"WARC/1.0\r\nno colon\r\n\r\n"),
+    lambda data: gzip.compress(b"WARC/1.0\r\n" + b"a: b\r\n" * 300 + b"\r\n"),
+    lambda data: gzip.compress(b"WARC/1.0\r\n" + b"a: b" * 50_000),
+    lambda data: gzip.compress(record(length=10)),
+    lambda data: gzip.compress(record(length=100_000)),
+    lambda data: gzip.compress(record(length=10**17)),
+    lambda data: gzip.compress(record(length=int("9" * 18))),
+]
+
+
+@pytest.mark.parametrize("damage", range(len(DAMAGE)))
+@pytest.mark.parametrize("place", [0, 2, 5])
+def test_a_damaged_member_costs_itself(damage, place):
+    if place == 0 and damage == 4:
+        pytest.skip("what begins so isn't packed")
+    members = [gzip.compress(each) for each in SOME]
+    members[place] = DAMAGE[damage](members[place])
+    found = captures(b"".join(members))
+    assert uris(found) == [uri for n, uri in enumerate(ALL) if n != place]
+    wrong = broken(found)
+    if members[place] and (place or members[0].startswith(b"\x1f\x8b")):
+        offset = sum(map(len, members[:place]))
+        assert len(wrong) == 1
+        assert int(wrong[0][0].partition("+")[0]) in range(offset, offset + len(members[place]) + 1)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        record("http://bad.example/", length=10),
+        record("http://bad.example/", length=len(http()) + 20),
+        record("http://bad.example/", length=10**12),
+        record("http://bad.example/", length=-5),
+        b"garbage in a line\r\nand another\r\n\r\n",
+        b"\0" * 5000 + b"\n",
+        b"WARC/1.0\r\n" + b"x: y\r\n" * 1000 + b"\r\n",
+    ],
+)
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_damage_in_a_plain_file_costs_itself(bad, place):
+    data = b"".join([*SOME[:place], bad, *SOME[place:]])
+    found = captures(data)
+    assert [uri for uri in uris(found) if "bad" not in uri] == ALL
+    assert len(broken(found)) >= 1
+    assert int(broken(found)[0][0]) == sum(map(len, SOME[:place]))
+
+
+def test_lengths_that_reach_too_far_are_read_twice_at_most():
+    # Each claims all of the rest. Reading again from each would be quadratic.
+    hostile = b"".join(record(length=10**9) for _ in range(3000))
+    taken = []
+
+    class Counting(io.BytesIO):
+        def read(self, size=-1):
+            data = super().read(size)
+            taken.append(len(data))
+            return data
+
+    stream = Counting(hostile)
+    found = list(read_captures(Members(iter(lambda: stream.read(1 << 16), b"")), LIMIT))
+    assert broken(found)
+    assert sum(taken) == len(hostile)
+
+
+def test_endless_records_are_given_up():
+    def endless():
+        yield record(length=10**15).rstrip()
+        while True:
+            yield b"x" * 65_536
+
+    members = Members(endless(), most_bytes=1 << 21)
+    first = next(iter(read_captures(members, LIMIT)))
+    assert isinstance(first, Broken)
+    assert "more than 2,097,152 bytes" in first.reason
+
+
+def test_a_bomb_is_given_up_and_what_follows_is_read():
+    bomb = gzip.compress(record("http://bad.example/", b"x" * (1 << 23)))
+    found = captures(bomb + packed(*SOME), most_bytes=1 << 21)
+    assert uris(found) == ALL
+    assert "goes on for more than" in broken(found)[0][1]
+
+
+def test_time_is_bounded_but_waiting_is_free():
+    found = captures(b"".join(SOME), chunk=100, most_seconds=-1.0)
+    assert "seconds" in broken(found)[0][1]
+
+
+def test_a_record_that_is_too_large():
+    large = record("http://bad.example/", http("x" * 5000))
+    for data in (b"".join([large, *SOME]), packed(large, *SOME)):
+        found = captures(data, largest=2000)
+        assert uris(found) == ALL
+        assert "expected at most 2,000" in broken(found)[0][1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_damage_ends_and_is_told(data):
+    pack = data.draw(st.booleans())
+    whole = bytearray(packed(*SOME[:3]) if pack else b"".join(SOME[:3]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(whole) - 1))
+        end = data.draw(st.integers(start, min(len(whole), start + 60)))
+        whole[start:end] = data.draw(st.binary(max_size=30))
+        if not whole:
+            return
+    found = captures(bytes(whole), data.draw(st.sampled_from([50, 4096])))
+    sound = [each for each in found if isinstance(each, Capture)]
+    assert len(sound) <= 6
+    assert all(isinstance(each, Capture | Broken) for each in found)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_an_archive(data):
+    captures(data)
+    captures(b"\x1f\x8b" + data)
+    captures(b"WARC/1.0\r\n" + data)
+
+
+def test_arc():
+    spaced = arc("http://a.example/a page with spaces", http(page("nine")))
+    data = warcs.ARC_HEAD + arc("http://a.example/1") + spaced
+    found = captures(data)
+    assert uris(found)[1:] == ["http://a.example/1", "http://a.example/a page with spaces"]
+    assert found[1].headers["warc-date"] == "2026-03-01T12:00:00Z"
+    assert uris(captures(packed(warcs.ARC_HEAD, arc("http://a.example/1"))))[1:] == [
+        "http://a.example/1"
+    ]
+    bad = warcs.ARC_HEAD + arc("http://b.example/", length=-1) + arc("http://a.example/1")
+    assert uris(captures(bad))[1:] == ["http://a.example/1"]
+    assert len(broken(captures(bad))) == 1
+
+
+def deflated(body, wbits):
+    packer = zlib.compressobj(wbits=wbits)
+    return packer.compress(body) + packer.flush()
+
+
+BODY = page().encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (BODY, []),
+        (gzip.compress(BODY), ["Content-Encoding: gzip"]),
+        (BODY, ["Content-Encoding: gzip"]),
+        (deflated(BODY, 15), ["Content-Encoding: deflate"]),
+        (deflated(BODY, -15), ["Content-Encoding: deflate"]),
+        (brotli.compress(BODY), ["content-encoding: br"]),
+        (chunked(BODY), ["Transfer-Encoding: chunked"]),
+        (chunked(BODY)[:-5], ["Transfer-Encoding: chunked"]),
+        (BODY, ["Transfer-Encoding: chunked"]),
+        (chunked(gzip.compress(BODY)), ["Transfer-Encoding: chunked", "Content-Encoding: gzip"]),
+        (gzip.compress(brotli.compress(BODY)), ["Content-Encoding: br, gzip"]),
+    ],
+)
+def test_bodies(body, headers):
+    assert body_of(parse_response(http(body, headers=headers)), LIMIT) == BODY
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "reason"),
+    [
+        (b"\x1f\x8bnothing", ["Content-Encoding: gzip"], "unpacked"),
+        (b"nothing", ["Content-Encoding: br"], "unpacked"),
+        (b"x", ["Content-Encoding: compress"], "compress"),
+        (b"x", ["Content-Encoding: gzip, gzip, gzip"], "3 times"),
+        (b"5\r\nabcdefgh\r\n0\r\n\r\n", ["Transfer-Encoding: chunked"], "chunk"),
+        (b"5\r\nabcde\r\nnothing", ["Transfer-Encoding: chunked"], "chunks"),
+        (gzip.compress(b"x" * (LIMIT + 1)), ["Content-Encoding: gzip"], "more than"),
+        (brotli.compress(b"x" * (1 << 28)), ["Content-Encoding: br"], "more than"),
+        (b"x" * (LIMIT + 1), [], "more than"),
+    ],
+)
+def test_bodies_that_cannot_be_read(body, headers, reason):
+    with pytest.raises(ResponseError, match=reason):
+        body_of(parse_response(http(body, headers=headers)), LIMIT)
+
+
+@pytest.mark.parametrize("block", [b"", b"HTTPX/1.1 200 OK\r\n\r\n", b"HTTP/1.1 two\r\n\r\n"])
+def test_what_is_no_response(block):
+    with pytest.raises(ResponseError, match="no HTTP response"):
+        parse_response(block)
+
+
+def test_headers_have_bounds():
+    with pytest.raises(ResponseError, match="HTTP headers"):
+        parse_response(http(headers=[f"a{n}: b" for n in range(300)]))
+    with pytest.raises(ResponseError, match="HTTP headers"):
+        parse_response(http(headers=["a: " + "b" * 100_000]))
+    assert parse_response(b"HTTP/1.0 200\n\nbody").body == b"body"
+    assert parse_response(b"HTTP/1.1 302\r\nLocation: x").status == 302
+
+
+def test_what_is_taken(tmp_path):
+    plain = ["Content-Type: text/plain; charset=gbk"]
+    data = [
+        record(None, b"software: tests", kind="warcinfo"),
+        record("http://a.example/", headers=["WARC-Payload-Digest: sha1:ABC"]),
+        record("http://a.example/", b"GET / HTTP/1.1\r\n\r\n", kind="request"),
+        record("http://a.example/moved", http(status="302 Found")),
+        record("http://a.example/picture", http(b"\x89PNG", media="image/png")),
+        record("http://a.example/again", b"", kind="revisit"),
+        record("http://a.example/x", http(media="application/xhtml+xml")),
+        record("http://a.example/untyped", http(media="")),
+        record(
+            "http://a.example/plain", http("红鸢".encode("gbk"), media="text/plain; charset=gbk")
+        ),
+        record("http://a.example/file", "红鸢".encode("gbk"), kind="resource", headers=plain),
+        record("http://a.example/wet", b"words", kind="conversion"),
+        record("<http://a.example/angles>"),
+        record("metadata://tool/log", b"log", kind="resource"),
+        record("dns:a.example", b"1.2.3.4", headers=["Content-Type: text/dns"]),
+        record("", http()),
+        record("http://a.example/cut", headers=["WARC-Truncated: length"]),
+    ]
+    passed = []
+    path = tmp_path / "a.warc.gz"
+    path.write_bytes(packed(*data))
+    asked = []
+    passing = Passing(lambda key, meta: bool(asked.append(key)), passed.append)
+    parts = read_parts(str(path), passing=passing)
+    found = [each for part in parts for each in part()]
+    records = {
+        each.key.removeprefix("http://a.example/"): each
+        for each in found
+        if isinstance(each, Record)
+    }
+    assert list(records) == ["", "x", "untyped", "plain", "file", "wet", "angles", "cut"]
+    assert records[""].meta == {
+        "date": "2026-03-01T12:00:00Z",
+        "status": 200,
+        "digest": "sha1:ABC",
+        "type": "text/html",
+        "html": "main",
+        "title": "Kites",
+    }
+    assert "wardens counted eleven" in records["x"].text
+    assert records["untyped"].text == records["x"].text
+    assert records["plain"].text == records["file"].text == "红鸢"
+    assert "status" not in records["file"].meta
+    assert records["cut"].meta["truncated"] == "length"
+    assert records["x"].meta["digest"].startswith("sha1:")
+    assert [each.reason for each in found if isinstance(each, BadRecord)] == [
+        "has no WARC-Target-URI"
+    ]
+    assert sorted(passed) == sorted(
+        ["warcinfo", "request", "status", "type", "revisit", "other", "other"]
+    )
+    assert len(asked) == 8
+
+
+def test_known_pages_are_not_read(tmp_path):
+    path = tmp_path / "a.warc"
+    path.write_bytes(b"".join(SOME))
+    passed = []
+    passing = Passing(lambda key, meta: key.endswith(("1", "2")), passed.append)
+    found = [each for part in read_parts(str(path), passing=passing) for each in part()]
+    assert [each.key[-1] for each in found] == ["0", "3", "4", "5"]
+    assert passed == ["known", "known"]
+
+
+def test_sources_and_markup(tmp_path):
+    found = read(tmp_path, b"".join(SOME))
+    assert [each.source for each in found][1] == f"{tmp_path}/a.warc:{len(SOME[0])}"
+    [raw] = read(tmp_path, record(), markup=Markup("none"))
+    assert raw.text == page()
+    assert "html" not in raw.meta
+    links = "<a href=x>Read on</a>" + page()
+    [whole] = read(tmp_path, record(block=http(links)), markup=Markup(text="page"))
+    assert "Read on" in whole.text
+    assert whole.meta["html"] == "page"
+    [large] = read(tmp_path, record(), markup=Markup(largest=100))
+    assert "more than 100 bytes" in large.reason
+
+
+@pytest.mark.parametrize("name", ["a.warc", "a.arc", "a.warc.gz", "b.arc.gz"])
+def test_names_tell_archives_and_bytes_tell_packing(tmp_path, name):
+    assert len(read(tmp_path, b"".join(SOME), name)) == 6
+    assert len(read(tmp_path, packed(*SOME), name)) == 6
+    assert [each.key for each in read_records(str(tmp_path))] == ALL
+
+
+def test_an_archive_has_no_fields(tmp_path):
+    with pytest.raises(InputError, match="fields"):
+        read(tmp_path, b"", fields=Fields(text=("a",)))
+
+
+def test_html_files_and_fields(tmp_path):
+    (tmp_path / "a.html").write_bytes(page("nine").encode("utf-16"))
+    (tmp_path / "b.htm").write_text(page("four"))
+    (tmp_path / "c.txt").write_text(page("five"))
+    found = {each.key: each.text for each in read_records(str(tmp_path))}
+    assert [("<p>" in text, key) for key, text in found.items()] == [
+        (False, "a.html"),
+        (False, "b.htm"),
+        (True, "c.txt"),
+    ]
+    assert "counted nine pairs" in found["a.html"]
+    every = {each.key: each.text for each in read_records(str(tmp_path), markup=Markup("html"))}
+    assert not any("<p>" in text for text in every.values())
+    none = [each.text for each in read_records(str(tmp_path / "b.htm"), markup=Markup("none"))]
+    assert none == [page("four")]
+    [large] = read_records(str(tmp_path / "b.htm"), markup=Markup(largest=20))
+    assert "more than 20 bytes" in large.reason
+    (tmp_path / "d.jsonl").write_text('{"key": 1, "text": "<p>some <b>words</b>"}\n{"key": 2}\n')
+    options = {"markup": Markup("html", "page")}
+    first, bad = read_records(str(tmp_path / "d.jsonl"), **options)
+    assert first.text == "some words"
+    assert isinstance(bad, BadRecord)
+    parts = read_parts(str(tmp_path / "d.jsonl"), **options)
+    assert [each for part in parts for each in part()] == [first, bad]
+    (tmp_path / "e.csv").write_text("key,text\n1,<p>some <b>words</b>\n")
+    [row] = read_records(str(tmp_path / "e.csv"), **options)
+    assert row.text == "some words"
+
+
+def test_the_extra_is_asked_for_at_once(tmp_path, monkeypatch):
+    def absent():
+        raise MissingExtraError("no resiliparse")
+
+    monkeypatch.setattr(module, "require_html", absent)
+    for name in ("a.warc", "a.html"):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(MissingExtraError):
+            read_records(str(tmp_path / name))
+        list(read_records(str(tmp_path / name), markup=Markup("none")))
+
+
+@pytest.mark.parametrize("options", [{"html": "yes"}, {"text": "all"}])
+def test_markup_that_is_none(options):
+    with pytest.raises(InputError):
+        Markup(**options)
+
+
+def test_random_bytes_between_records():
+    random.seed(7)
+    members = []
+    for each in SOME:
+        members += [random.randbytes(random.randrange(3000)), gzip.compress(each)]
+    found = captures(SOME[0] and gzip.compress(SOME[0]) + b"".join(members))
+    assert uris(found) == [ALL[0], *ALL]
