@@ -39,9 +39,9 @@ def export(
     """Write the stored documents out: key, fingerprint, time of adding and metadata.
 
     JSON lines keep everything and can be ingested again with --fingerprint fingerprint, except
-    for short texts, which have none. In TSV and CSV, characters that aren't printable are
-    escaped, metadata are JSON, and in CSV a cell that a spreadsheet would take for a formula
-    begins with an apostrophe.
+    for short texts, which have none, and for sketches, which only `compact` and `backup` copy. In
+    TSV and CSV, characters that aren't printable are escaped, metadata are JSON, and in CSV a
+    cell that a spreadsheet would take for a formula begins with an apostrophe.
 
     \b
     Example:
