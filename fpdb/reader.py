@@ -370,7 +370,8 @@ class Reader(Handle):
     def check(self) -> Iterator[Problem]:
         """Compare the header, tables, documents and counters; yield what doesn't agree.
 
-        It takes a bounded amount of memory, however many documents there are. The snapshot that it
+        It reads in this process, which a file that LMDB can't read may end; `fpdb.check` reads in
+        another one, and can follow LMDB's own structure. It takes a bounded amount of memory, however many documents there are. The snapshot that it
         reads lasts as long as the iteration.
         """
         from fpdb import corpus

@@ -149,8 +149,9 @@ def records(
     named = isinstance(catalog, TextCatalog)
     faults = Faults() if faults is None else faults
     with txn.cursor("documents") as cursor:
-        more = cursor.set_range(first.to_bytes(8, "big"))
-        stored = cursor.iternext()
+        there = cursor.set_range(first.to_bytes(8, "big"))
+        stored = cursor.iternext() if there else iter(())
+        more = True
         while more:
             more = False
             # Lists of plain values: as many tuples would keep the garbage collector busy.

@@ -21,7 +21,7 @@ from fpdb.storage.datafile import DATA_FILE
 from fpdb.storage.header import Header
 from fpdb.storage.nodes import HEAD, LEAF, OVERFLOW, Node, kind_of, number_of, read_page, run_of
 from fpdb.storage.rawfile import METAS, Database, RawFile, Tree
-from fpdb.storage.states import Choice
+from fpdb.storage.states import Choice, State
 
 _NUMBER_BYTES = 8
 _REACHED, _FREE = 1, 2
@@ -138,6 +138,9 @@ class Salvage:
             if value is None and not self._searched:
                 self._search()
                 value = self._file.value(node)
+                if value is not None:
+                    what = f"page {node.number} lies in the place of another one"
+                    self._tell(DATA_FILE, what)
             yield Entry(leaf, node.key, value)
 
     def _headers(self) -> Iterator[bytes | None]:
@@ -154,6 +157,11 @@ class Salvage:
         self._numbers = states.numbers(self._file)
         choice = states.choose(self._file, search=True)
         self._follow(choice)
+        if choice.state and not self.complete:
+            self._search()
+            if self._file.misplaced:
+                choice = states.choose(self._file, search=True)
+                self._follow(choice)
         if choice.state and not choice.named and not self.complete:
             # It may never have been committed: it only counts if nothing of it is missing.
             known = states.choose(self._file, search=False)
@@ -161,16 +169,36 @@ class Salvage:
                 choice = known
                 self._follow(choice)
         told = [Problem(DATA_FILE, fault) for fault in choice.faults]
+        for number, place in self._file.misplaced.items():
+            what = f"page {number} lies in the place of page {place}"
+            told.append(Problem(DATA_FILE, what))
         if choice.state is None:
             told.append(Problem(DATA_FILE, "no state of the database is found"))
         elif not choice.named:
             told.append(Problem(DATA_FILE, "the newest state is one that no meta page names"))
-        elif choice.faults:
-            writes = choice.state.writes
-            count = "an unknown number of" if writes is None else f"{writes:,}"
-            what = f"the state after {count} writes is taken; a newer one may be lost"
+        elif choice.doubt:
+            what = "what the last commit added may be lost, what it took away may be back"
             told.append(Problem(DATA_FILE, what))
+        elif choice.other and not self.complete and not self.beside:
+            told += self._fall_back(choice, choice.other)
         self.problems = told + self.problems
+
+    def _fall_back(self, choice: Choice, other: State) -> list[Problem]:
+        """Take the state before the last commit, if of the newest hardly anything is left."""
+        newest, problems = self._found(), self.problems
+        self._follow(choice._replace(state=other))
+        if self._found() > 2 * newest:
+            what = (
+                "the newest state can't be followed, so the one before the last commit is taken: "
+                "what that added is lost, what it took away is back"
+            )
+            return [*problems, Problem(DATA_FILE, what)]
+        self._follow(choice)
+        return []
+
+    def _found(self) -> int:
+        """Count the leaves that can be reached."""
+        return sum(len(tree.leaves) for tree in self.trees.values())
 
     def _follow(self, choice: Choice) -> None:
         """Walk through all trees of a state, and find out which other pages are in use."""
@@ -226,13 +254,12 @@ class Salvage:
             number = number_of(head) if len(head) == HEAD.size else place
             if number == place or not METAS <= number < len(file.reached) or not kind_of(head):
                 continue
-            if file.reached[number] != _FREE and file.page(number) is None:
+            if file.page(number) is None:
                 # Of several claims none is better than another.
                 found[number] = -1 if number in found else place
         for number, place in found.items():
             if place >= 0:
                 file.misplaced[number] = place
-                self._tell(DATA_FILE, f"page {number} lies in the place of page {place}")
 
     def _tell(self, where: str, what: str) -> None:
         self.problems.append(Problem(where, what))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fpdb.errors import DamagedError
 from fpdb.storage.counters import Counters
 from fpdb.storage.datafile import LMDB_FORMAT, LMDB_MAGIC
-from fpdb.storage.nodes import LEAF, Node, kind_of, read_page
+from fpdb.storage.nodes import LEAF, Node, kind_of, number_of, read_page
 from fpdb.storage.rawfile import DATABASE, METAS, NO_PAGE, Database, RawFile, database
 
 _META = struct.Struct("=Q2xH4xIIQQ48s48sQQ")  # the head of the page, and the meta data in it
@@ -36,15 +36,18 @@ class State(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The newest state, whether a meta page leads there, and what is wrong with these.
+    """The newest state, and whether a meta page leads there.
 
-    `sound` says how many of the two LMDB would take for meta pages.
+    `faults` says what is wrong with the meta pages, of which LMDB would take `sound` for such. If
+    there is a `doubt`, a newer state may be lost. `other` is the state of the other meta page.
     """
 
     state: State | None
     named: bool
     faults: list[str]
     sound: int
+    doubt: bool
+    other: State | None = None
 
 
 def subdatabases(file: RawFile, main: Database) -> dict[str, Database]:
@@ -93,19 +96,27 @@ def choose(file: RawFile, *, search: bool) -> Choice:
     sound = [state for state in known if state.sound]
     faults = _compare(known, sound)
     by_lmdb = max(sound, key=lambda state: state.transaction, default=None)
+    found = list(_elsewhere(file)) if search and faults else []
+    named = [*known, *(state for state in found if state.sound)]
     newest = by_lmdb
-    for state in known:
+    for state in named:
         newest = _newer(newest, state)
     if newest is not by_lmdb and by_lmdb:
         faults.append("LMDB would take an older state, since the newest meta page is damaged")
-    if not search or len(sound) == METAS:
-        return Choice(newest, named=newest is not None, faults=faults, sound=len(sound))
-    unnamed = None
-    for state in _unnamed(file):
+    unnamed = newest
+    for state in found:
         unnamed = _newer(unnamed, state)
-    if unnamed and _newer(newest, unnamed) is unnamed:
-        return Choice(unnamed, named=False, faults=faults, sound=len(sound))
-    return Choice(newest, named=newest is not None, faults=faults, sound=len(sound))
+    # Both meta pages are known, wherever they lie, or a newer one may have been.
+    numbers = {state.transaction for state in named if state.sound}
+    other = next((state for state in sound if state is not newest), None)
+    return Choice(
+        unnamed,
+        named=unnamed is newest,
+        faults=faults,
+        sound=len(sound),
+        doubt=bool(faults) and len(numbers) < METAS,
+        other=other,
+    )
 
 
 def _newer(state: State | None, other: State) -> State | None:
@@ -138,8 +149,8 @@ def _page_size(file: RawFile) -> int:
     return 4096
 
 
-def _meta(file: RawFile, slot: int) -> State | None:
-    data = file.read(slot * file.page_size, _META.size)
+def _meta(file: RawFile, place: int) -> State | None:
+    data = file.read(place * file.page_size, _META.size)
     if len(data) < _META.size:
         return None
     _, kind, magic, version, _, _, free, main, last_page, transaction = _META.unpack(data)
@@ -163,10 +174,14 @@ def _counted(file: RawFile, state: State) -> State:
         return state
 
 
-def _unnamed(file: RawFile) -> Iterator[State]:
-    """Find main trees in the whole file, whether or not a meta page names them."""
+def _elsewhere(file: RawFile) -> Iterator[State]:
+    """Find main trees in the whole file, whether or not a meta page names them, and these."""
     free = Database(file.page_size, 0, 0, 0, 0, 0, 0, NO_PAGE)
     for number in range(METAS, file.pages):
+        state = _meta(file, number)
+        if state and state.sound and number_of(file.at(number) or b"") < METAS:
+            yield _counted(file, state)
+            continue
         data = file.page(number)
         if data is None or kind_of(data) != LEAF:
             continue

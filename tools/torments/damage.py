@@ -34,6 +34,7 @@ class Source(NamedTuple):
     whole: bytes
     parts: Parts
     contents: dict[Any, tuple[Any, ...]]
+    before: dict[Any, tuple[Any, ...]]  # what it held before its last commit
     answers: dict[str, Any]
     questions: dict[str, Any]
 
@@ -70,8 +71,14 @@ SHAPES = [
 ]
 
 
-def create(work: Path, shape: Shape, seed: int) -> Path:
-    """Make a database with a history: loaded, added, replaced, deleted, big and short ones."""
+Contents = dict[Any, tuple[Any, ...]]
+
+
+def create(work: Path, shape: Shape, seed: int) -> tuple[Path, Contents]:
+    """Make a database with a history: loaded, added, replaced, deleted, big and short ones.
+
+    Give its path, and what it held before the last commit.
+    """
     dice = random.Random(f"{shape.name} {seed}")
     path = work / shape.name.replace(" ", "-")
     words = [f"w{n}" for n in range(400)]
@@ -102,11 +109,12 @@ def create(work: Path, shape: Shape, seed: int) -> Path:
             list(db.add_many(map(document, chosen[start : start + 60])))
         for _ in range(4):
             list(db.add_many(map(document, dice.sample(chosen, 20))))
+            before = contents(db)
             db.delete_many(map(named, dice.sample(range(first + shape.added), 25)))
-    return path
+    return path, before
 
 
-def contents(db: fpdb.Database) -> dict[Any, tuple[Any, ...]]:
+def contents(db: fpdb.Database) -> Contents:
     """Read everything that is kept of each document, but its id."""
     found = {}
     with db._environment.read() as txn:
@@ -120,7 +128,7 @@ def contents(db: fpdb.Database) -> dict[Any, tuple[Any, ...]]:
 
 def prepare(work: Path, shape: Shape, seed: int) -> Source:
     """Make a database and take down its answers."""
-    path = create(work, shape, seed)
+    path, before = create(work, shape, seed)
     dice = random.Random(seed)
     with fpdb.open(path, readonly=True) as db:
         known = contents(db)
@@ -134,7 +142,7 @@ def prepare(work: Path, shape: Shape, seed: int) -> Source:
         answers = ask(db, questions)
     assert not [name for name, answer in answers.items() if isinstance(answer, Error)]
     whole = (path / "data.mdb").read_bytes()
-    return Source(path, whole, parts(path), known, answers, questions)
+    return Source(path, whole, parts(path), known, before, answers, questions)
 
 
 # Reads
@@ -256,7 +264,10 @@ def repair(source: Source, new: Path) -> dict[str, Any]:
     with fpdb.open(new, readonly=True) as db:
         found = contents(db)
         flaws = [f"{problem.where}: {problem.what}" for problem in db.check()]
-    invented, stripped, undated = [], 0, 0
+    told = [f"{problem.where}: {problem.what}" for problem in repaired.problems]
+    # Nobody can tell more than that the last commit is undone, wholly or in part.
+    undone = any("the last commit" in what for what in told)
+    invented, stripped, undated, older = [], 0, 0, 0
     for key, value in found.items():
         true = source.contents.get(key)
         if value == true:
@@ -265,10 +276,11 @@ def repair(source: Source, new: Path) -> dict[str, Any]:
         if true and fingerprint == true[0] and not (digest or meta or characters):
             stripped += value[2:] != true[2:]
             undated += value[2:] == true[2:]
+        elif undone and value == source.before.get(key):
+            older += 1
         else:
             invented.append(f"{key!r}: {value} for {true}"[:300])
     lost = [key for key in source.contents if key not in found]
-    told = [f"{problem.where}: {problem.what}" for problem in repaired.problems]
     silent = bool(lost or stripped or undated) and not told
     return {
         "found": len(found),
@@ -278,9 +290,12 @@ def repair(source: Source, new: Path) -> dict[str, Any]:
         "invented": invented,
         "stripped": stripped,
         "undated": undated,
+        "older": older,
         "flaws": flaws,
         "silent": silent,
-        "told": told[:20],
+        "told": sorted(told, key=lambda what: what.split(":")[0] not in {"free pages", "data.mdb"})[
+            :20
+        ],
         "falsely lost": [key for key in repaired.lost if key in found][:5],
     }
 
@@ -379,6 +394,9 @@ def _judge(source: Source, seen: Outcome, tallies: Sequence[collections.Counter[
         faults.append(f"repair: {mended}")
     else:
         lost = safe & set(mended["lost"])
+        if any(what.startswith("free pages") for what in mended["told"]):
+            counts["intact documents lost with the list of free pages"] = len(lost)
+            lost = set()
         counts |= {
             "repaired": 1,
             "repaired wholly": not mended["lost"],
@@ -387,6 +405,7 @@ def _judge(source: Source, seen: Outcome, tallies: Sequence[collections.Counter[
             "documents invented": len(mended["invented"]),
             "documents stripped of text and metadata": mended["stripped"],
             "documents with another time": mended["undated"],
+            "documents of the last commit undone": mended["older"],
         }
         if lost:
             faults.append(f"{len(lost)} intact documents lost; {mended['told']}")

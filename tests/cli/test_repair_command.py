@@ -1,0 +1,74 @@
+"""fpdb repair: what it prints, where, and its exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import fpdb
+from fpdb.storage.salvage import Salvage
+
+PAGE = 4096
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = tmp_path / "crawl.fpdb"
+    with fpdb.create(where, recipe="char-4") as db:
+        db.add_fingerprints([f"u{n}" for n in range(400)], range(400))
+    return where
+
+
+def lose_leaf(path: Path) -> set[str]:
+    """Overwrite a page of records, and give the keys that stood on it."""
+    with Salvage(path) as salvage:
+        leaf = salvage.trees["documents"].leaves[1]
+        ids = {entry.key for entry in salvage.entries("documents") if entry.page == leaf}
+        keys = {e.key.decode() for e in salvage.entries("keys") if e.value in ids}
+    with (path / "data.mdb").open("r+b") as file:
+        file.seek(leaf * PAGE)
+        file.write(b"\xff" * PAGE)
+    return keys
+
+
+def test_a_sound_database(run, path, tmp_path):
+    done = run("repair", path, "--output", tmp_path / "new")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"{tmp_path / 'new'}: 400 documents; 0 lost\n"
+    assert run("check", tmp_path / "new", "--deep").code == 0
+
+
+def test_what_is_lost_is_printed(run, path, tmp_path):
+    keys = lose_leaf(path)
+    done = run("repair", path, "-o", tmp_path / "new")
+    assert done.code == 1
+    assert {what for where, what in done.rows if where == "lost"} == keys
+    assert any(where == "documents" for where, _ in done.rows)
+    assert done.err.endswith(f"{400 - len(keys)} documents; {len(keys)} lost\n")
+    as_json = run("repair", path, "-o", tmp_path / "other", "--json")
+    assert as_json.code == 1
+    lines = [json.loads(line) for line in as_json.out.splitlines()]
+    assert {line["what"] for line in lines if line["where"] == "lost"} == keys
+    assert len(list(fpdb.open(tmp_path / "new", readonly=True))) == 400 - len(keys)
+
+
+def test_a_path_that_is_taken(run, path, tmp_path):
+    run("repair", path, "-o", tmp_path / "new")
+    done = run("repair", path, "-o", tmp_path / "new")
+    assert (done.code, done.out) == (3, "")
+    assert "hint: " in done.err
+    assert run("repair", path, "-o", "-").code == 2
+    assert run("repair", path).code == 2
+
+
+def test_a_lost_header(run, path, tmp_path):
+    data = (path / "data.mdb").read_bytes()
+    (path / "data.mdb").write_bytes(data.replace(b"read_version", b"dear_version"))
+    done = run("repair", path, "-o", tmp_path / "new")
+    assert done.code == 3
+    assert "--like" in done.err
+    fpdb.create(tmp_path / "alike", recipe="char-4").close()
+    done = run("repair", path, "-o", tmp_path / "new", "--like", tmp_path / "alike")
+    assert done.code == 1
+    assert ["header", "it is lost"] in done.rows
+    assert "400 documents" in done.err

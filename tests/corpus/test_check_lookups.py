@@ -1,0 +1,90 @@
+"""A check notices what only lookups meet: wrong ways down a tree, and entries out of order."""
+
+from pathlib import Path
+
+import lmdb
+import pytest
+
+import fpdb
+from fpdb import Grams, Recipe
+from fpdb.storage.nodes import BRANCH, HEAD, kind_of, read_page
+from fpdb.storage.salvage import Salvage
+
+TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
+PAGE = 4096
+COUNT = 3000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    where = tmp_path / "db"
+    with fpdb.create(where, recipe=TINY) as db:
+        db.add_fingerprints([key(n) for n in range(COUNT)], range(0, COUNT << 40, 1 << 40))
+    return where
+
+
+def key(number: int) -> str:
+    return f"page/{2 * number:06d}"
+
+
+def change(path: Path, place: int, data: bytes) -> None:
+    with (path / "data.mdb").open("r+b") as file:
+        file.seek(place)
+        file.write(data)
+
+
+def wrong_way(path: Path) -> str:
+    """Let a branch lead one key, which it names, to the leaf before its own."""
+    data = (path / "data.mdb").read_bytes()
+    for number in range(2, len(data) // PAGE):
+        page = data[number * PAGE :][:PAGE]
+        names = [node.key for node in read_page(page).nodes] if kind_of(page) == BRANCH else []
+        with Salvage(path) as salvage:
+            used = salvage._file.reached[number] == 1
+        if used and len(names) > 5 and names[5].startswith(b"page/"):
+            place = data.index(names[5], number * PAGE)
+            change(path, place + len(names[5]) - 1, bytes([names[5][-1] + 1]))
+            return names[5].decode()
+    raise AssertionError("no branch of the keys")
+
+
+def test_a_wrong_way_down_a_tree(path: Path) -> None:
+    lost = wrong_way(path)
+    with fpdb.open(path, readonly=True) as db:
+        assert len(list(db)) == COUNT  # an iteration doesn't meet it
+        assert db.get(lost) is None
+        [problem] = db.check()
+        assert problem == ("keys", f"1 keys aren't found, first {lost.encode().hex()}")
+    assert problem in list(fpdb.check(path, deep=True))
+
+
+def test_entries_out_of_order(path: Path) -> None:
+    with Salvage(path) as salvage:
+        leaf = salvage.trees["keys"].leaves[3]
+    with (path / "data.mdb").open("rb") as file:
+        file.seek(leaf * PAGE + HEAD.size + 20)
+        one, other = file.read(2), file.read(2)
+    change(path, leaf * PAGE + HEAD.size + 20, other + one)
+    with fpdb.open(path, readonly=True) as db:
+        whats = [problem.what for problem in db.check() if problem.where == "keys"]
+    assert any("1 keys aren't in order" in what for what in whats)
+
+
+def test_a_tree_of_another_kind_or_length(path: Path) -> None:
+    data = (path / "data.mdb").read_bytes()
+    with Salvage(path) as salvage:
+        short = salvage._databases["short"]
+        keys = salvage._databases["keys"]
+    assert short.entries == 0
+    described = keys.entries.to_bytes(8, "little") + keys.root.to_bytes(8, "little")
+    at = data.rindex(described)
+    change(path, at, (keys.entries + 1).to_bytes(8, "little"))
+    with fpdb.open(path, readonly=True) as db:
+        assert list(db.check()) == [("keys", f"{COUNT} entries, expected {COUNT + 1}")]
+    (path / "data.mdb").write_bytes(data)
+    with lmdb.open(str(path), lib_version=0, max_dbs=80) as raw, raw.begin(write=True) as txn:
+        txn.drop(raw.open_db(b"short", txn=txn))
+    with lmdb.open(str(path), lib_version=0, max_dbs=80) as raw, raw.begin(write=True) as txn:
+        raw.open_db(b"short", txn=txn, dupsort=True)
+    with fpdb.open(path, readonly=True) as db:
+        assert ("short", "its entries are kept as dupsort, expected none") in list(db.check())
