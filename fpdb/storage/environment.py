@@ -12,6 +12,7 @@ from fpdb.errors import ClosedError, ReadOnlyError
 from fpdb.storage import backup, registry
 from fpdb.storage.creation import Entries
 from fpdb.storage.datafile import DATA_FILE
+from fpdb.storage.faults import disk_named
 from fpdb.storage.opening import LMDB_LOCK_FILE
 from fpdb.storage.shared import LOCK_SECONDS, SharedEnvironment
 from fpdb.storage.transactions import ReadTransaction, WriteTransaction
@@ -71,7 +72,8 @@ class Environment:
             finally:
                 copy.close()
             # What is copied from has locks of its own.
-            (draft / LMDB_LOCK_FILE).unlink(missing_ok=True)
+            with disk_named(draft):
+                (draft / LMDB_LOCK_FILE).unlink(missing_ok=True)
 
     @classmethod
     def open(

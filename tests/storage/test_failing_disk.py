@@ -111,3 +111,21 @@ def test_the_claim_lasts_until_the_database_is_in_its_place(
     Environment.create(tmp_path / "db", ["header"]).close()
     assert claimed == [True]
     assert not (tmp_path / "db" / "unfinished").exists()
+
+
+def test_a_lock_file_of_a_backup_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = Path.unlink
+
+    def refuse(self: Path, *, missing_ok: bool = False) -> None:
+        if self.name == "lock.mdb" and ".new" in str(self):
+            monkeypatch.undo()
+            raise OSError(errno.EIO, "Input/output error")
+        genuine(self, missing_ok=missing_ok)
+
+    with fpdb.create(tmp_path / "db") as db:
+        monkeypatch.setattr(Path, "unlink", refuse)
+        with pytest.raises(fpdb.DamagedError):
+            db.backup(tmp_path / "copy")
+    assert os.listdir(tmp_path) == ["db"]

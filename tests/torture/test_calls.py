@@ -7,8 +7,8 @@ from typing import Any
 
 
 def test_a_fault_at_some_of_the_calls(run_torment: Callable[..., Any]) -> None:
-    figures = run_torment("calls", 4, 3)
-    assert figures.rounds >= 40
+    figures = run_torment("calls", 3, 3)
+    assert figures.rounds >= 30
     for act in ("create", "add", "delete", "build", "compact", "backup"):
         assert figures.notes[act]["calls"]
 
