@@ -7,11 +7,13 @@ copy that mixes two states can't go unnoticed.
 
 import itertools
 import multiprocessing
+import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,12 @@ from fpdb.storage.counters import Counters
 
 ROUNDS = 100  # of each kind
 WRITERS = 2
-KEYS = 10_000  # of each writer
-LARGEST_BATCH = 60
+KEYS = 5_000  # of each writer
+LARGEST_BATCH = 30
 LONGEST_META = 400
-PLAIN = "plain cp"
+PAUSE = 0.1  # seconds of undisturbed writing before each copy
+PLAIN, SLOW = "plain cp", "plain copy at the pace of a network"
+SECONDS = 0.5  # for a slow copy
 # What becomes of a copy; the last three must not be.
 WHOLE, REFUSED, REPORTED = "whole", "refused", "reported"
 MISTAKEN, SERVED, DIED = "reported though whole", "served though broken", "killed its reader"
@@ -121,13 +125,16 @@ class Follower:
 
 
 def copiers() -> dict[str, Callable[[Path, Path], None]]:
-    """Give the ways to copy; the last one is the known-bad one."""
-    found = {"backup": _back_up, "hold cp": _hold_cp}
+    """Give the ways to copy.
+
+    The known-bad one comes first, because the others leave many free pages behind.
+    """
+    found = {SLOW: _slow, PLAIN: _plain, "backup": _back_up, "hold cp": _hold_cp}
     if shutil.which("rsync"):
         found["hold rsync"] = _hold_rsync
     elif shutil.which("tar"):
         found["hold tar"] = _hold_tar
-    return {**found, PLAIN: _plain}
+    return found
 
 
 def _back_up(path: Path, copy: Path) -> None:
@@ -156,6 +163,19 @@ def _plain(path: Path, copy: Path) -> None:
     _command("cp", "-r", str(path), str(copy))
 
 
+def _slow(path: Path, copy: Path) -> None:
+    script = (
+        "import os, sys, time\n"
+        "with open(sys.argv[1], 'rb') as source, open(sys.argv[2], 'xb') as copy:\n"
+        "    chunk = os.fstat(source.fileno()).st_size // 50\n"
+        "    while data := source.read(chunk):\n"
+        "        copy.write(data)\n"
+        f"        time.sleep({SECONDS} / 50)\n"
+    )
+    copy.mkdir()
+    _command(sys.executable, "-c", script, str(path / "data.mdb"), str(copy / "data.mdb"))
+
+
 def _fpdb(*words: str, allowed: int = 0) -> None:
     _command(sys.executable, "-m", "fpdb", *words, allowed=allowed)
 
@@ -169,28 +189,31 @@ def _command(*words: str, allowed: int = 0) -> None:
 def run(rounds: int, seed: int, work: Path) -> Figures:
     """Copy a database in each way while it is written to, and judge each copy."""
     path = work / "db"
-    with fpdb.create(path) as db:
+    with fpdb.create(work / "loaded") as db:
         for _ in db.add_many(d for n in range(WRITERS) for d in Script(seed, n).first()):
             pass
+        # Where many pages are free, it takes long until one is used again.
+        db.compact(path)
     source = Source(path, seed)
     outcomes: dict[str, dict[str, int]] = {name: {} for name in copiers()}
     wrong: dict[str, object] = {}
-    with Workers(0) as workers:
+    with Workers() as workers:
         writers = [workers.take() for _ in range(WRITERS)]
         for number, writer in enumerate(writers):
             writer.begin("copies.write", path=str(path), seed=seed, writer=number)
         for writer in writers:
             writer.hear(60)
-        for number, (name, copier) in itertools.product(range(rounds), copiers().items()):
+        for (name, copier), number in itertools.product(copiers().items(), range(rounds)):
+            time.sleep(PAUSE)
             copy = work / f"copy-{number}"
             copier(path, copy)
             for writer in writers:  # the judge has the machine for itself
-                writer.process.send_signal(signal.SIGSTOP)
+                os.kill(writer.pid, signal.SIGSTOP)
             outcome, problems = source.judge(copy)
             for writer in writers:
-                writer.process.send_signal(signal.SIGCONT)
+                os.kill(writer.pid, signal.SIGCONT)
             outcomes[name][outcome] = outcomes[name].get(outcome, 0) + 1
-            if outcome != WHOLE and (name != PLAIN or outcome in BAD):
+            if outcome in BAD or (outcome != WHOLE and name not in {PLAIN, SLOW}):
                 wrong[f"{name} {number}"] = problems[:_SHOWN]
                 copy.rename(work / f"bad-{name.replace(' ', '-')}-{number}")
             else:
@@ -206,17 +229,16 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
 def _figures(
     rounds: int, outcomes: dict[str, dict[str, int]], wrong: dict[str, object], source: "Source"
 ) -> Figures:
-    plain = outcomes[PLAIN]
-    broken = rounds - plain.get(WHOLE, 0)
-    if broken * 2 < rounds:
-        raise ControlError(f"of {rounds} plain copies only {broken} were broken")
+    broken = {name: rounds - outcomes[name].get(WHOLE, 0) for name in (SLOW, PLAIN)}
+    if broken[SLOW] * 2 < rounds:
+        raise ControlError(f"of {rounds} plain copies only {broken[SLOW]} were broken")
     return Figures(
         rounds * len(outcomes),
         acknowledged=source.latest(),
         lost=0,
         inconsistent=len(wrong),
-        refused=plain.get(REFUSED, 0),
-        control=f"of {rounds} plain copies {broken} were broken",
+        refused=sum(outcomes[name].get(REFUSED, 0) for name in broken),
+        control=f"without a hold were broken, of {rounds} each: {broken}",
         notes={**outcomes, **wrong},
     )
 

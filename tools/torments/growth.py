@@ -38,7 +38,7 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
     controls = []
     for kind in ("text", "integer"):
         churn = Churn(work / kind, kind, seed)
-        with Workers(0) as workers:
+        with Workers() as workers:
             for number in range(READERS):
                 workers.take().begin("growth.read", path=str(churn.path), seed=seed + number)
             sizes = churn.go_through(rounds)
@@ -47,7 +47,7 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
         replaced += churn.replaced
         lost += churn.lost()
         inconsistent += ratio > LARGEST_RATIO
-        with Workers(0) as workers:
+        with Workers() as workers:
             held, after = churn.hold(workers.take(), min(HELD, rounds))
         if held < 2 * sizes[-1]:
             raise ControlError(f"a reader that never ends kept the file at {held:,} bytes")
@@ -107,7 +107,7 @@ class Churn:
         reader.hear(60)
         self.replace_until(self.replaced + count)
         held = self._bytes()
-        reader.close()
+        list(reader.kill())
         # The next check for dead readers frees its pages.
         time.sleep(shared.READER_CHECK_SECONDS)
         self.replace_until(self.replaced + count)
