@@ -2,12 +2,14 @@
 
 The folders are the architecture, and imports point down:
 
-    cli                    the command line; nothing that the library can't do
+    cli | integrations     the command line; nothing that the library can't do | Scrapy's pipeline
     database               the facade: what can be changed, in transactions
     reader                 its other half: what can be asked
     snapshot               a view of one moment, with the questions of the facade
     handle                 an open database: its header, plan and recipe
+    checking               a database that is read by a further process, for it may be damaged
     preparing              what is done with a part of the input, in any process
+    repairing              a sound database of what is intact in a damaged one
     corpus | io            work over whole databases | readers of documents and texts
     documents              documents by key and id, looked up and written
     tables                 bits -> candidates: permutations, plans, pages, the index
@@ -17,6 +19,8 @@ The folders are the architecture, and imports point down:
     errors                 the exception tree
 """
 
+from fpdb.checking import check
+from fpdb.corpus import evaluate, evaluation_html, evaluation_svg
 from fpdb.database import Database
 from fpdb.documents import Prepared, Preparer
 from fpdb.errors import (
@@ -29,10 +33,12 @@ from fpdb.errors import (
     DocumentNotFoundError,
     FormatError,
     FpdbError,
+    HtmlError,
     InputError,
     LockTimeoutError,
     MapFullError,
     MissingExtraError,
+    NoSketchError,
     NotADatabaseError,
     OpenError,
     PlanError,
@@ -59,24 +65,31 @@ from fpdb.fingerprint import (
     read_recipe,
 )
 from fpdb.fingerprint import preset as recipe
+from fpdb.io import html_text
 from fpdb.models import (
     Added,
     Batch,
     Cluster,
     Comparison,
     Document,
+    Evaluation,
     Group,
+    HtmlText,
     Match,
     Matches,
     Outgrown,
     Pair,
     Problem,
+    Rating,
+    RecipeQuality,
+    Repaired,
     Snapshots,
     Stats,
     TableStats,
 )
+from fpdb.repairing import repair
 from fpdb.snapshot import Snapshot
-from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, plans
+from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, first_look, plans
 
 __version__ = "0.1.0"
 
@@ -99,12 +112,15 @@ __all__ = [
     "DiskFullError",
     "Document",
     "DocumentNotFoundError",
+    "Evaluation",
     "FormatError",
     "FpdbError",
     "Grams",
     "Group",
     "Hash",
     "Hits",
+    "HtmlError",
+    "HtmlText",
     "IdfTable",
     "InputError",
     "LockTimeoutError",
@@ -112,6 +128,7 @@ __all__ = [
     "Match",
     "Matches",
     "MissingExtraError",
+    "NoSketchError",
     "NotADatabaseError",
     "OpenError",
     "Outgrown",
@@ -122,11 +139,14 @@ __all__ = [
     "Prepared",
     "Preparer",
     "Problem",
+    "Rating",
     "ReadOnlyError",
     "ReadersFullError",
     "Recipe",
     "RecipeError",
     "RecipeMismatchError",
+    "RecipeQuality",
+    "Repaired",
     "Secret",
     "ShortTextError",
     "Snapshot",
@@ -143,11 +163,18 @@ __all__ = [
     "WorkerError",
     "__version__",
     "build",
+    "check",
     "compare",
     "create",
     "distance",
+    "evaluate",
+    "evaluation_html",
+    "evaluation_svg",
+    "first_look",
+    "html_text",
     "open",
     "plans",
     "read_recipe",
     "recipe",
+    "repair",
 ]

@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Key = str | int
+
+# So many bytes of UTF-8 a text, a line or a record may have unless somebody allows more: no text
+# of this size, whatever is in it, takes more than two seconds or 256 MiB.
+LARGEST_TEXT = 1 << 21
+MOST_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,11 +22,13 @@ class Batch:
 
     `fingerprints` is uint64[n], or uint64[n, 2] at 128 bits, high word first; `features` counts
     the distinct features of each text; `short` marks the texts with too few of them.
+    `sketches` is uint8[n, 128] if they were asked for; a text without a shingle has zeros.
     """
 
     fingerprints: NDArray[np.uint64]
     features: NDArray[np.int64]
     short: NDArray[np.bool_]
+    sketches: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -32,7 +40,10 @@ class Comparison:
 
     `distance` is the Hamming distance, `similarity` 1 - distance/bits. `angle` (in degrees) and
     `cosine_estimate` follow from the distance; `cosine` and `jaccard` are exact, from the
-    features themselves; `value_ratio` divides the smaller fingerprint by the larger. `short` says
+    features themselves; `value_ratio` divides the smaller fingerprint by the larger.
+    `shingle_jaccard` is the exact Jaccard similarity of the shingles, `sketch_jaccard` what the
+    sketches estimate of it, and `sketch_error` the standard error of that; all are None if a text
+    has no shingle. `short` says
     that a text has too few features for its fingerprint to be trusted, `equal` that the features
     of both are the same.
     """
@@ -44,8 +55,25 @@ class Comparison:
     cosine: float
     jaccard: float
     value_ratio: float
+    shingle_jaccard: float | None
+    sketch_jaccard: float | None
+    sketch_error: float | None
     short: bool
     equal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlText:
+    """What an HTML page says, as `html_text` gives it.
+
+    `encoding` is the one by which bytes were decoded, None if a string was given; `replaced` says
+    that some bytes didn't fit it and became U+FFFD.
+    """
+
+    text: str
+    title: str
+    encoding: str | None
+    replaced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +81,7 @@ class Document:
     """A document: to be added, with its text or a ready fingerprint, or as it is stored.
 
     A stored one has an `id`, the time when it was `added` (in seconds since 1970), and no text;
-    its fingerprint is None if its text was too short to have one.
+    its fingerprint is None if its text was too short to have one, and its `sketch` if it has none.
     """
 
     key: Key
@@ -63,20 +91,26 @@ class Document:
     id: int | None = None
     added: int | None = None
     short: bool = False
+    sketch: bytes | None = None
 
 
 class Match(NamedTuple):
-    """A stored document near a query; `similarity` is 1 - distance/bits."""
+    """A stored document near a query; `similarity` is 1 - distance/bits.
+
+    `jaccard` is the Jaccard similarity of the texts' shingles, if it was asked for: estimated by
+    sketches, or exact.
+    """
 
     key: Key
     id: int
     distance: int
     similarity: float
     meta: Any
+    jaccard: float | None = None
 
 
 class Matches(list[Match]):
-    """The matches of one query, sorted by distance, then key.
+    """The matches of one query, sorted by distance, then key; verified ones by jaccard before that.
 
     `complete` is False when a budget ended the search before everything within k was found.
     """
@@ -89,13 +123,14 @@ class Matches(list[Match]):
 class Pair(NamedTuple):
     """Two stored documents within k; `key` is the one with the smaller id.
 
-    `similarity` is 1 - distance/bits.
+    `similarity` is 1 - distance/bits; `jaccard` is that of their shingles, if it was asked for.
     """
 
     key: Key
     other: Key
     distance: int
     similarity: float
+    jaccard: float | None = None
 
 
 class Group(NamedTuple):
@@ -172,7 +207,11 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a database holds, and how; `outgrown` if another plan would serve it better by now."""
+    """What a database holds, and how; `outgrown` if another plan would serve it better by now.
+
+    `sketch` is the kind of sketches that it keeps, if any, and `sketches` how many documents have
+    one.
+    """
 
     path: str
     uuid: str
@@ -191,6 +230,8 @@ class Stats:
     tables: tuple[TableStats, ...]
     outgrown: Outgrown | None
     snapshots: Snapshots
+    sketch: str | None = None
+    sketches: int | None = None
 
 
 class Problem(NamedTuple):
@@ -198,3 +239,83 @@ class Problem(NamedTuple):
 
     where: str
     what: str
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What became of a damaged database: how many documents the new one at `path` has.
+
+    `missing` says how many more the damaged one counted, None if its count is lost as well; `lost`
+    has their keys as far as they are known, and `problems` all that was damaged.
+    """
+
+    path: Path
+    documents: int
+    missing: int | None
+    lost: tuple[Key, ...]
+    problems: tuple[Problem, ...]
+
+
+class Rating(NamedTuple):
+    """How good the pairs are that are reported at one k.
+
+    `equal` are pairs of equal texts; they count nowhere else. Of the other pairs `reported`, some
+    are `right`, some `wrong`, and those between are neither. `found` are the true pairs among
+    them. `precision` is right / (right + wrong), `recall` the share of all true pairs that is
+    found; a share of nothing is None.
+    """
+
+    k: int
+    equal: int
+    reported: int
+    right: int
+    wrong: int
+    found: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class RecipeQuality:
+    """How well a recipe tells duplicates from other documents.
+
+    `ratings` has one entry for each k; `verified` has the same for pairs whose sketches agree as
+    well, and nothing if that wasn't asked for. `short` counts the texts with too few features,
+    `unsketched` those without a sketch: they have no pairs. Distance d occurs
+    `true_distances[d]` times among the true pairs, and `other_distances[d]` times among pairs
+    drawn at random that aren't. `bit_shares` tells for each bit, the lowest first, in which share
+    of the fingerprints it is set; about one half is best.
+    """
+
+    recipe: str
+    recipe_id: str
+    bits: int
+    short: int
+    unsketched: int
+    ratings: tuple[Rating, ...]
+    verified: tuple[Rating, ...]
+    true_distances: tuple[int, ...]
+    other_distances: tuple[int, ...]
+    bit_shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What recipes find of the near-duplicates among some documents.
+
+    `exact` says that the truth is the Jaccard similarity of the texts' shingles, not a list that
+    was given. `true` counts the pairs that should be found, `equal` the pairs of equal texts,
+    which are left out. `truth_from`,
+    `right_from`, `wrong_below` and `min_jaccard` are as they were asked for.
+    """
+
+    documents: int
+    exact: bool
+    true: int
+    equal: int
+    truth_from: float
+    right_from: float
+    wrong_below: float
+    min_jaccard: float | None
+    recipes: tuple[RecipeQuality, ...]

@@ -11,12 +11,13 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import Keys, choose_recipe
+from fpdb.cli.options import Keys, Sketch, choose_recipe, widened
 from fpdb.errors import (
     DatabaseExistsError,
     DatabaseNotFoundError,
     NotADatabaseError,
     PlanError,
+    RecipeError,
     RecipeMismatchError,
 )
 from fpdb.tables import Plan
@@ -29,7 +30,7 @@ _K = 3
 def open_readonly(path: Path, recipe: str | None = None) -> fpdb.Database:
     """Open a database to read it."""
     chosen = choose_recipe(recipe) if recipe else None
-    with _explained(path):
+    with explained(path):
         return fpdb.open(path, readonly=True, recipe=chosen)
 
 
@@ -37,12 +38,12 @@ def open_writable(
     path: Path, recipe: fpdb.Recipe | None = None, k: int | None = None
 ) -> fpdb.Database:
     """Open a database to write to it."""
-    with _explained(path):
+    with explained(path):
         return fpdb.open(path, recipe=recipe, k=k)
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Say why a path is taken for a database that may have been meant as something else."""
     try:
         yield
@@ -62,6 +63,7 @@ class Wanted:
     capacity: int | None
     keys: Keys | None
     tables: int | None
+    sketch: Sketch | None = None
 
     def create(self, path: Path) -> fpdb.Database:
         """Create a database."""
@@ -79,8 +81,14 @@ class Wanted:
         k = _K if self.k is None else self.k
         room = self.capacity or capacity
         plan = None if self.tables is None else choose_plan(recipe.bits, k, room, self.tables)
-        kind = self.keys or keys
-        return {"recipe": recipe, "k": k, "capacity": room, "keys": kind, "plan": plan}
+        return {
+            "recipe": recipe,
+            "k": k,
+            "capacity": room,
+            "keys": self.keys or keys,
+            "plan": plan,
+            "sketch": self.sketch,
+        }
 
     def require(self, database: fpdb.Database) -> None:
         """Refuse a database that was created with something else."""
@@ -88,6 +96,7 @@ class Wanted:
             ("bits", self.bits, database.plan.bits),
             ("keys", self.keys, database.keys),
             ("tables", self.tables, len(database.plan.tables)),
+            ("sketch", self.sketch, database.sketch or "none"),
         ):
             if given is not None and given != stored:
                 raise RecipeMismatchError(
@@ -130,6 +139,12 @@ def open_or_create(path: Path, wanted: Wanted, *, quiet: bool) -> fpdb.Database:
     return database
 
 
+def widen(database: fpdb.Database, max_bytes: int) -> None:
+    """Let this handle take texts of so many bytes."""
+    with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
+        database.recipe = widened(database.recipe, max_bytes)
+
+
 def is_vacant(path: Path) -> bool:
     """Tell whether a database could be created there."""
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
@@ -146,13 +161,14 @@ def note_created(database: fpdb.Database) -> None:
 def facts(database: fpdb.Database) -> dict[str, Any]:
     """Name what never changes in a database."""
     stats = database.stats()
-    return {
+    made = {
         "path": stats.path,
         "recipe": f"{stats.recipe} ({stats.recipe_id})",
         "k": stats.k,
         "plan": stats.plan,
         "keys": stats.keys,
     }
+    return made | ({"sketch": stats.sketch} if stats.sketch else {})
 
 
 def require(good: object, message: str) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from fpdb.cli.values import parse_bytes, parse_count
 from fpdb.fingerprint import PRESETS, WIDTHS, Recipe, preset, read_recipe, to_int
-from fpdb.io import LARGEST_TEXT
+from fpdb.models import LARGEST_TEXT, MOST_BYTES
 from fpdb.workers import MOST
 
 
@@ -21,6 +21,12 @@ class Format(StrEnum):
 
 def _names(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
+
+
+class Sketch(StrEnum):
+    """The kinds of sketches that a database may keep."""
+
+    MINHASH = "minhash"
 
 
 class Keys(StrEnum):
@@ -59,6 +65,20 @@ CapacityOption = Annotated[
 KeysOption = Annotated[
     Keys | None, typer.Option("--keys", help="What keys are: text (the default) or integers.")
 ]
+SketchOption = Annotated[
+    Sketch | None,
+    typer.Option("--sketch", help="Keep a sketch of each text, to verify matches: 128 bytes."),
+]
+MinJaccardOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-jaccard",
+        metavar="J",
+        min=0.0,
+        max=1.0,
+        help="Look wider, and keep what is so similar, as 0.8, by sketches.",
+    ),
+]
 TablesOption = Annotated[
     int | None,
     typer.Option("--tables", min=1, help="The plan with so many tables, of those `plan` lists."),
@@ -82,7 +102,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, one object
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write fingerprints.")]
 MaxBytesOption = Annotated[
     int,
-    typer.Option("--max-bytes", min=1, max=1 << 40, help="The largest text to take, in bytes."),
+    typer.Option("--max-bytes", min=1, max=MOST_BYTES, help="The largest text to take, in bytes."),
 ]
 JobsOption = Annotated[
     int,
@@ -96,7 +116,6 @@ JobsOption = Annotated[
         "With 1 there is none.",
     ),
 ]
-LARGEST = LARGEST_TEXT
 MemoryOption = Annotated[
     int,
     typer.Option(
@@ -109,10 +128,16 @@ MemoryOption = Annotated[
 ]
 
 
-def choose_recipe(name: str, bits: int | None = None) -> Recipe:
-    """Take a preset by its name, or read a recipe from a file."""
+def choose_recipe(name: str, bits: int | None = None, max_bytes: int = LARGEST_TEXT) -> Recipe:
+    """Take a preset by its name, or read a recipe from a file; it takes texts of so many bytes."""
     recipe = read_recipe(Path(name)) if name.endswith(".toml") else preset(name)
-    return recipe if bits is None else recipe.with_bits(bits)
+    recipe = recipe if bits is None else recipe.with_bits(bits)
+    return widened(recipe, max_bytes)
+
+
+def widened(recipe: Recipe, max_bytes: int) -> Recipe:
+    """Let a recipe take texts of so many bytes."""
+    return recipe if max_bytes <= recipe.largest else recipe.replace(largest=max_bytes)
 
 
 def written(fingerprint: object, bits: int, form: Format) -> str:

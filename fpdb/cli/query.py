@@ -8,25 +8,33 @@ from fpdb.cli import databases
 from fpdb.cli.databases import require
 from fpdb.cli.flow import Flow
 from fpdb.cli.options import (
-    LARGEST,
     AnyRecipeOption,
     DatabaseArgument,
     JobsOption,
     JsonOption,
     MaxBytesOption,
+    MinJaccardOption,
 )
 from fpdb.cli.questions import BLOCK, Asker, from_files, from_numbers, from_texts
 from fpdb.cli.sources import (
     Base,
     BaseOption,
     HeaderOption,
+    HtmlPart,
+    HtmlTextOption,
+    MarkupKind,
+    MarkupOption,
+    MaxHtmlOption,
     RecordFormat,
     RecordFormatOption,
     Rejects,
     StrictOption,
     make_fields,
+    make_markup,
     open_parts,
 )
+from fpdb.io import LARGEST_HTML
+from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import Question, Refused
 
 
@@ -51,6 +59,9 @@ def query(
         bool, typer.Option("--lines", help="Every line of the records' files is a text.")
     ] = False,
     form: RecordFormatOption = None,
+    markup: MarkupOption = MarkupKind.AUTO,
+    html_text: HtmlTextOption = HtmlPart.MAIN,
+    max_html: MaxHtmlOption = LARGEST_HTML,
     key: Annotated[
         str | None, typer.Option("--key-field", metavar="F", help="The field of a record's name.")
     ] = None,
@@ -74,13 +85,14 @@ def query(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="So many matches at most for each.")
     ] = None,
+    min_jaccard: MinJaccardOption = None,
     recipe: AnyRecipeOption = None,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 if anything matched.")
     ] = False,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Find the stored documents within k of texts, files, records or fingerprints.
 
@@ -88,6 +100,9 @@ def query(
     fingerprint), the key of a match, the distance and the similarity; near matches come first.
     With --json, every question gives one object, also when nothing matched. Standard input is
     read if nothing else is given. A text with too few features finds equal texts only.
+
+    With --min-jaccard, the search looks wider, unless -k says how wide, and keeps what has that
+    Jaccard similarity by its sketch. A further column holds it, and the most similar come first.
 
     With --jobs, further processes read the records and make their fingerprints; the answers and
     their order are the same.
@@ -109,9 +124,18 @@ def query(
     questions: list[Question] = [*from_texts(texts or []), *from_numbers(fingerprints or [], base)]
     fields = make_fields(key, text, None, fingerprint, base, header, keyed=False)
     flow: Flow[list[Question | Refused]] = Flow(jobs)
-    parts = open_parts(files or [], form, fields, max_bytes, size=BLOCK, idle=flow.idle)
+    parts = open_parts(
+        files or [],
+        form,
+        fields,
+        max_bytes,
+        markup=make_markup(markup, html_text, max_html),
+        size=BLOCK,
+        idle=flow.idle,
+    )
     with databases.open_readonly(path, recipe) as database:
-        asker = Asker(database, k, limit, rejects, as_json=as_json)
+        databases.widen(database, max_bytes)
+        asker = Asker(database, k, limit, rejects, min_jaccard=min_jaccard, as_json=as_json)
         asker.ask(questions)
         asker.ask(from_files(whole or [], max_bytes))
         asker.ask_parts(parts, flow)

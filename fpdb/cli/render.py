@@ -21,7 +21,8 @@ import typer
 from fpdb.errors import FpdbError
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
-_FORMULA = tuple("=+-@\t\r\0")
+# What may begin a formula; some spreadsheets take the wide forms as well.
+_FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
 # Where data go instead of standard output, and how wide the progress line is that is shown.
 _file: IO[str] | None = None
 _progress_width = 0
@@ -109,7 +110,14 @@ def into(path: str) -> Iterator[None]:
     special = os.path.exists(path) and not os.path.isfile(path)
     draft = Path(path if special else f"{path}.{os.getpid()}.part")
     try:
-        with draft.open("w", encoding="utf-8", errors="backslashreplace", newline="") as _file:
+        with open(
+            draft,
+            "w",
+            encoding="utf-8",
+            errors="backslashreplace",
+            newline="",
+            opener=None if special else _private,
+        ) as _file:
             yield
         if not special:
             draft.replace(path)
@@ -123,6 +131,11 @@ def into(path: str) -> Iterator[None]:
         _file = None
         if not special:
             draft.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that is new and its owner's alone, as the database is."""
+    return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
 def _write(line: str) -> None:

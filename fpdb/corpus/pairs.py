@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.corpus.join import Near, near_pairs
-from fpdb.documents import Catalog
+from fpdb.documents import Catalog, Known, Verifier
 from fpdb.models import Group, Key, Pair
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column, Rows, unpack_rows
@@ -45,21 +45,63 @@ class _Block(NamedTuple):
     distances: NDArray[np.uint8]
 
 
-def pairs(txn: ReadTransaction, index: Index, catalog: Catalog, k: int) -> Iterator[Pair]:
+class Verified(NamedTuple):
+    """Pairs that are similar enough, as places in what is known of their documents."""
+
+    known: Known
+    first: Places
+    second: Places
+    distances: NDArray[np.uint8]
+    jaccard: NDArray[np.float64]
+
+
+def pairs(
+    txn: ReadTransaction, index: Index, catalog: Catalog, k: int, verifier: Verifier | None
+) -> Iterator[Pair]:
     """Give all pairs of documents within k, each once: equal fingerprints first, then near ones."""
-    expansion = _Expansion(txn, index)
+    if verifier is None:
+        for block in _near_blocks(txn, index, k):
+            yield from _shown(txn, index, catalog, block)
+        return
+    bits = index.plan.bits
+    for found in verified(txn, index, k, verifier):
+        keys = found.known.keys
+        columns = (column.tolist() for column in found[1:])
+        for a, b, distance, jaccard in zip(*columns, strict=True):
+            yield Pair(keys[a], keys[b], distance, 1 - distance / bits, jaccard)
+
+
+def verified(
+    txn: ReadTransaction,
+    index: Index,
+    k: int,
+    verifier: Verifier,
+    expansion: "Expansion | None" = None,
+) -> Iterator[Verified]:
+    """Give the pairs of documents within k that are similar enough, block by block."""
+    for block in _near_blocks(txn, index, k, expansion):
+        known = verifier.known(txn, distinct(np.concatenate([block.first, block.second])))
+        own, other = (known.ids.searchsorted(ids) for ids in (block.first, block.second))
+        jaccard = verifier.jaccard(known.side, own, known.side, other)
+        kept = (jaccard >= verifier.least).nonzero()[0]
+        if len(kept):
+            yield Verified(known, own[kept], other[kept], block.distances[kept], jaccard[kept])
+
+
+def _near_blocks(
+    txn: ReadTransaction, index: Index, k: int, expansion: "Expansion | None" = None
+) -> Iterator[_Block]:
+    expansion = Expansion(txn, index) if expansion is None else expansion
     for runs in find_runs(txn, index):
         expansion.learn(runs)
-        for block in expansion.expand(_self_pairs(runs)):
-            yield from _shown(txn, index, catalog, block)
+        yield from expansion.expand(_self_pairs(runs))
     for near in near_pairs(txn, index, k):
-        for block in expansion.expand(near):
-            yield from _shown(txn, index, catalog, block)
+        yield from expansion.expand(near)
 
 
 def grouped(txn: ReadTransaction, index: Index, catalog: Catalog, k: int) -> Iterator[Pair | Group]:
     """Give a group for each run of equal fingerprints, then the pairs of first documents."""
-    expansion = _Expansion(txn, index)
+    expansion = Expansion(txn, index)
     for runs in find_runs(txn, index):
         expansion.learn(runs)
         keys = keys_of(txn, catalog, runs.firsts)
@@ -83,11 +125,11 @@ def find_runs(txn: ReadTransaction, index: Index) -> Iterator[Runs]:
                 runs.sizes[0] += kept.sizes[0]
             elif kept.sizes[0] > 1:
                 yield kept
-        kept = _chosen(runs, slice(-1, None))
+        kept = chosen_runs(runs, slice(-1, None))
         several = (runs.sizes > 1).nonzero()[0]
         several = several[several < len(starts) - 1]
         if len(several):
-            yield _chosen(runs, several)
+            yield chosen_runs(runs, several)
     if kept is not None and kept.sizes[0] > 1:
         yield kept
 
@@ -149,7 +191,7 @@ def keys_of(txn: ReadTransaction, catalog: Catalog, ids: Column) -> list[Key]:
     return [catalog.key_and_meta(txn, number)[0] for number in ids.tolist()]
 
 
-class _Expansion:
+class Expansion:
     """Turns pairs of fingerprints into pairs of the documents that have them."""
 
     def __init__(self, txn: ReadTransaction, index: Index) -> None:
@@ -162,7 +204,7 @@ class _Expansion:
         """Remember the runs that are too large to be read at once; they come in order."""
         large = runs.sizes > _RUN
         if large.any():
-            self._large.append(_chosen(runs, large))
+            self._large.append(chosen_runs(runs, large))
             self._known = None
 
     def _large_runs(self) -> tuple[Numbers, Column]:
@@ -181,7 +223,7 @@ class _Expansion:
         places = np.minimum(known.searchsorted(numbers), len(known) - 1)
         return known[places] == numbers, places
 
-    def _ids(self, numbers: Numbers) -> tuple[Column, Places, Places]:
+    def ids(self, numbers: Numbers) -> tuple[Column, Places, Places]:
         """Give the ids of distinct fingerprints, one after the other: where each begins, how many.
 
         Those with a large run have none.
@@ -197,7 +239,7 @@ class _Expansion:
         """Pair the first documents of each two fingerprints."""
         first, second = numbers_of(near.first), numbers_of(near.second)
         known = distinct(np.concatenate([first, second]))
-        ids, starts, _ = self._ids(known)
+        ids, starts, _ = self.ids(known)
         large, places = self._find(known)
         firsts = np.empty(len(known), np.uint64)
         firsts[~large] = ids[starts[~large]]
@@ -210,7 +252,7 @@ class _Expansion:
         """Pair all documents of each two fingerprints; of one and the same, each two once."""
         first, second = numbers_of(near.first), numbers_of(near.second)
         known = distinct(np.concatenate([first, second]))
-        ids, starts, counts = self._ids(known)
+        ids, starts, counts = self.ids(known)
         own, other = known.searchsorted(first), known.searchsorted(second)
         products = counts[own] * counts[other]
         small = products.nonzero()[0]
@@ -236,14 +278,14 @@ class _Expansion:
 
     def _cross(self, own: list[int], other: list[int], distance: int) -> Iterator[_Block]:
         """Pair the documents of two fingerprints slice by slice."""
-        for above in self._slices(own):
-            for below in self._slices(other):
+        for above in self.slices(own):
+            for below in self.slices(other):
                 a, b = np.repeat(above, len(below)), np.tile(below, len(above))
                 block = _ordered(a, b, np.full(len(a), distance, np.uint8))
                 if len(block.first):
                     yield block
 
-    def _slices(self, words: list[int]) -> Iterator[Column]:
+    def slices(self, words: list[int]) -> Iterator[Column]:
         """Read the ids of the documents with a fingerprint, some at a time."""
         home = self._index.home
         with self._txn.cursor(home.name) as cursor:
@@ -270,7 +312,8 @@ def _self_pairs(runs: Runs) -> Near:
     return Near(runs.words, runs.words, np.zeros(len(runs.sizes), np.uint8))
 
 
-def _chosen(runs: Runs, which: Any) -> Runs:
+def chosen_runs(runs: Runs, which: Any) -> Runs:
+    """Choose some runs."""
     return Runs([word[which] for word in runs.words], runs.firsts[which], runs.sizes[which])
 
 

@@ -11,6 +11,7 @@ from fpdb.corpus.agreement import Entries
 from fpdb.documents.catalog import Catalog
 from fpdb.documents.text_keys import TextCatalog, key_bytes
 from fpdb.errors import DamagedError, InputError
+from fpdb.fingerprint.minhash import SIZE
 from fpdb.models import Problem
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column, Rows, unpack_rows
@@ -129,6 +130,7 @@ class Records(NamedTuple):
     added: Column
     names: Entries  # what `keys` has of them, if keys are texts
     digests: Entries  # what `short` has of them
+    sketches: int  # how many have one
 
     def rows(self) -> Rows:
         """Give what the home table has of them."""
@@ -136,14 +138,19 @@ class Records(NamedTuple):
 
 
 def records(
-    txn: ReadTransaction, catalog: Catalog, bits: int, faults: Faults | None = None
+    txn: ReadTransaction,
+    catalog: Catalog,
+    bits: int,
+    faults: Faults | None = None,
+    *,
+    first: int = 0,
 ) -> Iterator[Records]:
-    """Read the records that can be read."""
+    """Read the records that can be read, from an id on."""
     named = isinstance(catalog, TextCatalog)
     faults = Faults() if faults is None else faults
     with txn.cursor("documents") as cursor:
-        stored = iter(cursor)
-        more = True
+        more = cursor.set_range(first.to_bytes(8, "big"))
+        stored = cursor.iternext()
         while more:
             more = False
             # Lists of plain values: as many tuples would keep the garbage collector busy.
@@ -152,20 +159,22 @@ def records(
             fingerprints: list[bytes] = []
             added: list[int] = []
             short: list[bytes] = []
+            sketches = 0
             for name, value in islice(stored, RECORDS):
                 more, number = True, bytes(name)
                 try:
                     record = unpack_record(value)
-                    _require_plain(record, number, bits, named=named)
+                    require_plain(record, number, bits, named=named, sketched=catalog.sketched)
                     if named:
                         names.append(key_bytes(str(record.key)))
                 except (DamagedError, InputError) as error:
-                    what = f"the document {int.from_bytes(number)}: {error}"
+                    what = f"the document {shown_id(number)}: {error}"
                     faults.add("documents", what, lost=True)
                     continue
                 ids.append(number)
                 fingerprints.append(record.fingerprint)
                 added.append(record.added)
+                sketches += bool(record.sketch)
                 if not record.fingerprint:
                     short.append(record.digest + number)
             yield Records(
@@ -175,12 +184,18 @@ def records(
                 np.array(added, np.uint64),
                 Entries(names, ids if named else []),
                 Entries(short, [b""] * len(short)),
+                sketches,
             )
 
 
-def _require_plain(record: Record, number: bytes, bits: int, *, named: bool) -> None:
+def shown_id(name: bytes) -> str:
+    """Give the number of an id, or its bytes if it can't be one."""
+    return str(int.from_bytes(name)) if len(name) == _ID_BYTES else name[:_ID_BYTES].hex() + "…"
+
+
+def require_plain(record: Record, number: bytes, bits: int, *, named: bool, sketched: bool) -> None:
     """Raise an error if fields of a record aren't of the kind that a document has."""
-    key, fingerprint, added, digest, _, _ = record
+    key, fingerprint, added, digest, _, _, sketch = record
     if (
         len(number) != _ID_BYTES
         or type(key) is not (str if named else int)
@@ -189,6 +204,8 @@ def _require_plain(record: Record, number: bytes, bits: int, *, named: bool) -> 
         or type(added) is not int
         or not 0 <= added < 1 << 64
         or type(digest) is not bytes
+        or (sketch is not None) != sketched
+        or (sketched and (type(sketch) is not bytes or len(sketch) not in {0, SIZE}))
     ):
         raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
 

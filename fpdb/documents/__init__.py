@@ -8,8 +8,9 @@ changes of one transaction.
 
 from fpdb.documents.catalog import Catalog, Stored
 from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, require_whole, take
-from fpdb.documents.kinds import CATALOGS
-from fpdb.documents.lookup import CANDIDATES, Lookup, to_document
+from fpdb.documents.kinds import CATALOGS, layout
+from fpdb.documents.lookup import CANDIDATES, Ask, Lookup, to_document
+from fpdb.documents.verify import Known, Texts, Verifier, side_of
 from fpdb.documents.writing import Candidate, Writer, at_places
 
 __all__ = [
@@ -17,16 +18,22 @@ __all__ = [
     "CANDIDATES",
     "CATALOGS",
     "LOAD",
+    "Ask",
     "Candidate",
     "Catalog",
     "Intake",
+    "Known",
     "Lookup",
     "Prepared",
     "Preparer",
     "Stored",
+    "Texts",
+    "Verifier",
     "Writer",
     "at_places",
+    "layout",
     "require_whole",
+    "side_of",
     "take",
     "to_document",
 ]

@@ -36,6 +36,7 @@ class Stored(NamedTuple):
     digest: bytes = b""
     meta: bytes = b""
     characters: int = 0
+    sketch: bytes | None = None
 
 
 class Catalog(ABC):
@@ -45,9 +46,12 @@ class Catalog(ABC):
     names: tuple[str, ...]
     pages: tuple[Pages, ...] = ()
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, *, sketched: bool = False) -> None:
         self._index = index
         self._bytes = index.plan.bits // 8
+        self.sketched = sketched
+        # What stands in the place of the sketch of a document that has none.
+        self.no_sketch = b"" if sketched else None
 
     @abstractmethod
     def check_key(self, key: Key) -> None:
@@ -175,6 +179,8 @@ class Catalog(ABC):
 
     def record(self, txn: ReadTransaction, number: int) -> Stored | None:
         """Give the record of an id, if it has one."""
+        if number >> 64:
+            raise DamagedError("an id has more than 64 bits", hint="run `fpdb check`")
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else _stored(number, unpack_record(value))
 

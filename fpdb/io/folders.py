@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of a directory: its path, its name below the directory, its size, what is wrong."""
+    """A file of a directory: its path, its name below the directory, its size, what is wrong.
+
+    Its `identity`, the device and the inode, stays when it is moved.
+    """
 
     path: str
     name: str
     size: int = 0
     problem: str = ""
+    identity: tuple[int, int] = (0, 0)
 
 
 def walk(root: str) -> Iterator[Entry]:
@@ -34,7 +38,8 @@ def walk(root: str) -> Iterator[Entry]:
                 continue
             status = os.stat(entry.path)
             if stat.S_ISREG(status.st_mode):
-                yield Entry(entry.path, entry.name, status.st_size)
+                identity = (status.st_dev, status.st_ino)
+                yield Entry(entry.path, entry.name, status.st_size, "", identity)
             elif stat.S_ISDIR(status.st_mode) and not linked:
                 names = sorted(os.listdir(entry.path), reverse=True)
                 pending += [

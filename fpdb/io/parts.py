@@ -12,17 +12,20 @@ from itertools import groupby
 from typing import TypeVar
 
 from fpdb.io import folders, streams
+from fpdb.io.crawls import Passing
 from fpdb.io.fields import BadRecord, Fields, Record
-from fpdb.io.formats import FORMATS, Format, Source
+from fpdb.io.formats import Format, Source
+from fpdb.io.markup import Found, Markup, Page, finished
 from fpdb.io.records import Reader, open_path
-from fpdb.io.streams import LARGEST_TEXT, Idle, Progress, StreamError, TooLong
+from fpdb.io.streams import Idle, Progress, StreamError, TooLong
+from fpdb.models import LARGEST_TEXT
 
 # Can be pickled, and gives the records when it is called.
 Part = Callable[[], Iterable[Record | BadRecord]]
 Each = TypeVar("Each")
 
 PART = 1000
-_PART_BYTES = 1 << 22
+PART_BYTES = 1 << 22
 # A slow source must not keep what it gave from being used.
 _PART_SECONDS = 1.0
 
@@ -33,35 +36,51 @@ def read_parts(
     format: str | None = None,  # noqa: A002
     fields: Fields | None = None,
     max_bytes: int = LARGEST_TEXT,
+    markup: Markup | None = None,
     size: int = PART,
     progress: Progress | None = None,
     idle: Idle | None = None,
+    passing: Passing | None = None,
 ) -> Iterator[Part]:
     """Cut a file, a directory or standard input into parts of at most `size` records.
 
     Takes what `read_records` takes, and the parts one after the other give the same records.
     `idle` is called before each read that may have to wait, with the number of the file.
+    `passing` is asked and told what of an archive is passed over.
     """
-    reader, chosen = open_path(path, format, fields or Fields(), max_bytes)
-    cutter = _Cutter(reader, size, progress, idle)
+    reader, chosen = open_path(path, format, fields or Fields(), max_bytes, markup or Markup())
+    cutter = _Cutter(reader, size, progress, idle, passing)
     return cutter.folder(path, format) if chosen is None else cutter.file(path, path, chosen)
 
 
 class _Cutter:
     def __init__(
-        self, reader: Reader, size: int, progress: Progress | None, idle: Idle | None
+        self,
+        reader: Reader,
+        size: int,
+        progress: Progress | None,
+        idle: Idle | None,
+        passing: Passing | None,
     ) -> None:
         self._reader = reader
         self._size = size
         self._progress = progress
         self._idle = idle
+        self._passing = passing
 
     def file(self, path: str, name: str, chosen: Format) -> Iterator[Part]:
         reader = self._reader
         if not chosen.by_line:
-            records = reader.file(path, name, chosen, self._progress, self._idle)
+            records = reader.unfinished(
+                path,
+                name,
+                chosen,
+                progress=self._progress,
+                idle=self._idle,
+                passing=self._passing,
+            )
             for group in _groups(records, self._size, _length):
-                yield partial(tuple, group)
+                yield partial(finished, group, reader.markup)
             return
         number = 1
         try:
@@ -89,17 +108,19 @@ class _Cutter:
 
 
 def _has_records(chosen: Format | BadRecord) -> bool:
-    return isinstance(chosen, Format) and chosen is not FORMATS["text"]
+    return isinstance(chosen, Format) and not chosen.whole
 
 
 def _weight(entry: folders.Entry) -> int:
     # What is packed may be any size, so it is a part of its own.
     packed = streams.unpacked_name(entry.path) != entry.path
-    return _PART_BYTES if packed else entry.size
+    return PART_BYTES if packed else entry.size
 
 
-def _length(record: Record | BadRecord) -> int:
-    return len(record.text or "") if isinstance(record, Record) else 0
+def _length(item: Found) -> int:
+    if isinstance(item, Page):
+        return len(item.data)
+    return len(item.text or "") if isinstance(item, Record) else 0
 
 
 def _bytes(line: bytes | TooLong) -> int:
@@ -121,14 +142,14 @@ def _groups(
 ) -> Iterator[list[Each]]:
     """Put items together, up to a number, a weight and a time; those before an error count too."""
     group: list[Each] = []
-    room, due = _PART_BYTES, time.monotonic() + _PART_SECONDS
+    room, due = PART_BYTES, time.monotonic() + _PART_SECONDS
     try:
         for item in items:
             group.append(item)
             room -= weight(item)
             if len(group) == size or room <= 0 or time.monotonic() > due:
                 yield group
-                group, room = [], _PART_BYTES
+                group, room = [], PART_BYTES
                 due = time.monotonic() + _PART_SECONDS
     except StreamError:
         if group:

@@ -18,6 +18,7 @@ from fpdb.storage.datafile import DATA_FILE
 from fpdb.storage.faults import disk_named, translate
 from fpdb.storage.lock import LOCK_FILE
 from fpdb.storage.opening import LMDB_LOCK_FILE, open_lmdb
+from fpdb.storage.seal import SEAL_FILE, seal
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
@@ -47,6 +48,7 @@ def beside(directory: Path) -> Iterator[Path]:
             _require_process(owner, directory)
             with disk_named(place):
                 _sync(draft / DATA_FILE)
+                seal(draft)
                 _sync(draft)
                 _move(draft, directory)
                 _sync(place)
@@ -154,6 +156,6 @@ def _sync(path: Path) -> None:
 
 def _remove(draft: Path) -> None:
     with contextlib.suppress(OSError):
-        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, _CLAIM_FILE):
+        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, _CLAIM_FILE):
             (draft / name).unlink(missing_ok=True)
         draft.rmdir()

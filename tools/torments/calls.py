@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import strace
 from acts import Act, Place, acts
-from figures import ControlError, Figures
+from figures import ControlError, Figures, going
 from oracle import Verdict
 from strace import Call
 from worker import Worker, Workers
@@ -44,7 +44,9 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
             faults += [("ENOSPC", call) for call in found if call.name in grows]
             counts: dict[str, int] = {}
             chosen = _spread(faults, rounds)
-            for fault, call in chosen:
+            for place in going(len(chosen)):
+                fault, call = chosen[place]
+                total += 1
                 outcome = torment.round(act, fault, call)
                 ended = f"{fault}: {outcome.ended or 'killed'}"
                 counts[ended] = counts.get(ended, 0) + 1
@@ -53,7 +55,6 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
                 acknowledged += outcome.ended == "done"
                 if outcome.problems:
                     notes[f"{act.name}, {fault} at {call}"] = outcome.problems
-            total += len(chosen)
             names = [call.name for call in found]
             notes[act.name] = {
                 "calls": {name: names.count(name) for name in dict.fromkeys(names)},

@@ -1,6 +1,12 @@
-"""What a torment measured."""
+"""What a torment measured, and how long it goes on."""
 
-from typing import NamedTuple
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+_SHOWN = 50
+_interrupts: list[int] = []
 
 
 class Figures(NamedTuple):
@@ -28,3 +34,23 @@ class Figures(NamedTuple):
 
 class ControlError(Exception):
     """A known-bad variant passed: the torment is blind, and its figures mean nothing."""
+
+
+def heed_interrupts() -> None:
+    """Let the first Ctrl-C end a torment after its round, with the figures of what it has done."""
+
+    def stop(number: int, _: Any) -> None:
+        _interrupts.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, stop)
+
+
+def going(rounds: int) -> Iterator[int]:
+    """Count rounds until there were so many, or an interrupt came."""
+    for number in range(rounds):
+        if _interrupts:
+            return
+        yield number
+        if (number + 1) % _SHOWN == 0:
+            print(f"{number + 1} of {rounds} rounds", file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import strace
 from acts import expected_of, make
-from figures import ControlError, Figures
+from figures import ControlError, Figures, going
 from oracle import Oracle, contents, flaws
 from worker import Worker, Workers
 from workload import Script, perform
@@ -132,7 +132,7 @@ def run(rounds: int, seed: int, work: Path, names: list[str] | None = None) -> F
             if lack := lacking(name):
                 notes[name] = f"left out: {lack}"
                 continue
-            for number in range(rounds):
+            for number in going(rounds):
                 for act in ACTS:
                     place = work / f"{number}-{act}-{name.replace(' ', '-')}"
                     place.mkdir()

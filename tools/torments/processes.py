@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from figures import ControlError, Figures
+from figures import ControlError, Figures, going
 from oracle import Oracle
 from worker import Worker, Workers
 from workload import key_of
@@ -17,7 +17,8 @@ import fpdb
 ROUNDS = 1000
 CONTROL_ROUNDS = 50
 WRITERS, READERS = 3, 2
-LONGEST = 0.3  # seconds from one kill to the next
+MOST = 30  # operations of all from one kill to the next
+LONGEST = 0.02  # seconds more
 
 
 class Member(NamedTuple):
@@ -64,6 +65,13 @@ class Crowd:
                 "workload.read", path=path, seed=seed + self._starts, writers=WRITERS
             )
         return member
+
+    def work(self, operations: int, seconds: float) -> None:
+        """Take down what all say, until so much was done and so many seconds later."""
+        wanted = self.operations + operations
+        while self.operations < wanted:
+            self.listen(0.02)
+        self.listen(seconds)
 
     def listen(self, seconds: float) -> None:
         """Take down what all say for some time."""
@@ -127,8 +135,8 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
     fpdb.create(path).close()
     with Workers() as workers, fpdb.open(path, readonly=True) as db:
         crowd = Crowd(path, workers, seed=seed)
-        for number in range(rounds):
-            crowd.listen(chance.random() ** 2 * LONGEST)
+        for number in going(rounds):
+            crowd.work(chance.randint(0, MOST), chance.random() * LONGEST)
             place = chance.randrange(WRITERS + READERS)
             member = crowd.kill(place)
             killed["writers" if member.writes else "readers"] += 1
@@ -151,7 +159,7 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
         "wrong at the end": verdict.problems + crowd.examples[:3],
     }
     return Figures(
-        rounds,
+        sum(killed.values()),
         crowd.oracle.acknowledged,
         lost + verdict.lost,
         inconsistent + bool(verdict.problems) + crowd.torn,
@@ -168,7 +176,7 @@ def _early(seed: int, work: Path) -> str:
     with Workers() as workers, fpdb.open(path, readonly=True) as db:
         crowd = Crowd(path, workers, seed=seed, flaw="early")
         for number in range(CONTROL_ROUNDS):
-            crowd.listen(chance.random() * LONGEST)
+            crowd.work(chance.randint(0, MOST), chance.random() * LONGEST)
             place = chance.randrange(WRITERS)
             crowd.kill(place)
             if crowd.oracle.judge(db, whose=crowd.owner(place), writers=[place]).lost:

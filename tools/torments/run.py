@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from figures import heed_interrupts
+
 TORMENTS = {
     "kills": "kill -9 of one writer at random moments",
     "processes": "kill -9 among three writers and two readers",
@@ -17,6 +19,7 @@ TORMENTS = {
     "power": "power cuts",
     "copies": "copies of a database under load",
     "growth": "a million replacements",
+    "damage": "damaged data files: read, checked, repaired",
 }
 
 
@@ -37,6 +40,7 @@ def main() -> int:
     if unknown := set(names) - set(TORMENTS):
         parser.error(f"found {', '.join(sorted(unknown))}, expected {', '.join(TORMENTS)}")
     seed = int(time.time()) if options.seed is None else options.seed
+    heed_interrupts()
     results = {}
     for name in names:
         if result := _torment(name, seed, options.rounds, options.keep):

@@ -1,0 +1,232 @@
+"""An item pipeline for Scrapy that finds near-duplicates as they are crawled."""
+
+import asyncio
+import logging
+from collections.abc import Generator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import fpdb
+from fpdb.integrations.adder import Adder
+
+try:
+    from itemadapter import ItemAdapter
+    from scrapy.exceptions import DropItem
+except ImportError:
+    raise fpdb.MissingExtraError(
+        "the pipeline is for Scrapy, which isn't installed", hint="pip install 'fpdb[scrapy]'"
+    ) from None
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+_Result = TypeVar("_Result")
+
+logger = logging.getLogger(__name__)
+_ACTIONS = ("tag", "drop")
+
+
+class NearDuplicatesPipeline:
+    """Stores a fingerprint of each item, and tags or drops an item that resembles a stored one.
+
+    Its settings:
+
+    - `FPDB_DATABASE`: the directory of the database, which is created if there is none
+    - `FPDB_FIELD`: the field with the text, or several, which are joined; "text"
+    - `FPDB_KEY_FIELD`: the field with the key; "url"
+    - `FPDB_RECIPE`, `FPDB_K`: what a new database is created with, and must be those of one that
+      exists; a recipe is a name, or a file that ends in .toml
+    - `FPDB_ACTION`: "tag" writes the key of the stored document into the item, "drop" drops it
+    - `FPDB_TAG_FIELD`: the field for that key; "near_duplicate_of"
+    """
+
+    def __init__(self, crawler: "Crawler") -> None:
+        settings = crawler.settings
+        self._crawler = crawler
+        self._path = Path(_text(settings, "FPDB_DATABASE"))
+        self._fields = _names(settings, "FPDB_FIELD", "text")
+        self._key_field = _text(settings, "FPDB_KEY_FIELD", "url")
+        self._tag_field = _text(settings, "FPDB_TAG_FIELD", "near_duplicate_of")
+        action = _text(settings, "FPDB_ACTION", "tag")
+        if action not in _ACTIONS:
+            raise fpdb.InputError(
+                f"found FPDB_ACTION = {action!r}, expected one of {', '.join(_ACTIONS)}",
+                hint="tag writes into the item what it resembles, drop drops it",
+            )
+        self._drops = action == "drop"
+        self._untagged = self._failed = False
+        self._database = _open(self._path, _recipe(settings), _whole(settings, "FPDB_K"))
+
+    @classmethod
+    def from_crawler(cls, crawler: "Crawler") -> Self:
+        """Check the settings and open the database; what is wrong ends the crawl at its start."""
+        return cls(crawler)
+
+    def open_spider(self, spider: object = None) -> None:  # noqa: ARG002 - older Scrapys give it
+        """Start the thread that asks the database."""
+        self._adder = Adder(self._database)
+
+    async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
+        """Close the database."""
+        await _Awaited(self._adder.close())
+
+    async def process_item(self, item: Any, spider: object = None) -> Any:  # noqa: ARG002
+        """Store an item's fingerprint, or say what it resembles."""
+        adapter = ItemAdapter(item)
+        try:
+            added = await _Awaited(self._adder.add(self._document(adapter)))
+        except fpdb.InputError as error:
+            self._count("unusable")
+            logger.debug("No fingerprint of %s: %s", adapter.get(self._key_field), error)
+            return item
+        except fpdb.FpdbError as error:
+            self._count("failed")
+            self._complain(error)
+            return item
+        self._count(added.status)
+        if added.status != "duplicate":
+            return item
+        nearest = added.matches[0]
+        if self._drops:
+            raise DropItem(f"Near-duplicate of {nearest.key} (distance {nearest.distance})")
+        self._tag(adapter, nearest.key)
+        return item
+
+    def _document(self, adapter: "ItemAdapter") -> fpdb.Document:
+        key = _first(adapter.get(self._key_field))
+        if key is None or key == "":
+            raise fpdb.InputError(f"the item has no field {self._key_field!r}, or an empty one")
+        parts = [part for name in self._fields for part in _texts(name, adapter.get(name))]
+        text = "\n".join(parts)
+        if not text.strip():
+            raise fpdb.InputError(f"the item has no text in {' or '.join(self._fields)}")
+        return fpdb.Document(key if self._database.keys == "integer" else str(key), text)
+
+    def _tag(self, adapter: "ItemAdapter", key: str | int) -> None:
+        try:
+            adapter[self._tag_field] = key
+        except KeyError:
+            self._count("untagged")
+            if not self._untagged:
+                self._untagged = True
+                logger.exception(
+                    "Items of the class %s have no field %s, so they aren't tagged; "
+                    "add it to the class, or name another one with FPDB_TAG_FIELD",
+                    type(adapter.item).__name__,
+                    self._tag_field,
+                )
+
+    def _complain(self, error: fpdb.FpdbError) -> None:
+        """Say the first time in full what is wrong with the database; later ones are counted."""
+        if not self._failed:
+            self._failed = True
+            logger.error(
+                "Items pass unseen while the database fails: %s; %s",
+                error,
+                error.hint,
+                exc_info=error,
+            )
+
+    def _count(self, what: str) -> None:
+        if self._crawler.stats is not None:
+            self._crawler.stats.inc_value(f"fpdb/{what}")
+
+
+class _Awaited:
+    """The result of a thread, for a coroutine under asyncio or under any reactor of Twisted."""
+
+    def __init__(self, future: Future[_Result]) -> None:
+        self._future = future
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return (yield from _deferred(self._future).__await__())
+        return (yield from asyncio.wrap_future(self._future, loop=loop).__await__())
+
+
+def _deferred(future: Future[Any]) -> Any:
+    from twisted.internet import reactor
+    from twisted.internet.defer import Deferred
+
+    deferred: Deferred[Any] = Deferred()
+
+    def settle() -> None:
+        error = future.exception()
+        if error is None:
+            deferred.callback(future.result())
+        else:
+            deferred.errback(error)
+
+    future.add_done_callback(lambda _: reactor.callFromThread(settle))
+    return deferred
+
+
+def _open(path: Path, recipe: fpdb.Recipe | None, k: int | None) -> fpdb.Database:
+    """Create the database, or open the one that is there."""
+    try:
+        return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k)
+    except fpdb.DatabaseExistsError:
+        return fpdb.open(path, recipe=recipe, k=k)
+
+
+def _text(settings: "BaseSettings", name: str, default: str = "") -> str:
+    found = settings.get(name, default)
+    if isinstance(found, Path):
+        found = str(found)
+    if not isinstance(found, str) or not found:
+        raise fpdb.InputError(
+            f"found {name} = {found!r}, expected a string that isn't empty",
+            hint=f'set {name} = "…" in the settings of the project or the spider',
+        )
+    return found
+
+
+def _names(settings: "BaseSettings", name: str, default: str) -> list[str]:
+    found = settings.getlist(name, [default])
+    if not found or not all(isinstance(each, str) and each for each in found):
+        raise fpdb.InputError(
+            f"found {name} = {settings.get(name)!r}, expected the name of a field, or a list",
+            hint=f'{name} = ["title", "text"] joins two fields',
+        )
+    return [each.strip() for each in found]
+
+
+def _whole(settings: "BaseSettings", name: str) -> int | None:
+    found = settings.get(name)
+    if found is None:
+        return None
+    if isinstance(found, str) and found.isascii() and found.isdigit():  # of scrapy crawl -s
+        return int(found)
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise fpdb.InputError(
+            f"found {name} = {found!r}, expected a whole number",
+            hint="leave it out for the usual one",
+        )
+    return found
+
+
+def _recipe(settings: "BaseSettings") -> fpdb.Recipe | None:
+    found = settings.get("FPDB_RECIPE")
+    if found is None or isinstance(found, fpdb.Recipe):
+        return found
+    name = _text(settings, "FPDB_RECIPE")
+    return fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)
+
+
+def _first(value: Any) -> Any:
+    """Take a value, or the first of a list, which is what an item loader makes of one."""
+    if isinstance(value, list | tuple):
+        return value[0] if value else None
+    return value
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    values = value if isinstance(value, list | tuple) else [value]
+    texts = [each for each in values if each is not None]
+    if not all(isinstance(each, str) for each in texts):
+        raise fpdb.InputError(f"the field {name!r} holds something else than text")
+    return texts

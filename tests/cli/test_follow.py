@@ -1,0 +1,290 @@
+"""fpdb ingest --follow: each line has its answer, at once, in order, and once it is stored."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import fpdb
+
+SECONDS = 60
+KITES = "Red kites nest above the quarry again: wardens counted eleven pairs in April, {} more."
+BRIDGE = "The old bridge at Lindow is closed, because the river has washed out one of its piers."
+
+
+def page(key, text):
+    return {"url": key, "text": text}
+
+
+class Talk:
+    """A conversation with a process that follows its standard input."""
+
+    def __init__(self, process):
+        self.process = process
+
+    def say(self, *records):
+        for record in records:
+            line = record if isinstance(record, str) else json.dumps(record)
+            self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self, count=1):
+        return [json.loads(self.process.stdout.readline()) for _ in range(count)]
+
+    def end(self):
+        out, err = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "crawl.fpdb"
+
+
+@pytest.fixture
+def talk(start, path):
+    return Talk(start("ingest", path, "--follow", "-", "--skip-duplicates"))
+
+
+def test_each_line_is_answered_before_the_next_is_sent(talk, path):
+    talk.say(page("a", KITES.format("four")))
+    assert talk.hear() == [{"key": "a", "status": "added", "source": "-:1"}]
+    with fpdb.open(path, readonly=True) as database:
+        assert "a" in database  # it is stored once it is answered
+    talk.say(page("b", KITES.format("five")))
+    [verdict] = talk.hear()
+    assert (verdict["key"], verdict["status"], verdict["duplicate_of"]) == ("b", "duplicate", "a")
+    with fpdb.open(path, readonly=True) as database:
+        assert verdict["distance"] == database.query(KITES.format("five"))[0].distance
+    talk.say(page("a", KITES.format("four")), page("a", BRIDGE), page("c", "not found"))
+    assert [each["status"] for each in talk.hear(3)] == ["unchanged", "replaced", "short"]
+    code, out, err = talk.end()
+    assert (code, out) == (0, "")
+    assert err.splitlines()[-1] == (
+        "read 5: added 1, replaced 1, unchanged 1, duplicate 1, short 1, error 0"
+    )
+
+
+def test_a_broken_line_is_answered_in_its_place_and_the_stream_goes_on(talk):
+    talk.say(page("a", BRIDGE), "broken", "", page("b", 7), page("", "x"), page("c", "short"))
+    verdicts = talk.hear(5)
+    assert [(each["key"], each["status"], each["source"]) for each in verdicts] == [
+        ("a", "added", "-:1"),
+        (None, "error", "-:2"),
+        (None, "error", "-:4"),
+        (None, "error", "-:5"),
+        ("c", "short", "-:6"),
+    ]
+    assert verdicts[1]["error"].startswith("is no JSON")
+    code, _, err = talk.end()
+    assert code == 0
+    assert "error 3" in err
+
+
+def test_a_document_that_no_database_takes_is_answered_with_its_key(start, path):
+    with fpdb.create(path, keys="integer"):
+        pass
+    talk = Talk(start("ingest", path, "--follow", "-"))
+    talk.say(page("a", BRIDGE), page(7, BRIDGE))
+    first, second = talk.hear(2)
+    assert (first["key"], first["status"]) == ("a", "error")
+    assert "expected a whole number" in first["error"]
+    assert second == {"key": 7, "status": "added", "source": "-:2"}
+
+
+def test_the_last_line_needs_no_end(talk):
+    talk.process.stdin.write(json.dumps(page("a", BRIDGE)).encode())
+    code, out, _ = talk.end()
+    assert code == 0
+    assert json.loads(out)["status"] == "added"
+
+
+def test_many_lines_at_once_are_answered_in_order(start, path):
+    talk = Talk(start("ingest", path, "--follow", "-"))
+    count = 3000
+    threading.Thread(
+        target=talk.say, args=[page(f"k{n}", f"{BRIDGE} {n}") for n in range(count)]
+    ).start()
+    assert [each["key"] for each in talk.hear(count)] == [f"k{n}" for n in range(count)]
+    assert talk.end()[0] == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_with_what_was_answered_stored(talk, path, number, code):
+    talk.say(page("a", BRIDGE))
+    talk.hear()
+    talk.process.send_signal(number)
+    assert talk.process.wait(SECONDS) == code
+    assert talk.process.stderr.read().splitlines()[-1].startswith(b"read 1: added 1")
+    with fpdb.open(path) as database:
+        assert list(database) == ["a"]
+        assert not list(database.check())
+
+
+def test_after_a_kill_what_was_answered_is_stored(start, talk, path):
+    talk.say(*[page(f"k{n}", f"{BRIDGE} {n}") for n in range(50)])
+    first = talk.hear()
+    talk.process.kill()
+    talk.process.wait(SECONDS)
+    with fpdb.open(path, readonly=True) as database:
+        assert first[0]["key"] in database
+    # Whatever wasn't answered is sent again, and all of it may be.
+    again = Talk(start("ingest", path, "--follow", "-", "--skip-duplicates"))
+    again.say(*[page(f"k{n}", f"{BRIDGE} {n}") for n in range(50)])
+    statuses = [each["status"] for each in again.hear(50)]
+    assert statuses[0] == "unchanged"
+    assert set(statuses) <= {"unchanged", "added", "duplicate"}
+
+
+def test_whoever_stops_listening_ends_it(talk):
+    talk.say(page("a", BRIDGE))
+    talk.hear()
+    talk.process.stdout.close()
+    talk.say(page("b", "another text that is short"))
+    assert talk.process.wait(SECONDS) == 0
+    assert b"Traceback" not in talk.process.stderr.read()
+
+
+def test_a_directory_is_followed_across_a_restart(start, path, tmp_path):
+    folder = tmp_path / "crawled"
+    folder.mkdir()
+    follow = ("ingest", path, "--follow", folder, "--skip-duplicates", "--quiet")
+    talk = Talk(start(*follow))
+    with (folder / "1.jsonl").open("w") as file:
+        file.write(json.dumps(page("a", BRIDGE)) + "\n" + json.dumps(page("b", BRIDGE))[:20])
+    assert talk.hear() == [{"key": "a", "status": "added", "source": f"{folder}/1.jsonl:1"}]
+    (folder / "2.jsonl").write_text(json.dumps(page("c", KITES.format("two"))) + "\n")
+    assert talk.hear()[0]["key"] == "c"
+    with (folder / "1.jsonl").open("a") as file:
+        file.write(json.dumps(page("b", BRIDGE))[20:] + "\n")
+    assert talk.hear() == [
+        {
+            "key": "b",
+            "status": "duplicate",
+            "duplicate_of": "a",
+            "distance": 0,
+            "source": f"{folder}/1.jsonl:2",
+        }
+    ]
+    talk.process.terminate()
+    assert talk.end() == (0, "", "")
+    again = Talk(start(*follow))
+    assert [each["status"] for each in again.hear(3)] == ["unchanged", "duplicate", "unchanged"]
+    again.process.terminate()
+    assert again.end()[0] == 0
+
+
+def test_two_may_follow_into_one_database(start, path, tmp_path):
+    talks = [Talk(start("ingest", path, "--follow", "-", "--skip-duplicates")) for _ in range(2)]
+    for number in range(20):
+        text = " ".join(f"word{place}of{number}" for place in range(15))
+        for name, talk in enumerate(talks):
+            talk.say(page(f"{name}-{number}", text))
+        statuses = sorted(talk.hear()[0]["status"] for talk in talks)
+        assert statuses == ["added", "duplicate"]
+
+
+def test_a_follower_that_waits_uses_hardly_any_processor_time(start, path, tmp_path):
+    folder = tmp_path / "crawled"
+    folder.mkdir()
+    for number in range(300):
+        (folder / f"{number}.txt").write_text("no lines")
+    (folder / "a.jsonl").write_text(json.dumps(page("a", BRIDGE)) + "\n")
+    talk = Talk(start("ingest", path, "--follow", folder))
+    talk.hear()
+    stat = f"/proc/{talk.process.pid}/stat"
+
+    def ticks():
+        with open(stat) as file:
+            return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+
+    time.sleep(0.3)
+    before = ticks()
+    time.sleep(2)
+    assert ticks() - before < 80  # hundredths of a second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a", "b"], "one directory"),
+        (["-", "--format", "csv"], "JSON lines"),
+        (["-", "--jobs", "2"], "--jobs"),
+        (["-", "--strict"], "goes on"),
+        (["--fingerprints", "x.npy"], "alone"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(run, path, arguments, said):
+    done = run("ingest", path, "--follow", *arguments)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_file_is_no_directory(run, path, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text("")
+    done = run("ingest", path, "--follow", file)
+    assert done.code == 3
+    assert "tail -F" in done.err
+    assert not path.exists()
+
+
+NODE = """
+const { spawn } = require("node:child_process");
+const { createInterface } = require("node:readline");
+const assert = require("node:assert");
+
+const [command, ...rest] = JSON.parse(process.argv[1]);
+const fpdb = spawn(command, rest, { stdio: ["pipe", "pipe", "inherit"] });
+const waiting = [];
+createInterface({ input: fpdb.stdout }).on("line", (line) => waiting.shift()(JSON.parse(line)));
+
+function ask(page) {
+  const verdict = new Promise((resolve) => waiting.push(resolve));
+  fpdb.stdin.write(JSON.stringify(page) + "\\n");
+  return verdict;
+}
+
+async function main() {
+  const text = "Red kites nest above the quarry again: 国务院发布通知 wardens counted eleven pairs";
+  const first = await ask({ url: "https://a.example/鸟", text });
+  assert.deepStrictEqual(first, { key: "https://a.example/鸟", status: "added", source: "-:1" });
+  const urls = ["b", "c", "d"].map((name) => `https://${name}.example/`);
+  const copies = await Promise.all(urls.map((url) => ask({ url, text })));
+  for (const copy of copies) {
+    assert.strictEqual(copy.status, "duplicate");
+    assert.strictEqual(copy.duplicate_of, "https://a.example/鸟");
+    assert.strictEqual(copy.distance, 0);
+  }
+  assert.strictEqual((await ask({ link: "nothing" })).status, "error");
+  fpdb.stdin.end();
+  const code = await new Promise((resolve) => fpdb.on("exit", resolve));
+  assert.strictEqual(code, 0);
+  console.log("fine");
+}
+
+main();
+"""
+
+
+def test_a_crawler_in_node_uses_the_protocol(path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node isn't installed")
+    command = [sys.executable, "-m", "fpdb", "ingest", str(path)]
+    follow = [*command, "--follow", "-", "--skip-duplicates", "--quiet"]
+    done = subprocess.run(
+        [node, "-e", NODE, json.dumps(follow)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+    with fpdb.open(path, readonly=True) as database:
+        assert list(database) == ["https://a.example/鸟"]

@@ -1,0 +1,267 @@
+"""The real Scrapy crawls a real web site, with fpdb's pipeline: tags, drops, kills, company."""
+
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import fpdb
+
+pytest.importorskip("scrapy", reason="scrapy isn't installed")
+
+SECONDS = 120
+
+
+def load_site():
+    spec = importlib.util.spec_from_file_location("crawled_site", Path(__file__).parent / "site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+site = load_site()
+
+SPIDER = """
+import json
+import scrapy
+
+
+class PageSpider(scrapy.Spider):
+    name = "pages"
+    custom_settings = {
+        "ITEM_PIPELINES": {"fpdb.integrations.scrapy.NearDuplicatesPipeline": 300},
+        "TELNETCONSOLE_ENABLED": False,
+        "LOG_LEVEL": "INFO",
+    }
+
+    async def start(self):
+        for request in self.start_requests():
+            yield request
+
+    def start_requests(self):
+        yield scrapy.Request(self.site, self.parse)
+
+    def parse(self, response):
+        for link in response.css("a::attr(href)"):
+            yield response.follow(link, self.parse_page)
+
+    def parse_page(self, response):
+        yield {"url": response.url, "text": " ".join(response.css("body ::text").getall())}
+
+    def closed(self, reason):
+        found = {k: v for k, v in self.crawler.stats.get_stats().items() if k.startswith("fpdb/")}
+        with open(self.report, "w") as file:
+            json.dump(found, file)
+"""
+
+
+class Crawl:
+    """A crawl in a process of its own."""
+
+    def __init__(self, folder, url, database, name="crawl", **settings):
+        self.items_file = folder / f"{name}.jsonl"
+        self.report = folder / f"{name}.json"
+        script = folder / "pages.py"
+        script.write_text(SPIDER)
+        options = {"FPDB_DATABASE": database} | settings
+        command = [sys.executable, "-m", "scrapy", "runspider", script, "-o", self.items_file]
+        for setting, value in options.items():
+            if value is not None:
+                command += ["-s", f"{setting}={value}"]
+        command += ["-a", f"site={url}", "-a", f"report={self.report}"]
+        self.process = subprocess.Popen(
+            list(map(str, command)), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    def finish(self):
+        out, _ = self.process.communicate(timeout=SECONDS)
+        self.log = out.decode()
+        return self.process.returncode
+
+    @property
+    def stats(self):
+        return json.loads(self.report.read_text())
+
+    @property
+    def items(self):
+        return [json.loads(line) for line in self.items_file.read_text().splitlines()]
+
+
+@pytest.fixture
+def crawl(tmp_path):
+    started = []
+
+    def start(url, database, name="crawl", **settings):
+        started.append(Crawl(tmp_path, url, database, name, **settings))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.communicate()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "crawl.fpdb"
+
+
+def text_number(url):
+    """Tell which article a page shows."""
+    parts = url.split("?")[0].split("/")
+    return parts[-1] if parts[-1].isdigit() else url
+
+
+def require_sound(path, articles):
+    """Each article is stored once, under one of its addresses, and the database is whole."""
+    with fpdb.open(path, readonly=True) as database:
+        assert not list(database.check())
+        stored = Counter(text_number(key) for key in database)
+    assert {key: n for key, n in stored.items() if key.isdigit()} == {
+        str(n): 1 for n in range(articles)
+    }
+    return stored
+
+
+COPIES = 2 * site.ARTICLES + 6
+
+
+def test_near_duplicates_are_tagged_and_counted(crawl, path):
+    with site.Site() as served:
+        found = crawl(served.url, path)
+        assert found.finish() == 0, found.log
+    items = {item["url"]: item for item in found.items}
+    assert len(items) == len(served.links)
+    assert found.stats == {
+        "fpdb/added": site.ARTICLES + 1,  # and the huge page
+        "fpdb/duplicate": COPIES + 1,  # and the second tiny page, which is equal to the first
+        "fpdb/short": 1,
+        "fpdb/unusable": 1,
+    }
+    tagged = {url: item["near_duplicate_of"] for url, item in items.items() if len(item) > 2}
+    assert len(tagged) == COPIES + 1
+    assert all(other not in tagged for other in tagged.values())
+    assert all(
+        text_number(url) == text_number(other)
+        for url, other in tagged.items()
+        if text_number(url).isdigit()
+    )
+    assert "ERROR" not in found.log
+    assert "Warning" not in found.log
+    require_sound(path, site.ARTICLES)
+
+
+def test_near_duplicates_are_dropped_under_another_reactor(crawl, path):
+    reactor = "twisted.internet.selectreactor.SelectReactor"
+    with site.Site() as served:
+        settings = {"TWISTED_REACTOR": reactor, "FPDB_ACTION": "drop", "LOG_LEVEL": "DEBUG"}
+        found = crawl(served.url, path, **settings)
+        assert found.finish() == 0, found.log
+    assert f"Using reactor: {reactor}" in found.log
+    assert len(found.items) == len(served.links) - COPIES - 1
+    assert found.log.count("Near-duplicate of http") == COPIES + 1
+    assert found.stats["fpdb/duplicate"] == COPIES + 1
+    assert all("near_duplicate_of" not in item for item in found.items)
+    require_sound(path, site.ARTICLES)
+
+
+def test_two_crawls_at_once_share_a_database(crawl, path):
+    with site.Site() as one, site.Site() as other:
+        crawls = [
+            crawl(served.url, path, name, FPDB_ACTION="drop")
+            for name, served in (("one", one), ("other", other))
+        ]
+        for each in crawls:
+            assert each.finish() == 0, each.log
+    added = sum(each.stats["fpdb/added"] for each in crawls)
+    assert added == site.ARTICLES + 1
+    assert sum(each.stats.get("fpdb/short", 0) for each in crawls) == 1
+    assert sum(len(each.items) for each in crawls) == added + 1 + 2  # tiny once, empty twice
+    require_sound(path, site.ARTICLES)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_crawl_that_is_killed_leaves_a_whole_database_and_can_go_on(crawl, path):
+    with site.Site(delay=0.05) as served:
+        first = crawl(served.url, path)
+        wait_for(lambda: served.requests >= 20)
+        first.process.kill()
+        first.finish()
+        with fpdb.open(path) as database:
+            assert not list(database.check())
+            before = set(database)
+        second = crawl(served.url, path, "second")
+        assert second.finish() == 0, second.log
+    with fpdb.open(path, readonly=True) as database:
+        assert before <= set(database)
+    assert second.stats.get("fpdb/unchanged", 0) == len(before)
+    assert sum(second.stats.values()) == len(served.links)
+    require_sound(path, site.ARTICLES)
+
+
+def test_an_interrupted_crawl_closes_the_database(crawl, path):
+    with site.Site(delay=0.05) as served:
+        found = crawl(served.url, path)
+        wait_for(lambda: served.requests >= 20)
+        found.process.send_signal(signal.SIGINT)
+        found.finish()
+    assert "Spider closed (shutdown)" in found.log
+    assert "Traceback" not in found.log
+    counted = sum(found.stats.values())
+    assert 0 < counted < len(served.links)
+    with fpdb.open(path) as database:
+        assert not list(database.check())
+        assert len(database) == found.stats["fpdb/added"] + found.stats.get("fpdb/short", 0)
+
+
+def test_wrong_settings_end_the_crawl_before_a_page_is_asked_for(crawl, path):
+    with site.Site() as served:
+        found = crawl(served.url, path, FPDB_ACTION="burn")
+        found.finish()
+        assert served.requests == 0
+    assert "found FPDB_ACTION = 'burn', expected one of tag, drop" in found.log
+    assert not path.exists()
+
+
+TWO = """
+import sys
+sys.path.insert(0, ".")
+from pages import PageSpider
+from scrapy.crawler import CrawlerProcess
+
+database, *sites = sys.argv[1:]
+process = CrawlerProcess({"FPDB_DATABASE": database, "FPDB_ACTION": "drop"})
+for number, site in enumerate(sites):
+    process.crawl(PageSpider, site=site, report=f"{number}.json")
+process.start()
+"""
+
+
+def test_two_spiders_of_one_process_share_a_database(tmp_path, path):
+    (tmp_path / "pages.py").write_text(SPIDER)
+    (tmp_path / "two.py").write_text(TWO)
+    with site.Site() as one, site.Site() as other:
+        done = subprocess.run(
+            [sys.executable, "two.py", path, one.url, other.url],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    stats = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(2)]
+    assert sum(each["fpdb/added"] for each in stats) == site.ARTICLES + 1
+    require_sound(path, site.ARTICLES)

@@ -1,0 +1,284 @@
+"""The pipeline by itself: its settings, all kinds of items, and the thread that adds them."""
+
+import asyncio
+import dataclasses
+import logging
+import threading
+
+import pytest
+
+import fpdb
+from fpdb.integrations.adder import Adder
+
+scrapy = pytest.importorskip("scrapy", reason="scrapy isn't installed")
+
+from fpdb.integrations.scrapy import NearDuplicatesPipeline  # noqa: E402
+
+TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more."
+
+
+class Stats(dict):
+    def inc_value(self, name):
+        self[name] = self.get(name, 0) + 1
+
+
+class FakeCrawler:
+    """Has what a pipeline looks at."""
+
+    def __init__(self, **settings):
+        from scrapy.settings import Settings
+
+        self.settings = Settings(settings)
+        self.stats = Stats()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "crawl.fpdb"
+
+
+def process(path, items, **settings):
+    """Bring items through a pipeline, one after the other; give what came out, and the counts."""
+    crawler = FakeCrawler(FPDB_DATABASE=str(path), **settings)
+    pipeline = NearDuplicatesPipeline.from_crawler(crawler)
+
+    async def run():
+        pipeline.open_spider()
+        out = []
+        for item in items:
+            try:
+                out.append(await pipeline.process_item(item))
+            except scrapy.exceptions.DropItem as error:
+                out.append(str(error))
+        await pipeline.close_spider()
+        return out
+
+    return asyncio.run(run()), crawler.stats
+
+
+@dataclasses.dataclass
+class Page:
+    url: str
+    text: str
+    near_duplicate_of: str | None = None
+
+
+class Item(scrapy.Item):
+    url = scrapy.Field()
+    text = scrapy.Field()
+    near_duplicate_of = scrapy.Field()
+
+
+@pytest.mark.parametrize("make", [dict, Page, Item])
+def test_every_kind_of_item_is_tagged(path, make):
+    items = [make(url=url, text=TEXT) for url in ("a", "b")]
+    (first, second), stats = process(path, items)
+    assert first is items[0]
+    assert second is items[1]
+    tag = second.near_duplicate_of if make is Page else second["near_duplicate_of"]
+    assert tag == "a"
+    assert stats == {"fpdb/added": 1, "fpdb/duplicate": 1}
+
+
+def test_an_item_that_has_no_field_for_the_tag_passes_and_that_is_said_once(path, caplog):
+    class Bare(scrapy.Item):
+        url = scrapy.Field()
+        text = scrapy.Field()
+
+    items = [Bare(url=url, text=TEXT) for url in ("a", "b", "c")]
+    out, stats = process(path, items)
+    assert out == items
+    assert stats == {"fpdb/added": 1, "fpdb/duplicate": 2, "fpdb/untagged": 2}
+    [said] = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert "Bare have no field near_duplicate_of" in said.getMessage()
+
+
+def test_an_item_that_was_seen_before_is_no_duplicate_of_itself(path):
+    process(path, [{"url": "a", "text": TEXT}])
+    (again, changed), stats = process(
+        path, [{"url": "a", "text": TEXT}, {"url": "a", "text": TEXT.upper() + " And more."}]
+    )
+    assert "near_duplicate_of" not in again | changed
+    assert stats == {"fpdb/unchanged": 1, "fpdb/replaced": 1}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {},
+        {"url": "a"},
+        {"url": "a", "text": ""},
+        {"url": "a", "text": " \n"},
+        {"url": "a", "text": None},
+        {"url": "a", "text": []},
+        {"url": "a", "text": b"bytes"},
+        {"url": "a", "text": [7]},
+        {"url": "", "text": TEXT},
+        {"url": None, "text": TEXT},
+        {"url": [], "text": TEXT},
+        {"text": TEXT},
+        {"url": "a" * 100_000, "text": TEXT},
+    ],
+)
+def test_an_item_that_cannot_be_used_is_counted_and_passed_on(path, item):
+    for action in ("tag", "drop"):
+        (out,), stats = process(path, [item], FPDB_ACTION=action)
+        assert out is item
+        assert stats == {"fpdb/unusable": 1}
+
+
+def test_the_lists_of_an_item_loader_are_joined(path):
+    words = TEXT.split()
+    items = [
+        {"url": ["a", "other"], "text": [" ".join(words[:7]), " ".join(words[7:])]},
+        {"url": "b", "text": TEXT},
+    ]
+    (_, second), _ = process(path, items)
+    assert second["near_duplicate_of"] == "a"
+
+
+def test_several_fields_other_names_and_dropping(path):
+    items = [
+        {"link": "a", "title": TEXT[:40], "body": TEXT[40:]},
+        {"link": "b", "title": TEXT[:40], "body": TEXT[40:]},
+        {"link": "c", "title": "", "body": TEXT[40:]},
+    ]
+    names = {"FPDB_FIELD": ["title", "body"], "FPDB_KEY_FIELD": "link", "FPDB_ACTION": "drop"}
+    (first, second, _), _ = process(path, items, **names)
+    assert first is items[0]
+    assert second == "Near-duplicate of a (distance 0)"
+    with fpdb.open(path) as database:
+        [match] = database.query(f"{TEXT[:40]}\n{TEXT[40:]}")
+        assert (match.key, match.distance) == ("a", 0)
+
+
+def test_the_tag_has_the_name_that_is_wished(path):
+    items = [{"url": url, "text": TEXT} for url in ("a", "b")]
+    (_, second), _ = process(path, items, FPDB_TAG_FIELD="copy_of")
+    assert second == {"url": "b", "text": TEXT, "copy_of": "a"}
+
+
+def test_recipe_and_k_are_those_of_the_new_database(path):
+    process(path, [], FPDB_RECIPE="char-4", FPDB_K="5")
+    with fpdb.open(path) as database:
+        assert (database.recipe.name, database.k) == ("char-4", 5)
+    process(path, [])  # what is left out is what is stored
+    with pytest.raises(fpdb.RecipeMismatchError, match="char-4"):
+        process(path, [], FPDB_RECIPE="web")
+    with pytest.raises(fpdb.RecipeMismatchError, match="k=5"):
+        process(path, [], FPDB_K=3)
+
+
+def test_integer_keys(path):
+    with fpdb.create(path, keys="integer"):
+        pass
+    (_, second, _), stats = process(
+        path, [{"url": 7, "text": TEXT}, {"url": 8, "text": TEXT}, {"url": "x", "text": TEXT}]
+    )
+    assert second["near_duplicate_of"] == 7
+    assert stats["fpdb/unusable"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "said"),
+    [
+        ({"FPDB_DATABASE": 7}, fpdb.InputError, "FPDB_DATABASE = 7"),
+        ({"FPDB_DATABASE": ""}, fpdb.InputError, "FPDB_DATABASE = ''"),
+        ({"FPDB_ACTION": "burn"}, fpdb.InputError, "one of tag, drop"),
+        ({"FPDB_K": "many"}, fpdb.InputError, "FPDB_K = 'many'"),
+        ({"FPDB_K": -1}, fpdb.InputError, "FPDB_K = -1"),
+        ({"FPDB_K": True}, fpdb.InputError, "FPDB_K = True"),
+        ({"FPDB_FIELD": []}, fpdb.InputError, "FPDB_FIELD"),
+        ({"FPDB_FIELD": [7]}, fpdb.InputError, "FPDB_FIELD"),
+        ({"FPDB_KEY_FIELD": 7}, fpdb.InputError, "FPDB_KEY_FIELD = 7"),
+        ({"FPDB_RECIPE": "wbe"}, fpdb.RecipeError, "'wbe'"),
+        ({"FPDB_RECIPE": 7}, fpdb.InputError, "FPDB_RECIPE = 7"),
+        ({"FPDB_DATABASE": __file__}, fpdb.FpdbError, "test_scrapy_pipeline"),
+    ],
+)
+def test_a_wrong_setting_is_an_error_at_once(path, settings, error, said):
+    crawler = FakeCrawler(**({"FPDB_DATABASE": str(path)} | settings))
+    with pytest.raises(error, match=said) as raised:
+        NearDuplicatesPipeline.from_crawler(crawler)
+    assert raised.value.hint
+    assert not path.exists()
+
+
+def test_a_database_that_fails_lets_items_pass_and_says_so_once(path, caplog, monkeypatch):
+    def fail(*_, **__):
+        raise fpdb.LockTimeoutError("no write lock", hint="wait")
+
+    monkeypatch.setattr(fpdb.Database, "add_prepared", fail)
+    items = [{"url": url, "text": TEXT} for url in ("a", "b")]
+    out, stats = process(path, items)
+    assert out == items
+    assert stats == {"fpdb/failed": 2}
+    [said] = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert "no write lock; wait" in said.getMessage()
+
+
+def texts(count):
+    return [" ".join(f"word{place}of{n}" for place in range(15)) for n in range(count)]
+
+
+def test_documents_that_wait_share_a_transaction(path, monkeypatch):
+    sizes = []
+    real = fpdb.Database.add_prepared
+    held = threading.Event()
+
+    def add(self, prepared, **options):
+        sizes.append(len(prepared))
+        held.wait(60)
+        return real(self, prepared, **options)
+
+    monkeypatch.setattr(fpdb.Database, "add_prepared", add)
+    adder = Adder(fpdb.create(path))
+    results = [adder.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(600))]
+    held.set()
+    assert [result.result(60).key for result in results] == [str(n) for n in range(600)]
+    adder.close().result(60)
+    assert len(sizes) <= 5
+    assert max(sizes) == 256
+
+
+def test_a_bad_document_costs_only_itself(path):
+    adder = Adder(fpdb.create(path))
+    good, bad, other = (
+        adder.add(fpdb.Document(key, text))
+        for key, text in zip(["a", "", "b"], texts(3), strict=True)
+    )
+    assert (good.result(60).status, other.result(60).status) == ("added", "added")
+    with pytest.raises(fpdb.InputError):
+        bad.result(60)
+    adder.close().result(60)
+
+
+def test_closing_comes_behind_everything(path):
+    database = fpdb.create(path)
+    adder = Adder(database)
+    results = [adder.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(50))]
+    adder.close().result(60)
+    assert all(result.done() for result in results)
+    with pytest.raises(fpdb.ClosedError):
+        len(database)
+
+
+def test_what_nobody_waits_for_any_more_is_left_out(path):
+    database = fpdb.create(path)
+    adder = Adder(database)
+    blocked = [adder.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(300))]
+    cancelled = [each for each in blocked if each.cancel()]
+    adder.close().result(60)
+    with fpdb.open(path) as again:
+        assert len(again) == 300 - len(cancelled)
+
+
+def test_without_scrapy_the_error_names_the_extra(monkeypatch):
+    import importlib
+    import sys
+
+    monkeypatch.setitem(sys.modules, "scrapy.exceptions", None)
+    monkeypatch.delitem(sys.modules, "fpdb.integrations.scrapy")
+    with pytest.raises(fpdb.MissingExtraError) as raised:
+        importlib.import_module("fpdb.integrations.scrapy")
+    assert raised.value.hint == "pip install 'fpdb[scrapy]'"
