@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +186,7 @@ def _command(*words: str, allowed: int = 0) -> None:
         done.check_returncode()
 
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
+def run(rounds: int, seed: int, work: Path, names: Iterable[str] = ()) -> Figures:
     """Copy a database in each way while it is written to, and judge each copy."""
     path = work / "db"
     with fpdb.create(work / "loaded") as db:
@@ -195,7 +195,8 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
         # Where many pages are free, it takes long until one is used again.
         db.compact(path)
     source = Source(path, seed)
-    outcomes: dict[str, dict[str, int]] = {name: {} for name in copiers()}
+    chosen = {name: copier for name, copier in copiers().items() if name in names or not names}
+    outcomes: dict[str, dict[str, int]] = {name: {} for name in chosen}
     wrong: dict[str, object] = {}
     with Workers() as workers:
         writers = [workers.take() for _ in range(WRITERS)]
@@ -203,7 +204,7 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
             writer.begin("copies.write", path=str(path), seed=seed, writer=number)
         for writer in writers:
             writer.hear(60)
-        for (name, copier), number in itertools.product(copiers().items(), range(rounds)):
+        for (name, copier), number in itertools.product(chosen.items(), range(rounds)):
             time.sleep(PAUSE)
             copy = work / f"copy-{number}"
             copier(path, copy)
@@ -229,7 +230,9 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
 def _figures(
     rounds: int, outcomes: dict[str, dict[str, int]], wrong: dict[str, object], source: "Source"
 ) -> Figures:
-    broken = {name: rounds - outcomes[name].get(WHOLE, 0) for name in (SLOW, PLAIN)}
+    broken = {
+        name: rounds - outcomes[name].get(WHOLE, 0) for name in (SLOW, PLAIN) if name in outcomes
+    }
     if broken[SLOW] * 2 < rounds:
         raise ControlError(f"of {rounds} plain copies only {broken[SLOW]} were broken")
     return Figures(

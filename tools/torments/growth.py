@@ -17,8 +17,9 @@ import fpdb
 from fpdb.storage import shared
 
 ROUNDS = 1_000_000  # replacements, with each kind of keys
-DOCUMENTS = 50_000
+DOCUMENTS = 100_000
 BATCHES = [1, 10, 100, 300]
+SHARE = 300  # no transaction replaces more than this part of all documents
 READERS = 2
 LONGEST_SNAPSHOT = 0.02  # seconds
 LARGEST_RATIO = 2.5
@@ -31,15 +32,17 @@ def missing() -> str:
     return ""
 
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
+def run(
+    rounds: int, seed: int, work: Path, documents: int = DOCUMENTS, readers: int = READERS
+) -> Figures:
     """Replace documents again and again, and compare the file with a compacted one."""
     replaced = lost = inconsistent = 0
     notes: dict[str, object] = {}
     controls = []
     for kind in ("text", "integer"):
-        churn = Churn(work / kind, kind, seed)
+        churn = Churn(work / kind, kind, seed, documents)
         with Workers() as workers:
-            for number in range(READERS):
+            for number in range(readers):
                 workers.take().begin("growth.read", path=str(churn.path), seed=seed + number)
             sizes = churn.go_through(rounds)
         compacted = churn.compacted(work / f"{kind}-compacted")
@@ -70,14 +73,15 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
 class Churn:
     """A database of constant size, of which documents are replaced all the time."""
 
-    def __init__(self, path: Path, kind: str, seed: int) -> None:
-        self.path, self._kind = path, kind
+    def __init__(self, path: Path, kind: str, seed: int, count: int) -> None:
+        self.path, self._kind, self._count = path, kind, count
+        self._sizes = [size for size in BATCHES if size * SHARE <= count]
         self.replaced = 0
         self._chance = random.Random(f"{seed} {kind}")
         self._documents: Contents = {}
         # What a load leaves free isn't what is measured.
         with fpdb.create(path.with_name(f"{kind}-loaded"), keys=kind) as self._db:
-            self._add(range(DOCUMENTS))
+            self._add(range(count))
             self._db.compact(path)
         self._db = fpdb.open(path)
 
@@ -97,8 +101,8 @@ class Churn:
     def replace_until(self, wanted: int) -> None:
         """Replace documents in transactions of all sizes."""
         while self.replaced < wanted:
-            size = min(self._chance.choice(BATCHES), wanted - self.replaced)
-            self._add(self._chance.sample(range(DOCUMENTS), size))
+            size = min(self._chance.choice(self._sizes), wanted - self.replaced)
+            self._add(self._chance.sample(range(self._count), size))
             self.replaced += size
 
     def hold(self, reader: Worker, count: int) -> tuple[int, int]:

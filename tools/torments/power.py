@@ -113,9 +113,9 @@ def _command(*words: str) -> None:
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)
 
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
+def run(rounds: int, seed: int, work: Path, only: str = "") -> Figures:
     """Cut the power again and again, on each file system, with and without the helper."""
-    cases = list(itertools.product(kinds(), (False, True)))
+    cases = list(itertools.product([only] if only else kinds(), (False, True)))
     with Workers() as workers:
         return _cut_again_and_again(cases, workers, rounds, seed, work)
 
@@ -123,7 +123,7 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
 def _cut_again_and_again(
     cases: list[tuple[str, bool]], workers: Workers, rounds: int, seed: int, work: Path
 ) -> Figures:
-    control = _control(cases, workers, seed, work)
+    control = _control(cases, workers, rounds, seed, work)
     totals = {"acknowledged": 0, "lost": 0, "inconsistent": 0}
     notes: dict[str, Any] = {}
     counts: dict[str, int] = {}
@@ -146,10 +146,12 @@ def _cut_again_and_again(
     return Figures(rounds, **totals, control=control, notes={**counts, **notes})
 
 
-def _control(cases: list[tuple[str, bool]], workers: Workers, seed: int, work: Path) -> str:
+def _control(
+    cases: list[tuple[str, bool]], workers: Workers, rounds: int, seed: int, work: Path
+) -> str:
     """Cut the power of a writer that doesn't sync; it must lose or be damaged nearly always."""
     outcomes: dict[str, int] = {}
-    chosen = cases * CONTROLS
+    chosen = cases * (CONTROLS if rounds >= CONTROLS * len(cases) else 1)
     for number, (kind, pushed) in enumerate(chosen):
         one = Round(work, workers, kind, seed - 1 - number, pushed=pushed, sync=False)
         verdict = one.run()
