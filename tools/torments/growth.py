@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from figures import ControlError, Figures
+from figures import ControlError, Figures, going
 from oracle import Contents, contents
 from worker import Worker, Workers
 
@@ -45,6 +45,8 @@ def run(
             for number in range(readers):
                 workers.take().begin("growth.read", path=str(churn.path), seed=seed + number)
             sizes = churn.go_through(rounds)
+        if not sizes:  # an interrupt came
+            break
         compacted = churn.compacted(work / f"{kind}-compacted")
         ratio = round(sizes[-1] / compacted, 2)
         replaced += churn.replaced
@@ -66,7 +68,7 @@ def run(
         churn.close()
     control = f"behind a reader that never ended the file grew to, {', '.join(controls)}"
     return Figures(
-        2 * rounds, replaced, lost=lost, inconsistent=inconsistent, control=control, notes=notes
+        replaced, replaced, lost=lost, inconsistent=inconsistent, control=control, notes=notes
     )
 
 
@@ -93,8 +95,8 @@ class Churn:
         """Replace so many documents; give the size of the file, every now and then."""
         sizes: list[int] = []
         wanted = self.replaced + count
-        for step in range(1, STEPS + 1):
-            self.replace_until(wanted - count + count * step // STEPS)
+        for step in going(STEPS):
+            self.replace_until(wanted - count + count * (step + 1) // STEPS)
             sizes.append(self._bytes())
         return sizes
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from figures import ControlError, Figures
+from figures import ControlError, Figures, going
 from oracle import Contents, Oracle, Verdict, contents, flaws
 from worker import Worker, Workers
 from workload import Script, perform
@@ -124,15 +124,16 @@ def _cut_again_and_again(
     cases: list[tuple[str, bool]], workers: Workers, rounds: int, seed: int, work: Path
 ) -> Figures:
     control = _control(cases, workers, rounds, seed, work)
-    totals = {"acknowledged": 0, "lost": 0, "inconsistent": 0}
+    totals = {"rounds": 0, "acknowledged": 0, "lost": 0, "inconsistent": 0}
     notes: dict[str, Any] = {}
     counts: dict[str, int] = {}
-    for number in range(rounds):
+    for number in going(rounds):
         kind, pushed = cases[number % len(cases)]
         # Every fourth cut of each case follows a backup from the command line at once.
         behind_backup = number // len(cases) % 4 == 3
         one = Round(work, workers, kind, seed + number, pushed=pushed, behind_backup=behind_backup)
         verdict = one.run()
+        totals["rounds"] += 1
         totals["acknowledged"] += one.oracle.acknowledged
         totals["lost"] += verdict.lost
         totals["inconsistent"] += bool(verdict.problems)
@@ -143,7 +144,7 @@ def _cut_again_and_again(
             counts[what] = counts.get(what, 0) + 1
         if not verdict.good:
             notes[f"round {number}, {case}"] = verdict.problems
-    return Figures(rounds, **totals, control=control, notes={**counts, **notes})
+    return Figures(**totals, control=control, notes={**counts, **notes})
 
 
 def _control(
