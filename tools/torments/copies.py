@@ -5,18 +5,20 @@ transaction has its number in a document of its own, and the header counts all t
 copy that mixes two states can't go unnoticed.
 """
 
-import itertools
+import contextlib
 import multiprocessing
+import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from figures import ControlError, Figures
+from figures import ControlError, Figures, going
 from oracle import Contents, contents, flaws
 from worker import Workers
 
@@ -25,10 +27,13 @@ from fpdb.storage.counters import Counters
 
 ROUNDS = 100  # of each kind
 WRITERS = 2
-KEYS = 10_000  # of each writer
-LARGEST_BATCH = 60
+KEYS = 5_000  # of each writer
+LARGEST_BATCH = 30
 LONGEST_META = 400
-PLAIN = "plain cp"
+PAUSE = 0.1  # seconds of undisturbed writing before each copy
+PLAIN, SLOW = "plain cp", "plain copy at the pace of a network"
+KNOWN_BAD = (SLOW, PLAIN)  # their database is another, since a hold leaves many free pages
+SECONDS = 0.5  # for a slow copy
 # What becomes of a copy; the last three must not be.
 WHOLE, REFUSED, REPORTED = "whole", "refused", "reported"
 MISTAKEN, SERVED, DIED = "reported though whole", "served though broken", "killed its reader"
@@ -121,13 +126,13 @@ class Follower:
 
 
 def copiers() -> dict[str, Callable[[Path, Path], None]]:
-    """Give the ways to copy; the last one is the known-bad one."""
-    found = {"backup": _back_up, "hold cp": _hold_cp}
+    """Give the ways to copy."""
+    found = {SLOW: _slow, PLAIN: _plain, "backup": _back_up, "hold cp": _hold_cp}
     if shutil.which("rsync"):
         found["hold rsync"] = _hold_rsync
     elif shutil.which("tar"):
         found["hold tar"] = _hold_tar
-    return {**found, PLAIN: _plain}
+    return found
 
 
 def _back_up(path: Path, copy: Path) -> None:
@@ -156,6 +161,19 @@ def _plain(path: Path, copy: Path) -> None:
     _command("cp", "-r", str(path), str(copy))
 
 
+def _slow(path: Path, copy: Path) -> None:
+    script = (
+        "import os, sys, time\n"
+        "with open(sys.argv[1], 'rb') as source, open(sys.argv[2], 'xb') as copy:\n"
+        "    chunk = os.fstat(source.fileno()).st_size // 50\n"
+        "    while data := source.read(chunk):\n"
+        "        copy.write(data)\n"
+        f"        time.sleep({SECONDS} / 50)\n"
+    )
+    copy.mkdir()
+    _command(sys.executable, "-c", script, str(path / "data.mdb"), str(copy / "data.mdb"))
+
+
 def _fpdb(*words: str, allowed: int = 0) -> None:
     _command(sys.executable, "-m", "fpdb", *words, allowed=allowed)
 
@@ -166,75 +184,86 @@ def _command(*words: str, allowed: int = 0) -> None:
         done.check_returncode()
 
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
+def run(rounds: int, seed: int, work: Path, names: Iterable[str] = ()) -> Figures:
     """Copy a database in each way while it is written to, and judge each copy."""
-    path = work / "db"
-    with fpdb.create(path) as db:
-        for _ in db.add_many(d for n in range(WRITERS) for d in Script(seed, n).first()):
-            pass
-    source = Source(path, seed)
-    outcomes: dict[str, dict[str, int]] = {name: {} for name in copiers()}
+    chosen = {name: copier for name, copier in copiers().items() if name in names or not names}
+    outcomes: dict[str, dict[str, int]] = {name: {} for name in chosen}
     wrong: dict[str, object] = {}
-    with Workers(0) as workers:
-        writers = [workers.take() for _ in range(WRITERS)]
-        for number, writer in enumerate(writers):
-            writer.begin("copies.write", path=str(path), seed=seed, writer=number)
-        for writer in writers:
-            writer.hear(60)
-        for number, (name, copier) in itertools.product(range(rounds), copiers().items()):
-            copy = work / f"copy-{number}"
-            copier(path, copy)
-            for writer in writers:  # the judge has the machine for itself
-                writer.process.send_signal(signal.SIGSTOP)
-            outcome, problems = source.judge(copy)
-            for writer in writers:
-                writer.process.send_signal(signal.SIGCONT)
-            outcomes[name][outcome] = outcomes[name].get(outcome, 0) + 1
-            if outcome != WHOLE and (name != PLAIN or outcome in BAD):
-                wrong[f"{name} {number}"] = problems[:_SHOWN]
-                copy.rename(work / f"bad-{name.replace(' ', '-')}-{number}")
-            else:
-                shutil.rmtree(copy)
-        for writer in writers:
-            list(writer.kill())
-            if writer.errors():
-                raise RuntimeError(writer.errors())
-            workers.drop(writer)
-    return _figures(rounds, outcomes, wrong, source)
-
-
-def _figures(
-    rounds: int, outcomes: dict[str, dict[str, int]], wrong: dict[str, object], source: "Source"
-) -> Figures:
-    plain = outcomes[PLAIN]
-    broken = rounds - plain.get(WHOLE, 0)
-    if broken * 2 < rounds:
-        raise ControlError(f"of {rounds} plain copies only {broken} were broken")
+    done = 0
+    with Workers() as workers:
+        plain, other = (Source(workers, work / name, seed) for name in ("plain", "other"))
+        for number in going(rounds):
+            for name, copier in chosen.items():
+                source = plain if name in KNOWN_BAD else other
+                copy = work / f"copy-{number}"
+                with source.busy() as path:
+                    copier(path, copy)
+                outcome, problems = source.judge(copy)
+                outcomes[name][outcome] = outcomes[name].get(outcome, 0) + 1
+                if outcome in BAD or (outcome != WHOLE and name not in KNOWN_BAD):
+                    wrong[f"{name} {number}"] = problems[:_SHOWN]
+                    copy.rename(work / f"bad-{name.replace(' ', '-')}-{number}")
+                else:
+                    shutil.rmtree(copy)
+            done += 1
+        transactions = plain.end() + other.end()
+    broken = {name: done - outcomes[name].get(WHOLE, 0) for name in KNOWN_BAD if name in outcomes}
+    if broken[SLOW] * 2 < done:
+        raise ControlError(f"of {done} plain copies only {broken[SLOW]} were broken")
     return Figures(
-        rounds * len(outcomes),
-        acknowledged=source.latest(),
+        done * len(outcomes),
+        acknowledged=transactions,
         lost=0,
         inconsistent=len(wrong),
-        refused=plain.get(REFUSED, 0),
-        control=f"of {rounds} plain copies {broken} were broken",
+        refused=sum(outcomes[name].get(REFUSED, 0) for name in broken),
+        control=f"without a hold were broken, of {done} each: {broken}",
         notes={**outcomes, **wrong},
     )
 
 
 class Source:
-    """The database that is copied, and all that is known of its states."""
+    """A database that is copied, its writers, and all that is known of its states."""
 
-    def __init__(self, path: Path, seed: int) -> None:
-        self._path = path
+    def __init__(self, workers: Workers, path: Path, seed: int) -> None:
+        self._path, self._workers = path, workers
+        with fpdb.create(path.with_name(f"{path.name}-loaded")) as db:
+            for _ in db.add_many(d for n in range(WRITERS) for d in Script(seed, n).first()):
+                pass
+            # Where many pages are free, it takes long until one is used again.
+            db.compact(path)
         self._followers = [Follower(seed, writer) for writer in range(WRITERS)]
-        self._heads = [Script(seed, writer).head for writer in range(WRITERS)]
         with fpdb.open(path, readonly=True) as db:
-            self._writes = _writes(db)
+            self._before = _writes(db)
+        self._writers = [workers.take() for _ in range(WRITERS)]
+        for number, writer in enumerate(self._writers):
+            writer.begin("copies.write", path=str(path), seed=seed, writer=number)
+            writer.hear(60)
+        self._signal(signal.SIGSTOP)
 
-    def latest(self) -> int:
-        """Give how many transactions there were."""
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[Path]:
+        """Let the writers write during a block; they rest while a copy is judged."""
+        self._signal(signal.SIGCONT)
+        time.sleep(PAUSE)
+        yield self._path
+        self._signal(signal.SIGSTOP)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for writer in self._writers:
+            os.kill(writer.pid, number)
+
+    def end(self) -> int:
+        """End the writers; give how many transactions there were."""
+        for writer in self._writers:
+            list(writer.kill())
+            if writer.errors():
+                raise RuntimeError(writer.errors())
+            self._workers.drop(writer)
+        return self._latest()
+
+    def _latest(self) -> int:
         with fpdb.open(self._path, readonly=True) as db:
-            return _writes(db) - self._writes
+            return _writes(db) - self._before
 
     def judge(self, copy: Path) -> tuple[str, list[str]]:
         """Say what became of a copy; it is read in a process of its own, which it may end."""
@@ -261,15 +290,15 @@ class Source:
         return (SERVED if strange else WHOLE), strange
 
     def _compare(self, found: Contents, writes: int) -> list[str]:
-        latest, done, strange = self.latest(), 0, []
+        latest, done, strange = self._latest(), 0, []
         for writer, follower in enumerate(self._followers):
             own = f"https://{writer}.example/"
             place = follower.place({k: v for k, v in found.items() if k.startswith(own)}, latest)
             if place is None:
                 strange.append(f"the documents of writer {writer} were never like that")
             done += place or 0
-        if not strange and writes - self._writes != done:
-            strange.append(f"{writes - self._writes} transactions counted, {done} found")
+        if not strange and writes - self._before != done:
+            strange.append(f"{writes - self._before} transactions counted, {done} found")
         return strange
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from figures import ControlError, Figures
+from figures import ControlError, Figures, going
 from oracle import Contents, contents
 from worker import Worker, Workers
 
@@ -17,8 +17,9 @@ import fpdb
 from fpdb.storage import shared
 
 ROUNDS = 1_000_000  # replacements, with each kind of keys
-DOCUMENTS = 50_000
+DOCUMENTS = 100_000
 BATCHES = [1, 10, 100, 300]
+SHARE = 300  # no transaction replaces more than this part of all documents
 READERS = 2
 LONGEST_SNAPSHOT = 0.02  # seconds
 LARGEST_RATIO = 2.5
@@ -31,23 +32,27 @@ def missing() -> str:
     return ""
 
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
+def run(
+    rounds: int, seed: int, work: Path, documents: int = DOCUMENTS, readers: int = READERS
+) -> Figures:
     """Replace documents again and again, and compare the file with a compacted one."""
     replaced = lost = inconsistent = 0
     notes: dict[str, object] = {}
     controls = []
     for kind in ("text", "integer"):
-        churn = Churn(work / kind, kind, seed)
-        with Workers(0) as workers:
-            for number in range(READERS):
+        churn = Churn(work / kind, kind, seed, documents)
+        with Workers() as workers:
+            for number in range(readers):
                 workers.take().begin("growth.read", path=str(churn.path), seed=seed + number)
             sizes = churn.go_through(rounds)
+        if not sizes:  # an interrupt came
+            break
         compacted = churn.compacted(work / f"{kind}-compacted")
         ratio = round(sizes[-1] / compacted, 2)
         replaced += churn.replaced
         lost += churn.lost()
         inconsistent += ratio > LARGEST_RATIO
-        with Workers(0) as workers:
+        with Workers() as workers:
             held, after = churn.hold(workers.take(), min(HELD, rounds))
         if held < 2 * sizes[-1]:
             raise ControlError(f"a reader that never ends kept the file at {held:,} bytes")
@@ -63,21 +68,22 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
         churn.close()
     control = f"behind a reader that never ended the file grew to, {', '.join(controls)}"
     return Figures(
-        2 * rounds, replaced, lost=lost, inconsistent=inconsistent, control=control, notes=notes
+        replaced, replaced, lost=lost, inconsistent=inconsistent, control=control, notes=notes
     )
 
 
 class Churn:
     """A database of constant size, of which documents are replaced all the time."""
 
-    def __init__(self, path: Path, kind: str, seed: int) -> None:
-        self.path, self._kind = path, kind
+    def __init__(self, path: Path, kind: str, seed: int, count: int) -> None:
+        self.path, self._kind, self._count = path, kind, count
+        self._sizes = [size for size in BATCHES if size * SHARE <= count]
         self.replaced = 0
         self._chance = random.Random(f"{seed} {kind}")
         self._documents: Contents = {}
         # What a load leaves free isn't what is measured.
         with fpdb.create(path.with_name(f"{kind}-loaded"), keys=kind) as self._db:
-            self._add(range(DOCUMENTS))
+            self._add(range(count))
             self._db.compact(path)
         self._db = fpdb.open(path)
 
@@ -89,16 +95,16 @@ class Churn:
         """Replace so many documents; give the size of the file, every now and then."""
         sizes: list[int] = []
         wanted = self.replaced + count
-        for step in range(1, STEPS + 1):
-            self.replace_until(wanted - count + count * step // STEPS)
+        for step in going(STEPS):
+            self.replace_until(wanted - count + count * (step + 1) // STEPS)
             sizes.append(self._bytes())
         return sizes
 
     def replace_until(self, wanted: int) -> None:
         """Replace documents in transactions of all sizes."""
         while self.replaced < wanted:
-            size = min(self._chance.choice(BATCHES), wanted - self.replaced)
-            self._add(self._chance.sample(range(DOCUMENTS), size))
+            size = min(self._chance.choice(self._sizes), wanted - self.replaced)
+            self._add(self._chance.sample(range(self._count), size))
             self.replaced += size
 
     def hold(self, reader: Worker, count: int) -> tuple[int, int]:
@@ -107,7 +113,7 @@ class Churn:
         reader.hear(60)
         self.replace_until(self.replaced + count)
         held = self._bytes()
-        reader.close()
+        list(reader.kill())
         # The next check for dead readers frees its pages.
         time.sleep(shared.READER_CHECK_SECONDS)
         self.replace_until(self.replaced + count)

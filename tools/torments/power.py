@@ -22,16 +22,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from figures import ControlError, Figures
+from figures import ControlError, Figures, going
 from oracle import Contents, Oracle, Verdict, contents, flaws
-from worker import Workers
+from worker import Worker, Workers
 from workload import Script, perform
 
 import fpdb
 from fpdb.storage import opening
 
 ROUNDS = 100
-LONGEST = 1.5  # seconds until the cut
+SHORTEST, LONGEST = 0.02, 1.5  # seconds until the cut
 SHUT_DOWN, WITHOUT_FLUSH = 0x8004587D, 2  # XFS_IOC_GOINGDOWN, which ext4 knows as well
 IMAGES = {"ext4": 128 << 20, "xfs": 320 << 20}
 BUILT = 3000
@@ -113,19 +113,27 @@ def _command(*words: str) -> None:
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)
 
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
+def run(rounds: int, seed: int, work: Path, only: str = "") -> Figures:
     """Cut the power again and again, on each file system, with and without the helper."""
-    cases = list(itertools.product(kinds(), (False, True)))
-    control = _control(cases, seed, work)
-    totals = {"acknowledged": 0, "lost": 0, "inconsistent": 0}
+    cases = list(itertools.product([only] if only else kinds(), (False, True)))
+    with Workers() as workers:
+        return _cut_again_and_again(cases, workers, rounds, seed, work)
+
+
+def _cut_again_and_again(
+    cases: list[tuple[str, bool]], workers: Workers, rounds: int, seed: int, work: Path
+) -> Figures:
+    control = _control(cases, workers, rounds, seed, work)
+    totals = {"rounds": 0, "acknowledged": 0, "lost": 0, "inconsistent": 0}
     notes: dict[str, Any] = {}
     counts: dict[str, int] = {}
-    for number in range(rounds):
+    for number in going(rounds):
         kind, pushed = cases[number % len(cases)]
         # Every fourth cut of each case follows a backup from the command line at once.
         behind_backup = number // len(cases) % 4 == 3
-        one = Round(work, kind, seed + number, pushed=pushed)
-        verdict = one.run(behind_backup=behind_backup)
+        one = Round(work, workers, kind, seed + number, pushed=pushed, behind_backup=behind_backup)
+        verdict = one.run()
+        totals["rounds"] += 1
         totals["acknowledged"] += one.oracle.acknowledged
         totals["lost"] += verdict.lost
         totals["inconsistent"] += bool(verdict.problems)
@@ -136,16 +144,18 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
             counts[what] = counts.get(what, 0) + 1
         if not verdict.good:
             notes[f"round {number}, {case}"] = verdict.problems
-    return Figures(rounds, **totals, control=control, notes={**counts, **notes})
+    return Figures(**totals, control=control, notes={**counts, **notes})
 
 
-def _control(cases: list[tuple[str, bool]], seed: int, work: Path) -> str:
+def _control(
+    cases: list[tuple[str, bool]], workers: Workers, rounds: int, seed: int, work: Path
+) -> str:
     """Cut the power of a writer that doesn't sync; it must lose or be damaged nearly always."""
     outcomes: dict[str, int] = {}
-    chosen = cases * CONTROLS
+    chosen = cases * (CONTROLS if rounds >= CONTROLS * len(cases) else 1)
     for number, (kind, pushed) in enumerate(chosen):
-        one = Round(work, kind, seed - 1 - number, pushed=pushed)
-        verdict = one.run(sync=False, shortest=LONGEST / 2)
+        one = Round(work, workers, kind, seed - 1 - number, pushed=pushed, sync=False)
+        verdict = one.run()
         outcome = "passed" if verdict.good else _failure(verdict)
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
     if outcomes.get("passed", 0) * 2 > len(chosen):
@@ -163,39 +173,54 @@ def _failure(verdict: Verdict) -> str:
 class Round:
     """One power cut: a writer, what it acknowledged, and what is there afterwards."""
 
-    def __init__(self, work: Path, kind: str, seed: int, *, pushed: bool) -> None:
-        self._work, self._kind, self._seed, self._pushed = work, kind, seed, pushed
+    def __init__(
+        self,
+        work: Path,
+        workers: Workers,
+        kind: str,
+        seed: int,
+        *,
+        pushed: bool,
+        sync: bool = True,
+        behind_backup: bool = False,
+    ) -> None:
+        self._disk, self._workers, self._seed = Disk(work, kind), workers, seed
+        self._pushed, self._sync, self._behind_backup = pushed, sync, behind_backup
         self._chance = random.Random(seed)
         self.oracle = Oracle(fpdb.recipe("web"))
         self.copies: dict[str, Contents] = {}  # acknowledged
         self._begun: dict[str, Contents] = {}
 
-    def run(
-        self, *, sync: bool = True, behind_backup: bool = False, shortest: float = 0.02
-    ) -> Verdict:
+    def run(self) -> Verdict:
         """Write, cut, mount again and judge."""
-        with Disk(self._work, self._kind) as disk, Workers(0) as workers:
+        with self._disk as disk:
             path = disk.place / "db"
             with fpdb.create(path):
                 pass
-            writer = workers.take()
-            helper = workers.take() if self._pushed else None
+            writer = self._workers.take()
+            helper = self._workers.take() if self._pushed else None
             if helper:
                 helper.begin("power.push_out", path=str(path / "data.mdb"), seed=self._seed)
-            count = self._chance.randint(5, 60) if behind_backup else None
-            writer.begin("power.write", path=str(path), seed=self._seed, sync=sync, count=count)
-            if behind_backup:
-                self._hear(writer.listen(60))
-                self._back_up(path)
-            else:
-                self._hear(writer.listen(self._chance.uniform(shortest, LONGEST)))
-            disk.cut()
-            self._hear(writer.kill())
-            for worker in (writer, helper):
-                if worker:
-                    workers.drop(worker)
+            try:
+                self._write_until_cut(path, writer)
+            finally:  # what is open can't be unmounted
+                for worker in (writer, helper):
+                    if worker:
+                        self._workers.drop(worker)
             disk.restart()
             return self._judge(path)
+
+    def _write_until_cut(self, path: Path, writer: Worker) -> None:
+        count = self._chance.randint(5, 60) if self._behind_backup else None
+        writer.begin("power.write", path=str(path), seed=self._seed, sync=self._sync, count=count)
+        if self._behind_backup:
+            self._hear(writer.listen(60))
+            self._back_up(path)
+        else:
+            shortest = SHORTEST if self._sync else LONGEST / 2
+            self._hear(writer.listen(self._chance.uniform(shortest, LONGEST)))
+        self._disk.cut()
+        self._hear(writer.kill())
 
     def _hear(self, messages: Iterator[dict[str, Any]]) -> None:
         for message in messages:

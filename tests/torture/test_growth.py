@@ -1,0 +1,14 @@
+"""Replacements at constant size, with both kinds of keys.
+
+Without readers: how long a snapshot lasts depends on what else the machine is doing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_replacements_leave_the_file_small(run_torment: Callable[..., Any]) -> None:
+    figures = run_torment("growth", 1500, 13, documents=10_000, readers=0)
+    assert figures.acknowledged == 3000
+    for kind in ("text keys", "integer keys"):
+        assert figures.notes[kind]["times compacted"] < 2.5
