@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.corpus.groups import Groups, near_in_groups
-from fpdb.corpus.truth import I64, Bools, Truth, exact_truth
+from fpdb.corpus.truth import I64, Bools, Truth, check_size, exact_truth
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.fingerprint.minhash import estimate, has_sketch
@@ -102,7 +102,12 @@ def evaluate(
 
 def shingle_truth(recipe: Recipe, texts: Sequence[str], at_least: float) -> Truth:
     """Compute the similarity of all pairs from shingles, of texts that the recipe has cleaned."""
-    shingles = [recipe.shingles(text) for text in texts]
+    shingles: list[NDArray[np.uint64]] = []
+    total = 0
+    for text in texts:
+        shingles.append(recipe.shingles(text))
+        total += len(shingles[-1])
+        check_size(total)
     counts = np.fromiter(map(len, shingles), np.int64, len(shingles))
     hashes = np.concatenate([np.empty(0, np.uint64), *shingles])
     del shingles

@@ -70,6 +70,16 @@ def encode(first: I64, second: I64, documents: int) -> I64:
     return np.minimum(first, second) * documents + np.maximum(first, second)
 
 
+def check_size(elements: int) -> None:
+    """Raise if there are more elements than memory should hold."""
+    if elements > MOST_ELEMENTS:
+        raise InputError(
+            f"found more than {MOST_ELEMENTS:,} shingles, too many to compare all texts with "
+            "each other",
+            hint="evaluate a part of the documents, or give a table of pairs",
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class _Sets:
     """Sets of elements that are in two sets or more, as numbers that grow with their frequency.
@@ -91,12 +101,7 @@ def exact_truth(hashes: U64, counts: I64, at_least: float, texts: I64) -> Truth:
     belong to each. An empty set resembles nothing, and equals those with the same number in
     `texts`.
     """
-    if len(hashes) > MOST_ELEMENTS:
-        raise InputError(
-            f"found {len(hashes):,} shingles, expected at most {MOST_ELEMENTS:,} to compare "
-            "all texts with each other",
-            hint="evaluate a part of the documents, or give a table of pairs",
-        )
+    check_size(len(hashes))
     elements, owners = _distinct(hashes, counts)
     classes = _classes(elements, owners, texts)
     # Of equal sets one is compared, and the others follow it.

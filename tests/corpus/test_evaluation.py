@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fpdb
-from fpdb.corpus import evaluation
+from fpdb.corpus import evaluation, truth
 from fpdb.errors import InputError
 
 SMALL = fpdb.recipe("web").replace(name="small", grams=fpdb.Grams(minimum=4))
@@ -243,6 +243,13 @@ def test_too_many_documents_are_refused(monkeypatch):
     monkeypatch.setattr(evaluation, "MOST_DOCUMENTS", 3)
     with pytest.raises(InputError, match="more than 3 documents"):
         fpdb.evaluate(corpus(1))
+
+
+def test_too_many_shingles_are_refused_before_all_are_made(monkeypatch):
+    monkeypatch.setattr(truth, "MOST_ELEMENTS", 100)
+    with pytest.raises(InputError, match="found more than 100 shingles") as error:
+        fpdb.evaluate(corpus(1))
+    assert "a part of the documents" in error.value.hint
 
 
 def test_the_picture_is_xml_and_says_what_was_measured():
