@@ -136,8 +136,8 @@ def with_rows(value: memoryview, columns: int, rows: list[list[int]]) -> bytes |
             value[_HEAD.size : at],
         ]
         bases = _BASES[columns].unpack_from(value, _HEAD.size)
-        for column, base, width in zip(rows, bases, each, strict=True):
-            begin = at
+        for column, named, width in zip(rows, bases, each, strict=True):
+            begin, base = at, 0 if width == 8 else named
             for place, number in zip(places, column, strict=True):
                 if not 0 <= number - base < 1 << 8 * width:
                     return None
@@ -193,6 +193,8 @@ def number_at(value: memoryview, columns: int, row: int) -> int:
         widths >>= 4
     widths &= 15
     at += row * widths
+    if widths == 8:  # is no difference, whatever base a forged page may name
+        return int.from_bytes(value[at : at + 8], "little")
     base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
     # A sum that wraps around, which only a forged page holds, does so here as in the arrays.
     return base + int.from_bytes(value[at : at + widths], "little") & _LARGEST_NUMBER

@@ -73,6 +73,12 @@ def decode(data: bytes | memoryview) -> Header:
 def require_openable(header: Header, *, readonly: bool) -> None:
     """Raise an error that says what to do, unless this version may open such a database."""
     _require_versions(header, readonly=readonly)
+    for name in header["features"]:
+        if not isinstance(name, str):
+            raise DamagedError(
+                f"the header names a feature of type {type(name).__name__}, expected str",
+                hint="restore the database from a backup",
+            )
     unknown = [name for name in header["features"] if name not in FEATURES]
     if unknown:
         raise TooNewError(

@@ -123,7 +123,7 @@ def stored(folder: Path, kind: str) -> str:
             case "meta":
                 unpack(body, "metadata")
             case "header":
-                header_bytes.decode(digest + body)
+                header_bytes.require_openable(header_bytes.decode(digest + body), readonly=True)
     except fpdb.FpdbError as error:
         return f"{type(error).__name__}: {error}"
     return "fine"

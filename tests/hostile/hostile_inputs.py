@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgpack
+
 MIB = 1 << 20
 LARGEST = 2 * MIB
 LAST = json.dumps({"key": "last", "text": "the last document of this stream is still read well"})
@@ -598,6 +600,13 @@ _stored(
     "a header of 3 MiB of empty lists",
     "header",
     lambda: b"\x81\xa5magic\xdd" + struct.pack(">I", 3 * MIB) + b"\x90" * (3 * MIB),
+)
+_stored(
+    "a header whose feature is a list",
+    "header",
+    lambda: msgpack.packb(
+        {"magic": "fpdb", "read_version": 1, "write_version": 1, "features": [[1]]}
+    ),
 )
 _stored(
     "a header of nested maps", "header", lambda: b"\x81\xa5magic" + b"\x81\xa1a" * 20_000 + b"\xc0"

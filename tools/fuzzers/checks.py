@@ -193,7 +193,7 @@ def plant(defect):
         right_key = fields.check_key
 
         def check_key(name, key, replaced):
-            if isinstance(key, str) and key.startswith("\x1b"):
+            if isinstance(key, str) and "/" not in key and not key.isalnum():
                 raise KeyError(key)
             right_key(name, key, replaced)
 
