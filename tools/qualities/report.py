@@ -14,9 +14,9 @@ def body(raw):
     parts = [
         f"Measured with {', '.join(raw['versions'])}.",
         table(corpora_rows(found)),
-        "### What was to be reached",
+        "## What was to be reached",
         table(target_rows(found, raw["first_look"])),
-        "### Candidates, peers and k",
+        "## Candidates, peers and k",
         "Precision / recall at each k, equal texts left out of both.",
         table(candidate_rows(found, raw["first_look"])),
     ]
@@ -26,10 +26,10 @@ def body(raw):
             f"Precision / recall at k = 3, means of {seeds} hashes; in parentheses the smallest "
             "and the largest recall."
         )
-        parts += ["### The same with other hashes", words, table(hash_rows(found))]
+        parts += ["## The same with other hashes", words, table(hash_rows(found))]
     for name, each in found.items():
         if "tags" in each:
-            parts += ["### Pages that hide their text", tags_words(name, each)]
+            parts += ["## Pages that hide their text", tags_words(name, each)]
     parts += [f"![Precision and recall on {name}](quality-{name}.svg)" for name in found]
     return "\n\n".join(parts)
 
@@ -137,9 +137,9 @@ def hash_rows(found):
 def tags_words(name, each):
     tags = each["tags"]
     return (
-        f"Many pages of {name} keep their text in a script template, and some are put together "
-        "by the server. A browser shows neither as it is in the file, and the cleaning step "
-        "`tags` drops scripts: web with this step, on the pages themselves, finds "
+        f"Many pages of {name} keep their text in a script template, and some consist of nothing "
+        "but includes, which the server would fill in. The cleaning step `tags` drops all "
+        "scripts: web with this step, on the pages themselves, finds "
         f"{tags['short']:,} of {each['documents']:,} pages too short (of the extracted texts "
         f"{each['short']:,}), and at k = 3 {share(tags['recall'])} of the true pairs. So the "
         "figures above are for texts that were extracted first, with the templates."
