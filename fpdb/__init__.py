@@ -33,6 +33,7 @@ from fpdb.errors import (
     LockTimeoutError,
     MapFullError,
     MissingExtraError,
+    NoSketchError,
     NotADatabaseError,
     OpenError,
     PlanError,
@@ -75,7 +76,7 @@ from fpdb.models import (
     TableStats,
 )
 from fpdb.snapshot import Snapshot
-from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, plans
+from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, first_look, plans
 
 __version__ = "0.1.0"
 
@@ -111,6 +112,7 @@ __all__ = [
     "Match",
     "Matches",
     "MissingExtraError",
+    "NoSketchError",
     "NotADatabaseError",
     "OpenError",
     "Outgrown",
@@ -144,6 +146,7 @@ __all__ = [
     "compare",
     "create",
     "distance",
+    "first_look",
     "open",
     "plans",
     "read_recipe",

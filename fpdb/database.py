@@ -12,6 +12,8 @@ from fpdb.documents import (
     LOAD,
     Prepared,
     Preparer,
+    Texts,
+    Verifier,
     Writer,
     at_places,
     require_whole,
@@ -49,17 +51,32 @@ class Database(Reader):
     processes may read and write the same directory.
     """
 
-    def add(self, key: Key, text: str, meta: Any = None, *, skip_duplicates: bool = False) -> Added:
+    def add(
+        self,
+        key: Key,
+        text: str,
+        meta: Any = None,
+        *,
+        skip_duplicates: bool = False,
+        min_jaccard: float | None = None,
+    ) -> Added:
         """Add one document, or replace the one with its key; durable when it returns.
 
         With `skip_duplicates`, a document that resembles a stored one isn't added: looking and
-        adding are one transaction, so of two crawlers with the same page only one adds it.
+        adding are one transaction, so of two crawlers with the same page only one adds it. With
+        `min_jaccard` as well, it resembles what a verified query would find.
         """
-        document = Document(key, text, meta)
-        return next(self.add_many([document], skip_duplicates=skip_duplicates))
+        documents = [Document(key, text, meta)]
+        found = self.add_many(documents, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard)
+        return next(found)
 
     def add_many(
-        self, documents: Iterable[Document], *, skip_duplicates: bool = False, jobs: int = 1
+        self,
+        documents: Iterable[Document],
+        *,
+        skip_duplicates: bool = False,
+        min_jaccard: float | None = None,
+        jobs: int = 1,
     ) -> Iterator[Added]:
         """Add documents in transactions of a thousand or so; yield each once it is durable.
 
@@ -67,10 +84,23 @@ class Database(Reader):
         so many further processes make the fingerprints, and this one stores; 0 stands for all
         processors. What is stored and yielded, and in which order, doesn't depend on it.
         """
+        self._resemblance(min_jaccard, skip_duplicates=skip_duplicates)
         source = iter(documents)
         batches = iter(lambda: take(source), [])
         for _, prepared in Workers(self.preparer, jobs).map(batches):
-            yield from self.add_prepared(prepared, skip_duplicates=skip_duplicates)
+            yield from self.add_prepared(
+                prepared, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard
+            )
+
+    def _resemblance(
+        self, min_jaccard: float | None, *, skip_duplicates: bool
+    ) -> tuple[int, Verifier | None]:
+        if min_jaccard is not None and not skip_duplicates:
+            raise InputError(
+                "found min_jaccard without skip_duplicates",
+                hint="min_jaccard says what counts as a duplicate that isn't added",
+            )
+        return self._look(None, None, min_jaccard)
 
     @cached_property
     def preparer(self) -> Preparer:
@@ -83,15 +113,23 @@ class Database(Reader):
         return Preparer(self._intake.candidates, recipe, self._fits)
 
     @property
-    def _fits(self) -> tuple[str, str]:
-        return self._header["recipe_id"], self.keys
+    def _fits(self) -> tuple[str, ...]:
+        sketch = (f"{self.sketch} sketches",) if self.sketch else ()
+        return (self._header["recipe_id"], f"{self.keys} keys", *sketch)
 
-    def add_prepared(self, prepared: Prepared, *, skip_duplicates: bool = False) -> Iterator[Added]:
+    def add_prepared(
+        self,
+        prepared: Prepared,
+        *,
+        skip_duplicates: bool = False,
+        min_jaccard: float | None = None,
+    ) -> Iterator[Added]:
         """Add what the `preparer` of this database prepared, as `add_many` does."""
+        k, verifier = self._resemblance(min_jaccard, skip_duplicates=skip_duplicates)
         if prepared.fits != self._fits:
             raise RecipeMismatchError(
-                f"found documents prepared for {' and '.join(prepared.fits)} keys, "
-                f"expected {' and '.join(self._fits)} keys",
+                f"found documents prepared for {' and '.join(prepared.fits)}, "
+                f"expected {' and '.join(self._fits)}",
                 hint="prepare them with the preparer of this database",
             )
         candidates = iter(prepared)
@@ -100,7 +138,7 @@ class Database(Reader):
                 writer = self._writer(txn)
                 writer.expect([candidate.key for candidate in batch])
                 added = [
-                    writer.add(candidate, skip_duplicates=skip_duplicates, k=self.k)
+                    writer.add(candidate, skip_duplicates=skip_duplicates, k=k, verifier=verifier)
                     for candidate in batch
                 ]
                 writer.apply()
@@ -158,7 +196,12 @@ class Database(Reader):
         return deleted
 
     def delete_duplicates(
-        self, k: int | None = None, *, keep: Literal["first", "longest"] = "first"
+        self,
+        k: int | None = None,
+        *,
+        keep: Literal["first", "longest"] = "first",
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
     ) -> Iterator[Cluster]:
         """Delete all documents of each cluster but its representative; yield what was deleted.
 
@@ -168,9 +211,13 @@ class Database(Reader):
         """
         from fpdb import corpus
 
-        wanted = self._wanted(k, keep)
+        wanted, verifier = self._wanted(k, keep, min_jaccard, exact)
         with self._environment.read() as txn:
-            clusters = list(corpus.members(txn, self._index, self._catalog, wanted, keep))
+            clusters = list(
+                corpus.members(
+                    txn, self._index, self._catalog, wanted, keep=keep, verifier=verifier
+                )
+            )
         duplicates = _duplicates(self._index, clusters)
         while batch := list(islice(duplicates, BATCH)):
             with self._environment.write(self._timeout) as txn:

@@ -5,6 +5,7 @@ FpdbError
 │  └─ ShortTextError                   too few features for a trustworthy fingerprint
 ├─ RecipeError (+ ValueError)          a recipe that doesn't exist, or can't be built
 ├─ RecipeMismatchError (+ ValueError)  another recipe or k than the database was created with
+├─ NoSketchError (+ ValueError)        matches can't be verified: no sketches, and no texts
 ├─ PlanError (+ ValueError)            tables that can't be built, or can't serve a distance
 ├─ DocumentNotFoundError (+ KeyError)  no document has this key
 ├─ OpenError                           a database that can't be opened or created here and now
@@ -51,6 +52,10 @@ class ShortTextError(InputError):
 
 class RecipeError(FpdbError, ValueError):
     """A recipe that doesn't exist, or whose parts don't fit together."""
+
+
+class NoSketchError(FpdbError, ValueError):
+    """Matches are to be verified, but there are neither sketches nor texts."""
 
 
 class OpenError(FpdbError):

@@ -15,6 +15,9 @@ from fpdb.fingerprint import Recipe, preset
 from fpdb.storage import LOCK_SECONDS, Environment, header
 from fpdb.storage.counters import Counters
 from fpdb.tables import Index, Plan, plans
+from fpdb.tables.first_look import USUAL, first_look
+
+SKETCHES = (None, header.MINHASH)
 
 
 class Handle:
@@ -37,7 +40,9 @@ class Handle:
                 f"expected one of {', '.join(CATALOGS)}",
                 hint="restore the database from a backup",
             )
-        self._catalog = CATALOGS[self._header["keys"]](self._index)
+        self._catalog = CATALOGS[self._header["keys"]](
+            self._index, sketched=self.sketch is not None
+        )
         environment.include([*self._catalog.names, *self._index.names])
         if recipe is not None:
             self._require_recipe(recipe)
@@ -53,14 +58,16 @@ class Handle:
         capacity: int = 1_000_000,
         keys: str = "text",
         plan: Plan | None = None,
+        sketch: str | None = None,
         timeout: float = LOCK_SECONDS,
     ) -> Self:
         """Create a database and open it; there must not be one at the path.
 
-        The best plan for `capacity` documents is chosen, unless one is given. A write waits for
-        other writers up to `timeout` seconds.
+        The best plan for `capacity` documents is chosen, unless one is given. With
+        `sketch="minhash"` it keeps a sketch of each text, by which matches can be verified. A
+        write waits for other writers up to `timeout` seconds.
         """
-        chosen, names, first = _describe(recipe, k, capacity, keys, plan)
+        chosen, names, first = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
         return cls(Environment.create(path, names, first), chosen, timeout)
 
     @classmethod
@@ -74,13 +81,14 @@ class Handle:
         capacity: int = 1_000_000,
         keys: str = "text",
         plan: Plan | None = None,
+        sketch: str | None = None,
     ) -> Iterator[Self]:
         """Create a database for a `with` block to fill, faster than one that is in its place.
 
         It is made beside the path and moved there when the block ends, whole and on disk for
         good. If the block fails, there is none. The handle ends with the block.
         """
-        chosen, names, first = _describe(recipe, k, capacity, keys, plan)
+        chosen, names, first = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
         with Environment.build(path, names, first) as environment:
             yield cls(environment, chosen)
 
@@ -146,9 +154,28 @@ class Handle:
         return self._catalog.kind
 
     @property
+    def sketch(self) -> str | None:
+        """The kind of sketches that it keeps: "minhash", or None for none."""
+        kind = self._header.get("sketch")
+        return kind if kind is None else str(kind)
+
+    @property
     def readonly(self) -> bool:
         """Whether this handle refuses to write."""
         return self._environment.readonly
+
+    def _replanned(self, capacity: int | None, k: int | None, plan: Plan | None) -> header.Header:
+        """Give the header of a copy with a plan, or the best plan for a capacity or a k."""
+        require_whole("capacity", capacity)
+        require_whole("k", k)
+        room = self._header["capacity"] if capacity is None else capacity
+        wanted = self.k if k is None else k
+        if plan is None:
+            replan = capacity is not None or wanted != self.k
+            bits = self.plan.bits
+            plan = best_plan(bits, wanted, room, self.sketch) if replan else self.plan
+        require_fit(plan, self.plan.bits, wanted)
+        return {**self._header, "plan": plan.to_dict(), "capacity": room}
 
     def close(self) -> None:
         """Close the handle; closing it again does nothing."""
@@ -182,7 +209,7 @@ def _reopen(
 
 
 def _describe(
-    recipe: str | Recipe, k: int, capacity: int, keys: str, plan: Plan | None
+    recipe: str | Recipe, k: int, capacity: int, keys: str, plan: Plan | None, *, sketch: str | None
 ) -> tuple[Recipe, list[str], dict[str, dict[bytes, bytes]]]:
     """Give the recipe, the sub-databases and the first entries of a new database."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
@@ -191,10 +218,15 @@ def _describe(
             f"found keys={keys!r}, expected one of {', '.join(CATALOGS)}",
             hint="text for URLs and names, integer for numbers of your own",
         )
+    if sketch not in SKETCHES:
+        raise InputError(
+            f"found sketch={sketch!r}, expected one of {', '.join(map(repr, SKETCHES))}",
+            hint="minhash keeps 128 bytes of each text, to verify matches; None keeps nothing",
+        )
     require_whole("k", k)
     require_whole("capacity", capacity)
     if plan is None:
-        plan = plans(chosen.bits, k, capacity)[0]
+        plan = best_plan(chosen.bits, k, capacity, sketch)
     require_fit(plan, chosen.bits, k)
     head = {
         "uuid": str(uuid.uuid4()),
@@ -206,10 +238,19 @@ def _describe(
         "plan": plan.to_dict(),
         "capacity": capacity,
     }
+    if sketch:
+        head |= {"sketch": sketch, "features": [sketch]}
     index = Index(plan)
     names = ["header", *CATALOGS[keys].names, *index.names]
-    first = {"header": {b"header": header.encode(head), b"counters": Counters().pack()}}
+    counters = Counters(sketches=0 if sketch else None)
+    first = {"header": {b"header": header.encode(head), b"counters": counters.pack()}}
     return chosen, names, first
+
+
+def best_plan(bits: int, k: int, capacity: int, sketch: str | None) -> Plan:
+    """Choose the tables; with sketches those that are best for the first look."""
+    query_k = first_look(bits, k, USUAL) if sketch else None
+    return plans(bits, k, capacity, query_k=query_k)[0]
 
 
 def require_fit(plan: Plan, bits: int, k: int) -> None:

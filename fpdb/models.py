@@ -16,11 +16,13 @@ class Batch:
 
     `fingerprints` is uint64[n], or uint64[n, 2] at 128 bits, high word first; `features` counts
     the distinct features of each text; `short` marks the texts with too few of them.
+    `sketches` is uint8[n, 128] if they were asked for; a text without a shingle has zeros.
     """
 
     fingerprints: NDArray[np.uint64]
     features: NDArray[np.int64]
     short: NDArray[np.bool_]
+    sketches: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -53,7 +55,7 @@ class Document:
     """A document: to be added, with its text or a ready fingerprint, or as it is stored.
 
     A stored one has an `id`, the time when it was `added` (in seconds since 1970), and no text;
-    its fingerprint is None if its text was too short to have one.
+    its fingerprint is None if its text was too short to have one, and its `sketch` if it has none.
     """
 
     key: Key
@@ -63,20 +65,26 @@ class Document:
     id: int | None = None
     added: int | None = None
     short: bool = False
+    sketch: bytes | None = None
 
 
 class Match(NamedTuple):
-    """A stored document near a query; `similarity` is 1 - distance/bits."""
+    """A stored document near a query; `similarity` is 1 - distance/bits.
+
+    `jaccard` is the Jaccard similarity of the texts' shingles, if it was asked for: estimated by
+    sketches, or exact.
+    """
 
     key: Key
     id: int
     distance: int
     similarity: float
     meta: Any
+    jaccard: float | None = None
 
 
 class Matches(list[Match]):
-    """The matches of one query, sorted by distance, then key.
+    """The matches of one query, sorted by distance, then key; verified ones by jaccard before that.
 
     `complete` is False when a budget ended the search before everything within k was found.
     """
@@ -89,13 +97,14 @@ class Matches(list[Match]):
 class Pair(NamedTuple):
     """Two stored documents within k; `key` is the one with the smaller id.
 
-    `similarity` is 1 - distance/bits.
+    `similarity` is 1 - distance/bits; `jaccard` is that of their shingles, if it was asked for.
     """
 
     key: Key
     other: Key
     distance: int
     similarity: float
+    jaccard: float | None = None
 
 
 class Group(NamedTuple):
@@ -159,7 +168,11 @@ class Outgrown:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a database holds, and how; `outgrown` if another plan would serve it better by now."""
+    """What a database holds, and how; `outgrown` if another plan would serve it better by now.
+
+    `sketch` is the kind of sketches that it keeps, if any, and `sketches` how many documents have
+    one.
+    """
 
     path: str
     uuid: str
@@ -177,6 +190,8 @@ class Stats:
     bytes_used: int
     tables: tuple[TableStats, ...]
     outgrown: Outgrown | None
+    sketch: str | None = None
+    sketches: int | None = None
 
 
 class Problem(NamedTuple):

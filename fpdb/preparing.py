@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fpdb.documents import Prepared, Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, to_int
+from fpdb.fingerprint.minhash import SIZE
 from fpdb.io import BadRecord, Part, Record, Text
 from fpdb.models import Batch, Document, Key
 
@@ -44,6 +48,7 @@ class Question(NamedTuple):
     fingerprint: int | None = None
     source: str = ""
     replaced: bool = False
+    sketch: bytes = b""
 
 
 def parse_key(key: Key, kind: str) -> Key:
@@ -100,9 +105,13 @@ class Taker:
 
 @dataclass(frozen=True)
 class Resolver:
-    """Turns texts that are asked for into fingerprints; can be pickled."""
+    """Turns texts that are asked for into fingerprints, and sketches; can be pickled.
+
+    If matches are to be verified, a text without a sketch keeps its text, and finds equal ones.
+    """
 
     preparer: Preparer
+    sketched: bool = False
 
     def __call__(self, part: Part) -> list[Question | Refused]:
         """Make questions of the records of a part, and resolve them."""
@@ -114,10 +123,10 @@ class Resolver:
     def resolve(self, questions: Sequence[Question]) -> list[Question | Refused]:
         """Give questions their fingerprints; texts that can't have one are refused."""
         texts = [q.text for q in questions if q.fingerprint is None and q.text is not None]
-        if not texts:
+        if not (texts or self.sketched):
             return list(questions)
         try:
-            batch = self.preparer.recipe.batch(texts)
+            batch = self.preparer.recipe.batch(texts, sketches=self.sketched)
         except InputError as error:
             if len(questions) == 1:
                 return [Refused(questions[0].source, str(error), error.hint)]
@@ -127,15 +136,26 @@ class Resolver:
         place = 0
         for question in questions:
             if question.fingerprint is not None or question.text is None:
-                found.append(question)
+                found.append(self._unverifiable(question) if self.sketched else question)
                 continue
-            if batch.short[place]:
+            sketch = b"" if batch.sketches is None else batch.sketches[place].tobytes()
+            if batch.short[place] or (self.sketched and not any(sketch)):
                 found.append(question)
             else:
                 number = to_int(batch.fingerprints[place])
-                found.append(question._replace(text=None, fingerprint=number))
+                found.append(question._replace(text=None, fingerprint=number, sketch=sketch))
             place += 1
         return found
+
+    @staticmethod
+    def _unverifiable(question: Question) -> Refused:
+        reason = "found a ready fingerprint, expected a text, by which matches are verified"
+        return Refused(question.source, reason, "ask without a least Jaccard similarity")
+
+
+def sketch_rows(sketches: Sequence[bytes]) -> NDArray[np.uint8]:
+    """Put the sketches of questions that are resolved into an array."""
+    return np.frombuffer(b"".join(sketches), np.uint8).reshape(-1, SIZE)
 
 
 def _document(record: Record | BadRecord, kind: str) -> Document:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
@@ -10,14 +11,17 @@ from typing import Any, Literal, TypeVar, overload
 from fpdb.documents import (
     BATCH,
     CANDIDATES,
+    Ask,
     Intake,
     Lookup,
+    Texts,
+    Verifier,
     require_whole,
     to_document,
 )
 from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.fingerprint import Recipe
-from fpdb.handle import Handle, require_fit
+from fpdb.handle import Handle
 from fpdb.models import (
     Cluster,
     Document,
@@ -31,9 +35,7 @@ from fpdb.models import (
 from fpdb.snapshot import Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction
 from fpdb.storage.counters import Counters
-from fpdb.tables import Hits, Plan, plans
-from fpdb.tables.batch import Marks
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables import Hits, Plan
 from fpdb.tables.loading import LEAST_MEMORY, MEMORY
 from fpdb.workers import Workers
 
@@ -53,61 +55,96 @@ class Reader(Handle):
         self._lookup = Lookup(self._index, self._catalog)
         self._intake = Intake(self._index, self._catalog)
 
-    def query(self, text: str, *, k: int | None = None, limit: int | None = None) -> Matches:
-        """Find the stored documents near a text; one that is short finds equal texts only."""
-        return next(self.query_many([text], k=k, limit=limit))
+    def query(
+        self,
+        text: str,
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+    ) -> Matches:
+        """Find the stored documents near a text; one that is short finds equal texts only.
+
+        With `min_jaccard`, matches are verified, as `query_many` says.
+        """
+        found = self.query_many([text], k=k, limit=limit, min_jaccard=min_jaccard, exact=exact)
+        return next(found)
 
     def query_many(
-        self, texts: Iterable[str], *, k: int | None = None, limit: int | None = None, jobs: int = 1
+        self,
+        texts: Iterable[str],
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+        jobs: int = 1,
     ) -> Iterator[Matches]:
         """Find the stored documents near each of many texts, a thousand of them together.
+
+        With `min_jaccard`, the first look is at a wider k, unless k is given; a match is what has
+        that Jaccard similarity by its sketch, or exactly by its text in `exact`, which gives the
+        stored documents' texts by their keys. The most similar come first.
 
         An answer is what the database holds when its thousand are looked up, or a part of them if
         they match very many documents. With several `jobs`, so many further processes make the
         fingerprints; 0 stands for all processors. The answers and their order don't depend on it.
         """
-        self._intake.check_query(k, limit)
+        wanted, verifier = self._look(k, limit, min_jaccard, exact)
         if isinstance(texts, str):
             raise InputError("found a string, expected several texts", hint="put it into a list")
         source = iter(texts)
         blocks = iter(lambda: list(islice(source, BATCH)), [])
-        for block, batch in Workers(self.recipe.batch, jobs).map(blocks):
-            yield from self._near(batch.fingerprints, k, limit, (list(block), batch.short))
+        sketched = verifier is not None and not verifier.exact
+        work = partial(self.recipe.batch, sketches=sketched)
+        for block, batch in Workers(work, jobs).map(blocks):
+            ask = self._lookup.of_texts(list(block), batch, wanted, limit, verifier)
+            yield from self._near(len(batch), ask)
 
     def query_each(
-        self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
+        self,
+        fingerprints: Any,
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        min_jaccard: float | None = None,
+        sketches: Any = None,
     ) -> Iterator[Matches]:
         """Find the stored documents near each of many fingerprints, a thousand of them together.
 
-        The answers are those of `query_fingerprint`.
+        The answers are those of `query_fingerprint`. `min_jaccard` needs the sketches of the same
+        texts, as `recipe.batch(texts, sketches=True)` gives both.
         """
-        self._intake.check_query(k, limit)
+        wanted, verifier = self._look(k, limit, min_jaccard)
         array = self._intake.array(fingerprints)
+        rows = self._intake.sketches(sketches, len(array)) if verifier else None
         for start in range(0, len(array), BATCH):
-            yield from self._near(array[start : start + BATCH], k, limit)
+            some = slice(start, start + BATCH)
+            own = None if rows is None else rows[some]
+            ask = self._lookup.of_fingerprints(array[some], own, wanted, limit, verifier)
+            yield from self._near(len(array[some]), ask)
 
-    def _near(
+    def _look(
         self,
-        fingerprints: Fingerprints,
         k: int | None,
         limit: int | None,
-        texts: tuple[list[str], Marks] | None = None,
-    ) -> Iterator[Matches]:
-        """Look many fingerprints up together; the answers that are held have so many matches."""
-        wanted, done = self.k if k is None else k, 0
-        while done < len(fingerprints):
+        min_jaccard: float | None,
+        exact: Texts | None = None,
+    ) -> tuple[int, Verifier | None]:
+        """Check a question; give the k of its first look, and how its matches are verified."""
+        return self._intake.look(
+            k, limit, self.k, min_jaccard, texts=exact, recipe=lambda: self.recipe
+        )
+
+    def _near(self, count: int, ask: Ask) -> Iterator[Matches]:
+        """Look many questions up together; the answers that are held have so many matches."""
+        done = 0
+        while done < count:
             found: list[Matches] = []
             held = 0
             with self._environment.read() as txn:
-                left = fingerprints[done:]
-                answers = (
-                    self._lookup.near_each(txn, left, wanted, limit)
-                    if texts is None
-                    else self._lookup.near_texts(
-                        txn, texts[0][done:], left, texts[1][done:], k=wanted, limit=limit
-                    )
-                )
-                for matches in answers:
+                for matches in ask(txn, done):
                     found.append(matches)
                     held += len(matches)
                     if held >= _MATCHES:
@@ -167,55 +204,79 @@ class Reader(Handle):
             )
 
     @overload
-    def pairs(self, k: int | None = None) -> Iterator[Pair]: ...
-
-    @overload
-    def pairs(self, k: int | None = None, *, groups: Literal[False]) -> Iterator[Pair]: ...
+    def pairs(
+        self,
+        k: int | None = None,
+        *,
+        groups: Literal[False] = False,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+    ) -> Iterator[Pair]: ...
 
     @overload
     def pairs(self, k: int | None = None, *, groups: bool) -> Iterator[Pair | Group]: ...
 
     def pairs(
-        self, k: int | None = None, *, groups: bool = False
+        self,
+        k: int | None = None,
+        *,
+        groups: bool = False,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
     ) -> Iterator[Pair] | Iterator[Pair | Group]:
         """Find all pairs of stored documents within k, each once, in no particular order.
 
         With `groups`, documents with the very same fingerprint come as one group and not as
-        pairs, and near pairs are those of the first documents of each fingerprint. Short texts
-        have no pairs. One snapshot is read, which lasts as long as the result is iterated.
+        pairs, and near pairs are those of the first documents of each fingerprint. With
+        `min_jaccard` (and `exact`), pairs are verified as the matches of `query_many` are. Short
+        texts have no pairs. One snapshot is read, which lasts as long as the result is iterated.
         """
         from fpdb import corpus
 
-        self._intake.check_query(k, None)
-        join = corpus.grouped if groups else corpus.pairs
+        wanted, verifier = self._look(k, None, min_jaccard, exact)
+        if groups and verifier:
+            raise InputError("found groups and min_jaccard", hint="a group isn't verified")
+        if groups:
+            return self._snapshot(
+                lambda txn: corpus.grouped(txn, self._index, self._catalog, wanted)
+            )
         return self._snapshot(
-            lambda txn: join(txn, self._index, self._catalog, self.k if k is None else k)
+            lambda txn: corpus.pairs(txn, self._index, self._catalog, wanted, verifier)
         )
 
     def clusters(
-        self, k: int | None = None, *, keep: Literal["first", "longest"] = "first"
+        self,
+        k: int | None = None,
+        *,
+        keep: Literal["first", "longest"] = "first",
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
     ) -> Iterator[Cluster]:
         """Find the documents that pairs within k connect, in the order of their first ones.
 
         A cluster is represented by its first document, the one with the smallest id, or with
         `keep="longest"` by the one with the longest text. A chain of near documents is one
-        cluster, so a duplicate may be farther than k from its representative.
+        cluster, so a duplicate may be farther than k from its representative. With `min_jaccard`
+        (and `exact`), pairs are verified, as `pairs` says.
         """
         from fpdb import corpus
 
-        wanted = self._wanted(k, keep)
+        wanted, verifier = self._wanted(k, keep, min_jaccard, exact)
         return self._snapshot(
-            lambda txn: corpus.clusters(txn, self._index, self._catalog, wanted, keep)
+            lambda txn: corpus.clusters(
+                txn, self._index, self._catalog, wanted, keep=keep, verifier=verifier
+            )
         )
 
-    def _wanted(self, k: int | None, keep: str) -> int:
-        self._intake.check_query(k, None)
+    def _wanted(
+        self, k: int | None, keep: str, min_jaccard: float | None, exact: Texts | None
+    ) -> tuple[int, Verifier | None]:
         if keep not in ("first", "longest"):
             raise InputError(
                 f"found keep={keep!r}, expected first or longest",
                 hint="first keeps the document with the smallest id",
             )
-        return self.k if k is None else k
+        return self._look(k, None, min_jaccard, exact)
 
     def _snapshot(self, read: Callable[[ReadTransaction], Iterator[_Read]]) -> Iterator[_Read]:
         """Read in one transaction that lasts until everything was read."""
@@ -279,16 +340,8 @@ class Reader(Handle):
         """
         from fpdb import corpus
 
-        require_whole("capacity", capacity)
-        require_whole("k", k)
         require_whole("memory", memory, LEAST_MEMORY)
-        room = self._header["capacity"] if capacity is None else capacity
-        wanted = self.k if k is None else k
-        if plan is None:
-            replan = capacity is not None or wanted != self.k
-            plan = plans(self.plan.bits, wanted, room)[0] if replan else self.plan
-        require_fit(plan, self.plan.bits, wanted)
-        head = {**self._header, "plan": plan.to_dict(), "capacity": room}
+        head = self._replanned(capacity, k, plan)
         with self._environment.read() as txn:
             corpus.compact(txn, self._index, self._catalog, head=head, path=path, memory=memory)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from fpdb.documents import BATCH, CANDIDATES, Catalog, Intake, Lookup, to_document
+from fpdb.documents import BATCH, CANDIDATES, Catalog, Intake, Lookup, Texts, to_document
 from fpdb.fingerprint import Recipe
 from fpdb.models import Document, Key, Matches
 from fpdb.storage import FAULTS, ReadTransaction
@@ -38,24 +38,39 @@ class Snapshot:
         self._catalog = catalog
         self._recipe = recipe
 
-    def query(self, text: str, *, k: int | None = None, limit: int | None = None) -> Matches:
+    def query(
+        self,
+        text: str,
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+    ) -> Matches:
         """Find the documents near a text, as `Database.query` does."""
-        return next(self.query_many([text], k=k, limit=limit))
+        found = self.query_many([text], k=k, limit=limit, min_jaccard=min_jaccard, exact=exact)
+        return next(found)
 
     def query_many(
-        self, texts: Iterable[str], *, k: int | None = None, limit: int | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
     ) -> Iterator[Matches]:
         """Find the documents near each of many texts, as `Database.query_many` does."""
-        self._intake.check_query(k, limit)
-        k = self._k if k is None else k
+        wanted, verifier = self._intake.look(
+            k, limit, self._k, min_jaccard, texts=exact, recipe=self._recipe
+        )
+        sketched = verifier is not None and not verifier.exact
         texts = iter(texts)
         while block := list(islice(texts, BATCH)):
-            batch = self._recipe().batch(block)
+            batch = self._recipe().batch(block, sketches=sketched)
+            ask = self._lookup.of_texts(block, batch, wanted, limit, verifier)
             with self._txn.going_on():
-                answers = self._lookup.near_texts(
-                    self._txn, block, batch.fingerprints, batch.short, k=k, limit=limit
-                )
-                for matches in answers:
+                for matches in ask(self._txn, 0):
                     yield matches
                     self._txn.require_open()
 

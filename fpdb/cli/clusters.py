@@ -10,7 +10,9 @@ import typer
 import fpdb
 from fpdb.cli import databases, render
 from fpdb.cli.databases import require
-from fpdb.cli.options import DatabaseArgument, JoinOption, JsonOption
+from fpdb.cli.exact import Exact, ExactKeyOption, ExactOption, ExactTextOption
+from fpdb.cli.options import DatabaseArgument, JoinOption, JsonOption, MinJaccardOption
+from fpdb.cli.sources import RecordFormatOption
 
 
 class Keep(StrEnum):
@@ -27,6 +29,11 @@ def clusters(
         Keep,
         typer.Option("--keep", help="What represents a cluster: its first document, or longest."),
     ] = Keep.FIRST,
+    min_jaccard: MinJaccardOption = None,
+    exact: ExactOption = None,
+    form: RecordFormatOption = None,
+    key: ExactKeyOption = None,
+    text: ExactTextOption = None,
     as_json: JsonOption = False,
     delete_duplicates: Annotated[
         bool,
@@ -50,6 +57,9 @@ def clusters(
     A chain of near documents is one cluster, so a duplicate may be farther than k from what is
     kept. Short texts are in no cluster.
 
+    With --min-jaccard, only pairs connect whose texts are so similar, as `fpdb pairs` says, which
+    explains --exact too.
+
     With --delete-duplicates, each line holds the key of a document that was deleted, and the key
     of the one that was kept for it. What has changed since the clusters were found stays. An
     interrupted run has deleted what it has printed, and at most a thousand more.
@@ -58,21 +68,25 @@ def clusters(
     Example:
       fpdb clusters crawl.fpdb
       fpdb clusters crawl.fpdb --keep longest --delete-duplicates --dry-run
+      fpdb clusters crawl.fpdb --min-jaccard 0.8
     """
     require(delete_duplicates or not dry_run, "--dry-run says what --delete-duplicates would do")
     writes = delete_duplicates and not dry_run
+    source = Exact(exact, form, key, text)
     started = time.monotonic()
     with databases.open_writable(path) if writes else databases.open_readonly(path) as database:
+        texts = source.texts(database, k, min_jaccard)
+        if writes:
+            found = database.delete_duplicates(
+                k, keep=keep.value, min_jaccard=min_jaccard, exact=texts
+            )
+        else:
+            found = database.clusters(k, keep=keep.value, min_jaccard=min_jaccard, exact=texts)
         if not delete_duplicates:
-            count, duplicates = _print_clusters(database.clusters(k, keep=keep.value), as_json)
+            count, duplicates = _print_clusters(found, as_json)
             seconds = time.monotonic() - started
             render.note(f"clusters {count:,}, duplicates {duplicates:,}; {seconds:.2f} s")
             return
-        found = (
-            database.clusters(k, keep=keep.value)
-            if dry_run
-            else database.delete_duplicates(k, keep=keep.value)
-        )
         try:
             deleted = _print_deleted(found, as_json)
         except KeyboardInterrupt:

@@ -11,7 +11,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import Keys, choose_recipe
+from fpdb.cli.options import Keys, Sketch, choose_recipe
 from fpdb.errors import (
     DatabaseExistsError,
     DatabaseNotFoundError,
@@ -62,6 +62,7 @@ class Wanted:
     capacity: int | None
     keys: Keys | None
     tables: int | None
+    sketch: Sketch | None = None
 
     def create(self, path: Path) -> fpdb.Database:
         """Create a database."""
@@ -79,8 +80,14 @@ class Wanted:
         k = _K if self.k is None else self.k
         room = self.capacity or capacity
         plan = None if self.tables is None else choose_plan(recipe.bits, k, room, self.tables)
-        kind = self.keys or keys
-        return {"recipe": recipe, "k": k, "capacity": room, "keys": kind, "plan": plan}
+        return {
+            "recipe": recipe,
+            "k": k,
+            "capacity": room,
+            "keys": self.keys or keys,
+            "plan": plan,
+            "sketch": self.sketch,
+        }
 
     def require(self, database: fpdb.Database) -> None:
         """Refuse a database that was created with something else."""
@@ -88,6 +95,7 @@ class Wanted:
             ("bits", self.bits, database.plan.bits),
             ("keys", self.keys, database.keys),
             ("tables", self.tables, len(database.plan.tables)),
+            ("sketch", self.sketch, database.sketch or "none"),
         ):
             if given is not None and given != stored:
                 raise RecipeMismatchError(
@@ -146,13 +154,14 @@ def note_created(database: fpdb.Database) -> None:
 def facts(database: fpdb.Database) -> dict[str, Any]:
     """Name what never changes in a database."""
     stats = database.stats()
-    return {
+    made = {
         "path": stats.path,
         "recipe": f"{stats.recipe} ({stats.recipe_id})",
         "k": stats.k,
         "plan": stats.plan,
         "keys": stats.keys,
     }
+    return made | ({"sketch": stats.sketch} if stats.sketch else {})
 
 
 def require(good: object, message: str) -> None:

@@ -71,9 +71,9 @@ class Following:
     max_bytes: int
     every: bool
     skip_duplicates: bool
-    quiet: bool
+    min_jaccard: float | None
 
-    def run(self, path: Path, wanted: Wanted) -> None:
+    def run(self, path: Path, wanted: Wanted, *, quiet: bool) -> None:
         """Store and answer what comes, until it ends or somebody ends it."""
         statuses: Counter[str] = Counter()
         with _Stop() as stop:
@@ -85,14 +85,14 @@ class Following:
                 wait=stop.wait,
                 tell=render.note,
             )
-            with open_or_create(path, wanted, quiet=self.quiet) as database:
+            with open_or_create(path, wanted, quiet=quiet) as database:
                 taker = Taker(database.preparer, database.keys, strict=False)
                 for part in parts:
                     for verdict in self._store(database, taker, part):
                         statuses[verdict["status"]] += 1
                         render.record(verdict)
                     render.flush()
-        if not self.quiet:
+        if not quiet:
             counts = ", ".join(f"{name} {statuses[name]:,}" for name in _STATUSES)
             render.note(f"read {statuses.total():,}: {counts}")
         if stop.wanted == signal.SIGINT:  # SIGTERM is the usual way to end a service
@@ -103,7 +103,9 @@ class Following:
         records = list(part())
         taken = taker(lambda: records)
         refused = {each.source: each.reason for each in taken.refused}
-        stored = database.add_prepared(taken.prepared, skip_duplicates=self.skip_duplicates)
+        stored = database.add_prepared(
+            taken.prepared, skip_duplicates=self.skip_duplicates, min_jaccard=self.min_jaccard
+        )
         for record in records:
             verdict: dict[str, Any]
             if record.source in refused:
@@ -119,4 +121,6 @@ def _verdict(added: fpdb.Added) -> dict[str, Any]:
     if added.matches:
         nearest = added.matches[0]
         verdict |= {"duplicate_of": nearest.key, "distance": nearest.distance}
+        if nearest.jaccard is not None:
+            verdict["jaccard"] = nearest.jaccard
     return verdict

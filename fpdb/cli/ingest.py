@@ -25,6 +25,8 @@ from fpdb.cli.options import (
     KeysOption,
     MaxBytesOption,
     MemoryOption,
+    MinJaccardOption,
+    SketchOption,
     TablesOption,
 )
 from fpdb.cli.sources import (
@@ -102,6 +104,7 @@ def ingest(
             "--skip-duplicates", help="Don't add what resembles a stored document; print it."
         ),
     ] = False,
+    min_jaccard: MinJaccardOption = None,
     follow: Annotated[
         bool,
         typer.Option(
@@ -120,6 +123,7 @@ def ingest(
     capacity: CapacityOption = None,
     keys: KeysOption = None,
     tables: TablesOption = None,
+    sketch: SketchOption = None,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what goes wrong.")] = False,
@@ -161,7 +165,8 @@ def ingest(
       fpdb ingest crawl.fpdb --follow crawled/ --skip-duplicates
     """
     require(skip_duplicates or follow or not as_json, "--json needs --skip-duplicates")
-    wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables)
+    require(skip_duplicates or min_jaccard is None, "--min-jaccard needs --skip-duplicates")
+    wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables, sketch)
     numbered = fingerprint_keys is not None or first_key is not None
     if fingerprints is not None:
         alone = not (files or text or meta or skip_duplicates or follow)
@@ -191,15 +196,12 @@ def ingest(
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
     if follow:
-        require(len(paths) == 1, "--follow takes one directory, or - for standard input")
-        require(form in (None, RecordFormat.JSONL), "--follow reads JSON lines")
-        require(jobs == 1, "--follow answers line by line, and leaves nothing to do for --jobs")
-        require(not strict, "--follow answers a bad record, and goes on")
+        _require_lines(paths, form, jobs, strict)
         fields = make_fields(key, text, meta, fingerprint, base, header)
         every = form is not None
         with _interruptible("what was answered is stored; send the rest again"):
-            following = Following(paths[0], fields, max_bytes, every, skip_duplicates, quiet)
-            following.run(path, wanted)
+            following = Following(paths[0], fields, max_bytes, every, skip_duplicates, min_jaccard)
+            following.run(path, wanted, quiet=quiet)
         return
     sizes = [size_of(each) for each in paths]
     total = None if None in sizes else sum(size or 0 for size in sizes)
@@ -208,6 +210,7 @@ def ingest(
     loader = Loader(
         rejects,
         skip_duplicates=skip_duplicates,
+        min_jaccard=min_jaccard,
         as_json=as_json,
         watched=render.shows_progress() and not quiet,
         total=total,
@@ -224,6 +227,14 @@ def ingest(
             ending.callback(loader.summarise)
         with _interruptible("what was counted as added is stored; run it again for the rest"):
             loader.load(database, parts, flow)
+
+
+def _require_lines(paths: list[str], form: RecordFormat | None, jobs: int, strict: bool) -> None:
+    """Refuse what can't be followed, and what would mean nothing then."""
+    require(len(paths) == 1, "--follow takes one directory, or - for standard input")
+    require(form in (None, RecordFormat.JSONL), "--follow reads JSON lines")
+    require(jobs == 1, "--follow answers line by line, and leaves nothing to do for --jobs")
+    require(not strict, "--follow answers a bad record, and goes on")
 
 
 @contextlib.contextmanager

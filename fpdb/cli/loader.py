@@ -11,6 +11,7 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.flow import Flow
 from fpdb.cli.sources import Rejects
+from fpdb.cli.values import jaccard_cells, near_dict
 from fpdb.io import Part
 from fpdb.preparing import Taken, Taker
 
@@ -25,12 +26,14 @@ class Loader:
         rejects: Rejects,
         *,
         skip_duplicates: bool,
+        min_jaccard: float | None,
         as_json: bool,
         watched: bool,
         total: int | None,
     ) -> None:
         self._rejects = rejects
         self._skip_duplicates = skip_duplicates
+        self._min_jaccard = min_jaccard
         self._as_json = as_json
         self._watched = watched
         self._total = total
@@ -51,7 +54,9 @@ class Loader:
         """Add the documents of a part; a record that can't be added costs only itself."""
         self._read += taken.read
         self._replaced_bytes += taken.replaced
-        for added in database.add_prepared(taken.prepared, skip_duplicates=self._skip_duplicates):
+        for added in database.add_prepared(
+            taken.prepared, skip_duplicates=self._skip_duplicates, min_jaccard=self._min_jaccard
+        ):
             self._count(added)
         for refused in taken.refused:
             self._rejects.add(refused.source, refused.reason, refused.hint)
@@ -67,12 +72,12 @@ class Loader:
                     {
                         "key": added.key,
                         "status": added.status,
-                        "matches": [match._asdict() for match in added.matches],
+                        "matches": list(map(near_dict, added.matches)),
                     }
                 )
             else:
                 nearest = added.matches[0]
-                render.row(added.key, nearest.key, nearest.distance)
+                render.row(added.key, nearest.key, nearest.distance, *jaccard_cells(nearest))
         except typer.Exit:
             # Whoever read the duplicates has enough of them; the documents still are to be added.
             return

@@ -23,6 +23,12 @@ def _names(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
+class Sketch(StrEnum):
+    """The kinds of sketches that a database may keep."""
+
+    MINHASH = "minhash"
+
+
 class Keys(StrEnum):
     """What the keys of a database are."""
 
@@ -58,6 +64,20 @@ CapacityOption = Annotated[
 ]
 KeysOption = Annotated[
     Keys | None, typer.Option("--keys", help="What keys are: text (the default) or integers.")
+]
+SketchOption = Annotated[
+    Sketch | None,
+    typer.Option("--sketch", help="Keep a sketch of each text, to verify matches: 128 bytes."),
+]
+MinJaccardOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-jaccard",
+        metavar="J",
+        min=0.0,
+        max=1.0,
+        help="Look wider, and keep what is so similar, as 0.8, by sketches.",
+    ),
 ]
 TablesOption = Annotated[
     int | None,

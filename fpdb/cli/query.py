@@ -14,6 +14,7 @@ from fpdb.cli.options import (
     JobsOption,
     JsonOption,
     MaxBytesOption,
+    MinJaccardOption,
 )
 from fpdb.cli.questions import BLOCK, Asker, from_files, from_numbers, from_texts
 from fpdb.cli.sources import (
@@ -74,6 +75,7 @@ def query(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="So many matches at most for each.")
     ] = None,
+    min_jaccard: MinJaccardOption = None,
     recipe: AnyRecipeOption = None,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
@@ -88,6 +90,9 @@ def query(
     fingerprint), the key of a match, the distance and the similarity; near matches come first.
     With --json, every question gives one object, also when nothing matched. Standard input is
     read if nothing else is given. A text with too few features finds equal texts only.
+
+    With --min-jaccard, the search looks wider, unless -k says how wide, and keeps what has that
+    Jaccard similarity by its sketch. A further column holds it, and the most similar come first.
 
     With --jobs, further processes read the records and make their fingerprints; the answers and
     their order are the same.
@@ -111,7 +116,7 @@ def query(
     flow: Flow[list[Question | Refused]] = Flow(jobs)
     parts = open_parts(files or [], form, fields, max_bytes, size=BLOCK, idle=flow.idle)
     with databases.open_readonly(path, recipe) as database:
-        asker = Asker(database, k, limit, rejects, as_json=as_json)
+        asker = Asker(database, k, limit, rejects, min_jaccard=min_jaccard, as_json=as_json)
         asker.ask(questions)
         asker.ask(from_files(whole or [], max_bytes))
         asker.ask_parts(parts, flow)

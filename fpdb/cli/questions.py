@@ -11,10 +11,11 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.flow import Flow
 from fpdb.cli.sources import Base, Rejects
+from fpdb.cli.values import jaccard_cells, near_dict
 from fpdb.errors import InputError
 from fpdb.io import Part, read_text
 from fpdb.models import Matches
-from fpdb.preparing import Question, Refused, Resolver
+from fpdb.preparing import Question, Refused, Resolver, sketch_rows
 
 BLOCK = 256
 _SHOWN = 100
@@ -56,11 +57,13 @@ class Asker:
         limit: int | None,
         rejects: Rejects,
         *,
+        min_jaccard: float | None,
         as_json: bool,
     ) -> None:
         self.matched = 0
         self._database = database
-        self._resolver = Resolver(database.preparer)
+        self._resolver = Resolver(database.preparer, sketched=min_jaccard is not None)
+        self._min_jaccard = min_jaccard
         self._k = k
         self._limit = limit
         self._rejects = rejects
@@ -88,13 +91,19 @@ class Asker:
     def _ask_block(self, block: list[Question | Refused]) -> None:
         bits = self._database.plan.bits
         # Those that have a fingerprint are looked up together.
-        numbers = [
-            each.fingerprint
+        asked = [
+            each
             for each in block
             if isinstance(each, Question) and each.fingerprint is not None
             if not each.fingerprint >> bits
         ]
-        answers = self._database.query_each(numbers, k=self._k, limit=self._limit)
+        answers = self._database.query_each(
+            [each.fingerprint for each in asked],
+            k=self._k,
+            limit=self._limit,
+            min_jaccard=self._min_jaccard,
+            sketches=sketch_rows([each.sketch for each in asked]),
+        )
         for question in block:
             if isinstance(question, Refused):
                 self._refuse(question)
@@ -111,7 +120,8 @@ class Asker:
         k, limit, number = self._k, self._limit, question.fingerprint
         if number is None:
             self._short += 1
-            return self._database.query(question.text or "", k=k, limit=limit)
+            text, least = question.text or "", self._min_jaccard
+            return self._database.query(text, k=k, limit=limit, min_jaccard=least)
         if number >> self._database.plan.bits:  # which is refused
             return self._database.query_fingerprint(number, k=k, limit=limit)
         return next(answers)
@@ -125,11 +135,12 @@ class Asker:
         self._asked += 1
         self.matched += len(found)
         if self._as_json:
-            matches = [match._asdict() for match in found]
+            matches = list(map(near_dict, found))
             render.record({"query": question.name, "complete": found.complete, "matches": matches})
         else:
             for match in found:
-                render.row(question.name, match.key, match.distance, f"{match.similarity:.4f}")
+                shown = (question.name, match.key, match.distance, f"{match.similarity:.4f}")
+                render.row(*shown, *jaccard_cells(match))
         if not found.complete:
             self._cut += 1
             if self._cut <= _SHOWN:

@@ -57,6 +57,19 @@ def iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def near_dict(near: fpdb.Match | fpdb.Pair) -> dict[str, Any]:
+    """Give a match or a pair as plain data; its Jaccard similarity only if it was verified."""
+    plain = near._asdict()
+    if near.jaccard is None:
+        del plain["jaccard"]
+    return plain
+
+
+def jaccard_cells(near: fpdb.Match | fpdb.Pair) -> tuple[str, ...]:
+    """Give the further column of what was verified."""
+    return () if near.jaccard is None else (f"{near.jaccard:.4f}",)
+
+
 def as_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:
     """Give a stored document as plain data."""
     number = document.fingerprint
@@ -67,4 +80,4 @@ def as_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:
         "short": document.short,
         "added": iso(document.added or 0),
         "meta": document.meta,
-    }
+    } | ({} if document.sketch is None else {"sketch": document.sketch.hex()})

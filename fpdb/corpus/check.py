@@ -57,6 +57,7 @@ class _Census:
         self.home, self.keys, self.short = Digest(), Digest(), Digest()
         self.documents = 0
         self.last_id = 0
+        self.sketches = 0
 
     def add(self, block: Records, mixer: Mixer) -> None:
         """Count a block of records."""
@@ -64,6 +65,7 @@ class _Census:
         self.keys.add(mixer.entries(block.names))
         self.short.add(mixer.entries(block.digests))
         self.documents += len(block.ids)
+        self.sketches += block.sketches
         self.last_id = max(self.last_id, int(block.ids.max(initial=0)))
 
 
@@ -189,6 +191,9 @@ class _Check:
             yield Problem("counters", what)
         if counters.short != short:
             yield Problem("counters", f"{short} short documents, expected {counters.short}")
+        sketches = self._census.sketches if self._catalog.sketched else None
+        if counters.sketches != sketches:
+            yield Problem("counters", f"{sketches} sketches, expected {counters.sketches}")
         last = self._census.last_id
         if self._catalog.kind == "text" and documents and last >= counters.next_id:
             yield Problem("counters", f"the id {last} is taken, the next is {counters.next_id}")

@@ -15,14 +15,15 @@ from fpdb.corpus.pairs import (
     joined_words,
     keys_of,
     numbers_of,
+    verified,
     words_of,
 )
-from fpdb.documents import Catalog
+from fpdb.documents import Catalog, Verifier
 from fpdb.models import Cluster
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column
 from fpdb.tables import Index
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bits import Fingerprints, to_array
 
 Places = NDArray[np.int64]
 
@@ -38,23 +39,39 @@ class Members(NamedTuple):
 
 
 def clusters(
-    txn: ReadTransaction, index: Index, catalog: Catalog, k: int, keep: str
+    txn: ReadTransaction,
+    index: Index,
+    catalog: Catalog,
+    k: int,
+    *,
+    keep: str,
+    verifier: Verifier | None = None,
 ) -> Iterator[Cluster]:
     """Give the clusters by the keys of their documents."""
-    for found in members(txn, index, catalog, k, keep):
+    for found in members(txn, index, catalog, k, keep=keep, verifier=verifier):
         first, *others = keys_of(txn, catalog, found.ids)
         yield Cluster(first, tuple(others))
 
 
 def members(
-    txn: ReadTransaction, index: Index, catalog: Catalog, k: int, keep: str
+    txn: ReadTransaction,
+    index: Index,
+    catalog: Catalog,
+    k: int,
+    *,
+    keep: str,
+    verifier: Verifier | None = None,
 ) -> Iterator[Members]:
     """Give the clusters in the order of their first documents, each in the order of ids.
 
     `keep` is first, the one with the smallest id, or longest, the one with the longest text.
     """
-    nodes, labels = _connected(txn, index, k)
-    ids, places = _documents(txn, index, nodes)
+    if verifier is None:
+        nodes, labels = _connected(txn, index, k)
+        ids, places = _documents(txn, index, nodes)
+    else:
+        ids, labels = _verified(txn, index, k, verifier)
+        nodes, places = _fingerprints(txn, index, catalog, ids), np.arange(len(ids))
     own = labels[places]
     order = np.lexsort((ids, own))
     ids, places, own = ids[order], places[order], own[order]
@@ -81,8 +98,25 @@ def _connected(txn: ReadTransaction, index: Index, k: int) -> tuple[Numbers, Pla
     return forest.trees()
 
 
+def _verified(
+    txn: ReadTransaction, index: Index, k: int, verifier: Verifier
+) -> tuple[Column, Places]:
+    """Find the documents of clusters, sorted by id, and for each which cluster it is in."""
+    forest = _Forest()
+    for found in verified(txn, index, k, verifier):
+        forest.connect(found.known.ids[found.first], found.known.ids[found.second])
+    return forest.trees()
+
+
+def _fingerprints(txn: ReadTransaction, index: Index, catalog: Catalog, ids: Column) -> Numbers:
+    """Look up the fingerprints of documents."""
+    stored = (catalog.load(txn, number) for number in ids.tolist())
+    numbers = [document.fingerprint or 0 for document in stored if document is not None]
+    return numbers_of(index.words(to_array(numbers, index.plan.bits)))
+
+
 class _Forest:
-    """Fingerprints and what connects them, in memory that grows with the fingerprints only."""
+    """Fingerprints, or ids, and what connects them, in memory that grows with these only."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[Numbers, Numbers]] = []

@@ -28,6 +28,10 @@ def check_header(txn: ReadTransaction, index: Index, catalog: Catalog) -> Iterat
             yield Problem("header", what)
     if head["keys"] != catalog.kind:
         yield Problem("header", f"the keys are {head['keys']!r}, expected {catalog.kind!r}")
+    sketch = header.MINHASH if catalog.sketched else None
+    if head.get("sketch") != sketch or (header.MINHASH in head["features"]) != catalog.sketched:
+        what = f"it keeps the sketches {head.get('sketch')!r}, with features {head['features']}"
+        yield Problem("header", what)
     yield from _check_plan(head, index)
     yield from _check_recipe(head, index)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.corpus.join import Near, near_pairs
-from fpdb.documents import Catalog
+from fpdb.documents import Catalog, Known, Verifier
 from fpdb.models import Group, Key, Pair
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column, Rows, unpack_rows
@@ -45,16 +45,50 @@ class _Block(NamedTuple):
     distances: NDArray[np.uint8]
 
 
-def pairs(txn: ReadTransaction, index: Index, catalog: Catalog, k: int) -> Iterator[Pair]:
+class Verified(NamedTuple):
+    """Pairs that are similar enough, as places in what is known of their documents."""
+
+    known: Known
+    first: Places
+    second: Places
+    distances: NDArray[np.uint8]
+    jaccard: NDArray[np.float64]
+
+
+def pairs(
+    txn: ReadTransaction, index: Index, catalog: Catalog, k: int, verifier: Verifier | None
+) -> Iterator[Pair]:
     """Give all pairs of documents within k, each once: equal fingerprints first, then near ones."""
+    if verifier is None:
+        for block in _near_blocks(txn, index, k):
+            yield from _shown(txn, index, catalog, block)
+        return
+    bits = index.plan.bits
+    for found in verified(txn, index, k, verifier):
+        keys = found.known.keys
+        columns = (column.tolist() for column in found[1:])
+        for a, b, distance, jaccard in zip(*columns, strict=True):
+            yield Pair(keys[a], keys[b], distance, 1 - distance / bits, jaccard)
+
+
+def verified(txn: ReadTransaction, index: Index, k: int, verifier: Verifier) -> Iterator[Verified]:
+    """Give the pairs of documents within k that are similar enough, block by block."""
+    for block in _near_blocks(txn, index, k):
+        known = verifier.known(txn, distinct(np.concatenate([block.first, block.second])))
+        own, other = (known.ids.searchsorted(ids) for ids in (block.first, block.second))
+        jaccard = verifier.jaccard(known.side, own, known.side, other)
+        kept = (jaccard >= verifier.least).nonzero()[0]
+        if len(kept):
+            yield Verified(known, own[kept], other[kept], block.distances[kept], jaccard[kept])
+
+
+def _near_blocks(txn: ReadTransaction, index: Index, k: int) -> Iterator[_Block]:
     expansion = _Expansion(txn, index)
     for runs in find_runs(txn, index):
         expansion.learn(runs)
-        for block in expansion.expand(_self_pairs(runs)):
-            yield from _shown(txn, index, catalog, block)
+        yield from expansion.expand(_self_pairs(runs))
     for near in near_pairs(txn, index, k):
-        for block in expansion.expand(near):
-            yield from _shown(txn, index, catalog, block)
+        yield from expansion.expand(near)
 
 
 def grouped(txn: ReadTransaction, index: Index, catalog: Catalog, k: int) -> Iterator[Pair | Group]:

@@ -11,6 +11,7 @@ from fpdb.corpus.agreement import Entries
 from fpdb.documents.catalog import Catalog
 from fpdb.documents.text_keys import TextCatalog, key_bytes
 from fpdb.errors import DamagedError, InputError
+from fpdb.fingerprint.minhash import SIZE
 from fpdb.models import Problem
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column, Rows, unpack_rows
@@ -129,6 +130,7 @@ class Records(NamedTuple):
     added: Column
     names: Entries  # what `keys` has of them, if keys are texts
     digests: Entries  # what `short` has of them
+    sketches: int  # how many have one
 
     def rows(self) -> Rows:
         """Give what the home table has of them."""
@@ -152,11 +154,12 @@ def records(
             fingerprints: list[bytes] = []
             added: list[int] = []
             short: list[bytes] = []
+            sketches = 0
             for name, value in islice(stored, RECORDS):
                 more, number = True, bytes(name)
                 try:
                     record = unpack_record(value)
-                    _require_plain(record, number, bits, named=named)
+                    _require_plain(record, number, bits, named=named, sketched=catalog.sketched)
                     if named:
                         names.append(key_bytes(str(record.key)))
                 except (DamagedError, InputError) as error:
@@ -166,6 +169,7 @@ def records(
                 ids.append(number)
                 fingerprints.append(record.fingerprint)
                 added.append(record.added)
+                sketches += bool(record.sketch)
                 if not record.fingerprint:
                     short.append(record.digest + number)
             yield Records(
@@ -175,12 +179,15 @@ def records(
                 np.array(added, np.uint64),
                 Entries(names, ids if named else []),
                 Entries(short, [b""] * len(short)),
+                sketches,
             )
 
 
-def _require_plain(record: Record, number: bytes, bits: int, *, named: bool) -> None:
+def _require_plain(
+    record: Record, number: bytes, bits: int, *, named: bool, sketched: bool
+) -> None:
     """Raise an error if fields of a record aren't of the kind that a document has."""
-    key, fingerprint, added, digest, _, _ = record
+    key, fingerprint, added, digest, _, _, sketch = record
     if (
         len(number) != _ID_BYTES
         or type(key) is not (str if named else int)
@@ -189,6 +196,8 @@ def _require_plain(record: Record, number: bytes, bits: int, *, named: bool) -> 
         or type(added) is not int
         or not 0 <= added < 1 << 64
         or type(digest) is not bytes
+        or (sketch is not None) != sketched
+        or (sketched and (type(sketch) is not bytes or len(sketch) not in {0, SIZE}))
     ):
         raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
 

@@ -1,11 +1,13 @@
 """Tell what a database holds, and how much room each part takes."""
 
 from fpdb.documents import Catalog
+from fpdb.errors import PlanError
 from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
 from fpdb.tables import Index, Plan, estimate, plans
+from fpdb.tables.first_look import USUAL, first_look
 
 # A rebuild must make queries and inserts so many times as fast to be worth its time.
 _WORTHWHILE = 1.2
@@ -17,6 +19,7 @@ def stats(
     """Gather the counters, the sizes and what the header says."""
     counters = Counters.unpack(txn.get("header", b"counters"))
     plan = index.plan
+    query_k = first_look(plan.bits, plan.k, USUAL) if catalog.sketched else None
     tables = tuple(
         TableStats(name, table.prefix, txn.entries(name))
         for name, table in zip(index.names, plan.tables, strict=True)
@@ -37,15 +40,20 @@ def stats(
         bytes=environment.file_bytes(),
         bytes_used=sum(map(txn.bytes_of, ("header", *catalog.names, *index.names))),
         tables=tables,
-        outgrown=_outgrown(plan, head["capacity"], counters.documents),
+        outgrown=_outgrown(plan, head["capacity"], counters.documents, query_k),
+        sketch=head.get("sketch"),
+        sketches=counters.sketches,
     )
 
 
-def _outgrown(plan: Plan, capacity: int, documents: int) -> Outgrown | None:
+def _outgrown(plan: Plan, capacity: int, documents: int, query_k: int | None) -> Outgrown | None:
     if documents <= capacity:
         return None
-    best = plans(plan.bits, plan.k, documents)[0]
-    own, other = estimate(plan, documents), estimate(best, documents)
+    best = plans(plan.bits, plan.k, documents, query_k=query_k)[0]
+    try:
+        own, other = (estimate(each, documents, query_k) for each in (plan, best))
+    except PlanError:  # a plan of the user's own, which can't serve the first look
+        own, other = (estimate(each, documents) for each in (plan, best))
     if other.seconds_per_document * _WORTHWHILE > own.seconds_per_document:
         return None
     return Outgrown(

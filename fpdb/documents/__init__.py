@@ -9,7 +9,8 @@ changes of one transaction.
 from fpdb.documents.catalog import Catalog, Stored
 from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, require_whole, take
 from fpdb.documents.kinds import CATALOGS
-from fpdb.documents.lookup import CANDIDATES, Lookup, to_document
+from fpdb.documents.lookup import CANDIDATES, Ask, Lookup, to_document
+from fpdb.documents.verify import Known, Texts, Verifier, side_of
 from fpdb.documents.writing import Candidate, Writer, at_places
 
 __all__ = [
@@ -17,16 +18,21 @@ __all__ = [
     "CANDIDATES",
     "CATALOGS",
     "LOAD",
+    "Ask",
     "Candidate",
     "Catalog",
     "Intake",
+    "Known",
     "Lookup",
     "Prepared",
     "Preparer",
     "Stored",
+    "Texts",
+    "Verifier",
     "Writer",
     "at_places",
     "require_whole",
+    "side_of",
     "take",
     "to_document",
 ]

@@ -36,6 +36,7 @@ class Stored(NamedTuple):
     digest: bytes = b""
     meta: bytes = b""
     characters: int = 0
+    sketch: bytes | None = None
 
 
 class Catalog(ABC):
@@ -45,9 +46,12 @@ class Catalog(ABC):
     names: tuple[str, ...]
     pages: tuple[Pages, ...] = ()
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, *, sketched: bool = False) -> None:
         self._index = index
         self._bytes = index.plan.bits // 8
+        self.sketched = sketched
+        # What stands in the place of the sketch of a document that has none.
+        self.no_sketch = b"" if sketched else None
 
     @abstractmethod
     def check_key(self, key: Key) -> None:

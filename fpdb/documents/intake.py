@@ -9,18 +9,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpdb.documents.catalog import Catalog, Keys, digest_of
 from fpdb.documents.kinds import CATALOGS
+from fpdb.documents.verify import Texts, Verifier
 from fpdb.documents.writing import Candidate
-from fpdb.errors import InputError, RecipeError
+from fpdb.errors import InputError, NoSketchError, PlanError, RecipeError
 from fpdb.fingerprint import Recipe
+from fpdb.fingerprint.minhash import SIZE, has_sketch
 from fpdb.models import Document, Key
 from fpdb.storage import pack
 from fpdb.storage.columns import Column
 from fpdb.storage.records import LARGEST_META
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints, to_array
+from fpdb.tables.first_look import first_look
 
 # Documents of one transaction: with texts, and as ready fingerprints.
 BATCH = 1000
@@ -81,7 +85,7 @@ class Intake:
         self._bits = index.plan.bits
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _intake, (self._index.plan, self._catalog.kind)
+        return _intake, (self._index.plan, self._catalog.kind, self._catalog.sketched)
 
     def candidates(
         self, documents: Sequence[Document], recipe: Callable[[], Recipe]
@@ -90,20 +94,25 @@ class Intake:
         # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
         metas = list(map(self._checked_meta, documents))
         texts = [d.text for d in documents if d.fingerprint is None and d.text is not None]
-        batch = recipe().batch(texts) if texts else None
+        batch = recipe().batch(texts, sketches=self._catalog.sketched) if texts else None
+        sketches = sketch_bytes(batch.sketches) if batch else iter(())
         numbers = iter(self._index.numbers(batch.fingerprints) if batch else [])
         shorts = iter(batch.short.tolist() if batch else [])
         found: list[Candidate] = []
         for document, meta in zip(documents, metas, strict=True):
             number: int | None
+            sketch = self._catalog.no_sketch
             if document.fingerprint is not None:
                 number = self.number(document.fingerprint)
+                if document.sketch is not None and self._catalog.sketched:
+                    sketch = _checked_sketch(document)
             else:
                 number, short = next(numbers), next(shorts)
                 number = None if short else number
+                sketch = next(sketches, None)
             digest = b"" if document.text is None else digest_of(document.text)
             characters = len(document.text or "")
-            found.append(Candidate(document.key, number, digest, meta, characters))
+            found.append(Candidate(document.key, number, digest, meta, characters, sketch))
         return found
 
     def _checked_meta(self, document: Document) -> bytes:
@@ -122,6 +131,63 @@ class Intake:
         require_whole("limit", limit, 1)
         if k is not None:
             self._index.routes(k)
+
+    def look(
+        self,
+        k: int | None,
+        limit: int | None,
+        usual: int,
+        min_jaccard: float | None,
+        *,
+        texts: Texts | None = None,
+        recipe: Callable[[], Recipe] | None = None,
+    ) -> tuple[int, Verifier | None]:
+        """Check a question; give the k of its first look, and how its matches are verified."""
+        if min_jaccard is None:
+            if texts is not None:
+                raise InputError(
+                    "found texts without min_jaccard", hint="min_jaccard=0.8 says how similar"
+                )
+            self.check_query(k, limit)
+            return usual if k is None else k, None
+        number = isinstance(min_jaccard, int | float) and not isinstance(min_jaccard, bool)
+        if not number or not 0 < min_jaccard <= 1:
+            raise InputError(
+                f"found min_jaccard={min_jaccard!r}, expected a number over 0, at most 1",
+                hint="0.8 is what near-duplicates usually have",
+            )
+        if texts is None and not self._catalog.sketched:
+            raise NoSketchError(
+                "the database keeps no sketches, by which matches are verified",
+                hint="ingest into one that is created with sketch minhash, "
+                "or give the texts, to compare them exactly",
+            )
+        wanted = first_look(self._bits, usual, min_jaccard) if k is None else k
+        try:
+            self.check_query(wanted, limit)
+        except PlanError as error:
+            if k is not None:
+                raise
+            raise PlanError(
+                f"to find what has a Jaccard similarity of {min_jaccard}, "
+                f"the first look is at k={wanted}: {error}",
+                hint="give a smaller k, or compact into tables that are chosen for sketches",
+            ) from None
+        return wanted, Verifier(self._catalog, min_jaccard, texts, recipe)
+
+    def sketches(self, sketches: Any, count: int) -> NDArray[np.uint8]:
+        """Take the sketches of so many questions."""
+        if (
+            not isinstance(sketches, np.ndarray)
+            or sketches.dtype != np.uint8
+            or sketches.shape != (count, SIZE)
+        ):
+            shape = getattr(sketches, "shape", type(sketches).__name__)
+            raise InputError(
+                f"found sketches {shape}, expected an array uint8[{count}, {SIZE}]",
+                hint="recipe.batch(texts, sketches=True) gives fingerprints and sketches",
+            )
+        return sketches
 
     def number(self, fingerprint: Any) -> int:
         """Take a fingerprint as a number."""
@@ -183,19 +249,36 @@ class Intake:
         return fingerprints
 
 
-def _intake(plan: Plan, kind: str) -> Intake:
+def _intake(plan: Plan, kind: str, sketched: bool) -> Intake:  # noqa: FBT001 - by pickle
     index = Index(plan)
-    return Intake(index, CATALOGS[kind](index))
+    return Intake(index, CATALOGS[kind](index, sketched=sketched))
+
+
+def _checked_sketch(document: Document) -> bytes:
+    if not isinstance(document.sketch, bytes) or len(document.sketch) != SIZE:
+        raise InputError(
+            f"the document {document.key!r} has a sketch that isn't of {SIZE} bytes",
+            hint="recipe.sketch(text) makes one",
+        )
+    return document.sketch
+
+
+def sketch_bytes(sketches: NDArray[np.uint8] | None) -> Iterator[bytes]:
+    """Give sketches as they are stored: no bytes where there is none."""
+    if sketches is not None:
+        for row, there in zip(sketches, has_sketch(sketches).tolist(), strict=True):
+            yield row.tobytes() if there else b""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """Documents that are ready to be stored: checked, and with fingerprints instead of texts.
 
-    `fits` says to which databases they fit: the recipe's id, and the kind of keys.
+    `fits` says to which databases they fit: the recipe's id, the kind of keys, and the kind of
+    sketches if there are any.
     """
 
-    fits: tuple[str, str]
+    fits: tuple[str, ...]
     _candidates: tuple[Any, ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
@@ -216,7 +299,7 @@ class Preparer:
         self,
         prepare: Callable[[Sequence[Document], Callable[[], Recipe]], list[Any]],
         recipe: Recipe | RecipeError,
-        fits: tuple[str, str],
+        fits: tuple[str, ...],
     ) -> None:
         self._prepare = prepare
         self._fits = fits

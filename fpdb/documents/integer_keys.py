@@ -73,7 +73,7 @@ class IntegerCatalog(Catalog):
         fingerprint = self._index.locate(txn, high, number)
         if fingerprint is None:
             raise DamagedError(f"the document {number} is in no table", hint="run `fpdb check`")
-        return Stored(number, number, fingerprint, added)
+        return Stored(number, number, fingerprint, added, sketch=self.no_sketch)
 
     def save(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         below = 8 * self._bytes - 32

@@ -1,12 +1,15 @@
 """From near fingerprints to documents: resolve, sort and cut the matches of one query."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.documents.catalog import Catalog, Stored, digest_of
-from fpdb.models import Document, Key, Match, Matches
+from fpdb.documents.verify import Side, Verifier, side_of
+from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import ReadTransaction, unpack
 from fpdb.tables import Hits, Index, find_together, near_many
 from fpdb.tables.batch import CrowdedError
@@ -15,8 +18,14 @@ from fpdb.tables.bits import Fingerprints
 # Of one query: candidates that are read, and documents that are given, before it is cut.
 CANDIDATES = 1_000_000
 DOCUMENTS = 10_000
+# Candidates that are verified at once.
+_VERIFIED = 1 << 16
 # Fewer queries than this are faster one by one.
 FEW = 128
+
+
+# Looks up questions from one on, in a transaction.
+Ask = Callable[[ReadTransaction, int], Iterator[Matches]]
 
 
 class Lookup:
@@ -81,6 +90,156 @@ class Lookup:
         for text, is_short in zip(texts, short.tolist(), strict=True):
             yield self.same_text(txn, digest_of(text), limit) if is_short else next(near)
 
+    def of_texts(
+        self,
+        texts: Sequence[str],
+        batch: Batch,
+        k: int,
+        limit: int | None,
+        verifier: Verifier | None,
+    ) -> Ask:
+        """Give what looks up the texts of a batch, from one on."""
+        fingerprints, short = batch.fingerprints, batch.short
+        if verifier is None:
+            return lambda txn, start: self.near_texts(
+                txn, texts[start:], fingerprints[start:], short[start:], k=k, limit=limit
+            )
+        side, chosen = verifier.of_texts(texts, batch.sketches), verifier
+        return lambda txn, start: self.verified_texts(
+            txn, fingerprints[start:], short[start:], side.after(start), chosen, k=k, limit=limit
+        )
+
+    def of_fingerprints(
+        self,
+        fingerprints: Fingerprints,
+        sketches: NDArray[np.uint8] | None,
+        k: int,
+        limit: int | None,
+        verifier: Verifier | None,
+    ) -> Ask:
+        """Give what looks up fingerprints, from one on; with sketches, verified."""
+        if verifier is None or sketches is None:
+            return lambda txn, start: self.near_each(txn, fingerprints[start:], k, limit)
+        side, chosen = side_of([b""] * len(sketches), sketches), verifier
+        return lambda txn, start: self.verified(
+            txn,
+            fingerprints[start:],
+            side.after(start),
+            np.arange(len(fingerprints) - start),
+            chosen,
+            k=k,
+            limit=limit,
+        )
+
+    def verified_texts(
+        self,
+        txn: ReadTransaction,
+        fingerprints: Fingerprints,
+        short: NDArray[np.bool_],
+        side: Side,
+        verifier: Verifier,
+        *,
+        k: int,
+        limit: int | None,
+    ) -> Iterator[Matches]:
+        """Find the documents similar to each of many texts; a short one finds equal texts only."""
+        placed = (~short).nonzero()[0]
+        found = self.verified(txn, fingerprints[placed], side, placed, verifier, k=k, limit=limit)
+        for place, is_short in enumerate(short.tolist()):
+            if not is_short:
+                yield next(found)
+                continue
+            same = self.same_text(txn, side.digests[place].tobytes(), limit)
+            equal = (match._replace(jaccard=1.0) for match in same)
+            yield Matches(equal, complete=same.complete)
+
+    def verified(
+        self,
+        txn: ReadTransaction,
+        fingerprints: Fingerprints,
+        side: Side,
+        places: NDArray[np.int64],
+        verifier: Verifier,
+        *,
+        k: int,
+        limit: int | None = None,
+    ) -> Iterator[Matches]:
+        """Find the documents within k of each fingerprint that are similar enough.
+
+        `places` tells where in `side` each question stands. An answer isn't complete if its first
+        look isn't.
+        """
+        hits = self._first_look(txn, fingerprints, k)
+        bounds = hits.queries.searchsorted(np.arange(len(fingerprints) + 1))
+        start = 0
+        while start < len(fingerprints):
+            stop = int(bounds.searchsorted(bounds[start] + _VERIFIED, "right")) - 1
+            stop = max(start + 1, stop)
+            rows = slice(int(bounds[start]), int(bounds[stop]))
+            some = Hits(hits.queries[rows], hits.ids[rows], hits.distances[rows], hits.complete)
+            answers = self._verify(txn, some, side, places, verifier)
+            for query in range(start, stop):
+                matches = sorted(answers.get(query, ()), key=_verified_rank)
+                yield Matches(matches[:limit], complete=bool(hits.complete[query]))
+            start = stop
+
+    def _first_look(self, txn: ReadTransaction, fingerprints: Fingerprints, k: int) -> Hits:
+        if len(fingerprints) >= FEW:
+            return self.hits(txn, fingerprints, k)
+        queries: list[int] = []
+        ids: list[int] = []
+        distances: list[int] = []
+        complete: list[bool] = []
+        for query, number in enumerate(self._index.numbers(fingerprints)):
+            nearby = self._index.near(txn, number, k, CANDIDATES)
+            whole, room = nearby.complete, DOCUMENTS
+            for near, apart in sorted(nearby.distances.items(), key=itemgetter(1)):
+                own = nearby.ids.get(near) or self._index.ids(txn, near)
+                found = list(islice(own, room + 1))
+                whole = whole and len(found) <= room
+                del found[room:]
+                room -= len(found)
+                ids += found
+                queries += [query] * len(found)
+                distances += [apart] * len(found)
+            complete.append(whole)
+        return Hits(
+            np.array(queries, np.int64),
+            np.array(ids, np.uint64),
+            np.array(distances, np.uint8),
+            np.array(complete, np.bool_),
+        )
+
+    def _verify(
+        self,
+        txn: ReadTransaction,
+        hits: Hits,
+        side: Side,
+        places: NDArray[np.int64],
+        verifier: Verifier,
+    ) -> dict[int, list[Match]]:
+        """Compare all candidates with their questions; give the matches of each question."""
+        found: dict[int, list[Match]] = {}
+        if not len(hits.ids):
+            return found
+        ids = np.sort(hits.ids)
+        ids = ids[np.append(True, ids[1:] != ids[:-1])]
+        known = verifier.known(txn, ids)
+        at = ids.searchsorted(hits.ids)
+        jaccard = verifier.jaccard(side, places[hits.queries], known.side, at)
+        for row in (jaccard >= verifier.least).nonzero()[0].tolist():
+            place, apart = int(at[row]), int(hits.distances[row])
+            match = Match(
+                known.keys[place],
+                int(hits.ids[row]),
+                apart,
+                1 - apart / self._bits,
+                unpack_meta(known.metas[place]),
+                float(jaccard[row]),
+            )
+            found.setdefault(int(hits.queries[row]), []).append(match)
+        return found
+
     def hits(
         self, txn: ReadTransaction, fingerprints: Fingerprints, k: int, limit: int | None = None
     ) -> Hits:
@@ -130,6 +289,10 @@ class Lookup:
         return Match(key, number, apart, 1 - apart / self._bits, unpack_meta(meta))
 
 
+def _verified_rank(match: Match) -> tuple[float, int, Key]:
+    return -(match.jaccard or 0.0), match.distance, match.key
+
+
 def _rank(match: Match) -> tuple[int, Key]:
     return match.distance, match.key
 
@@ -148,4 +311,5 @@ def to_document(stored: Stored) -> Document:
         id=stored.id,
         added=stored.added,
         short=stored.fingerprint is None,
+        sketch=stored.sketch or None,
     )

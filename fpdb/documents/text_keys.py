@@ -99,7 +99,7 @@ class TextCatalog(Catalog):
             own = ids[start : start + SLICE].tolist()
             for place, (fingerprint, number) in enumerate(zip(numbers, own, strict=True), start):
                 data = fingerprint.to_bytes(self._bytes, "big")
-                record = Record(str(keys[place]), data, added, b"", b"", 0)
+                record = Record(str(keys[place]), data, added, b"", b"", 0, self.no_sketch)
                 yield number.to_bytes(8, "big"), pack_record(record)
 
     def _sorted_names(self, keys: Keys, ids: Column) -> list[tuple[bytes, bytes]]:

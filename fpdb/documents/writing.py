@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from fpdb.documents.catalog import Catalog, Keys, Stored
 from fpdb.documents.lookup import Lookup
+from fpdb.documents.verify import Verifier, side_of
+from fpdb.fingerprint.minhash import SIZE
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.columns import Column
@@ -28,6 +30,7 @@ class Candidate(NamedTuple):
     digest: bytes
     meta: bytes
     characters: int
+    sketch: bytes | None = None
 
 
 class Writer:
@@ -63,7 +66,7 @@ class Writer:
         ids = self._number(keys)
         self._catalog.fill(self._txn, keys, ids, fingerprints, self._now)
         load(self._txn, self._index, in_blocks(fingerprints, ids), len(ids), memory)
-        self._count(len(ids), 0)
+        self._count(len(ids))
         return len(ids)
 
     def merge(self, keys: Keys, fingerprints: Fingerprints) -> tuple[int, NDArray[np.intp]]:
@@ -77,7 +80,7 @@ class Writer:
         old = [_plain(keys[place]) for place in places.tolist()]
         self.expect(old)
         for key, number in zip(old, self._index.numbers(fingerprints[places]), strict=True):
-            self.add(Candidate(key, number, b"", b"", 0), skip_duplicates=False, k=0)
+            self.add(Candidate(key, number, b"", b"", 0, self._catalog.no_sketch))
         places = new.nonzero()[0]
         if len(places):
             fresh = at_places(keys, places)
@@ -98,7 +101,14 @@ class Writer:
         """Look keys up together that will be added or removed one by one."""
         self._known |= self._catalog.find_many(self._txn, keys)
 
-    def add(self, candidate: Candidate, *, skip_duplicates: bool, k: int) -> Added:
+    def add(
+        self,
+        candidate: Candidate,
+        *,
+        skip_duplicates: bool = False,
+        k: int = 0,
+        verifier: Verifier | None = None,
+    ) -> Added:
         """Add a document, or replace the one with its key."""
         key = candidate.key
         old = self._known[key]
@@ -106,7 +116,7 @@ class Writer:
             return Added(key, old.id, "unchanged", Matches())
         matches = Matches()
         if skip_duplicates:
-            matches = self._resembling(candidate, k)
+            matches = self._resembling(candidate, k, verifier)
             if matches and not old:
                 return Added(key, None, "duplicate", matches)
         number = old.id if old else self._new_id(key)
@@ -146,7 +156,7 @@ class Writer:
         self._counters = self._counters._replace(next_id=number + 1)
         return number
 
-    def _resembling(self, candidate: Candidate, k: int) -> Matches:
+    def _resembling(self, candidate: Candidate, k: int, verifier: Verifier | None) -> Matches:
         """Find what a document resembles, as if everything collected was written already."""
         if candidate.fingerprint is None:
             pending = candidate.digest in self._digests
@@ -154,13 +164,23 @@ class Writer:
             pending = self._is_near_pending(candidate.fingerprint, k)
         if pending:
             self.apply()
-        matches = (
-            self._lookup.same_text(self._txn, candidate.digest)
-            if candidate.fingerprint is None
-            else self._lookup.near(self._txn, candidate.fingerprint, k)
-        )
+        if candidate.fingerprint is None:
+            matches = self._lookup.same_text(self._txn, candidate.digest)
+        elif verifier is None:
+            matches = self._lookup.near(self._txn, candidate.fingerprint, k)
+        else:
+            matches = self._verified(candidate, candidate.fingerprint, k, verifier)
         others = (match for match in matches if match.key != candidate.key)
         return Matches(others, complete=matches.complete)
+
+    def _verified(
+        self, candidate: Candidate, fingerprint: int, k: int, verifier: Verifier
+    ) -> Matches:
+        own = to_array([fingerprint], self._index.plan.bits)
+        sketch = (candidate.sketch or b"").ljust(SIZE, b"\0")
+        side = side_of([candidate.digest], np.frombuffer(sketch, np.uint8).reshape(1, SIZE))
+        place = np.zeros(1, np.int64)
+        return next(self._lookup.verified(self._txn, own, side, place, verifier, k=k))
 
     def _is_near_pending(self, fingerprint: int, k: int) -> bool:
         if not self._numbers:
@@ -188,13 +208,18 @@ class Writer:
         self._catalog.remove(self._txn, removed)
         self._catalog.save(self._txn, saved)
         documents = len(saved) + len(new[1]) - len(removed)
-        self._count(documents, _short(saved) - _short(removed))
+        sketches = _sketched(saved) - _sketched(removed)
+        self._count(documents, _short(saved) - _short(removed), sketches)
         self._forget()
 
-    def _count(self, documents: int, short: int) -> None:
+    def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:
         old = self._counters
         self._counters = Counters(
-            old.next_id, old.documents + documents, old.short + short, old.writes + 1
+            old.next_id,
+            old.documents + documents,
+            old.short + short,
+            old.writes + 1,
+            None if old.sketches is None else old.sketches + sketches,
         )
         self._txn.put("header", b"counters", self._counters.pack())
 
@@ -221,3 +246,7 @@ def _plain(key: Any) -> Key:
 
 def _short(documents: Sequence[Stored]) -> int:
     return sum(stored.fingerprint is None for stored in documents)
+
+
+def _sketched(documents: Sequence[Stored]) -> int:
+    return sum(bool(stored.sketch) for stored in documents)

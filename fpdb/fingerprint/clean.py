@@ -107,10 +107,13 @@ def keep_word_characters(text: str) -> str:
     return "".join(_WORD_CHARACTERS.findall(text))
 
 
-STEPS: dict[str, Callable[[str], str]] = {
+Step = Callable[[str], str]
+STEPS: dict[str, Step] = {
     "unicode": normalise_unicode,
     "lower": str.lower,
     "tags": strip_tags,
     "special": remove_special,
     "word-characters": keep_word_characters,
 }
+# Steps that drop the white space between words. Shingles need it, and drop the rest themselves.
+JOINING = frozenset({"special", "word-characters"})

@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.fingerprint import clean, segment
+from fpdb.fingerprint import clean, minhash, segment
 from fpdb.fingerprint.hashing import Digests
+from fpdb.fingerprint.shingles import distinct_shingles
 from fpdb.fingerprint.weights import in_units
 from fpdb.fingerprint.windows import LONGEST, window_hashes
 from fpdb.models import Batch
@@ -47,6 +48,9 @@ class Engine:
     def __init__(self, recipe: "Recipe") -> None:
         self._recipe = recipe
         self._steps = [clean.STEPS[step] for step in recipe.clean]
+        parting = [clean.STEPS[step] for step in recipe.clean if step not in clean.JOINING]
+        self._sketch_steps = parting if len(parting) < len(self._steps) else None
+        self._seed = recipe.hash.secret.seed if recipe.hash.secret else 0
         self._cut = segment.CUTS[recipe.segment]
         # Where segments are features, their order doesn't matter, and counting may be faster.
         alone = recipe.grams.n == 1 and recipe.grams.whole_segments
@@ -66,12 +70,34 @@ class Engine:
             and self._idf is None
         )
 
-    def batch(self, texts: Iterable[str]) -> Batch:
-        """Fingerprint all texts."""
+    def batch(self, texts: Iterable[str], *, sketched: bool = False) -> Batch:
+        """Fingerprint all texts, and sketch them if asked to; each is cleaned once for both."""
         make_bags = self._window_bags if self._windowed else self._text_bags
-        return _joined(
-            [self._sign(make_bags(block)) for block in _blocks(texts)], self._recipe.bits
-        )
+        batches = []
+        for block in _blocks(texts):
+            cleaned = self._clean(block, self._steps)
+            batch = self._sign(make_bags(cleaned))
+            if sketched:
+                batch = replace(batch, sketches=self._sketch_block(block, cleaned))
+            batches.append(batch)
+        return _joined(batches, self._recipe.bits, sketched=sketched)
+
+    def sketches(self, texts: Iterable[str]) -> NDArray[np.uint8]:
+        """Sketch all texts: uint8[n, 128], with zeros for a text that has no shingle."""
+        found = [self._sketch_block(block) for block in _blocks(texts)]
+        return np.concatenate([np.zeros((0, minhash.SIZE), np.uint8), *found])
+
+    def distinct_shingles(self, text: str) -> NDArray[np.uint64]:
+        """Give the set of hashes that a text's sketch stands for, sorted."""
+        [cleaned] = self._clean([text], self._sketch_steps or self._steps)
+        return distinct_shingles(cleaned, self._seed)
+
+    def _sketch_block(
+        self, texts: list[str], cleaned: list[str] | None = None
+    ) -> NDArray[np.uint8]:
+        if cleaned is None or self._sketch_steps is not None:
+            cleaned = self._clean(texts, self._sketch_steps or self._steps)
+        return minhash.sketch_texts(cleaned, self._seed)
 
     def batch_of_segments(self, documents: Iterable[segment.Segments]) -> Batch:
         """Fingerprint documents that are cut already."""
@@ -85,16 +111,17 @@ class Engine:
 
     def weights(self, text: str) -> dict[str, float]:
         """Give the features of a text and how much each counts."""
-        tally = self._tally_text(text)
+        [cleaned] = self._clean([text], self._steps)
+        tally = self._tally_text(cleaned)
         return dict(zip(tally, self._weights(self._bags([tally])).tolist(), strict=True))
 
-    def _clean(self, text: str) -> str:
-        for step in self._steps:
-            text = step(text)
-        return text
+    @staticmethod
+    def _clean(texts: list[str], steps: Iterable[clean.Step]) -> list[str]:
+        for step in steps:
+            texts = list(map(step, texts))
+        return texts
 
-    def _tally_text(self, text: str) -> Mapping[str, float]:
-        cleaned = self._clean(text)
+    def _tally_text(self, cleaned: str) -> Mapping[str, float]:
         return self._count(cleaned) if self._count else self._tally(self._cut(cleaned))
 
     def _tally(self, segments: segment.Segments) -> Mapping[str, float]:
@@ -105,8 +132,8 @@ class Engine:
             return self._recipe.weights.masses(pair for pair in tagged if keeps(pair[0]))
         return Counter(self._recipe.grams.features(cast("Sequence[str]", segments)))
 
-    def _text_bags(self, texts: list[str]) -> _Bags:
-        return self._bags([self._tally_text(text) for text in texts])
+    def _text_bags(self, cleaned: list[str]) -> _Bags:
+        return self._bags([self._tally_text(text) for text in cleaned])
 
     def _bags(self, tallies: Sequence[Mapping[str, float]]) -> _Bags:
         sizes = np.fromiter(map(len, tallies), np.int64, len(tallies))
@@ -121,11 +148,8 @@ class Engine:
         rows = np.frombuffer(digests, np.uint8).reshape(-1, width)
         return _Bags(rows, masses, sizes, sizes, idf)
 
-    def _window_bags(self, texts: list[str]) -> _Bags:
-        length = self._recipe.grams.n
-        secret = self._recipe.hash.secret
-        seed = secret.seed if secret else 0
-        cleaned = [self._clean(text) for text in texts]
+    def _window_bags(self, cleaned: list[str]) -> _Bags:
+        length, seed = self._recipe.grams.n, self._seed
         hashes = window_hashes("".join(cleaned), length, seed)
         pieces, start = [], 0
         for text in cleaned:
@@ -226,14 +250,21 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield block
 
 
-def _joined(batches: list[Batch], bits: int) -> Batch:
+def _joined(batches: list[Batch], bits: int, *, sketched: bool) -> Batch:
     if len(batches) == 1:
         return batches[0]
     if not batches:
         shape = (0, 2) if bits == 128 else (0,)
-        return Batch(np.empty(shape, np.uint64), np.empty(0, np.int64), np.empty(0, np.bool_))
+        return Batch(
+            np.empty(shape, np.uint64),
+            np.empty(0, np.int64),
+            np.empty(0, np.bool_),
+            np.empty((0, minhash.SIZE), np.uint8) if sketched else None,
+        )
+    sketches = [batch.sketches for batch in batches if batch.sketches is not None]
     return Batch(
         np.concatenate([batch.fingerprints for batch in batches]),
         np.concatenate([batch.features for batch in batches]),
         np.concatenate([batch.short for batch in batches]),
+        np.concatenate(sketches) if sketched else None,
     )

@@ -79,14 +79,22 @@ class Recipe:
             raise InputError(f"the weights add up to more than {LARGEST_TOTAL}")
         return self._only(self._engine.batch_of_features([features]))
 
-    def batch(self, texts: Iterable[str]) -> Batch:
-        """Fingerprint many texts, and tell for each how many features it has."""
-        if isinstance(texts, str):
-            raise InputError(
-                "found a string, expected several texts",
-                hint="recipe.fingerprint(text) takes one text",
-            )
-        return self._engine.batch(map(_text, texts))
+    def batch(self, texts: Iterable[str], *, sketches: bool = False) -> Batch:
+        """Fingerprint many texts, tell for each how many features it has; sketch them if asked."""
+        return self._engine.batch(_texts(texts), sketched=sketches)
+
+    def sketch(self, text: str) -> bytes:
+        """Give the MinHash sketch of a text, 128 bytes; none if it is too short for a shingle."""
+        [row] = self._engine.sketches([_text(text)])
+        return row.tobytes() if row.any() else b""
+
+    def sketch_many(self, texts: Iterable[str]) -> NDArray[np.uint8]:
+        """Give the sketches of many texts, uint8[n, 128]; a text without one has a row of zeros."""
+        return self._engine.sketches(_texts(texts))
+
+    def shingles(self, text: str) -> NDArray[np.uint64]:
+        """Give the hashes of a text's distinct shingles, sorted: what its sketch stands for."""
+        return self._engine.distinct_shingles(_text(text))
 
     def features(self, text: str) -> dict[str, float]:
         """Give the features of a text and how much each of them counts."""
@@ -201,6 +209,15 @@ def _text(text: str) -> str:
             hint="decode bytes first: data.decode('utf-8', 'replace')",
         )
     return text
+
+
+def _texts(texts: Iterable[str]) -> Iterable[str]:
+    if isinstance(texts, str):
+        raise InputError(
+            "found a string, expected several texts",
+            hint="recipe.fingerprint(text) takes one text",
+        )
+    return map(_text, texts)
 
 
 def _check_segments(segments: Segments, *, tagged: bool) -> None:

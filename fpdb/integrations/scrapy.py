@@ -38,6 +38,8 @@ class NearDuplicatesPipeline:
     - `FPDB_KEY_FIELD`: the field with the key; "url"
     - `FPDB_RECIPE`, `FPDB_K`: what a new database is created with, and must be those of one that
       exists; a recipe is a name, or a file that ends in .toml
+    - `FPDB_MIN_JACCARD`: an item is a near-duplicate if its text has at least this Jaccard
+      similarity to a stored one, by their sketches; a new database keeps them
     - `FPDB_ACTION`: "tag" writes the key of the stored document into the item, "drop" drops it
     - `FPDB_TAG_FIELD`: the field for that key; "near_duplicate_of"
     """
@@ -57,7 +59,13 @@ class NearDuplicatesPipeline:
             )
         self._drops = action == "drop"
         self._untagged = self._failed = False
-        self._database = _open(self._path, _recipe(settings), _whole(settings, "FPDB_K"))
+        self._min_jaccard = _share(settings, "FPDB_MIN_JACCARD")
+        self._database = _open(
+            self._path,
+            _recipe(settings),
+            _whole(settings, "FPDB_K"),
+            sketched=self._min_jaccard is not None,
+        )
 
     @classmethod
     def from_crawler(cls, crawler: "Crawler") -> Self:
@@ -66,7 +74,7 @@ class NearDuplicatesPipeline:
 
     def open_spider(self, spider: object = None) -> None:  # noqa: ARG002 - older Scrapys give it
         """Start the thread that asks the database."""
-        self._adder = Adder(self._database)
+        self._adder = Adder(self._database, self._min_jaccard)
 
     async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
         """Close the database."""
@@ -165,12 +173,22 @@ def _deferred(future: Future[Any]) -> Any:
     return deferred
 
 
-def _open(path: Path, recipe: fpdb.Recipe | None, k: int | None) -> fpdb.Database:
+def _open(
+    path: Path, recipe: fpdb.Recipe | None, k: int | None, *, sketched: bool
+) -> fpdb.Database:
     """Create the database, or open the one that is there."""
+    sketch = "minhash" if sketched else None
     try:
-        return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k)
+        return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k, sketch=sketch)
     except fpdb.DatabaseExistsError:
-        return fpdb.open(path, recipe=recipe, k=k)
+        database = fpdb.open(path, recipe=recipe, k=k)
+    if sketched and database.sketch is None:
+        database.close()
+        raise fpdb.InputError(
+            f"{path} keeps no sketches, found FPDB_MIN_JACCARD",
+            hint="leave FPDB_MIN_JACCARD out, or name a database that is created with it",
+        )
+    return database
 
 
 def _text(settings: "BaseSettings", name: str, default: str = "") -> str:
@@ -207,6 +225,22 @@ def _whole(settings: "BaseSettings", name: str) -> int | None:
             hint="leave it out for the usual one",
         )
     return found
+
+
+def _share(settings: "BaseSettings", name: str) -> float | None:
+    found = settings.get(name)
+    if found is None:
+        return None
+    try:
+        share = float(found)
+    except (TypeError, ValueError):
+        share = -1.0
+    if isinstance(found, bool) or not 0 < share <= 1:
+        raise fpdb.InputError(
+            f"found {name} = {found!r}, expected a number above 0 and up to 1",
+            hint="0.8 is what usually counts as a near-duplicate",
+        )
+    return share
 
 
 def _recipe(settings: "BaseSettings") -> fpdb.Recipe | None:

@@ -20,7 +20,8 @@ MAGIC = "fpdb"
 READ_VERSION = 1  # part of the format: the highest version that this code can read
 WRITE_VERSION = 1  # part of the format: the highest version that this code can write
 OLDEST_VERSION = 1  # what is older needs an upgrade first
-FEATURES: frozenset[str] = frozenset()
+MINHASH = "minhash"  # records hold sketches
+FEATURES: frozenset[str] = frozenset({MINHASH})
 
 MAX_HEADER_BYTES = 1 << 26  # a recipe may carry a whole table of word weights
 CHECKSUM_BYTES = 8

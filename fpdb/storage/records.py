@@ -18,7 +18,8 @@ class Record(NamedTuple):
 
     `fingerprint` has the bytes of the number, big-endian, none if the text is short; `digest`
     those of the text, none if only a fingerprint was given; `meta` is packed already;
-    `characters` is the length of the text.
+    `characters` is the length of the text; `sketch` stands only in databases that keep sketches,
+    and has no bytes if the document has none.
     """
 
     key: str | int
@@ -27,11 +28,12 @@ class Record(NamedTuple):
     digest: bytes
     meta: bytes
     characters: int
+    sketch: bytes | None = None
 
 
 def pack_record(record: Record) -> bytes:
     """Write a record."""
-    body: bytes = msgpack.packb(tuple(record))
+    body: bytes = msgpack.packb(tuple(record[:-1] if record.sketch is None else record))
     return _checksum(body) + body
 
 
@@ -49,7 +51,7 @@ def unpack_record(value: memoryview | bytes) -> Record:
         return Record(*fields)
     except TypeError:
         raise DamagedError(
-            f"a document has {len(fields)} fields, expected {len(Record._fields)}",
+            f"a document has {len(fields)} fields, expected 6, or 7 with a sketch",
             hint="run `fpdb check`",
         ) from None
 

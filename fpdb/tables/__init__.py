@@ -6,6 +6,7 @@ Nothing in this folder knows a text or a file.
 """
 
 from fpdb.tables.bits import Permutation, distances
+from fpdb.tables.first_look import first_look
 from fpdb.tables.index import Index
 from fpdb.tables.plan import Plan, Table, TableProbes
 from fpdb.tables.planner import Costs, Estimate, estimate, plans
@@ -23,6 +24,7 @@ __all__ = [
     "distances",
     "estimate",
     "find_together",
+    "first_look",
     "near_many",
     "plans",
 ]

@@ -99,23 +99,32 @@ def estimate(
     )
 
 
-def plans(bits: int, k: int, documents: int, *, costs: Costs = DEFAULT_COSTS) -> list[Plan]:
-    """List the plans for a width, a k and a number of documents, the best first."""
+def plans(
+    bits: int, k: int, documents: int, *, query_k: int | None = None, costs: Costs = DEFAULT_COSTS
+) -> list[Plan]:
+    """List the plans for a width, a k and a number of documents, the best first.
+
+    With a `query_k` they are chosen for queries with that k instead, if any tables serve it.
+    """
     if bits not in WIDTHS:
         raise PlanError(f"fingerprints of {bits} bits", hint="Choose 32, 64 or 128 bits.")
     if not 0 <= k <= LARGEST_K:
         raise PlanError(f"a plan for k = {k}", hint=f"Choose k from 0 to {LARGEST_K}.")
     if documents < 1:
         raise PlanError(f"a plan for {documents} documents", hint="Plan for at least one.")
-    found = list(_feasible(bits, k))
+    wider = query_k is not None and query_k > k
+    found = list(_feasible(bits, k, query_k)) if wider else []
+    if not found:
+        query_k, found = None, list(_feasible(bits, k))
     if not found:
         nearest = next(less for less in range(k, -1, -1) if any(_feasible(bits, less)))
         raise PlanError(
             f"k = {k} in {bits} bits takes too many probes, or probes that read too much",
             hint=f"With {bits} bits k can be {nearest}; or take wider fingerprints.",
         )
+
     return sorted(
-        found, key=lambda plan: estimate(plan, documents, costs=costs).seconds_per_document
+        found, key=lambda plan: estimate(plan, documents, query_k, costs).seconds_per_document
     )
 
 
@@ -127,12 +136,12 @@ def _probed(plan: Plan, k: int | None = None) -> tuple[int, float]:
     return count, share
 
 
-def _feasible(bits: int, k: int) -> Iterator[Plan]:
+def _feasible(bits: int, k: int, query_k: int | None = None) -> Iterator[Plan]:
     """All designs whose probes are neither too many nor too wide, and that nothing else beats."""
     known: list[tuple[int, int, float]] = []
-    for plan in sorted(_designs(bits, k), key=lambda plan: len(plan.tables)):
+    for plan in sorted(_designs(bits, k, query_k or k), key=lambda plan: len(plan.tables)):
         try:
-            probes, share = _probed(plan)
+            probes, share = _probed(plan, query_k)
         except PlanError:
             continue
         burden = (len(plan.tables), probes, share)
@@ -142,12 +151,13 @@ def _feasible(bits: int, k: int) -> Iterator[Plan]:
             yield plan
 
 
-def _designs(bits: int, k: int) -> Iterator[Plan]:
+def _designs(bits: int, k: int, query_k: int) -> Iterator[Plan]:
     if k == 0:
         yield home_plan(bits, k, min(bits, HOME_PREFIX))
         return
     # Fewer blocks than k + 1 make fewer tables with longer prefixes, at the price of flipped bits.
-    for blocks in range(2, k + 2):
+    # More of them have shorter prefixes, which a query with a larger k flips fewer bits of.
+    for blocks in range(2, query_k + 2):
         yield choose_plan(bits, k, blocks)
     for choose in range(2, MOST_CHOSEN + 1):
         if comb(k + choose, choose) <= MOST_TABLES and k + choose <= bits:

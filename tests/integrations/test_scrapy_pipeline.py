@@ -169,6 +169,25 @@ def test_recipe_and_k_are_those_of_the_new_database(path):
         process(path, [], FPDB_K=3)
 
 
+def test_matches_are_verified_by_sketches(path):
+    words = [f"word{place}" for place in range(300)]
+    near, half = [*words[:280], *(f"new{n}" for n in range(20))], words[:150] + words[:150:-1]
+    items = [
+        {"url": str(place), "text": " ".join(each)}
+        for place, each in enumerate((words, near, half))
+    ]
+    (_, second, third), stats = process(path, items, FPDB_MIN_JACCARD="0.8")
+    assert second["near_duplicate_of"] == "0"
+    assert "near_duplicate_of" not in third
+    assert stats == {"fpdb/added": 2, "fpdb/duplicate": 1}
+
+
+def test_a_database_without_sketches_cannot_verify(path):
+    process(path, [])
+    with pytest.raises(fpdb.InputError, match="keeps no sketches"):
+        process(path, [], FPDB_MIN_JACCARD=0.8)
+
+
 def test_integer_keys(path):
     with fpdb.create(path, keys="integer"):
         pass
@@ -188,6 +207,8 @@ def test_integer_keys(path):
         ({"FPDB_K": "many"}, fpdb.InputError, "FPDB_K = 'many'"),
         ({"FPDB_K": -1}, fpdb.InputError, "FPDB_K = -1"),
         ({"FPDB_K": True}, fpdb.InputError, "FPDB_K = True"),
+        ({"FPDB_MIN_JACCARD": "much"}, fpdb.InputError, "FPDB_MIN_JACCARD = 'much'"),
+        ({"FPDB_MIN_JACCARD": 80}, fpdb.InputError, "up to 1"),
         ({"FPDB_FIELD": []}, fpdb.InputError, "FPDB_FIELD"),
         ({"FPDB_FIELD": [7]}, fpdb.InputError, "FPDB_FIELD"),
         ({"FPDB_KEY_FIELD": 7}, fpdb.InputError, "FPDB_KEY_FIELD = 7"),

@@ -1,0 +1,200 @@
+"""Shingles and sketches, against plain Python and the exact Jaccard similarity."""
+
+import random
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fpdb
+from fpdb.fingerprint import minhash, shingles
+from fpdb.fingerprint.shingles import Shingles
+
+WEB = fpdb.recipe("web")
+SIGN = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u4e00-\u9fff]")
+TEXTS = st.text(alphabet="ab_9 ,.\n-漢字仮名พ", max_size=200)
+
+
+def oracle(text):
+    """All shingles of a clean text as tuples of tokens."""
+    tokens = []
+    for run in re.findall(r"\w+", text):
+        for piece in re.findall(rf"{SIGN.pattern}|(?:(?!{SIGN.pattern}).)+", run):
+            tokens += [piece[at : at + 64] for at in range(0, len(piece), 64)]
+    units = [3 if SIGN.match(token) else 5 for token in tokens]
+    found = []
+    for first in range(len(tokens)):
+        for last in range(first, len(tokens)):
+            if sum(units[first : last + 1]) >= 15:
+                found.append(tuple(tokens[first : last + 1]))
+                break
+    return found
+
+
+def ours(texts, seed=0):
+    """The shingles of each text, in order."""
+    found = [[] for _ in texts]
+    for part in shingles.shingles(texts, seed):
+        ends = np.cumsum(part.counts)
+        for number, (end, count) in enumerate(zip(ends, part.counts, strict=True)):
+            found[part.first + number] += part.hashes[end - count : end].tolist()
+    return found
+
+
+def equal_patterns(left, right):
+    """Both tell the same places apart: hashes for tuples, one to one."""
+    assert len(left) == len(right)
+    assert len(set(left)) == len(set(right)) == len(set(zip(left, right, strict=True)))
+
+
+@given(st.lists(TEXTS, max_size=6))
+def test_shingles_are_those_of_the_plain_definition(texts):
+    found = ours(texts)
+    equal_patterns(
+        [hash_ for each in found for hash_ in each],
+        [shingle for text in texts for shingle in oracle(text)],
+    )
+    assert list(map(len, found)) == [len(oracle(text)) for text in texts]
+
+
+@given(st.lists(TEXTS, max_size=6), st.integers(1, 8))
+def test_a_text_in_pieces_has_the_same_shingles(texts, size):
+    whole = ours(texts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shingles, "_CHARACTERS", 64 * size)
+        patch.setattr(shingles, "_TEXTS", 2)
+        assert ours(texts) == whole
+        assert ours(["".join(texts) * 3])[0] == ours(["".join(texts) * 3])[0]
+
+
+@settings(max_examples=30)
+@given(st.text(alphabet="ab 漢", min_size=50, max_size=900))
+def test_any_cut_of_a_long_text_gives_the_same_sketch(text):
+    whole, alone = minhash.sketch_texts([text]), ours([text])
+    for size in (1, 2, 3):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shingles, "_CHARACTERS", 64 * size)
+            assert ours([text]) == alone
+            assert (minhash.sketch_texts([text]) == whole).all()
+
+
+def test_words_without_end_are_cut_at_the_same_places_in_any_piece(monkeypatch):
+    letters = "".join(random.Random(3).choices("abc", k=5000))
+    text = f"x {letters} y {letters[:2000]} 漢 z"
+    whole = ours([text])
+    equal_patterns(whole[0], oracle(text))
+    for size in (64, 130, 1000):
+        monkeypatch.setattr(shingles, "_CHARACTERS", size)
+        assert ours([text]) == whole
+
+
+@given(st.lists(TEXTS, max_size=8), st.data())
+def test_a_sketch_does_not_depend_on_its_neighbours(texts, data):
+    together = WEB.sketch_many(texts)
+    order = data.draw(st.permutations(range(len(texts))))
+    assert (WEB.sketch_many([texts[at] for at in order]) == together[list(order)]).all()
+    for text, row in zip(texts, together, strict=True):
+        assert WEB.sketch(text) == (row.tobytes() if row.any() else b"")
+        assert bool(row.any()) == bool(len(WEB.shingles(text)))
+    batch = WEB.batch(texts, sketches=True)
+    assert (batch.sketches == together).all()
+    assert WEB.batch(texts).sketches is None
+
+
+@given(st.text())
+def test_any_text_has_a_sketch_or_none(text):
+    sketch = WEB.sketch(text)
+    assert len(sketch) in (0, minhash.SIZE)
+    assert (
+        WEB.sketch(unicodedata.normalize("NFKC", text).upper())
+        == WEB.sketch(unicodedata.normalize("NFKC", text).upper().lower())
+        or not text.isascii()
+    )
+
+
+def test_fewer_than_fifteen_units_have_no_sketch():
+    assert WEB.sketch("two words") == WEB.sketch("四個漢字") == WEB.sketch("…!") == b""
+    assert len(WEB.sketch("these three words")) == len(WEB.sketch("這是五個字")) == 128
+    assert len(WEB.sketch("one 三個字 two")) == 128
+
+
+def test_a_secret_keys_the_sketch():
+    text = "some words that a secret turns into other bits"
+    keyed = WEB.replace(name="keyed", hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
+    found = minhash.estimate(
+        np.frombuffer(WEB.sketch(text), np.uint8), np.frombuffer(keyed.sketch(text), np.uint8)
+    )
+    assert found < 0.2
+
+
+@pytest.mark.parametrize("name", ["char-4", "simhash-py", "tagged-title"])
+def test_steps_that_join_words_are_left_out_for_shingles(name):
+    recipe = fpdb.recipe(name)
+    text = "these are six words with spaces"
+    assert len(recipe.shingles(text)) == 4
+    assert recipe.batch([text], sketches=True).sketches.tobytes() == recipe.sketch(text)
+
+
+def sketch_sets(sets):
+    rows = []
+    for first in range(0, len(sets), 200):
+        block = sets[first : first + 200]
+        part = Shingles(0, np.concatenate(block), np.array(list(map(len, block))))
+        rows.append(minhash._pack(minhash._fill(part)))
+    return np.concatenate(rows)
+
+
+@pytest.mark.parametrize("jaccard", [0.2, 0.5, 0.8, 0.95])
+@pytest.mark.parametrize(
+    ("size", "pairs"), [(5, 3000), (20, 2000), (100, 1000), (1000, 400), (10000, 60)]
+)
+def test_the_estimate_is_unbiased_and_errs_as_the_formula_says(size, pairs, jaccard):
+    rng = np.random.default_rng(size + round(100 * jaccard))
+    left, right, exact = [], [], []
+    for _ in range(pairs):
+        mean = 2 * size * jaccard / (1 + jaccard)
+        shared = int(mean + rng.random())
+        values = rng.integers(2**64, size=2 * size, dtype=np.uint64)
+        left.append(values[:size])
+        right.append(np.concatenate([values[:shared], values[size : 2 * size - shared]]))
+        exact.append(shingles.exact_jaccard(np.sort(left[-1]), np.sort(right[-1])))
+    errors = minhash.estimate(sketch_sets(left), sketch_sets(right)) - exact
+    expected = np.mean(np.square(list(map(minhash.standard_error, exact)))) ** 0.5
+    # The rounds draw without replacement from few shingles, so that the estimate errs less.
+    assert abs(errors.mean()) <= 3 * errors.std() / pairs**0.5
+    assert (0.5 if size <= 20 else 0.7) * expected < errors.std() < 1.25 * expected
+
+
+def test_equal_sets_agree_wholly_and_nothing_agrees_with_no_sketch():
+    texts = ["a text with some words", "a text", "a text with some words"]
+    rows = WEB.sketch_many(texts)
+    found = minhash.estimate(rows[[0, 0, 1]], rows[[2, 1, 1]])
+    assert found[0] == 1
+    assert np.isnan(found[1:]).all()
+
+
+@given(st.binary(min_size=128, max_size=128), st.binary(min_size=128, max_size=128))
+def test_the_estimate_counts_the_half_bytes_that_differ(left, right):
+    rows = [np.frombuffer(each, np.uint8) for each in (left, right)]
+    apart = sum(a != b for a, b in zip(left.hex(), right.hex(), strict=True))
+    found = minhash.estimate(*rows)
+    if any(left) and any(right):
+        assert found == pytest.approx(max(0.0, 1 - apart / 256 * 16 / 15))
+    else:
+        assert np.isnan(found)
+
+
+def test_a_phrase_over_and_over_has_the_sketch_of_its_set():
+    phrase = "one phrase again and "
+    rows = WEB.sketch_many([phrase * 3, phrase * 5000])
+    assert (rows[0] == rows[1]).all()
+
+
+def test_exact_jaccard_of_shingles():
+    first, second = WEB.shingles("a b c d e"), WEB.shingles("x b c d e")
+    assert shingles.exact_jaccard(first, second) == 2 / 4
+    assert shingles.exact_jaccard(first, first) == 1
+    assert shingles.exact_jaccard(first, WEB.shingles("a b")) is None
