@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.columns import each
 from fpdb.errors import InputError, RecipeError, ShortTextError
 from fpdb.fingerprint import clean, hashing, segment, weights
 from fpdb.fingerprint.engine import Engine
@@ -217,7 +218,7 @@ def _texts(texts: Iterable[str]) -> Iterable[str]:
             "found a string, expected several texts",
             hint="recipe.fingerprint(text) takes one text",
         )
-    return map(_text, texts)
+    return map(_text, each(texts, "texts"))
 
 
 def _check_segments(segments: Segments, *, tagged: bool) -> None:

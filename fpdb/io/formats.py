@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import IO, Any
 
 from fpdb.errors import InputError
-from fpdb.io import streams
+from fpdb.io import arrow, streams
 from fpdb.io.fields import Fields
 from fpdb.io.streams import TooLong
 from fpdb.io.tables import Line, Row, csv_rows, named, tsv_rows
@@ -22,7 +22,8 @@ Found = tuple[int, dict[str, Any] | str, bool]
 class Source:
     """What a format reads: a stream, the name that its texts go by, and how they are to be read.
 
-    Instead of the stream there may be some lines that were read from it, from line `first` on.
+    Instead of the stream there may be some lines that were read from it, from line `first` on, or
+    the path of a file that is read by itself.
     """
 
     stream: IO[bytes]
@@ -31,6 +32,7 @@ class Source:
     largest: int
     taken: Sequence[bytes | TooLong] | None = None
     first: int = 1
+    path: str = ""
 
     def lines(self) -> Iterator[Line]:
         """Read the stream line by line."""
@@ -41,12 +43,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Format:
-    """How the records of a stream are found; `by_line` if each line can be read by itself."""
+    """How the records of a stream are found; `by_line` if each line can be read by itself.
+
+    A `whole_file` has its directory at its end, so it can be no stream.
+    """
 
     find: Callable[[Source], Iterator[Found]]
     has_fields: bool = False
     is_table: bool = False
     by_line: bool = False
+    whole_file: bool = False
 
 
 def _jsonl(source: Source) -> Iterator[Found]:
@@ -92,10 +98,20 @@ def _text(source: Source) -> Iterator[Found]:
         yield 0, {"key": source.name, "text": found[0]}, found[1]
 
 
+def _parquet(source: Source) -> Iterator[Found]:
+    return arrow.parquet_rows(source.path, source.fields, source.largest)
+
+
+def _arrow(source: Source) -> Iterator[Found]:
+    return arrow.arrow_rows(source.path, source.fields, source.largest)
+
+
 FORMATS = {
     "jsonl": Format(_jsonl, has_fields=True, by_line=True),
     "tsv": Format(partial(_table, tsv_rows), has_fields=True, is_table=True),
     "csv": Format(partial(_table, csv_rows), has_fields=True, is_table=True),
+    "parquet": Format(_parquet, has_fields=True, whole_file=True),
+    "arrow": Format(_arrow, has_fields=True, whole_file=True),
     "lines": Format(_lines, by_line=True),
     "text": Format(_text),
 }
@@ -105,10 +121,19 @@ SUFFIXES = {
     ".json": "jsonl",
     ".tsv": "tsv",
     ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
     ".txt": "text",
     ".text": "text",
     ".md": "text",
 }
+
+
+def is_table_file(path: str) -> bool:
+    """Tell by its name whether a file holds a table of Parquet or Arrow."""
+    name = SUFFIXES.get(PurePath(path).suffix.lower())
+    return name is not None and FORMATS[name].whole_file
 
 
 def format_of(path: str, given: str | None, default: str | None = None) -> Format:

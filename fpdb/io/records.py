@@ -1,5 +1,6 @@
 """Read records from files, directories or standard input; a bad one never ends the stream."""
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -7,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fpdb.errors import InputError
-from fpdb.io import folders, streams
+from fpdb.io import arrow, folders, streams
 from fpdb.io.fields import BadRecord, Fields, Pick, Record, UnfitError, picker
 from fpdb.io.formats import Format, Source, format_of
 from fpdb.io.streams import LARGEST_TEXT, Idle, Progress, StreamError
 from fpdb.io.tables import check_columns
+from fpdb.io.texts import Text
 
 _DEFAULT = Fields()
 
@@ -39,6 +41,18 @@ def read_records(
     return reader.file(path, path, chosen, progress)
 
 
+def read_rows(path: str, max_bytes: int = LARGEST_TEXT) -> Iterator[Text]:
+    """Read a text from each row of a table; the key is its source, if there is one."""
+    for record in read_records(path, fields=Fields(keyed=False), max_bytes=max_bytes):
+        if isinstance(record, BadRecord):
+            raise InputError(
+                f"{record.source}: {record.reason}",
+                hint="fpdb ingest and query skip such rows, and take other columns",
+            )
+        source = record.source if record.key is None else str(record.key)
+        yield Text(source, record.text or "", record.replaced)
+
+
 def open_path(
     path: str, given: str | None, fields: Fields, max_bytes: int
 ) -> tuple["Reader", Format | None]:
@@ -53,15 +67,27 @@ def open_path(
     chosen = format_of(path, given, "text" if folder else None)
     if chosen.is_table:
         check_columns(fields)
+    if chosen.whole_file:
+        _check_file(path)
     reader = Reader(fields, min(max_bytes, sys.maxsize // 2))
     if folder:
         return reader, None
     if replace(fields, keyed=True) != _DEFAULT and not chosen.has_fields:
         raise InputError(
             f"{path}: fields are given, but each text is all there is",
-            hint="leave the fields out, or give the format: jsonl, tsv or csv",
+            hint="leave the fields out, or give the format of records: jsonl, tsv, csv, parquet",
         )
     return reader, chosen
+
+
+def _check_file(path: str) -> None:
+    """Refuse a stream where a whole file is needed."""
+    arrow.require()
+    if path == "-" or streams.unpacked_name(path) != path:
+        raise InputError(
+            f"{path}: Parquet and Arrow are read from files, found a stream",
+            hint="save it to a file, unpacked: they are packed inside",
+        )
 
 
 @dataclass(frozen=True)
@@ -90,6 +116,8 @@ class Reader:
         try:
             if chosen.is_table:
                 check_columns(self.fields)
+            if chosen.whole_file:
+                _check_file(entry.path)
         except InputError as error:
             return BadRecord(entry.path, str(error))
         return chosen
@@ -104,6 +132,12 @@ class Reader:
     ) -> Iterator[Record | BadRecord]:
         """Read one file."""
         try:
+            if chosen.whole_file:
+                source = Source(io.BytesIO(), name, self.fields, self.largest, path=path)
+                yield from self.found(path, chosen, source)
+                if progress:
+                    progress(os.path.getsize(path))
+                return
             with streams.opened(path, progress, idle) as stream:
                 source = Source(stream, name, self.fields, self.largest)
                 yield from self.found(path, chosen, source)
