@@ -106,11 +106,23 @@ def into(path: str) -> Iterator[None]:
     if path == "-":
         yield
         return
+    try:
+        with (
+            drafted(path) as draft,
+            draft.open("w", encoding="utf-8", errors="backslashreplace", newline="") as _file,
+        ):
+            yield
+    finally:
+        _file = None
+
+
+@contextlib.contextmanager
+def drafted(path: str) -> Iterator[Path]:
+    """Give a path for a block to write to; a regular file appears, whole, when the block ends."""
     special = os.path.exists(path) and not os.path.isfile(path)
     draft = Path(path if special else f"{path}.{os.getpid()}.part")
     try:
-        with draft.open("w", encoding="utf-8", errors="backslashreplace", newline="") as _file:
-            yield
+        yield draft
         if not special:
             draft.replace(path)
     except FpdbError:  # some are an OSError as well
@@ -120,7 +132,6 @@ def into(path: str) -> Iterator[None]:
             f"{path} can't be written: {error.strerror}", hint="choose another file, or make room"
         ) from None
     finally:
-        _file = None
         if not special:
             draft.unlink(missing_ok=True)
 

@@ -1,7 +1,7 @@
 """Readers: what stands between files or streams and texts. They know nothing of fingerprints."""
 
 from fpdb.io.arrays import is_array, read_array
-from fpdb.io.arrow import table_records
+from fpdb.io.arrow import TableWriter, table_records
 from fpdb.io.fields import BadRecord, Fields, Record
 from fpdb.io.folders import size_of
 from fpdb.io.follow import follow_parts
@@ -22,6 +22,7 @@ __all__ = [
     "Part",
     "Progress",
     "Record",
+    "TableWriter",
     "Text",
     "follow_parts",
     "is_array",

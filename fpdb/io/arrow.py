@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io.fields import BadRecord, Fields, Record, UnfitError, picker
@@ -18,6 +18,7 @@ Row = tuple[int, dict[str, Any] | str, bool]
 Batches = tuple[list[str], Iterator[Any]]
 
 _ROWS = 1000
+_GROUP = 50_000
 # Without a buffer, all of a row group's pages would be read at once.
 _BUFFER = 1 << 20
 _PLAIN = (str, int, float, type(None))
@@ -86,6 +87,50 @@ def table_records(table: Any, fields: Fields, largest: int) -> Iterator[Record |
             yield pick(source, found, replaced)
         except UnfitError as error:
             yield BadRecord(source, str(error))
+
+
+class TableWriter:
+    """Writes rows to a Parquet file, some thousand at a time."""
+
+    def __init__(self, path: str, columns: Mapping[str, str]) -> None:
+        self._pyarrow = require()
+        time = self._pyarrow.timestamp("s", "UTC")
+        self._schema = self._pyarrow.schema(
+            [(name, time if kind == "time" else kind) for name, kind in columns.items()]
+        )
+        self._rows: list[tuple[object, ...]] = []
+        self._path = path
+
+    def __enter__(self) -> Self:
+        from pyarrow import parquet
+
+        # Opened here, since its own errors don't all say what is wrong with a path.
+        self._file = open(self._path, "wb")
+        self._writer = parquet.ParquetWriter(self._file, self._schema, compression="zstd")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._write()
+            self._writer.close()
+        finally:
+            self._file.close()
+
+    def add(self, row: tuple[object, ...]) -> None:
+        """Add a row: a value, or None, for each column."""
+        self._rows.append(row)
+        if len(self._rows) == _GROUP:
+            self._write()
+
+    def _write(self) -> None:
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(self._schema)
+        arrays = [
+            self._pyarrow.array(list(values), kind)
+            for values, kind in zip(columns, self._schema.types, strict=True)
+        ]
+        self._writer.write_table(self._pyarrow.Table.from_arrays(arrays, schema=self._schema))
+        self._rows = []
 
 
 @contextlib.contextmanager

@@ -127,9 +127,7 @@ def test_a_table_is_no_column(make):
 
 
 @pytest.mark.parametrize("name", ["pandas", "pandas index", "polars"])
-def test_without_pyarrow_columns_are_taken_all_the_same(
-    name, monkeypatch, path, expected
-):
+def test_without_pyarrow_columns_are_taken_all_the_same(name, monkeypatch, path, expected):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     texts = pd.Series(TEXTS, dtype=object) if name == "pandas" else COLUMNS[name](TEXTS)
     assert np.array_equal(WEB.fingerprint_many(texts), expected)

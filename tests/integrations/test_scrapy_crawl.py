@@ -212,7 +212,7 @@ def test_a_crawl_that_is_killed_leaves_a_whole_database_and_can_go_on(crawl, pat
 
 
 def test_an_interrupted_crawl_closes_the_database(crawl, path):
-    with site.Site(delay=0.05) as served:
+    with site.Site(articles=40, delay=0.05) as served:
         found = crawl(served.url, path)
         wait_for(lambda: served.requests >= 20)
         found.process.send_signal(signal.SIGINT)
