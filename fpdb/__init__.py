@@ -7,7 +7,9 @@ The folders are the architecture, and imports point down:
     reader                 its other half: what can be asked
     snapshot               a view of one moment, with the questions of the facade
     handle                 an open database: its header, plan and recipe
+    checking               a database that is read by a further process, for it may be damaged
     preparing              what is done with a part of the input, in any process
+    repairing              a sound database of what is intact in a damaged one
     corpus | io            work over whole databases | readers of documents and texts
     documents              documents by key and id, looked up and written
     tables                 bits -> candidates: permutations, plans, pages, the index
@@ -18,6 +20,8 @@ The folders are the architecture, and imports point down:
     errors                 the exception tree
 """
 
+from fpdb.checking import check
+from fpdb.corpus import evaluate, evaluation_html, evaluation_svg
 from fpdb.database import Database
 from fpdb.documents import Prepared, Preparer
 from fpdb.errors import (
@@ -30,6 +34,7 @@ from fpdb.errors import (
     DocumentNotFoundError,
     FormatError,
     FpdbError,
+    HtmlError,
     InputError,
     LockTimeoutError,
     MapFullError,
@@ -61,22 +66,30 @@ from fpdb.fingerprint import (
     read_recipe,
 )
 from fpdb.fingerprint import preset as recipe
+from fpdb.io import html_text
 from fpdb.models import (
     Added,
     Batch,
     Cluster,
     Comparison,
     Document,
+    Evaluation,
     Group,
+    HtmlText,
     Match,
     Matches,
     Outgrown,
     Pair,
     Problem,
+    Rating,
+    RecipeQuality,
+    Repaired,
+    Snapshots,
     Stats,
     TableStats,
 )
 from fpdb.preparing import documents_of
+from fpdb.repairing import repair
 from fpdb.snapshot import Snapshot
 from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, first_look, plans
 
@@ -101,12 +114,15 @@ __all__ = [
     "DiskFullError",
     "Document",
     "DocumentNotFoundError",
+    "Evaluation",
     "FormatError",
     "FpdbError",
     "Grams",
     "Group",
     "Hash",
     "Hits",
+    "HtmlError",
+    "HtmlText",
     "IdfTable",
     "InputError",
     "LockTimeoutError",
@@ -125,14 +141,18 @@ __all__ = [
     "Prepared",
     "Preparer",
     "Problem",
+    "Rating",
     "ReadOnlyError",
     "ReadersFullError",
     "Recipe",
     "RecipeError",
     "RecipeMismatchError",
+    "RecipeQuality",
+    "Repaired",
     "Secret",
     "ShortTextError",
     "Snapshot",
+    "Snapshots",
     "Stats",
     "StorageError",
     "Table",
@@ -145,13 +165,19 @@ __all__ = [
     "WorkerError",
     "__version__",
     "build",
+    "check",
     "compare",
     "create",
     "distance",
     "documents_of",
+    "evaluate",
+    "evaluation_html",
+    "evaluation_svg",
     "first_look",
+    "html_text",
     "open",
     "plans",
     "read_recipe",
     "recipe",
+    "repair",
 ]

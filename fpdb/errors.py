@@ -50,6 +50,10 @@ class ShortTextError(InputError):
     """A text with fewer distinct features than its recipe asks for."""
 
 
+class HtmlError(InputError):
+    """A page that can't be read as HTML within the bounds of size, time and memory."""
+
+
 class RecipeError(FpdbError, ValueError):
     """A recipe that doesn't exist, or whose parts don't fit together."""
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from fpdb.documents import CATALOGS, require_whole
+from fpdb.checking import check
+from fpdb.documents import CATALOGS, layout, require_whole
 from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.storage import LOCK_SECONDS, Environment, header
@@ -32,17 +33,8 @@ class Handle:
             value = txn.get("header", b"header")
             self._header = header.decode(value if value is not None else b"")
         header.require_openable(self._header, readonly=environment.readonly)
-        self.plan = Plan.from_dict(self._header["plan"])
-        self._index = Index(self.plan)
-        if self._header["keys"] not in CATALOGS:
-            raise DamagedError(
-                f"the header speaks of {self._header['keys']!r} keys, "
-                f"expected one of {', '.join(CATALOGS)}",
-                hint="restore the database from a backup",
-            )
-        self._catalog = CATALOGS[self._header["keys"]](
-            self._index, sketched=self.sketch is not None
-        )
+        self._index, self._catalog = layout(self._header)
+        self.plan = self._index.plan
         environment.include([*self._catalog.names, *self._index.names])
         if recipe is not None:
             self._require_recipe(recipe)
@@ -107,7 +99,9 @@ class Handle:
         A keyed recipe must be given, because its secret isn't stored. A write waits for other
         writers up to `timeout` seconds.
         """
-        environment = Environment.open(path, ["header"], readonly=readonly)
+        environment = Environment.open(
+            path, ["header"], readonly=readonly, verify=_require_whole_copy
+        )
         try:
             chosen = preset(recipe) if isinstance(recipe, str) else recipe
             database = cls(environment, chosen, timeout)
@@ -196,6 +190,14 @@ class Handle:
             self.__dict__.get("recipe") if self._header["recipe"]["hash"].get("secret") else None
         )
         return _reopen, (type(self), self.path, self.readonly, keyed, self._timeout)
+
+
+def _require_whole_copy(directory: Path) -> None:
+    for problem in check(directory, deep=True):
+        raise DamagedError(
+            f"{directory} is a copy that isn't whole: {problem.where}: {problem.what}",
+            hint="copy it with `fpdb backup`, or under `fpdb hold`",
+        )
 
 
 def _reopen(

@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Key = str | int
+
+# So many bytes of UTF-8 a text, a line or a record may have unless somebody allows more: no text
+# of this size, whatever is in it, takes more than two seconds or 256 MiB.
+LARGEST_TEXT = 1 << 21
+MOST_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +40,10 @@ class Comparison:
 
     `distance` is the Hamming distance, `similarity` 1 - distance/bits. `angle` (in degrees) and
     `cosine_estimate` follow from the distance; `cosine` and `jaccard` are exact, from the
-    features themselves; `value_ratio` divides the smaller fingerprint by the larger. `short` says
+    features themselves; `value_ratio` divides the smaller fingerprint by the larger.
+    `shingle_jaccard` is the exact Jaccard similarity of the shingles, `sketch_jaccard` what the
+    sketches estimate of it, and `sketch_error` the standard error of that; all are None if a text
+    has no shingle. `short` says
     that a text has too few features for its fingerprint to be trusted, `equal` that the features
     of both are the same.
     """
@@ -46,8 +55,25 @@ class Comparison:
     cosine: float
     jaccard: float
     value_ratio: float
+    shingle_jaccard: float | None
+    sketch_jaccard: float | None
+    sketch_error: float | None
     short: bool
     equal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlText:
+    """What an HTML page says, as `html_text` gives it.
+
+    `encoding` is the one by which bytes were decoded, None if a string was given; `replaced` says
+    that some bytes didn't fit it and became U+FFFD.
+    """
+
+    text: str
+    title: str
+    encoding: str | None
+    replaced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +193,19 @@ class Outgrown:
 
 
 @dataclass(frozen=True)
+class Snapshots:
+    """The snapshots that are open in all processes, without the one that counts them.
+
+    `oldest_pid` is the process that has the oldest, and `behind` says how many transactions have
+    been committed since it began: the pages that these replaced can't be used again yet.
+    """
+
+    open: int
+    oldest_pid: int | None
+    behind: int
+
+
+@dataclass(frozen=True)
 class Stats:
     """What a database holds, and how; `outgrown` if another plan would serve it better by now.
 
@@ -190,6 +229,7 @@ class Stats:
     bytes_used: int
     tables: tuple[TableStats, ...]
     outgrown: Outgrown | None
+    snapshots: Snapshots
     sketch: str | None = None
     sketches: int | None = None
 
@@ -199,3 +239,83 @@ class Problem(NamedTuple):
 
     where: str
     what: str
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What became of a damaged database: how many documents the new one at `path` has.
+
+    `missing` says how many more the damaged one counted, None if its count is lost as well; `lost`
+    has their keys as far as they are known, and `problems` all that was damaged.
+    """
+
+    path: Path
+    documents: int
+    missing: int | None
+    lost: tuple[Key, ...]
+    problems: tuple[Problem, ...]
+
+
+class Rating(NamedTuple):
+    """How good the pairs are that are reported at one k.
+
+    `equal` are pairs of equal texts; they count nowhere else. Of the other pairs `reported`, some
+    are `right`, some `wrong`, and those between are neither. `found` are the true pairs among
+    them. `precision` is right / (right + wrong), `recall` the share of all true pairs that is
+    found; a share of nothing is None.
+    """
+
+    k: int
+    equal: int
+    reported: int
+    right: int
+    wrong: int
+    found: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class RecipeQuality:
+    """How well a recipe tells duplicates from other documents.
+
+    `ratings` has one entry for each k; `verified` has the same for pairs whose sketches agree as
+    well, and nothing if that wasn't asked for. `short` counts the texts with too few features,
+    `unsketched` those without a sketch: they have no pairs. Distance d occurs
+    `true_distances[d]` times among the true pairs, and `other_distances[d]` times among pairs
+    drawn at random that aren't. `bit_shares` tells for each bit, the lowest first, in which share
+    of the fingerprints it is set; about one half is best.
+    """
+
+    recipe: str
+    recipe_id: str
+    bits: int
+    short: int
+    unsketched: int
+    ratings: tuple[Rating, ...]
+    verified: tuple[Rating, ...]
+    true_distances: tuple[int, ...]
+    other_distances: tuple[int, ...]
+    bit_shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What recipes find of the near-duplicates among some documents.
+
+    `exact` says that the truth is the Jaccard similarity of the texts' shingles, not a list that
+    was given. `true` counts the pairs that should be found, `equal` the pairs of equal texts,
+    which are left out. `truth_from`,
+    `right_from`, `wrong_below` and `min_jaccard` are as they were asked for.
+    """
+
+    documents: int
+    exact: bool
+    true: int
+    equal: int
+    truth_from: float
+    right_from: float
+    wrong_below: float
+    min_jaccard: float | None
+    recipes: tuple[RecipeQuality, ...]

@@ -14,6 +14,7 @@ from fpdb.cli.compact import compact
 from fpdb.cli.compare import compare
 from fpdb.cli.create import create
 from fpdb.cli.documents import delete, get
+from fpdb.cli.evaluate import evaluate
 from fpdb.cli.export import export
 from fpdb.cli.fingerprint import fingerprint
 from fpdb.cli.ingest import ingest
@@ -21,6 +22,7 @@ from fpdb.cli.pairs import pairs
 from fpdb.cli.plan import plan
 from fpdb.cli.query import query
 from fpdb.cli.recipes import app as recipes
+from fpdb.cli.repair import repair
 from fpdb.cli.stats import stats
 from fpdb.errors import FpdbError
 
@@ -63,6 +65,7 @@ for command in (
     clusters,
     stats,
     check,
+    repair,
     compact,
     backup,
     hold,
@@ -71,6 +74,7 @@ for command in (
     compare,
 ):
     app.command()(command)
+app.command("eval")(evaluate)
 app.add_typer(recipes, name="recipes")
 
 

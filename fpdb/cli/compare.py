@@ -8,7 +8,6 @@ import typer
 
 from fpdb.cli import render
 from fpdb.cli.options import (
-    LARGEST,
     BitsOption,
     JsonOption,
     MaxBytesOption,
@@ -19,9 +18,10 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint import compare as compare_texts
 from fpdb.io import read_lines, read_text
-from fpdb.models import Comparison
+from fpdb.models import LARGEST_TEXT, Comparison
 
-_COLUMNS = [field.name for field in dataclasses.fields(Comparison)[:-2]]
+# What every two texts have; not all have shingles.
+_COLUMNS = [field.name for field in dataclasses.fields(Comparison)[:7]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ def compare(
         bool, typer.Option("--header", help="With --pairs or --rank: name the columns first.")
     ] = False,
     as_json: JsonOption = False,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Compare two texts: what their fingerprints estimate, and what their features say exactly.
 
@@ -87,7 +87,7 @@ def compare(
         raise typer.BadParameter("--header needs --pairs or --rank")
     if files and (pairs or rank):
         raise typer.BadParameter("--files needs A and B")
-    chosen, judge = choose_recipe(recipe, bits), _Judge(k, below)
+    chosen, judge = choose_recipe(recipe, bits, max_bytes), _Judge(k, below)
     if first is not None and second is not None:
         if files:
             first, second = (read_text(path, max_bytes).text for path in (first, second))
@@ -147,8 +147,13 @@ def _report(recipe: Recipe, judge: _Judge, found: Comparison, as_json: bool) -> 
         "angle": f"{found.angle:.2f} degrees, estimated",
         "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
         "Jaccard": f"{found.jaccard:.4f} exact",
-        "value ratio": repr(found.value_ratio),
     }
+    if found.shingle_jaccard is not None:
+        entries["shingles"] = (
+            f"Jaccard {found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated, "
+            f"{found.shingle_jaccard:.4f} exact"
+        )
+    entries["value ratio"] = repr(found.value_ratio)
     if verdict:
         entries["verdict"] = verdict
     render.report(entries)

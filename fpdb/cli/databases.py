@@ -11,12 +11,13 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import Keys, Sketch, choose_recipe
+from fpdb.cli.options import Keys, Sketch, choose_recipe, widened
 from fpdb.errors import (
     DatabaseExistsError,
     DatabaseNotFoundError,
     NotADatabaseError,
     PlanError,
+    RecipeError,
     RecipeMismatchError,
 )
 from fpdb.tables import Plan
@@ -29,7 +30,7 @@ _K = 3
 def open_readonly(path: Path, recipe: str | None = None) -> fpdb.Database:
     """Open a database to read it."""
     chosen = choose_recipe(recipe) if recipe else None
-    with _explained(path):
+    with explained(path):
         return fpdb.open(path, readonly=True, recipe=chosen)
 
 
@@ -37,12 +38,12 @@ def open_writable(
     path: Path, recipe: fpdb.Recipe | None = None, k: int | None = None
 ) -> fpdb.Database:
     """Open a database to write to it."""
-    with _explained(path):
+    with explained(path):
         return fpdb.open(path, recipe=recipe, k=k)
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Say why a path is taken for a database that may have been meant as something else."""
     try:
         yield
@@ -136,6 +137,12 @@ def open_or_create(path: Path, wanted: Wanted, *, quiet: bool) -> fpdb.Database:
         database.close()
         raise
     return database
+
+
+def widen(database: fpdb.Database, max_bytes: int) -> None:
+    """Let this handle take texts of so many bytes."""
+    with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
+        database.recipe = widened(database.recipe, max_bytes)
 
 
 def is_vacant(path: Path) -> bool:

@@ -9,7 +9,6 @@ import typer
 
 from fpdb.cli import render
 from fpdb.cli.options import (
-    LARGEST,
     BitsOption,
     Format,
     FormatOption,
@@ -21,6 +20,7 @@ from fpdb.cli.options import (
     written,
 )
 from fpdb.io import Text, is_table_file, read_lines, read_rows, read_text
+from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import batch_of
 from fpdb.workers import Workers
 
@@ -44,7 +44,7 @@ def fingerprint(
     form: FormatOption = Format.HEX,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Fingerprint texts, files, or the lines of files.
 
@@ -58,7 +58,7 @@ def fingerprint(
       fpdb fingerprint "A text that is long enough to have a fingerprint of its own"
       fpdb fingerprint --lines --file titles.txt --recipe char-4
     """
-    chosen = choose_recipe(recipe, bits)
+    chosen = choose_recipe(recipe, bits, max_bytes)
     sources = _sources(texts or [], files or [], lines, max_bytes)
     short = replaced = 0
     blocks = iter(lambda: list(islice(sources, _BATCH)), [])

@@ -14,7 +14,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.databases import Wanted, open_or_create
+from fpdb.cli.databases import Wanted, open_or_create, widen
 from fpdb.io import BadRecord, Fields, Part, follow_parts
 from fpdb.preparing import Taker
 
@@ -72,8 +72,9 @@ class Following:
     every: bool
     skip_duplicates: bool
     min_jaccard: float | None
+    quiet: bool
 
-    def run(self, path: Path, wanted: Wanted, *, quiet: bool) -> None:
+    def run(self, path: Path, wanted: Wanted) -> None:
         """Store and answer what comes, until it ends or somebody ends it."""
         statuses: Counter[str] = Counter()
         with _Stop() as stop:
@@ -85,14 +86,15 @@ class Following:
                 wait=stop.wait,
                 tell=render.note,
             )
-            with open_or_create(path, wanted, quiet=quiet) as database:
+            with open_or_create(path, wanted, quiet=self.quiet) as database:
+                widen(database, self.max_bytes)
                 taker = Taker(database.preparer, database.keys, strict=False)
                 for part in parts:
                     for verdict in self._store(database, taker, part):
                         statuses[verdict["status"]] += 1
                         render.record(verdict)
                     render.flush()
-        if not quiet:
+        if not self.quiet:
             counts = ", ".join(f"{name} {statuses[name]:,}" for name in _STATUSES)
             render.note(f"read {statuses.total():,}: {counts}")
         if stop.wanted == signal.SIGINT:  # SIGTERM is the usual way to end a service

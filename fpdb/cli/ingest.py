@@ -15,7 +15,6 @@ from fpdb.cli.flow import Flow
 from fpdb.cli.follow import Following
 from fpdb.cli.loader import Loader
 from fpdb.cli.options import (
-    LARGEST,
     AnyRecipeOption,
     BitsOption,
     CapacityOption,
@@ -33,14 +32,21 @@ from fpdb.cli.sources import (
     Base,
     BaseOption,
     HeaderOption,
+    HtmlPart,
+    HtmlTextOption,
+    MarkupKind,
+    MarkupOption,
+    MaxHtmlOption,
     RecordFormat,
     RecordFormatOption,
     Rejects,
     StrictOption,
     make_fields,
+    make_markup,
     open_parts,
 )
-from fpdb.io import PART, is_array, read_records, size_of
+from fpdb.io import LARGEST_HTML, PART, Passing, is_array, read_records, size_of
+from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import Taken
 from fpdb.tables.loading import MEMORY
 
@@ -54,6 +60,9 @@ def ingest(
         ),
     ] = None,
     form: RecordFormatOption = None,
+    markup: MarkupOption = MarkupKind.AUTO,
+    html_text: HtmlTextOption = HtmlPart.MAIN,
+    max_html: MaxHtmlOption = LARGEST_HTML,
     key: Annotated[
         str | None, typer.Option("--key", metavar="F", help="The field or column of the key.")
     ] = None,
@@ -127,13 +136,17 @@ def ingest(
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what goes wrong.")] = False,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Add the documents of files, directories or standard input to a database.
 
     JSON lines, TSV and CSV hold a document a line; every file of a directory is one, and so is
     every line with --format lines. Suffixes tell formats; .gz and .zst are read through. Columns
     go by their names, or by their numbers from 1.
+
+    Of HTML files the main content is taken, and so it is of WARC and ARC files, whose pages are
+    stored by their URI, with date, status, digest, type and title. A page of an archive that is
+    stored already isn't read again. HTML needs the extra `web`.
 
     If there is no database yet, it is created: with --recipe, --bits, -k, --capacity, --keys
     and --tables, or the defaults. If there is one, what is given and differs is an error; only
@@ -161,12 +174,13 @@ def ingest(
       fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
       fpdb ingest news.fpdb news.tsv --key url --text title --text content --meta '*'
       fpdb ingest crawl.fpdb part-*.jsonl.zst --jobs 0
+      fpdb ingest crawl.fpdb *.warc.gz --jobs 0
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
       fpdb ingest crawl.fpdb --follow crawled/ --skip-duplicates
     """
-    require(skip_duplicates or follow or not as_json, "--json needs --skip-duplicates")
     require(skip_duplicates or min_jaccard is None, "--min-jaccard needs --skip-duplicates")
     wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables, sketch)
+    require(skip_duplicates or follow or not as_json, "--json needs --skip-duplicates")
     numbered = fingerprint_keys is not None or first_key is not None
     if fingerprints is not None:
         alone = not (files or text or meta or skip_duplicates or follow)
@@ -196,12 +210,14 @@ def ingest(
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
     if follow:
-        _require_lines(paths, form, jobs, strict)
+        _require_followable(paths, form, jobs, strict)
         fields = make_fields(key, text, meta, fingerprint, base, header)
         every = form is not None
         with _interruptible("what was answered is stored; send the rest again"):
-            following = Following(paths[0], fields, max_bytes, every, skip_duplicates, min_jaccard)
-            following.run(path, wanted, quiet=quiet)
+            following = Following(
+                paths[0], fields, max_bytes, every, skip_duplicates, min_jaccard, quiet
+            )
+            following.run(path, wanted)
         return
     sizes = [size_of(each) for each in paths]
     total = None if None in sizes else sum(size or 0 for size in sizes)
@@ -217,7 +233,15 @@ def ingest(
     )
     flow: Flow[Taken] = Flow(jobs)
     parts = open_parts(
-        paths, form, fields, max_bytes, size=PART, progress=loader.read_bytes, idle=flow.idle
+        paths,
+        form,
+        fields,
+        max_bytes,
+        markup=make_markup(markup, html_text, max_html),
+        size=PART,
+        progress=loader.read_bytes,
+        idle=flow.idle,
+        passing=Passing(loader.is_stored, loader.pass_over),
     )
     with (
         databases.open_or_create(path, wanted, quiet=quiet) as database,
@@ -226,10 +250,13 @@ def ingest(
         if not quiet:
             ending.callback(loader.summarise)
         with _interruptible("what was counted as added is stored; run it again for the rest"):
+            databases.widen(database, max_bytes)
             loader.load(database, parts, flow)
 
 
-def _require_lines(paths: list[str], form: RecordFormat | None, jobs: int, strict: bool) -> None:
+def _require_followable(
+    paths: list[str], form: RecordFormat | None, jobs: int, strict: bool
+) -> None:
     """Refuse what can't be followed, and what would mean nothing then."""
     require(len(paths) == 1, "--follow takes one directory, or - for standard input")
     require(form in (None, RecordFormat.JSONL), "--follow reads JSON lines")

@@ -2,8 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Any
 
 import typer
 
@@ -12,10 +13,12 @@ from fpdb.cli import render
 from fpdb.cli.flow import Flow
 from fpdb.cli.sources import Rejects
 from fpdb.cli.values import jaccard_cells, near_dict
+from fpdb.errors import InputError
 from fpdb.io import Part
 from fpdb.preparing import Taken, Taker
 
 _PROGRESS_SECONDS = 0.1
+_PASSED = {"status": "another status than 200", "type": "another type"}
 
 
 class Loader:
@@ -39,14 +42,36 @@ class Loader:
         self._total = total
         self._bytes = self._read = self._replaced_bytes = 0
         self._statuses: Counter[str] = Counter()
+        self._passed: Counter[str] = Counter()
+        self._database: fpdb.Database | None = None
         self._started = self._shown = time.monotonic()
 
     def read_bytes(self, count: int) -> None:
         """Take note of how many bytes were read."""
         self._bytes += count
 
+    def is_stored(self, key: str, meta: Mapping[str, Any]) -> bool:
+        """Tell whether this very record of an archive is stored: its key with its metadata."""
+        if self._database is None or self._database.keys != "text":
+            return False
+        try:
+            stored = self._database.get(key)
+        except InputError:  # no key, as will be said when it is to be added
+            return False
+        return stored is not None and meta.items() <= (stored.meta or {}).items()
+
+    def pass_over(self, why: str) -> None:
+        """Take note of a record of an archive that isn't read."""
+        if why == "known":
+            self._read += 1
+            self._statuses["unchanged"] += 1
+        else:
+            self._passed[why] += 1
+        self._show()
+
     def load(self, database: fpdb.Database, parts: Iterable[Part], flow: Flow[Taken]) -> None:
         """Add all records; those before an error or an interrupt are stored, or not read yet."""
+        self._database = database
         taker = Taker(database.preparer, database.keys, self._rejects.strict)
         flow.run(parts, taker, partial(self._store, database))
 
@@ -101,6 +126,9 @@ class Loader:
         counts.append(f"bad {self._rejects.count:,}")
         rate = self._statuses.total() / seconds if seconds else 0
         render.note(f"{', '.join(counts)}; {seconds:.2f} s, {rate:,.0f} documents/s")
+        if self._passed:
+            named = [f"{_PASSED.get(why, why)} {n:,}" for why, n in sorted(self._passed.items())]
+            render.note(f"records of archives that hold no page: {', '.join(named)}")
         if self._replaced_bytes:
             render.note(
                 f"documents with bytes that are no UTF-8, replaced by U+FFFD: "

@@ -8,7 +8,7 @@ import typer
 
 from fpdb.cli.values import parse_bytes, parse_count
 from fpdb.fingerprint import PRESETS, WIDTHS, Recipe, preset, read_recipe, to_int
-from fpdb.io import LARGEST_TEXT
+from fpdb.models import LARGEST_TEXT, MOST_BYTES
 from fpdb.workers import MOST
 
 
@@ -102,7 +102,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, one object
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write fingerprints.")]
 MaxBytesOption = Annotated[
     int,
-    typer.Option("--max-bytes", min=1, max=1 << 40, help="The largest text to take, in bytes."),
+    typer.Option("--max-bytes", min=1, max=MOST_BYTES, help="The largest text to take, in bytes."),
 ]
 JobsOption = Annotated[
     int,
@@ -116,7 +116,6 @@ JobsOption = Annotated[
         "With 1 there is none.",
     ),
 ]
-LARGEST = LARGEST_TEXT
 MemoryOption = Annotated[
     int,
     typer.Option(
@@ -129,10 +128,16 @@ MemoryOption = Annotated[
 ]
 
 
-def choose_recipe(name: str, bits: int | None = None) -> Recipe:
-    """Take a preset by its name, or read a recipe from a file."""
+def choose_recipe(name: str, bits: int | None = None, max_bytes: int = LARGEST_TEXT) -> Recipe:
+    """Take a preset by its name, or read a recipe from a file; it takes texts of so many bytes."""
     recipe = read_recipe(Path(name)) if name.endswith(".toml") else preset(name)
-    return recipe if bits is None else recipe.with_bits(bits)
+    recipe = recipe if bits is None else recipe.with_bits(bits)
+    return widened(recipe, max_bytes)
+
+
+def widened(recipe: Recipe, max_bytes: int) -> Recipe:
+    """Let a recipe take texts of so many bytes."""
+    return recipe if max_bytes <= recipe.largest else recipe.replace(largest=max_bytes)
 
 
 def written(fingerprint: object, bits: int, form: Format) -> str:

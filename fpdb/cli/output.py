@@ -68,7 +68,7 @@ class Output:
         The columns have the types that Arrow knows by these names.
         """
         if self.form is Form.PARQUET:
-            with render.drafted(self.path) as draft, TableWriter(str(draft), columns) as writer:
+            with render.drafted(self.path) as file, TableWriter(file, columns) as writer:
                 self._writer = writer
                 yield
             return

@@ -8,7 +8,6 @@ from fpdb.cli import databases
 from fpdb.cli.databases import require
 from fpdb.cli.flow import Flow
 from fpdb.cli.options import (
-    LARGEST,
     AnyRecipeOption,
     DatabaseArgument,
     JobsOption,
@@ -29,13 +28,21 @@ from fpdb.cli.sources import (
     Base,
     BaseOption,
     HeaderOption,
+    HtmlPart,
+    HtmlTextOption,
+    MarkupKind,
+    MarkupOption,
+    MaxHtmlOption,
     RecordFormat,
     RecordFormatOption,
     Rejects,
     StrictOption,
     make_fields,
+    make_markup,
     open_parts,
 )
+from fpdb.io import LARGEST_HTML
+from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import Question, Refused
 
 
@@ -60,6 +67,9 @@ def query(
         bool, typer.Option("--lines", help="Every line of the records' files is a text.")
     ] = False,
     form: RecordFormatOption = None,
+    markup: MarkupOption = MarkupKind.AUTO,
+    html_text: HtmlTextOption = HtmlPart.MAIN,
+    max_html: MaxHtmlOption = LARGEST_HTML,
     key: Annotated[
         str | None, typer.Option("--key-field", metavar="F", help="The field of a record's name.")
     ] = None,
@@ -93,7 +103,7 @@ def query(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 if anything matched.")
     ] = False,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Find the stored documents within k of texts, files, records or fingerprints.
 
@@ -129,8 +139,17 @@ def query(
     questions: list[Question] = [*from_texts(texts or []), *from_numbers(fingerprints or [], base)]
     fields = make_fields(key, text, None, fingerprint, base, header, keyed=False)
     flow: Flow[list[Question | Refused]] = Flow(jobs)
-    parts = open_parts(files or [], form, fields, max_bytes, size=BLOCK, idle=flow.idle)
+    parts = open_parts(
+        files or [],
+        form,
+        fields,
+        max_bytes,
+        markup=make_markup(markup, html_text, max_html),
+        size=BLOCK,
+        idle=flow.idle,
+    )
     with databases.open_readonly(path, recipe) as database:
+        databases.widen(database, max_bytes)
         asker = Asker(database, k, limit, rejects, min_jaccard=min_jaccard, target=target)
         with target.opened(COLUMNS | {"key": key_type(database.keys)}):
             asker.ask(questions)

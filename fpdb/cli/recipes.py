@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from fpdb.cli import render
-from fpdb.cli.options import LARGEST, JsonOption, MaxBytesOption, RecipeOption, choose_recipe
+from fpdb.cli.options import JsonOption, MaxBytesOption, RecipeOption, choose_recipe
 from fpdb.fingerprint import DESCRIPTIONS, PRESETS, IdfTable, write_recipe
 from fpdb.io import read_lines
+from fpdb.models import LARGEST_TEXT
 
 app = typer.Typer(
     help="List, show and prepare recipes: how a text becomes a fingerprint.\n\n"
@@ -59,7 +60,7 @@ def idf(
     at_least: Annotated[
         int, typer.Option("--at-least", min=1, help="Leave out features of fewer documents.")
     ] = 2,
-    max_bytes: MaxBytesOption = LARGEST,
+    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Compute inverse document frequencies from a corpus, for the weights of a recipe.
 
@@ -69,7 +70,7 @@ def idf(
     Example:
       fpdb recipes idf corpus.txt --output idf.tsv
     """
-    chosen = choose_recipe(recipe)
+    chosen = choose_recipe(recipe, None, max_bytes)
     texts = (line.text for path in files for line in read_lines(path, max_bytes))
     table = IdfTable.from_documents(map(chosen.features, texts), at_least)
     table.to_file(output)

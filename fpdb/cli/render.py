@@ -21,7 +21,8 @@ import typer
 from fpdb.errors import FpdbError
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
-_FORMULA = tuple("=+-@\t\r\0")
+# What may begin a formula; some spreadsheets take the wide forms as well.
+_FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
 # Where data go instead of standard output, and how wide the progress line is that is shown.
 _file: IO[str] | None = None
 _progress_width = 0
@@ -109,7 +110,7 @@ def into(path: str) -> Iterator[None]:
     try:
         with (
             drafted(path) as draft,
-            draft.open("w", encoding="utf-8", errors="backslashreplace", newline="") as _file,
+            io.TextIOWrapper(draft, "utf-8", errors="backslashreplace", newline="") as _file,
         ):
             yield
     finally:
@@ -117,12 +118,13 @@ def into(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def drafted(path: str) -> Iterator[Path]:
-    """Give a path for a block to write to; a regular file appears, whole, when the block ends."""
+def drafted(path: str) -> Iterator[IO[bytes]]:
+    """Open a file for a block to write to; a regular one appears, whole, when the block ends."""
     special = os.path.exists(path) and not os.path.isfile(path)
     draft = Path(path if special else f"{path}.{os.getpid()}.part")
     try:
-        yield draft
+        with open(draft, "wb", opener=None if special else _private) as file:
+            yield file
         if not special:
             draft.replace(path)
     except FpdbError:  # some are an OSError as well
@@ -134,6 +136,11 @@ def drafted(path: str) -> Iterator[Path]:
     finally:
         if not special:
             draft.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that is new and its owner's alone, as the database is."""
+    return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
 def _write(line: str) -> None:

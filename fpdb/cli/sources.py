@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from fpdb.cli import render
+from fpdb.cli.values import parse_bytes
 from fpdb.errors import InputError
-from fpdb.io import Fields, Idle, Part, Progress, read_parts
+from fpdb.io import Fields, Idle, Markup, Part, Passing, Progress, read_parts
 
 _SHOWN = 100
 
@@ -23,6 +24,23 @@ class RecordFormat(StrEnum):
     ARROW = "arrow"
     LINES = "lines"
     TEXT = "text"
+    HTML = "html"
+    WARC = "warc"
+
+
+class MarkupKind(StrEnum):
+    """What is read as HTML."""
+
+    AUTO = "auto"
+    HTML = "html"
+    NONE = "none"
+
+
+class HtmlPart(StrEnum):
+    """What of a page is its text."""
+
+    MAIN = "main"
+    PAGE = "page"
 
 
 class Base(StrEnum):
@@ -46,6 +64,27 @@ HeaderOption = Annotated[
 ]
 BaseOption = Annotated[
     Base, typer.Option("--fingerprint-base", help="How fingerprints in texts are written.")
+]
+MarkupOption = Annotated[
+    MarkupKind,
+    typer.Option(
+        "--markup",
+        help="What is HTML: auto takes .html files and archives, html all texts, none nothing.",
+    ),
+]
+HtmlTextOption = Annotated[
+    HtmlPart,
+    typer.Option("--html-text", help="What to take of HTML: its main content, or all of the page."),
+]
+MaxHtmlOption = Annotated[
+    int,
+    typer.Option(
+        "--max-html",
+        metavar="BYTES",
+        parser=parse_bytes,
+        show_default="2M",
+        help="The largest HTML page to take, as 4M.",
+    ),
 ]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Stop at the first bad record, with exit code 3.")
@@ -74,6 +113,11 @@ def make_fields(
     )
 
 
+def make_markup(kind: MarkupKind, part: HtmlPart, largest: int) -> Markup:
+    """Say what is HTML, and what of it is taken."""
+    return Markup(kind.value, part.value, largest)
+
+
 class Rejects:
     """The records that can't be used: said, at first one by one, and counted; or fatal."""
 
@@ -98,9 +142,11 @@ def open_parts(
     fields: Fields,
     max_bytes: int,
     *,
+    markup: Markup,
     size: int,
     progress: Progress | None = None,
     idle: Idle | None = None,
+    passing: Passing | None = None,
 ) -> Iterator[Part]:
     """Check all paths, and then cut what is in them into parts of so many records."""
     opened = [
@@ -109,9 +155,11 @@ def open_parts(
             format=form,
             fields=fields,
             max_bytes=max_bytes,
+            markup=markup,
             size=size,
             progress=progress,
             idle=idle,
+            passing=passing,
         )
         for path in paths
     ]

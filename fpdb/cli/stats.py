@@ -3,7 +3,7 @@
 import dataclasses
 import shlex
 
-from fpdb import Outgrown, Stats
+from fpdb import Outgrown, Snapshots, Stats
 from fpdb.cli import databases, render
 from fpdb.cli.options import DatabaseArgument, JsonOption
 from fpdb.cli.values import iso
@@ -12,8 +12,10 @@ from fpdb.cli.values import iso
 def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
     """Tell what a database holds, how it was created, and what room it takes.
 
-    bytes is the size of the data file, bytes used what its pages hold, without the free ones. When
-    the database has outgrown its tables, the last lines say what a rebuild would gain, by estimate.
+    bytes is the size of the data file, bytes used what its pages hold, without the free ones. What
+    an open snapshot sees keeps its room: if the oldest is ever more transactions behind, the file
+    grows because of that process. When the database has outgrown its tables, the last lines say
+    what a rebuild would gain, by estimate.
 
     \b
     Example:
@@ -44,12 +46,23 @@ def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
         "bytes": f"{found.bytes:,}",
         "bytes used": f"{found.bytes_used:,}",
         "bytes per document": "-" if each is None else f"{each:,.1f}",
+        "open snapshots": _readers(found.snapshots),
     }
     for table in found.tables:
         entries[table.name] = f"prefix {table.prefix}, {table.pages:,} pages"
     if found.outgrown:
         entries |= _advice(found, found.outgrown)
     render.report(entries)
+
+
+def _readers(snapshots: Snapshots) -> str:
+    """Say how many read now, and who keeps the most from being used again."""
+    if not snapshots.open:
+        return "0"
+    return (
+        f"{snapshots.open:,}, the oldest by process {snapshots.oldest_pid}, "
+        f"{snapshots.behind:,} transactions behind"
+    )
 
 
 def _advice(found: Stats, outgrown: Outgrown) -> dict[str, object]:

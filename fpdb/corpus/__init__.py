@@ -2,13 +2,19 @@
 
 `join` finds the near fingerprints of a database, with `groups` as its innermost loop; `pairs` and
 `clusters` turn them into documents. `check` reads a database by `reading` and compares its parts by
-`agreement`; `identities` and `header_check` are steps of it.
+`agreement`; `identities`, `lookups` and `header_check` are steps of it. `repair`
+reads a damaged one by `salvaging`, and `rejoin` brings the rows of integer keys together.
+`evaluation` rates recipes against
+`truth`, and `picture` draws what it found; both know no database.
 """
 
 from fpdb.corpus.check import check
 from fpdb.corpus.clusters import Members, clusters, members
 from fpdb.corpus.compact import compact
+from fpdb.corpus.evaluation import evaluate
 from fpdb.corpus.pairs import grouped, pairs
+from fpdb.corpus.picture import evaluation_html, evaluation_svg
+from fpdb.corpus.repair import repair
 from fpdb.corpus.soundness import require_sound
 from fpdb.corpus.stats import stats
 
@@ -17,9 +23,13 @@ __all__ = [
     "check",
     "clusters",
     "compact",
+    "evaluate",
+    "evaluation_html",
+    "evaluation_svg",
     "grouped",
     "members",
     "pairs",
+    "repair",
     "require_sound",
     "stats",
 ]

@@ -17,6 +17,7 @@ from fpdb.corpus.agreement import (
 )
 from fpdb.corpus.header_check import check_header
 from fpdb.corpus.identities import Identities
+from fpdb.corpus.lookups import check_lookups
 from fpdb.corpus.reading import Faults, Order, Records, as_array, blocks, entries, records
 from fpdb.documents import Catalog
 from fpdb.documents.integer_keys import IntegerCatalog
@@ -40,6 +41,7 @@ def check(txn: ReadTransaction, index: Index, catalog: Catalog) -> Iterator[Prob
     there are, only a part of them is in memory at once.
     """
     yield from check_header(txn, index, catalog)
+    yield from check_lookups(txn, ["header", *catalog.names, *index.names])
     yield from _Check(txn, index, catalog).problems()
 
 

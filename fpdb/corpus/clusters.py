@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.corpus.copies import Standing
 from fpdb.corpus.join import near_pairs
 from fpdb.corpus.pairs import (
     Numbers,
@@ -103,7 +104,8 @@ def _verified(
 ) -> tuple[Column, Places]:
     """Find the documents of clusters, sorted by id, and for each which cluster it is in."""
     forest = _Forest()
-    for found in verified(txn, index, k, verifier):
+    standing = Standing(txn, index, verifier, forest.connect)
+    for found in verified(txn, index, k, verifier, standing):
         forest.connect(found.known.ids[found.first], found.known.ids[found.second])
     return forest.trees()
 

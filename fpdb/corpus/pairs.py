@@ -71,9 +71,15 @@ def pairs(
             yield Pair(keys[a], keys[b], distance, 1 - distance / bits, jaccard)
 
 
-def verified(txn: ReadTransaction, index: Index, k: int, verifier: Verifier) -> Iterator[Verified]:
+def verified(
+    txn: ReadTransaction,
+    index: Index,
+    k: int,
+    verifier: Verifier,
+    expansion: "Expansion | None" = None,
+) -> Iterator[Verified]:
     """Give the pairs of documents within k that are similar enough, block by block."""
-    for block in _near_blocks(txn, index, k):
+    for block in _near_blocks(txn, index, k, expansion):
         known = verifier.known(txn, distinct(np.concatenate([block.first, block.second])))
         own, other = (known.ids.searchsorted(ids) for ids in (block.first, block.second))
         jaccard = verifier.jaccard(known.side, own, known.side, other)
@@ -82,8 +88,10 @@ def verified(txn: ReadTransaction, index: Index, k: int, verifier: Verifier) -> 
             yield Verified(known, own[kept], other[kept], block.distances[kept], jaccard[kept])
 
 
-def _near_blocks(txn: ReadTransaction, index: Index, k: int) -> Iterator[_Block]:
-    expansion = _Expansion(txn, index)
+def _near_blocks(
+    txn: ReadTransaction, index: Index, k: int, expansion: "Expansion | None" = None
+) -> Iterator[_Block]:
+    expansion = Expansion(txn, index) if expansion is None else expansion
     for runs in find_runs(txn, index):
         expansion.learn(runs)
         yield from expansion.expand(_self_pairs(runs))
@@ -93,7 +101,7 @@ def _near_blocks(txn: ReadTransaction, index: Index, k: int) -> Iterator[_Block]
 
 def grouped(txn: ReadTransaction, index: Index, catalog: Catalog, k: int) -> Iterator[Pair | Group]:
     """Give a group for each run of equal fingerprints, then the pairs of first documents."""
-    expansion = _Expansion(txn, index)
+    expansion = Expansion(txn, index)
     for runs in find_runs(txn, index):
         expansion.learn(runs)
         keys = keys_of(txn, catalog, runs.firsts)
@@ -117,11 +125,11 @@ def find_runs(txn: ReadTransaction, index: Index) -> Iterator[Runs]:
                 runs.sizes[0] += kept.sizes[0]
             elif kept.sizes[0] > 1:
                 yield kept
-        kept = _chosen(runs, slice(-1, None))
+        kept = chosen_runs(runs, slice(-1, None))
         several = (runs.sizes > 1).nonzero()[0]
         several = several[several < len(starts) - 1]
         if len(several):
-            yield _chosen(runs, several)
+            yield chosen_runs(runs, several)
     if kept is not None and kept.sizes[0] > 1:
         yield kept
 
@@ -183,7 +191,7 @@ def keys_of(txn: ReadTransaction, catalog: Catalog, ids: Column) -> list[Key]:
     return [catalog.key_and_meta(txn, number)[0] for number in ids.tolist()]
 
 
-class _Expansion:
+class Expansion:
     """Turns pairs of fingerprints into pairs of the documents that have them."""
 
     def __init__(self, txn: ReadTransaction, index: Index) -> None:
@@ -196,7 +204,7 @@ class _Expansion:
         """Remember the runs that are too large to be read at once; they come in order."""
         large = runs.sizes > _RUN
         if large.any():
-            self._large.append(_chosen(runs, large))
+            self._large.append(chosen_runs(runs, large))
             self._known = None
 
     def _large_runs(self) -> tuple[Numbers, Column]:
@@ -215,7 +223,7 @@ class _Expansion:
         places = np.minimum(known.searchsorted(numbers), len(known) - 1)
         return known[places] == numbers, places
 
-    def _ids(self, numbers: Numbers) -> tuple[Column, Places, Places]:
+    def ids(self, numbers: Numbers) -> tuple[Column, Places, Places]:
         """Give the ids of distinct fingerprints, one after the other: where each begins, how many.
 
         Those with a large run have none.
@@ -231,7 +239,7 @@ class _Expansion:
         """Pair the first documents of each two fingerprints."""
         first, second = numbers_of(near.first), numbers_of(near.second)
         known = distinct(np.concatenate([first, second]))
-        ids, starts, _ = self._ids(known)
+        ids, starts, _ = self.ids(known)
         large, places = self._find(known)
         firsts = np.empty(len(known), np.uint64)
         firsts[~large] = ids[starts[~large]]
@@ -244,7 +252,7 @@ class _Expansion:
         """Pair all documents of each two fingerprints; of one and the same, each two once."""
         first, second = numbers_of(near.first), numbers_of(near.second)
         known = distinct(np.concatenate([first, second]))
-        ids, starts, counts = self._ids(known)
+        ids, starts, counts = self.ids(known)
         own, other = known.searchsorted(first), known.searchsorted(second)
         products = counts[own] * counts[other]
         small = products.nonzero()[0]
@@ -270,14 +278,14 @@ class _Expansion:
 
     def _cross(self, own: list[int], other: list[int], distance: int) -> Iterator[_Block]:
         """Pair the documents of two fingerprints slice by slice."""
-        for above in self._slices(own):
-            for below in self._slices(other):
+        for above in self.slices(own):
+            for below in self.slices(other):
                 a, b = np.repeat(above, len(below)), np.tile(below, len(above))
                 block = _ordered(a, b, np.full(len(a), distance, np.uint8))
                 if len(block.first):
                     yield block
 
-    def _slices(self, words: list[int]) -> Iterator[Column]:
+    def slices(self, words: list[int]) -> Iterator[Column]:
         """Read the ids of the documents with a fingerprint, some at a time."""
         home = self._index.home
         with self._txn.cursor(home.name) as cursor:
@@ -304,7 +312,8 @@ def _self_pairs(runs: Runs) -> Near:
     return Near(runs.words, runs.words, np.zeros(len(runs.sizes), np.uint8))
 
 
-def _chosen(runs: Runs, which: Any) -> Runs:
+def chosen_runs(runs: Runs, which: Any) -> Runs:
+    """Choose some runs."""
     return Runs([word[which] for word in runs.words], runs.firsts[which], runs.sizes[which])
 
 

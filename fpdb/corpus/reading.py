@@ -138,14 +138,19 @@ class Records(NamedTuple):
 
 
 def records(
-    txn: ReadTransaction, catalog: Catalog, bits: int, faults: Faults | None = None
+    txn: ReadTransaction,
+    catalog: Catalog,
+    bits: int,
+    faults: Faults | None = None,
+    *,
+    first: int = 0,
 ) -> Iterator[Records]:
-    """Read the records that can be read."""
+    """Read the records that can be read, from an id on."""
     named = isinstance(catalog, TextCatalog)
     faults = Faults() if faults is None else faults
     with txn.cursor("documents") as cursor:
-        stored = iter(cursor)
-        more = True
+        more = cursor.set_range(first.to_bytes(8, "big"))
+        stored = cursor.iternext()
         while more:
             more = False
             # Lists of plain values: as many tuples would keep the garbage collector busy.
@@ -159,11 +164,11 @@ def records(
                 more, number = True, bytes(name)
                 try:
                     record = unpack_record(value)
-                    _require_plain(record, number, bits, named=named, sketched=catalog.sketched)
+                    require_plain(record, number, bits, named=named, sketched=catalog.sketched)
                     if named:
                         names.append(key_bytes(str(record.key)))
                 except (DamagedError, InputError) as error:
-                    what = f"the document {int.from_bytes(number)}: {error}"
+                    what = f"the document {shown_id(number)}: {error}"
                     faults.add("documents", what, lost=True)
                     continue
                 ids.append(number)
@@ -183,9 +188,12 @@ def records(
             )
 
 
-def _require_plain(
-    record: Record, number: bytes, bits: int, *, named: bool, sketched: bool
-) -> None:
+def shown_id(name: bytes) -> str:
+    """Give the number of an id, or its bytes if it can't be one."""
+    return str(int.from_bytes(name)) if len(name) == _ID_BYTES else name[:_ID_BYTES].hex() + "…"
+
+
+def require_plain(record: Record, number: bytes, bits: int, *, named: bool, sketched: bool) -> None:
     """Raise an error if fields of a record aren't of the kind that a document has."""
     key, fingerprint, added, digest, _, _, sketch = record
     if (

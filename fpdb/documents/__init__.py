@@ -8,7 +8,7 @@ changes of one transaction.
 
 from fpdb.documents.catalog import Catalog, Stored
 from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, require_whole, take
-from fpdb.documents.kinds import CATALOGS
+from fpdb.documents.kinds import CATALOGS, layout
 from fpdb.documents.lookup import CANDIDATES, Ask, Lookup, to_document
 from fpdb.documents.verify import Known, Texts, Verifier, side_of
 from fpdb.documents.writing import Candidate, Writer, at_places
@@ -31,6 +31,7 @@ __all__ = [
     "Verifier",
     "Writer",
     "at_places",
+    "layout",
     "require_whole",
     "side_of",
     "take",

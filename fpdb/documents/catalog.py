@@ -94,6 +94,14 @@ class Catalog(ABC):
         """Forget documents."""
 
     @abstractmethod
+    def replace(self, txn: WriteTransaction, old: Sequence[Stored], new: Sequence[Stored]) -> None:
+        """Write documents in the place of others with the same keys and ids.
+
+        What is the same of both isn't written: each page that is written makes the file larger
+        until the page in its place is free.
+        """
+
+    @abstractmethod
     def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
         """Leave out all but the last of equal keys, with their fingerprints."""
 
@@ -162,13 +170,17 @@ class Catalog(ABC):
             txn.put("short", stored.digest + number, b"")
 
     def _delete_record(self, txn: WriteTransaction, stored: Stored) -> None:
-        number = stored.id.to_bytes(8, "big")
-        txn.delete("documents", number)
+        txn.delete("documents", stored.id.to_bytes(8, "big"))
+        self._delete_short(txn, stored)
+
+    def _delete_short(self, txn: WriteTransaction, stored: Stored) -> None:
         if stored.fingerprint is None:
-            txn.delete("short", stored.digest + number)
+            txn.delete("short", stored.digest + stored.id.to_bytes(8, "big"))
 
     def record(self, txn: ReadTransaction, number: int) -> Stored | None:
         """Give the record of an id, if it has one."""
+        if number >> 64:
+            raise DamagedError("an id has more than 64 bits", hint="run `fpdb check`")
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else _stored(number, unpack_record(value))
 

@@ -87,6 +87,13 @@ class IntegerCatalog(Catalog):
     def remove(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         ids = np.array(sorted(stored.id for stored in documents), np.uint64)
         self.ids.splice(txn, self.ids.empty(), [ids, ids, ids])
+        self._delete_records(txn, documents)
+
+    def replace(self, txn: WriteTransaction, old: Sequence[Stored], new: Sequence[Stored]) -> None:
+        self._delete_records(txn, old)
+        self.save(txn, new)
+
+    def _delete_records(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         for stored in documents:
             if stored.digest or stored.meta or stored.fingerprint is None:
                 self._delete_record(txn, stored)

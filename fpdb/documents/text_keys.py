@@ -54,6 +54,12 @@ class TextCatalog(Catalog):
             self._delete_record(txn, stored)
             txn.delete("keys", key_bytes(str(stored.key)))
 
+    def replace(self, txn: WriteTransaction, old: Sequence[Stored], new: Sequence[Stored]) -> None:
+        for stored in old:
+            self._delete_short(txn, stored)
+        for stored in new:
+            self._put_record(txn, stored)
+
     def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
         last = {str(key): place for place, key in enumerate(keys)}
         if len(last) == len(keys):

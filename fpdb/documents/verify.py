@@ -117,6 +117,15 @@ class Verifier:
             side = side_of(digests, np.frombuffer(packed, np.uint8).reshape(-1, SIZE))
         return Known(ids, keys, metas, side)
 
+    def likeness(self, txn: ReadTransaction, ids: Column) -> list[bytes]:
+        """Give what is equal for documents that are similar in the same way; none if unknown."""
+        side = self.known(txn, ids).side
+        rows = [row.tobytes() for row in side.digests]
+        if not self.exact:
+            own = (row.tobytes() for row in side.sketches)
+            rows = [sketch if any(sketch) else row for sketch, row in zip(own, rows, strict=True)]
+        return [row if any(row) else b"" for row in rows]
+
     def jaccard(self, first: Side, own: Places, second: Side, other: Places) -> Shares:
         """Give the similarity of each two texts; nan if one of them has no shingle."""
         digests = first.digests[own]

@@ -205,12 +205,23 @@ class Writer:
         came, new = self._places(saved, kept), self._new
         insert = np.concatenate([came[0], new[0]]), np.concatenate([came[1], new[1]])
         self._index.update(self._txn, insert, self._places(removed, kept))
-        self._catalog.remove(self._txn, removed)
-        self._catalog.save(self._txn, saved)
+        self._save(saved, removed)
         documents = len(saved) + len(new[1]) - len(removed)
         sketches = _sketched(saved) - _sketched(removed)
         self._count(documents, _short(saved) - _short(removed), sketches)
         self._forget()
+
+    def _save(self, saved: Sequence[Stored], removed: Sequence[Stored]) -> None:
+        """Bring the catalog up to date; a document that keeps its id is replaced in its place."""
+        ids = {stored.id for stored in saved}
+        replaced = {old.id for old in removed if old.id in ids}
+        self._catalog.remove(self._txn, [old for old in removed if old.id not in replaced])
+        self._catalog.replace(
+            self._txn,
+            [old for old in removed if old.id in replaced],
+            [stored for stored in saved if stored.id in replaced],
+        )
+        self._catalog.save(self._txn, [stored for stored in saved if stored.id not in replaced])
 
     def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:
         old = self._counters

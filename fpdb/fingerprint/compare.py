@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping
 
 from fpdb.errors import InputError
+from fpdb.fingerprint.minhash import estimate, standard_error
 from fpdb.fingerprint.recipe import Recipe, to_int
+from fpdb.fingerprint.shingles import exact_jaccard
 from fpdb.models import Comparison
 
 
@@ -17,10 +19,14 @@ def distance(first: int, second: int) -> int:
 
 def compare(recipe: Recipe, first: str, second: str) -> Comparison:
     """Compare two texts under a recipe."""
-    batch = recipe.batch([first, second])
+    batch = recipe.batch([first, second], sketches=True)
     left, right = (to_int(fingerprint) for fingerprint in batch.fingerprints)
     features, others = recipe.features(first), recipe.features(second)
     apart = distance(left, right)
+    exact = exact_jaccard(recipe.shingles(first), recipe.shingles(second))
+    estimated = None
+    if exact is not None and batch.sketches is not None:
+        estimated = float(estimate(batch.sketches[0], batch.sketches[1]))
     turn = math.pi * apart / recipe.bits
     return Comparison(
         distance=apart,
@@ -30,6 +36,9 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
         cosine=_cosine(features, others),
         jaccard=_jaccard(features, others),
         value_ratio=min(left, right) / max(left, right) if left != right else 1.0,
+        shingle_jaccard=exact,
+        sketch_jaccard=estimated,
+        sketch_error=None if estimated is None else standard_error(estimated),
         short=bool(batch.short.any()),
         equal=features == others,
     )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.errors import InputError
 from fpdb.fingerprint import clean, minhash, segment
-from fpdb.fingerprint.hashing import Digests
+from fpdb.fingerprint.hashing import Digests, encode
 from fpdb.fingerprint.shingles import distinct_shingles
 from fpdb.fingerprint.weights import in_units
 from fpdb.fingerprint.windows import LONGEST, window_hashes
@@ -60,7 +61,8 @@ class Engine:
         self._idf = recipe.weights.idf_of()
         # Equal features may vote one by one where their count is their weight.
         self._repeats = recipe.weights.by == "count" and not recipe.weights.cap
-        # Windows of a few characters need not become strings at all.
+        # Windows of a few characters need not become strings at all; those that do take as much
+        # as the text, over and over.
         self._windowed = (
             recipe.segment == "characters"
             and recipe.hash.by == "xxh3"
@@ -69,6 +71,9 @@ class Engine:
             and recipe.grams.whole_segments
             and self._idf is None
         )
+        grams = 1 if self._windowed else recipe.grams.n
+        self._room = recipe.largest if grams == 1 else 2 * recipe.largest // grams
+        self._han_cost = segment.HAN_COSTS.get(recipe.segment, 1)
 
     def batch(self, texts: Iterable[str], *, sketched: bool = False) -> Batch:
         """Fingerprint all texts, and sketch them if asked to; each is cleaned once for both."""
@@ -115,11 +120,30 @@ class Engine:
         tally = self._tally_text(cleaned)
         return dict(zip(tally, self._weights(self._bags([tally])).tolist(), strict=True))
 
-    @staticmethod
-    def _clean(texts: list[str], steps: Iterable[clean.Step]) -> list[str]:
+    def _clean(self, texts: list[str], steps: Iterable[clean.Step]) -> list[str]:
+        cleaned = texts
         for step in steps:
-            texts = list(map(step, texts))
-        return texts
+            cleaned = list(map(step, cleaned))
+        for before, text in zip(texts, cleaned, strict=True):
+            if len(text) > len(before):
+                self.require_small(text, "cleaned text")
+        return cleaned
+
+    def require_small(self, text: str, what: str = "text") -> None:
+        """Refuse a text that is too large, or whose n-grams would be."""
+        if len(text) <= self._room // (4 * self._han_cost):  # no character has more than 4 bytes
+            return
+        size, found = len(text), "characters"
+        if size <= self._room and not text.isascii():
+            size, found = len(encode(text)), "bytes"
+            if self._han_cost > 1 and (han := segment.count_han(text)):
+                size += 3 * han * (self._han_cost - 1)
+                found = f"bytes, with {han:,} Chinese characters counted {self._han_cost} times"
+        if size > self._room:
+            raise InputError(
+                f"found a {what} of {size:,} {found}, expected at most {self._room:,} bytes",
+                hint="cut it into documents of their own, or take recipe.replace(largest=…)",
+            )
 
     def _tally_text(self, cleaned: str) -> Mapping[str, float]:
         return self._count(cleaned) if self._count else self._tally(self._cut(cleaned))

@@ -9,11 +9,13 @@ import numpy as np
 import xxhash
 
 from fpdb.errors import InputError, RecipeError
+from fpdb.fingerprint.files import read_with_mode
 
 # bytes, little-endian: the lowest bits of the hash come first
 Digest = Callable[[str], bytes]
 _DIGESTS_REMEMBERED = 1 << 18
 _FORBIDDEN_MODE = 0o077
+_SHORTEST_KEY, _LONGEST_KEY = 16, 64
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Secret:
     key: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if not 16 <= len(self.key) <= 64:
+        if not _SHORTEST_KEY <= len(self.key) <= _LONGEST_KEY:
             raise RecipeError(
                 f"a secret of {len(self.key)} bytes, expected 16 to 64",
                 hint="python -c 'import os, sys; sys.stdout.buffer.write(os.urandom(32))' > my.key",
@@ -33,7 +35,7 @@ class Secret:
     def from_file(cls, path: Path) -> "Secret":
         """Read a secret from a file that only its owner may read."""
         try:
-            mode, key = path.stat().st_mode, path.read_bytes()
+            key, mode = read_with_mode(path, _LONGEST_KEY)
         except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
             raise RecipeError(
                 f"the secret can't be read: {error}", hint="name a file that holds 16 to 64 bytes"

@@ -19,10 +19,14 @@ from fpdb.fingerprint.engine import Engine
 from fpdb.fingerprint.grams import Grams
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.segment import Segments
-from fpdb.fingerprint.weights import LARGEST_TOTAL, IdfTable, Weights
-from fpdb.models import Batch
+from fpdb.fingerprint.weights import LARGEST_FACTOR, LARGEST_TOTAL, IdfTable, Weights
+from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch
 
 WIDTHS = (32, 64, 128)
+# Longer features say nothing, and windows of any length could have any size together.
+_LARGEST_N = 100
+_LARGEST_PAD = 32
+_LARGEST_NUMBER = 1 << 31
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -32,7 +36,8 @@ class Recipe:
 
     `clean` is a sequence of steps, `segment` the name of a cut, `grams`, `weights` and `hash` are
     choices with parameters of their own, `tie` is the value of a bit whose votes are equal.
-    Two recipes with the same `id` give the same fingerprints; the name is only a label.
+    Two recipes with the same `id` give the same fingerprints; the name is only a label, and
+    `largest` only bounds how many bytes of UTF-8 a text may have.
     """
 
     name: str
@@ -43,6 +48,7 @@ class Recipe:
     weights: Weights = field(default_factory=Weights)
     hash: Hash = field(default_factory=Hash)
     tie: int = 0
+    largest: int = LARGEST_TEXT
 
     def __post_init__(self) -> None:
         _validate(self)
@@ -55,7 +61,7 @@ class Recipe:
 
     def fingerprint(self, text: str) -> int:
         """Fingerprint one text; a text that is too short raises `ShortTextError`."""
-        return self._only(self._engine.batch([_text(text)]))
+        return self._only(self._engine.batch([self._small(text)]))
 
     def fingerprint_many(self, texts: Iterable[str]) -> NDArray[np.uint64]:
         """Fingerprint many texts; `batch` does the same and tells which ones are too short."""
@@ -82,24 +88,24 @@ class Recipe:
 
     def batch(self, texts: Iterable[str], *, sketches: bool = False) -> Batch:
         """Fingerprint many texts, tell for each how many features it has; sketch them if asked."""
-        return self._engine.batch(_texts(texts), sketched=sketches)
+        return self._engine.batch(self._all_small(texts), sketched=sketches)
 
     def sketch(self, text: str) -> bytes:
         """Give the MinHash sketch of a text, 128 bytes; none if it is too short for a shingle."""
-        [row] = self._engine.sketches([_text(text)])
+        [row] = self._engine.sketches([self._small(text)])
         return row.tobytes() if row.any() else b""
 
     def sketch_many(self, texts: Iterable[str]) -> NDArray[np.uint8]:
         """Give the sketches of many texts, uint8[n, 128]; a text without one has a row of zeros."""
-        return self._engine.sketches(_texts(texts))
+        return self._engine.sketches(self._all_small(texts))
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
         """Give the hashes of a text's distinct shingles, sorted: what its sketch stands for."""
-        return self._engine.distinct_shingles(_text(text))
+        return self._engine.distinct_shingles(self._small(text))
 
     def features(self, text: str) -> dict[str, float]:
         """Give the features of a text and how much each of them counts."""
-        return self._engine.weights(_text(text))
+        return self._engine.weights(self._small(text))
 
     def replace(self, **changes: Any) -> "Recipe":
         """Give a recipe with other parts; name it anew, because it is another recipe."""
@@ -114,6 +120,7 @@ class Recipe:
         """A digest of everything that decides about the fingerprint."""
         plain = self.to_dict()
         del plain["name"]
+        plain.pop("largest", None)
         plain["weights"]["idf"] = self.idf_id
         canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.blake2b(canonical.encode(), digest_size=8).hexdigest()
@@ -128,6 +135,8 @@ class Recipe:
         """Give the recipe as plain data; of a secret only its id."""
         plain = dataclasses.asdict(dataclasses.replace(self, weights=Weights(by=self.weights.by)))
         plain["clean"] = list(self.clean)
+        if self.largest == LARGEST_TEXT:
+            del plain["largest"]
         plain["grams"]["stop_words"] = sorted(set(self.grams.stop_words))
         idf = self.weights.idf
         plain["weights"] = {
@@ -172,7 +181,7 @@ class Recipe:
             if "clean" in parts:
                 parts["clean"] = _listed("clean", parts["clean"])
             return cls(**parts)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             if isinstance(error, RecipeError):
                 raise
             raise RecipeError(
@@ -183,6 +192,18 @@ class Recipe:
     @cached_property
     def _engine(self) -> Engine:
         return Engine(self)
+
+    def _small(self, text: str) -> str:
+        self._engine.require_small(_text(text))
+        return text
+
+    def _all_small(self, texts: Iterable[str]) -> Iterable[str]:
+        if isinstance(texts, str):
+            raise InputError(
+                "found a string, expected several texts",
+                hint="recipe.fingerprint(text) takes one text",
+            )
+        return map(self._small, each(texts, "texts"))
 
     def _only(self, batch: Batch) -> int:
         if batch.short[0]:
@@ -210,15 +231,6 @@ def _text(text: str) -> str:
             hint="decode bytes first: data.decode('utf-8', 'replace')",
         )
     return text
-
-
-def _texts(texts: Iterable[str]) -> Iterable[str]:
-    if isinstance(texts, str):
-        raise InputError(
-            "found a string, expected several texts",
-            hint="recipe.fingerprint(text) takes one text",
-        )
-    return map(_text, each(texts, "texts"))
 
 
 def _check_segments(segments: Segments, *, tagged: bool) -> None:
@@ -260,25 +272,49 @@ def _validate(recipe: Recipe) -> None:
         "its name is unusable",
         ["up to 64 lower-case letters", "digits", "dots", "dashes", "underscores"],
     )
-    expect(_whole(recipe.bits, 0) and recipe.bits in WIDTHS, f"bits is {recipe.bits!r}", WIDTHS)
+    expect(
+        _whole(recipe.bits, 0) and recipe.bits in WIDTHS, f"bits is {_shown(recipe.bits)}", WIDTHS
+    )
     for step in recipe.clean:
         expect(step in clean.STEPS, f"clean has the step {step!r}", clean.STEPS)
     expect(recipe.segment in segment.CUTS, f"segment is {recipe.segment!r}", segment.CUTS)
-    expect(_whole(recipe.tie, 0) and recipe.tie in (0, 1), f"tie is {recipe.tie!r}", (0, 1))
+    expect(_whole(recipe.tie, 0) and recipe.tie in (0, 1), f"tie is {_shown(recipe.tie)}", (0, 1))
+    expect(
+        _whole(recipe.largest, 1, MOST_BYTES),
+        f"largest is {_shown(recipe.largest)}",
+        [f"1 to {MOST_BYTES:,}"],
+    )
     _validate_grams(recipe, expect)
     _validate_weights(recipe, expect)
     _validate_hash(recipe, expect)
 
 
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _whole(value: object, least: int, most: int = _LARGEST_NUMBER) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _shown(value: object) -> str:
+    """Show the beginning of a value; Python refuses to write numbers of many digits."""
+    try:
+        shown = repr(value)
+    except ValueError:
+        return "a number of too many digits"
+    return shown if len(shown) <= 100 else f"{shown[:99]}…"
 
 
 def _validate_grams(recipe: Recipe, expect: Any) -> None:
     grams = recipe.grams
-    for name, least in (("n", 1), ("min_length", 1), ("minimum", 0)):
+    for name, least, most in (
+        ("n", 1, _LARGEST_N),
+        ("min_length", 1, _LARGEST_NUMBER),
+        ("minimum", 0, _LARGEST_NUMBER),
+    ):
         value = getattr(grams, name)
-        expect(_whole(value, least), f"{name} is {value!r}", [f"a whole number from {least}"])
+        expect(
+            _whole(value, least, most),
+            f"{name} is {_shown(value)}",
+            [f"a whole number from {least} to {most}"],
+        )
     expect(
         not isinstance(grams.stop_words, str)
         and all(isinstance(word, str) for word in grams.stop_words),
@@ -293,13 +329,23 @@ def _validate_grams(recipe: Recipe, expect: Any) -> None:
 def _validate_weights(recipe: Recipe, expect: Any) -> None:
     choice = recipe.weights
     expect(choice.by in weights.DAMPING, f"weights.by is {choice.by!r}", weights.DAMPING)
-    expect(_whole(choice.cap, 0), f"cap is {choice.cap!r}", ["a whole number from 0"])
+    expect(
+        _whole(choice.cap, 0),
+        f"cap is {_shown(choice.cap)}",
+        [f"a whole number from 0 to {_LARGEST_NUMBER}"],
+    )
     named = isinstance(choice.idf, IdfTable) or choice.idf in (None, "jieba")
     expect(named, f"idf is {choice.idf!r}", ["jieba", "an idf table"])
     tagged = recipe.segment in segment.TAGGED
     expect(tagged or not choice.tags, "tags with segments that have none", sorted(segment.TAGGED))
-    good = all(isinstance(tag, str) and 0 <= weight < float("inf") for tag, weight in choice.tags)
-    expect(good, f"tags is {dict(choice.tags)!r}", ["a number from 0 for each tag"])
+    good = all(
+        isinstance(tag, str) and 0 <= weight <= LARGEST_FACTOR for tag, weight in choice.tags
+    )
+    expect(
+        good,
+        f"tags is {_shown(dict(choice.tags))}",
+        [f"a number from 0 to {LARGEST_FACTOR} for each tag"],
+    )
 
 
 def _validate_hash(recipe: Recipe, expect: Any) -> None:
@@ -315,13 +361,17 @@ def _validate_hash(recipe: Recipe, expect: Any) -> None:
         )
     expect(
         _whole(choice.offset, 0) and choice.offset % 8 == 0 and choice.offset + bits <= 128,
-        f"offset is {choice.offset!r}",
+        f"offset is {_shown(choice.offset)}",
         [f"a multiple of 8 up to {128 - bits}"],
     )
-    expect(_whole(choice.pad, 0), f"pad is {choice.pad!r}", ["a whole number from 0"])
     expect(
-        _whole(choice.seed, 0) and choice.seed < 1 << 32,
-        f"seed is {choice.seed!r}",
+        _whole(choice.pad, 0, _LARGEST_PAD),
+        f"pad is {_shown(choice.pad)}",
+        [f"a whole number from 0 to {_LARGEST_PAD}"],
+    )
+    expect(
+        _whole(choice.seed, 0, (1 << 32) - 1),
+        f"seed is {_shown(choice.seed)}",
         ["0 to 2^32 - 1"],
     )
     expect(choice.by != "mersenne" or bits == 32, f"mersenne with {bits} bits", ["32"])

@@ -6,7 +6,7 @@ import logging
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -23,13 +23,19 @@ _WORD = re.compile(r"\w+")
 _ASCII_BREAKS = {code: " " for code in range(128) if not re.match(r"\w", chr(code))}
 _HAN_RUN = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+)")
 
+# jieba builds a graph of all words in an unbroken run of Han, so that no more than this many
+# characters go into one. No sentence is that long, and every cutter gets the same pieces.
+_LONGEST_RUN = 1 << 14
+_RUN_PIECE = re.compile(f"(?:[^\n]{{0,{_LONGEST_RUN}}}+\n)+|[^\n]{{1,{_LONGEST_RUN}}}")
+
 # jieba's search for unknown words takes quadratic time in an unbroken run of Han, so that it gets
 # no more than this many characters at once. No sentence is that long.
 _HMM_PIECE = re.compile("(?:[^\n]{0,1000}+\n)+|[^\n]{1,1000}")
 
 
-# Tagging takes up to a millisecond for a Han character that no dictionary word holds.
-_LONGEST_TAGGED = 20_000
+_LONGEST_TAGGED = 5_000
+# For a Han character that jieba's model of tags doesn't know, it tries all pairs of tags.
+_MOST_UNKNOWN = 100
 
 
 def whitespace(text: str) -> list[str]:
@@ -64,7 +70,14 @@ def tagged_words(text: str) -> list[TaggedWord]:
             f"found {len(text):,} characters to tag, expected at most {_LONGEST_TAGGED:,}",
             hint="tagging is for titles and short texts; take a recipe without tags",
         )
-    return [(word, _tag(word, tag)) for word, tag in _tagger()(text)]
+    tagger, known = _tagger()
+    unknown = sum(character not in known for run in _HAN_RUN.findall(text) for character in run)
+    if unknown > _MOST_UNKNOWN:
+        raise InputError(
+            f"found {unknown:,} rare characters to tag, expected at most {_MOST_UNKNOWN}",
+            hint="tagging is for titles and short texts; take a recipe without tags",
+        )
+    return [(word, _tag(word, tag)) for word, tag in tagger(text)]
 
 
 def _mixed(text: str, cut: Callable[[], Cut]) -> list[str]:
@@ -106,9 +119,23 @@ def _dictionary_cut() -> Cut:
     if importlib.util.find_spec("rjieba"):
         import rjieba
 
-        return lambda text: rjieba.cut(text, hmm=False)
+        return in_pieces(lambda text: rjieba.cut(text, hmm=False))
+    return slow_dictionary_cut()
+
+
+def slow_dictionary_cut() -> Cut:
+    """Give the cut that jieba itself makes, which rjieba only makes faster."""
     tokenizer = jieba_tokenizer()
-    return lambda text: cast("list[str]", tokenizer.lcut(text, HMM=False))
+    return in_pieces(lambda text: cast("list[str]", tokenizer.lcut(text, HMM=False)))
+
+
+def in_pieces(cut: Cut) -> Cut:
+    """Cut runs that are too long piece by piece."""
+    return lambda text: (
+        cut(text)
+        if len(text) <= _LONGEST_RUN
+        else [word for piece in _RUN_PIECE.findall(text) for word in cut(piece)]
+    )
 
 
 @cache
@@ -120,11 +147,12 @@ def _hmm_cut() -> Cut:
 
 
 @cache
-def _tagger() -> Callable[[str], Iterable[TaggedWord]]:
+def _tagger() -> tuple[Callable[[str], Iterable[TaggedWord]], Container[str]]:
+    """Load the tagger, and the characters that its model knows."""
     tokenizer = jieba_tokenizer()
     with warnings.catch_warnings(action="ignore"):
         import jieba.posseg
-    return cast("Callable[[str], Iterable[TaggedWord]]", jieba.posseg.POSTokenizer(tokenizer).cut)
+    return jieba.posseg.POSTokenizer(tokenizer).cut, jieba.posseg.char_state_tab_P
 
 
 @cache
@@ -161,3 +189,10 @@ COUNTS: dict[str, Callable[[str], Counter[str]]] = {
     "jieba-hmm": lambda text: _count_mixed(text, _hmm_cut),
 }
 TAGGED = frozenset({"jieba-tags"})
+# How much more than other text Chinese characters cost, where they go through jieba itself.
+HAN_COSTS = {"jieba": 2, "jieba-hmm": 8}
+
+
+def count_han(text: str) -> int:
+    """Count the characters that a dictionary cuts."""
+    return sum(map(len, _HAN_RUN.findall(text)))

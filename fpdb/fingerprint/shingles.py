@@ -33,7 +33,12 @@ _SIGNS = re.compile(
 # little enough for the processor's caches. A longer text is taken in pieces.
 _CHARACTERS = 1 << 16
 _TEXTS = 256
+# From this code on, no character is a letter.
+_NO_LETTERS = 0x40000
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in splitmix64
+
+_SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
+_FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +77,15 @@ _NOTHING = _Tokens(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np
 
 def mix(values: U64) -> U64:
     """Spread numbers over all 64 bits (the finisher of splitmix64)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    mixed = values >> _SHIFTS[0]
+    mixed ^= values
+    mixed *= _FACTORS[0]
+    rest = mixed >> _SHIFTS[1]
+    mixed ^= rest
+    mixed *= _FACTORS[1]
+    np.right_shift(mixed, _SHIFTS[2], out=rest)
+    mixed ^= rest
+    return mixed
 
 
 def salts(count: int, seed: int) -> U64:
@@ -212,8 +223,8 @@ def _word_salts(seed: int) -> U64:
 @cache
 def _kinds() -> NDArray[np.uint8]:
     """Tell of every character whether it is a letter of a word, a sign or neither."""
-    every = "".join(map(chr, range(sys.maxunicode + 1)))
-    kinds = np.zeros(len(every), np.uint8)
+    kinds = np.zeros(sys.maxunicode + 1, np.uint8)
+    every = "".join(map(chr, range(_NO_LETTERS)))
     for found in re.finditer(r"\w+", every):
         kinds[found.start() : found.end()] = _LETTER
     for found in _SIGNS.finditer(every):

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from fpdb.errors import InputError, RecipeError
+from fpdb.fingerprint.files import read_bounded
 from fpdb.fingerprint.hashing import Secret
 from fpdb.fingerprint.presets import preset
 from fpdb.fingerprint.recipe import Recipe
 from fpdb.fingerprint.weights import IdfTable
 
-_LARGEST_FILE = 1 << 24
+_LARGEST_FILE = 1 << 20
+_LARGEST_STOP_WORDS = 1 << 22
+# The parser takes quadratic time for a key of many parts, and each of them needs a dot.
+_MOST_DOTS = 4096
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -47,10 +51,18 @@ def _load(path: Path) -> dict[str, Any]:
             hint="fpdb recipes list names those that come with fpdb",
         ) from None
     if len(content) > _LARGEST_FILE:
-        raise RecipeError(f"{path} has more than {_LARGEST_FILE} bytes", hint="is it a recipe?")
+        raise RecipeError(
+            f"{path} has more than {_LARGEST_FILE} bytes",
+            hint="name a file as stop_words or idf, if that is what makes it large",
+        )
+    if (dots := content.count(b".")) > _MOST_DOTS:
+        raise RecipeError(
+            f"{path} holds {dots} dots, expected at most {_MOST_DOTS}",
+            hint="name a file as stop_words, if its words hold them",
+        )
     try:
         return tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of too many digits is a ValueError
         raise RecipeError(
             f"{path} is no TOML: {error}",
             hint="fpdb recipes show web prints a recipe to start from",
@@ -63,7 +75,8 @@ def _resolve_files(parts: dict[str, Any], folder: Path) -> Secret | None:
     stop_words = grams.get("stop_words")
     if isinstance(stop_words, str):
         try:
-            grams["stop_words"] = (folder / stop_words).read_text("utf-8").split()
+            content = read_bounded(folder / stop_words, _LARGEST_STOP_WORDS)
+            grams["stop_words"] = content.decode("utf-8").split()
         except (OSError, ValueError) as error:
             raise RecipeError(
                 f"the stop words can't be read: {error}",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.errors import InputError
+from fpdb.fingerprint.files import read_bounded, write_private
 from fpdb.fingerprint.segment import jieba_idf
 
 # Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
@@ -22,6 +23,10 @@ UNITS = 4096
 # Sums of fewer units than 2**53 are exact in double precision.
 LARGEST_TOTAL = 1 << 40
 _COUNTS_TABULATED = 4096
+# One value must not leave the range in which the sums of a text are exact.
+LARGEST_FACTOR = 1 << 19
+_LARGEST_FILE = 1 << 24
+_MOST_VALUES = 1 << 19
 
 DAMPING: dict[str, Callable[[float], float]] = {
     "count": lambda mass: mass,
@@ -41,7 +46,16 @@ class IdfTable:
     def __post_init__(self) -> None:
         numbers = [*self.values.values(), self.missing]
         if not all(math.isfinite(number) and number >= 0 for number in numbers):
-            raise InputError("an idf table holds a value that is negative or no number")
+            raise InputError(
+                "an idf table holds a value that is negative or no number",
+                hint="fpdb recipes idf writes such a table",
+            )
+        if len(numbers) > _MOST_VALUES or max(numbers) > LARGEST_FACTOR:
+            raise InputError(
+                f"an idf table of {len(numbers):,} values up to {max(numbers):.9g}, "
+                f"expected at most {_MOST_VALUES:,} values up to {LARGEST_FACTOR:,}",
+                hint="leave rare features out: fpdb recipes idf --at-least 5",
+            )
         values = {feature: float(value) for feature, value in self.values.items()}
         object.__setattr__(self, "values", MappingProxyType(values))
         object.__setattr__(self, "missing", float(self.missing))
@@ -77,11 +91,16 @@ class IdfTable:
     def from_file(cls, path: Path) -> "IdfTable":
         """Read a table that `to_file` wrote."""
         try:
-            lines = path.read_text("utf-8").split("\n")
+            lines = read_bounded(path, _LARGEST_FILE).decode("utf-8").split("\n")
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the idf table can't be read: {error}", hint="fpdb recipes idf writes such a table"
             ) from None
+        if len(lines) > _MOST_VALUES + 1:
+            raise InputError(
+                f"{path} has {len(lines):,} lines, expected at most {_MOST_VALUES:,}",
+                hint="leave rare features out: fpdb recipes idf --at-least 5",
+            )
         values: dict[str, float] = {}
         missing: float | None = None
         for number, line in enumerate(lines, 1):
@@ -112,7 +131,7 @@ class IdfTable:
         rows = [("", self.missing), *sorted(self.values.items())]
         lines = (f"{json.dumps(feature)[1:-1]}\t{value!r}\n" for feature, value in rows)
         try:
-            path.write_text("".join(lines), "utf-8")
+            write_private(path, "".join(lines))
         except OSError as error:
             raise InputError(
                 f"the idf table can't be written: {error}",

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from fpdb.errors import InputError
 
 _MAGIC = b"\x93NUMPY"
 _SUFFIX = ".npy"
+# numpy reads as many bytes of a header as it claims to have.
+_LARGEST_HEADER = 1 << 14
 
 
 def is_array(path: str) -> bool:
@@ -21,9 +24,21 @@ def is_array(path: str) -> bool:
     return isinstance(stream, io.BufferedReader) and stream.peek(len(_MAGIC)).startswith(_MAGIC)
 
 
+def _require_header(path: str) -> None:
+    if path == "-":
+        begin = sys.stdin.buffer.peek(12)[:12] if hasattr(sys.stdin.buffer, "peek") else b""
+    else:
+        with open(path, "rb") as file:
+            begin = file.read(12)
+    size = int.from_bytes(begin[8 : 10 if begin[6:7] == b"\x01" else 12], "little")
+    if size > _LARGEST_HEADER:
+        raise ValueError("a header that no array has")
+
+
 def read_array(path: str) -> NDArray[Any]:
     """Read an array; one in a file stays there until its parts are needed."""
     try:
+        _require_header(path)
         if path == "-":
             found = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
         else:
@@ -34,7 +49,7 @@ def read_array(path: str) -> NDArray[Any]:
         raise InputError(
             f"{path} can't be read: {error.strerror}", hint="check the path and its rights"
         ) from None
-    except (ValueError, EOFError):
+    except (ValueError, EOFError, OverflowError, MemoryError, SyntaxError, TokenError):
         raise InputError(
             f"{path} can't be read as an array, or is one of objects",
             hint="numpy.save writes such a file from an array of numbers",

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io.fields import BadRecord, Fields, Record, UnfitError, picker
@@ -92,30 +92,25 @@ def table_records(table: Any, fields: Fields, largest: int) -> Iterator[Record |
 class TableWriter:
     """Writes rows to a Parquet file, some thousand at a time."""
 
-    def __init__(self, path: str, columns: Mapping[str, str]) -> None:
+    def __init__(self, file: IO[bytes], columns: Mapping[str, str]) -> None:
         self._pyarrow = require()
         time = self._pyarrow.timestamp("s", "UTC")
         self._schema = self._pyarrow.schema(
             [(name, time if kind == "time" else kind) for name, kind in columns.items()]
         )
         self._rows: list[tuple[object, ...]] = []
-        self._path = path
+        self._file = file
 
     def __enter__(self) -> Self:
         from pyarrow import parquet
 
-        # Opened here, since its own errors don't all say what is wrong with a path.
-        self._file = open(self._path, "wb")
         self._writer = parquet.ParquetWriter(self._file, self._schema, compression="zstd")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._write()
-            self._writer.close()
-        finally:
-            self._file.close()
+        if kind is None:
+            self._write()
+        self._writer.close()
 
     def add(self, row: tuple[object, ...]) -> None:
         """Add a row: a value, or None, for each column."""

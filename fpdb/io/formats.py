@@ -10,6 +10,7 @@ from typing import IO, Any
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams
 from fpdb.io.fields import Fields
+from fpdb.io.markup import Markup
 from fpdb.io.streams import TooLong
 from fpdb.io.tables import Line, Row, csv_rows, named, tsv_rows
 
@@ -43,16 +44,20 @@ class Source:
 
 @dataclass(frozen=True)
 class Format:
-    """How the records of a stream are found; `by_line` if each line can be read by itself.
+    """How the records of a stream are found.
 
-    A `whole_file` has its directory at its end, so it can be no stream.
+    `by_line` if each line can be read by itself, `whole` if a file is one document, `packed` if
+    the format knows itself how its files are compressed, `by_path` if only a file on the disk will
+    do, because it is read from its end.
     """
 
-    find: Callable[[Source], Iterator[Found]]
+    find: Callable[[Source], Iterator[Found]] | None = None
     has_fields: bool = False
     is_table: bool = False
     by_line: bool = False
-    whole_file: bool = False
+    by_path: bool = False
+    whole: bool = False
+    packed: bool = False
 
 
 def _jsonl(source: Source) -> Iterator[Found]:
@@ -61,14 +66,14 @@ def _jsonl(source: Source) -> Iterator[Found]:
         if isinstance(line, TooLong):
             yield number, f"holds more than {source.largest} bytes in one line", replaced
             continue
+        if line.isspace():
+            continue
         found: dict[str, Any] | str
         try:
             found = loads(line)
         except RecursionError:
             found = "is nested too deeply"
         except json.JSONDecodeError as error:
-            if line.isspace():
-                continue
             found = f"is no JSON: {error.msg} at column {error.colno}"
         except ValueError:
             found = "holds a number with too many digits"
@@ -110,10 +115,12 @@ FORMATS = {
     "jsonl": Format(_jsonl, has_fields=True, by_line=True),
     "tsv": Format(partial(_table, tsv_rows), has_fields=True, is_table=True),
     "csv": Format(partial(_table, csv_rows), has_fields=True, is_table=True),
-    "parquet": Format(_parquet, has_fields=True, whole_file=True),
-    "arrow": Format(_arrow, has_fields=True, whole_file=True),
+    "parquet": Format(_parquet, has_fields=True, by_path=True),
+    "arrow": Format(_arrow, has_fields=True, by_path=True),
     "lines": Format(_lines, by_line=True),
-    "text": Format(_text),
+    "text": Format(_text, whole=True),
+    "html": Format(whole=True),
+    "warc": Format(packed=True),
 }
 SUFFIXES = {
     ".jsonl": "jsonl",
@@ -127,13 +134,18 @@ SUFFIXES = {
     ".txt": "text",
     ".text": "text",
     ".md": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".warc": "warc",
+    ".arc": "warc",
 }
 
 
 def is_table_file(path: str) -> bool:
     """Tell by its name whether a file holds a table of Parquet or Arrow."""
     name = SUFFIXES.get(PurePath(path).suffix.lower())
-    return name is not None and FORMATS[name].whole_file
+    return name is not None and FORMATS[name].by_path
 
 
 def format_of(path: str, given: str | None, default: str | None = None) -> Format:
@@ -148,3 +160,12 @@ def format_of(path: str, given: str | None, default: str | None = None) -> Forma
             hint=f"say which format it has: {', '.join(FORMATS)}",
         )
     return FORMATS[name]
+
+
+def marked_format(chosen: Format, markup: Markup) -> Format:
+    """Take files of texts as HTML, or files of HTML as texts, if all are to be taken so."""
+    if markup.html == "html" and chosen is FORMATS["text"]:
+        return FORMATS["html"]
+    if markup.html == "none" and chosen is FORMATS["html"]:
+        return FORMATS["text"]
+    return chosen

@@ -12,10 +12,13 @@ from itertools import groupby
 from typing import TypeVar
 
 from fpdb.io import folders, streams
+from fpdb.io.crawls import Passing
 from fpdb.io.fields import BadRecord, Fields, Record
-from fpdb.io.formats import FORMATS, Format, Source
+from fpdb.io.formats import Format, Source
+from fpdb.io.markup import Found, Markup, Page, finished
 from fpdb.io.records import Reader, open_path
-from fpdb.io.streams import LARGEST_TEXT, Idle, Progress, StreamError, TooLong
+from fpdb.io.streams import Idle, Progress, StreamError, TooLong
+from fpdb.models import LARGEST_TEXT
 
 # Can be pickled, and gives the records when it is called.
 Part = Callable[[], Iterable[Record | BadRecord]]
@@ -33,35 +36,51 @@ def read_parts(
     format: str | None = None,  # noqa: A002
     fields: Fields | None = None,
     max_bytes: int = LARGEST_TEXT,
+    markup: Markup | None = None,
     size: int = PART,
     progress: Progress | None = None,
     idle: Idle | None = None,
+    passing: Passing | None = None,
 ) -> Iterator[Part]:
     """Cut a file, a directory or standard input into parts of at most `size` records.
 
     Takes what `read_records` takes, and the parts one after the other give the same records.
     `idle` is called before each read that may have to wait, with the number of the file.
+    `passing` is asked and told what of an archive is passed over.
     """
-    reader, chosen = open_path(path, format, fields or Fields(), max_bytes)
-    cutter = _Cutter(reader, size, progress, idle)
+    reader, chosen = open_path(path, format, fields or Fields(), max_bytes, markup or Markup())
+    cutter = _Cutter(reader, size, progress, idle, passing)
     return cutter.folder(path, format) if chosen is None else cutter.file(path, path, chosen)
 
 
 class _Cutter:
     def __init__(
-        self, reader: Reader, size: int, progress: Progress | None, idle: Idle | None
+        self,
+        reader: Reader,
+        size: int,
+        progress: Progress | None,
+        idle: Idle | None,
+        passing: Passing | None,
     ) -> None:
         self._reader = reader
         self._size = size
         self._progress = progress
         self._idle = idle
+        self._passing = passing
 
     def file(self, path: str, name: str, chosen: Format) -> Iterator[Part]:
         reader = self._reader
         if not chosen.by_line:
-            records = reader.file(path, name, chosen, self._progress, self._idle)
+            records = reader.unfinished(
+                path,
+                name,
+                chosen,
+                progress=self._progress,
+                idle=self._idle,
+                passing=self._passing,
+            )
             for group in _groups(records, self._size, _length):
-                yield partial(tuple, group)
+                yield partial(finished, group, reader.markup)
             return
         number = 1
         try:
@@ -89,7 +108,7 @@ class _Cutter:
 
 
 def _has_records(chosen: Format | BadRecord) -> bool:
-    return isinstance(chosen, Format) and chosen is not FORMATS["text"]
+    return isinstance(chosen, Format) and not chosen.whole
 
 
 def _weight(entry: folders.Entry) -> int:
@@ -98,8 +117,10 @@ def _weight(entry: folders.Entry) -> int:
     return PART_BYTES if packed else entry.size
 
 
-def _length(record: Record | BadRecord) -> int:
-    return len(record.text or "") if isinstance(record, Record) else 0
+def _length(item: Found) -> int:
+    if isinstance(item, Page):
+        return len(item.data)
+    return len(item.text or "") if isinstance(item, Record) else 0
 
 
 def _bytes(line: bytes | TooLong) -> int:

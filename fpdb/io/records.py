@@ -5,17 +5,22 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import IO, Any
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, folders, streams
+from fpdb.io.crawls import Passing, read_pages
 from fpdb.io.fields import BadRecord, Fields, Pick, Record, UnfitError, picker
-from fpdb.io.formats import Format, Source, format_of
-from fpdb.io.streams import LARGEST_TEXT, Idle, Progress, StreamError
+from fpdb.io.formats import FORMATS, Format, Source, format_of, marked_format
+from fpdb.io.html import require_html
+from fpdb.io.markup import Found, Markup, Page, finished, marked
+from fpdb.io.streams import Idle, Progress, StreamError
 from fpdb.io.tables import check_columns
 from fpdb.io.texts import Text
+from fpdb.models import LARGEST_TEXT
 
 _DEFAULT = Fields()
+_MARKUP = Markup()
 
 
 def read_records(
@@ -24,18 +29,20 @@ def read_records(
     format: str | None = None,  # noqa: A002
     fields: Fields = _DEFAULT,
     max_bytes: int = LARGEST_TEXT,
+    markup: Markup = _MARKUP,
     progress: Progress | None = None,
 ) -> Iterator[Record | BadRecord]:
     """Read the records of a file, of all files of a directory, or of standard input ("-").
 
     The format is told by the suffix, with .gz and .zst read through; standard input is JSONL
     unless `format` says otherwise, and is unpacked if it begins like gzip or zstd. A record of
-    more than `max_bytes` is a bad one. `progress` is told how many bytes were read.
+    more than `max_bytes` is a bad one. `markup` says what is HTML. `progress` is told how many
+    bytes were read.
 
     A path that can't be read, an unknown format, and columns that can't be, are an InputError at
     once. All else is a BadRecord: one for each record, one for the rest of a broken file.
     """
-    reader, chosen = open_path(path, format, fields, max_bytes)
+    reader, chosen = open_path(path, format, fields, max_bytes, markup)
     if chosen is None:
         return reader.folder(path, format, progress)
     return reader.file(path, path, chosen, progress)
@@ -54,7 +61,7 @@ def read_rows(path: str, max_bytes: int = LARGEST_TEXT) -> Iterator[Text]:
 
 
 def open_path(
-    path: str, given: str | None, fields: Fields, max_bytes: int
+    path: str, given: str | None, fields: Fields, max_bytes: int, markup: Markup
 ) -> tuple["Reader", Format | None]:
     """Check a path, and say how to read it; a directory has no format."""
     if max_bytes < 1:
@@ -64,12 +71,14 @@ def open_path(
     except StreamError as error:
         raise InputError(f"{path} {error}", hint=error.hint) from None
     folder = path != "-" and os.path.isdir(path)
-    chosen = format_of(path, given, "text" if folder else None)
+    chosen = marked_format(format_of(path, given, "text" if folder else None), markup)
+    if markup.html == "auto" and (chosen is FORMATS["html"] or chosen.packed):
+        require_html()
     if chosen.is_table:
         check_columns(fields)
-    if chosen.whole_file:
+    if chosen.by_path:
         _check_file(path)
-    reader = Reader(fields, min(max_bytes, sys.maxsize // 2))
+    reader = Reader(fields, min(max_bytes, sys.maxsize // 2), markup)
     if folder:
         return reader, None
     if replace(fields, keyed=True) != _DEFAULT and not chosen.has_fields:
@@ -96,6 +105,7 @@ class Reader:
 
     fields: Fields
     largest: int
+    markup: Markup = _MARKUP
 
     def folder(
         self, path: str, given: str | None, progress: Progress | None
@@ -112,11 +122,11 @@ class Reader:
         """Choose the format of a file in a directory, or say why it can't be read."""
         if entry.problem:
             return BadRecord(entry.path, entry.problem)
-        chosen = format_of(entry.name, given, "text")
+        chosen = marked_format(format_of(entry.name, given, "text"), self.markup)
         try:
             if chosen.is_table:
                 check_columns(self.fields)
-            if chosen.whole_file:
+            if chosen.by_path:
                 _check_file(entry.path)
         except InputError as error:
             return BadRecord(entry.path, str(error))
@@ -131,24 +141,58 @@ class Reader:
         idle: Idle | None = None,
     ) -> Iterator[Record | BadRecord]:
         """Read one file."""
+        found = self.unfinished(path, name, chosen, progress=progress, idle=idle)
+        return finished(found, self.markup)
+
+    def unfinished(
+        self,
+        path: str,
+        name: str,
+        chosen: Format,
+        *,
+        progress: Progress | None = None,
+        idle: Idle | None = None,
+        passing: Passing | None = None,
+    ) -> Iterator[Found]:
+        """Read one file; its pages are still to be decoded, and their texts to be found."""
         try:
-            if chosen.whole_file:
+            if chosen.by_path:
                 source = Source(io.BytesIO(), name, self.fields, self.largest, path=path)
-                yield from self.found(path, chosen, source)
+                yield from self._found(path, chosen, source)
                 if progress:
                     progress(os.path.getsize(path))
                 return
+            if chosen.packed:
+                with streams.raw(path, progress, idle) as chunks:
+                    yield from read_pages(path, chunks, self.markup, self.largest, passing)
+                return
             with streams.opened(path, progress, idle) as stream:
+                if chosen.find is None:
+                    yield self._page(path, name, stream)
+                    return
                 source = Source(stream, name, self.fields, self.largest)
-                yield from self.found(path, chosen, source)
+                yield from self._found(path, chosen, source)
         except StreamError as error:
             yield BadRecord(path, str(error))
 
     def found(self, path: str, chosen: Format, source: Source) -> Iterator[Record | BadRecord]:
         """Make records of what a format finds."""
+        return finished(self._found(path, chosen, source), self.markup)
+
+    def _found(self, path: str, chosen: Format, source: Source) -> Iterator[Found]:
         pick = picker(self.fields if chosen.has_fields else _DEFAULT)
-        for number, found, replaced in chosen.find(source):
-            yield _record(pick, f"{path}:{number}" if number else path, found, replaced)
+        for number, found, replaced in chosen.find(source) if chosen.find else ():
+            record = _record(pick, f"{path}:{number}" if number else path, found, replaced)
+            yield marked(record, self.markup)
+
+    def _page(self, path: str, name: str, stream: IO[bytes]) -> Page | BadRecord:
+        """Take a file as a page."""
+        data = bytearray()
+        while piece := stream.read(min(self.markup.largest + 1 - len(data), 1 << 18)):
+            data += piece
+        if len(data) > self.markup.largest:
+            return BadRecord(path, f"holds more than {self.markup.largest:,} bytes of HTML")
+        return Page(path, name, bytes(data))
 
 
 def _record(

@@ -14,7 +14,6 @@ from typing import IO, Protocol
 
 from fpdb.errors import MissingExtraError
 
-LARGEST_TEXT = 1 << 24
 _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -38,19 +37,29 @@ class TooLong:
     quotes: int
 
 
-class _Unpacker(Protocol):
+class Unpacker(Protocol):
+    """Unpacks one member or frame, as the objects of zlib and zstandard do."""
+
     @property
-    def eof(self) -> bool: ...
+    def eof(self) -> bool:
+        """Whether the end of the member was reached."""
+        ...
+
     @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
+    def unused_data(self) -> bytes:
+        """What was given beyond that end."""
+        ...
+
+    def decompress(self, data: bytes, /) -> bytes:
+        """Take some bytes, and give what they hold."""
+        ...
 
 
-def _gzip() -> tuple[_Unpacker, type[Exception]]:
+def _gzip() -> tuple[Unpacker, type[Exception]]:
     return zlib.decompressobj(wbits=31), zlib.error
 
 
-def _zstd() -> tuple[_Unpacker, type[Exception]]:
+def _zstd() -> tuple[Unpacker, type[Exception]]:
     try:
         import zstandard
     except ImportError:
@@ -62,7 +71,7 @@ def _zstd() -> tuple[_Unpacker, type[Exception]]:
 
 
 @dataclass(frozen=True)
-class _Packing:
+class Packing:
     """A way of compressing, told by a file's suffix or, on standard input, by its first bytes.
 
     So few bytes are unpacked at a time that a bomb gains a few megabytes and no more: 4 bytes
@@ -73,12 +82,12 @@ class _Packing:
     suffix: str
     magic: bytes  # no UTF-8, so that no text starts with it
     piece: int
-    start: Callable[[], tuple[_Unpacker, type[Exception]]]
+    start: Callable[[], tuple[Unpacker, type[Exception]]]
 
 
 _PACKINGS = (
-    _Packing("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),
-    _Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256, _zstd),
+    Packing("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),
+    Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256, _zstd),
 )
 
 
@@ -120,13 +129,27 @@ def opened(
         if path == "-":
             first = next(chunks, b"")
             chunks = itertools.chain([first] if first else [], chunks)
-            packing = next((known for known in _PACKINGS if first.startswith(known.magic)), None)
+            packing = packing_of(first)
         if packing:
             chunks = _unpacked(chunks, packing)
         with io.BufferedReader(_Stream(chunks), _CHUNK) as stream:
             if stream.peek(3).startswith(_BYTE_ORDER_MARK):
                 stream.read(3)
             yield stream
+
+
+@contextlib.contextmanager
+def raw(
+    path: str, progress: Progress | None = None, idle: Idle | None = None
+) -> Iterator[Iterator[bytes]]:
+    """Open a file or standard input, and give its bytes as they lie there, chunk by chunk."""
+    with _binary(path) as file:
+        yield _chunks(getattr(file, "read1", file.read), progress, _before(file, idle))
+
+
+def packing_of(first: bytes) -> Packing | None:
+    """Tell by its first bytes how a file is compressed."""
+    return next((known for known in _PACKINGS if first.startswith(known.magic)), None)
 
 
 def lines(
@@ -207,7 +230,7 @@ class _Stream(io.RawIOBase):
         return count
 
 
-def _packing(path: str) -> _Packing | None:
+def _packing(path: str) -> Packing | None:
     return next((packing for packing in _PACKINGS if path.lower().endswith(packing.suffix)), None)
 
 
@@ -257,7 +280,7 @@ def _chunks(
         yield chunk
 
 
-def _unpacked(chunks: Iterator[bytes], packing: _Packing) -> Iterator[bytes]:
+def _unpacked(chunks: Iterator[bytes], packing: Packing) -> Iterator[bytes]:
     """Unpack members or frames, one after the other; zeros may fill up the file's end."""
     unpacker, failure = packing.start()
     for chunk in chunks:

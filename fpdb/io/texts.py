@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fpdb.errors import InputError
 from fpdb.io import streams
-from fpdb.io.streams import LARGEST_TEXT
+from fpdb.models import LARGEST_TEXT
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import lmdb
 from fpdb.errors import DamagedError
 from fpdb.storage import creation
 from fpdb.storage.datafile import DATA_FILE
-from fpdb.storage.faults import translate
+from fpdb.storage.faults import disk_named, translate
 from fpdb.storage.shared import SharedEnvironment
 from fpdb.storage.transactions import ReadTransaction
 
@@ -30,15 +30,16 @@ def copied(shared: SharedEnvironment, directory: Path) -> Iterator[Path]:
 
 def _copy(shared: SharedEnvironment, txn: ReadTransaction, draft: Path) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(draft / DATA_FILE, flags, 0o600)
-    try:
-        if shared.environment is not None:
-            shared.environment.copyfd(descriptor, compact=True, txn=txn.raw)
-        os.fsync(descriptor)
-    except lmdb.Error as error:
-        raise translate(error, draft) from error
-    finally:
-        os.close(descriptor)
+    with disk_named(draft):
+        descriptor = os.open(draft / DATA_FILE, flags, 0o600)
+        try:
+            if shared.environment is not None:
+                shared.environment.copyfd(descriptor, compact=True, txn=txn.raw)
+            os.fsync(descriptor)
+        except lmdb.Error as error:
+            raise translate(error, draft) from error
+        finally:
+            os.close(descriptor)
 
 
 def require_sound(directory: Path) -> None:

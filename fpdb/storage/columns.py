@@ -26,6 +26,7 @@ Rows = list[Column]
 LARGEST = 4080
 _HEAD = struct.Struct("<IHH")
 _CHECKSUM_BYTES = 4
+_LARGEST_NUMBER = (1 << 64) - 1
 _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     1: np.dtype("u1"),
     2: np.dtype("<u2"),
@@ -165,6 +166,18 @@ def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 
 
+def page_length(value: memoryview | bytes, columns: int) -> int:
+    """Say how many bytes a page of so many columns has by its head, 0 if that can't be one."""
+    if len(value) < _HEAD.size:
+        return 0
+    _, count, widths = _HEAD.unpack_from(value)
+    each = [widths >> 4 * index & 15 for index in range(_MOST_COLUMNS)]
+    if not set(each) <= {0, *_TYPES} or any(each[columns:]):
+        return 0
+    length: int = _HEAD.size + 8 * columns + count * sum(each)
+    return length
+
+
 def rows_of(value: memoryview) -> int:
     """Tell how many rows a page has that was verified already."""
     count: int = _HEAD.unpack_from(value)[1]
@@ -178,9 +191,11 @@ def number_at(value: memoryview, columns: int, row: int) -> int:
     for _ in range(columns - 1):
         at += count * (widths & 15)
         widths >>= 4
+    widths &= 15
     at += row * widths
     base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
-    return base + int.from_bytes(value[at : at + widths], "little")
+    # A sum that wraps around, which only a forged page holds, does so here as in the arrays.
+    return base + int.from_bytes(value[at : at + widths], "little") & _LARGEST_NUMBER
 
 
 def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: int, at: int) -> Rows:

@@ -15,9 +15,10 @@ import lmdb
 from fpdb.errors import AccessError, ClosedError, DatabaseExistsError
 from fpdb.storage import preflight
 from fpdb.storage.datafile import DATA_FILE
-from fpdb.storage.faults import translate
+from fpdb.storage.faults import disk_named, translate
 from fpdb.storage.lock import LOCK_FILE
 from fpdb.storage.opening import LMDB_LOCK_FILE, open_lmdb
+from fpdb.storage.seal import SEAL_FILE, seal
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
@@ -35,16 +36,25 @@ def beside(directory: Path) -> Iterator[Path]:
     """
     preflight.require_vacant(directory)
     _remove_abandoned(directory)
-    draft, owner = _make_draft(directory), os.getpid()
+    place, owner = directory.parent, os.getpid()
+    with disk_named(place):
+        draft = _make_draft(directory)
     try:
-        with _claimed(draft, os.O_CREAT):
+        with contextlib.ExitStack() as claim:
+            with disk_named(place):
+                claim.enter_context(_claimed(draft, os.O_CREAT))
+                os.close(os.open(draft / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             yield draft
             _require_process(owner, directory)
-            _sync(draft / DATA_FILE)
-            (draft / _CLAIM_FILE).unlink()
-            _sync(draft)
-            _move(draft, directory)
-            _sync(directory.parent)
+            with disk_named(place):
+                _sync(draft / DATA_FILE)
+                seal(draft)
+                _sync(draft)
+                _move(draft, directory)
+                _sync(place)
+            # Not before: a draft without its claim would stay for ever if this process was killed.
+            with contextlib.suppress(OSError):
+                (directory / _CLAIM_FILE).unlink()
     except BaseException:
         if os.getpid() == owner:  # a child that was forked in the block has nothing to clean up
             _remove(draft)
@@ -74,8 +84,11 @@ def _remove_abandoned(directory: Path) -> None:
     """Remove the drafts of a database that were left by processes which were killed."""
     for draft in directory.parent.glob(f"{glob.escape(f'.{directory.name}.')}*{_SUFFIX}"):
         with contextlib.suppress(OSError):
-            # A draft may be a moment older than the lock on it; what has no claim is no draft.
+            # A draft may be a moment older than the lock on it; what has no claim is no draft,
+            # unless there is nothing in it yet.
             if draft.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                with contextlib.suppress(OSError):
+                    draft.rmdir()
                 with _claimed(draft):
                     _remove(draft)
 
@@ -115,13 +128,11 @@ def make(
 
 def _make_draft(directory: Path) -> Path:
     try:
-        draft = Path(mkdtemp(prefix=f".{directory.name}.", suffix=_SUFFIX, dir=directory.parent))
+        return Path(mkdtemp(prefix=f".{directory.name}.", suffix=_SUFFIX, dir=directory.parent))
     except PermissionError as error:
         raise AccessError(
             f"user {os.geteuid()} may not create {directory}", hint="choose another path"
         ) from error
-    os.close(os.open(draft / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    return draft
 
 
 def _move(draft: Path, directory: Path) -> None:
@@ -145,6 +156,6 @@ def _sync(path: Path) -> None:
 
 def _remove(draft: Path) -> None:
     with contextlib.suppress(OSError):
-        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, _CLAIM_FILE):
+        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, _CLAIM_FILE):
             (draft / name).unlink(missing_ok=True)
         draft.rmdir()

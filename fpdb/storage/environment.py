@@ -3,7 +3,7 @@
 import contextlib
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -75,11 +75,20 @@ class Environment:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], names: Iterable[str] = (), *, readonly: bool = False
+        cls,
+        path: str | os.PathLike[str],
+        names: Iterable[str] = (),
+        *,
+        readonly: bool = False,
+        verify: Callable[[Path], None] | None = None,
     ) -> Self:
-        """Open an existing database and these of its sub-databases; never create anything."""
+        """Open an existing database and these of its sub-databases; never create anything.
+
+        `verify` is called for a copied one that nobody has opened yet, and raises if it is torn.
+        """
         names = tuple(names)
-        shared = registry.join(Path(os.path.realpath(path)), names, readonly=readonly)
+        directory = Path(os.path.realpath(path))
+        shared = registry.join(directory, names, readonly=readonly, verify=verify)
         return cls(shared, names, readonly=readonly)
 
     def read(self) -> ReadTransaction:

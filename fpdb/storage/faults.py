@@ -1,9 +1,10 @@
-"""LMDB's errors in fpdb's words."""
+"""LMDB's errors, and those of the disk, in fpdb's words."""
 
+import contextlib
 import errno
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lmdb
@@ -21,6 +22,7 @@ from fpdb.errors import (
 )
 from fpdb.storage.datafile import DATA_FILE
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk
 
 
@@ -33,6 +35,31 @@ def translate(error: lmdb.Error, directory: Path) -> FpdbError:
     """Return fpdb's error for one of LMDB's."""
     explain = _BY_CLASS.get(type(error)) or _BY_CODE.get(getattr(error, "code", 0), _other)
     return explain(error, directory)
+
+
+def explained(error: OSError, directory: Path) -> FpdbError | None:
+    """Return fpdb's error for one of the system's if it is the disk's fault."""
+    if error.errno in _NO_ROOM:
+        return _disk_full(error, directory)
+    if error.errno == errno.EIO:
+        return DamagedError(
+            f"an error of the disk at {directory}: {error}", hint="check the disk, then try again"
+        )
+    return None
+
+
+@contextlib.contextmanager
+def disk_named(directory: Path) -> Iterator[None]:
+    """Raise fpdb's errors for those of the disk in a block that works on a directory's files."""
+    try:
+        yield
+    except FpdbError:  # of which some are the system's errors, too
+        raise
+    except OSError as error:
+        fault = explained(error, directory)
+        if fault is None:
+            raise
+        raise fault from error
 
 
 def free_bytes(directory: Path) -> int:
@@ -63,7 +90,7 @@ def _map_full(error: lmdb.Error, directory: Path) -> FpdbError:
     )
 
 
-def _disk_full(_: lmdb.Error, directory: Path) -> DiskFullError:
+def _disk_full(_: Exception, directory: Path) -> DiskFullError:
     free, limit = free_bytes(directory), resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     allowed = "" if limit == resource.RLIM_INFINITY else f", files may have {limit:,} bytes"
     return DiskFullError(
@@ -84,7 +111,8 @@ def _pid_clash(_: lmdb.Error, directory: Path) -> OpenError:
 
 def _lacks_room(directory: Path) -> bool:
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    size = (directory / DATA_FILE).stat().st_size
+    data = directory / DATA_FILE
+    size = data.stat().st_size if data.exists() else 0
     at_limit = limit != resource.RLIM_INFINITY and size + LITTLE_ROOM > limit
     return at_limit or free_bytes(directory) < LITTLE_ROOM
 
@@ -127,9 +155,7 @@ _BY_CLASS: dict[type[lmdb.Error], _Explain] = {
 }
 _BY_CODE: dict[int, _Explain] = {
     errno.EIO: _input_output,
-    errno.ENOSPC: _disk_full,
-    errno.EDQUOT: _disk_full,
-    errno.EFBIG: _disk_full,
+    **dict.fromkeys(_NO_ROOM, _disk_full),
     errno.EAGAIN: _pid_clash,
     errno.EACCES: _no_access,
     errno.EPERM: _no_access,

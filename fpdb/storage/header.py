@@ -23,7 +23,7 @@ OLDEST_VERSION = 1  # what is older needs an upgrade first
 MINHASH = "minhash"  # records hold sketches
 FEATURES: frozenset[str] = frozenset({MINHASH})
 
-MAX_HEADER_BYTES = 1 << 26  # a recipe may carry a whole table of word weights
+MAX_HEADER_BYTES = 1 << 25  # a recipe may carry a whole table of word weights
 CHECKSUM_BYTES = 8
 
 FIELDS: dict[str, type] = {
@@ -51,6 +51,8 @@ def encode(header: Mapping[str, Any]) -> bytes:
 
 def decode(data: bytes | memoryview) -> Header:
     """Return the header in these bytes, of whatever version it is."""
+    if len(data) > MAX_HEADER_BYTES + CHECKSUM_BYTES:
+        raise _foreign(f"a header of {len(data):,} bytes, expected at most {MAX_HEADER_BYTES:,}")
     stored = bytes(data)
     checksum, body = stored[:CHECKSUM_BYTES], stored[CHECKSUM_BYTES:]
     if _checksum(body) != checksum:

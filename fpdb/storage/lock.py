@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fpdb.errors import LockTimeoutError, StorageError
+from fpdb.storage.faults import explained
 
 LOCK_FILE = "fpdb.lock"
 
@@ -112,9 +113,9 @@ class WriteLock:
                 flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
                 self._process_turn = os.open(self._directory, flags)
         except OSError as error:
-            raise StorageError(
+            raise explained(error, self._directory) or StorageError(
                 f"the lock file {path} can't be opened: {error.strerror}",
-                hint="check who owns it, and whether the disk is full",
+                hint="check who owns it",
             ) from error
 
     def _unlock_files(self) -> None:

@@ -8,6 +8,10 @@ import msgpack
 from fpdb.errors import DamagedError, InputError
 
 MAX_DEPTH = 32
+# An empty list takes one byte here and 64 in memory: what is unpacked holds no more lists and maps
+# than metadata can, and no longer ones than a recipe has words.
+_MOST_CONTAINERS = 1 << 16
+_MOST_ENTRIES = 1 << 22
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 
 
@@ -29,17 +33,31 @@ def pack(value: Any, what: str, limit: int, *, binary: bool = False) -> bytes:
 
 def unpack(data: bytes | memoryview, what: str = "a stored value") -> Any:
     """Return the value that `pack` turned into these bytes, and nothing of any other kind."""
+    containers = entries = 0
+
+    def counted(container: Any) -> Any:
+        nonlocal containers, entries
+        containers += 1
+        entries += len(container)
+        if containers > _MOST_CONTAINERS or entries > _MOST_ENTRIES:
+            raise ValueError("it holds too many values")
+        return container
+
     try:
         return msgpack.unpackb(
             data,
             raw=False,
             strict_map_key=True,
+            list_hook=counted,
+            object_hook=counted,
+            max_array_len=min(len(data), _MOST_ENTRIES),
+            max_map_len=min(len(data), _MOST_ENTRIES),
             max_ext_len=0,
             ext_hook=_refuse_extension,
         )
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise DamagedError(
-            f"{what} can't be unpacked: {error}",
+            f"{what} can't be unpacked: {str(error) or 'it is nested too deeply'}",
             hint="run `fpdb check` on the database",
         ) from error
 

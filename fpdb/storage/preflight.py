@@ -35,17 +35,10 @@ def require_openable(directory: Path, *, readonly: bool) -> Meta:
     """Check a directory that is not in use in this process, and return its newest meta page."""
     require_64_bits()
     require_local(directory)
-    found = _data_file(directory)
     if not readonly:
         require_owner(directory)
     path = directory / DATA_FILE
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except PermissionError as error:
-        raise AccessError(
-            f"user {os.geteuid()} may not read {path}, which belongs to user {found.st_uid}",
-            hint="open it as its owner",
-        ) from error
+    descriptor = open_data(directory)
     try:
         return require_sound(descriptor, str(path))
     except OSError as error:
@@ -54,6 +47,18 @@ def require_openable(directory: Path, *, readonly: bool) -> Meta:
         raise DamagedError(f"{path} can't be read: {error}", hint="check the disk") from error
     finally:
         os.close(descriptor)
+
+
+def open_data(directory: Path) -> int:
+    """Open the data file of a directory that is not in use in this process, to read it."""
+    found, path = _data_file(directory), directory / DATA_FILE
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except PermissionError as error:
+        raise AccessError(
+            f"user {os.geteuid()} may not read {path}, which belongs to user {found.st_uid}",
+            hint="open it as its owner",
+        ) from error
 
 
 def require_owner(directory: Path) -> None:

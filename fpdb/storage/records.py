@@ -11,6 +11,7 @@ from fpdb.storage.packing import unpack
 _CHECKSUM_BYTES = 4
 LARGEST_META = 1 << 16
 LARGEST_KEY = 1 << 16
+_LARGEST = LARGEST_META + LARGEST_KEY + 256
 
 
 class Record(NamedTuple):
@@ -46,14 +47,31 @@ def require_sound(value: memoryview | bytes) -> None:
 def unpack_record(value: memoryview | bytes) -> Record:
     """Read a record."""
     require_sound(value)
-    fields: Any = unpack(value[_CHECKSUM_BYTES:], "a document")
-    try:
-        return Record(*fields)
-    except TypeError:
+    if len(value) > _LARGEST:
         raise DamagedError(
-            f"a document has {len(fields)} fields, expected 6, or 7 with a sketch",
+            f"a document has {len(value):,} bytes, expected at most {_LARGEST:,}",
             hint="run `fpdb check`",
-        ) from None
+        )
+    fields: Any = unpack(value[_CHECKSUM_BYTES:], "a document")
+    whole = len(Record._fields)
+    if not isinstance(fields, list) or len(fields) not in {whole - 1, whole}:
+        found = f"{len(fields)} fields" if isinstance(fields, list) else "no list of fields"
+        raise DamagedError(
+            f"a document has {found}, expected {whole - 1}, or {whole} with a sketch",
+            hint="run `fpdb check`",
+        )
+    return Record(*fields)
+
+
+def record_length(value: bytes) -> int:
+    """Say how many bytes of these the record has that they begin with, 0 if there is none."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(value) + 1, raw=True, max_ext_len=0)
+    unpacker.feed(value[_CHECKSUM_BYTES:])
+    try:
+        unpacker.skip()
+    except (ValueError, RecursionError, msgpack.UnpackException):
+        return 0
+    return _CHECKSUM_BYTES + int(unpacker.tell())
 
 
 def _checksum(body: memoryview | bytes) -> bytes:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lmdb
@@ -12,18 +12,30 @@ from fpdb.errors import StorageError
 from fpdb.storage import creation, preflight
 from fpdb.storage.creation import Entries
 from fpdb.storage.opening import open_lmdb
+from fpdb.storage.seal import require_sealed
 from fpdb.storage.shared import SharedEnvironment
 
 _open: dict[preflight.Identity, SharedEnvironment] = {}
 _lock = threading.RLock()
 
 
-def join(directory: Path, names: tuple[str, ...], *, readonly: bool) -> SharedEnvironment:
-    """Return the environment of a directory; the first who asks for it opens it."""
+def join(
+    directory: Path,
+    names: tuple[str, ...],
+    *,
+    readonly: bool,
+    verify: Callable[[Path], None] | None,
+) -> SharedEnvironment:
+    """Return the environment of a directory; the first who asks for it opens it.
+
+    A data file that was copied there has `verify` look at it first.
+    """
     with _lock:
         shared = _open.get(preflight.identify(directory))
         if shared is None or shared.given_up:
             preflight.require_openable(directory, readonly=readonly)
+            if verify:
+                require_sealed(directory, verify)
             shared = SharedEnvironment(directory, names, readonly=readonly)
             return _enter(shared, open_lmdb(directory, readonly=readonly))
         shared.users += 1

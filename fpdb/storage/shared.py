@@ -27,7 +27,7 @@ Begin = Callable[..., "lmdb.Transaction[memoryview]"]
 LOCK_SECONDS = 30.0
 DRAIN_SECONDS = 30.0
 FORK_SECONDS = 5.0
-READER_CHECK_SECONDS = 60.0
+READER_CHECK_SECONDS = 1.0
 
 
 class SharedEnvironment:

@@ -126,6 +126,14 @@ class ReadTransaction:
         """Return the number of the transaction whose state this one sees."""
         return self.raw.id()
 
+    def reader_table(self) -> list[list[str]]:
+        """Return process, thread and transaction of each reader slot, as LMDB writes them."""
+        environment = self._shared.environment
+        if environment is None:
+            return []
+        environment.reader_check()  # a process that was killed reads no more
+        return [line.split() for line in environment.readers().splitlines()[1:]]
+
     def _leave_to_parent(self) -> None:
         # A fork took place in the block. To end the transaction here would unpin the snapshot
         # that the parent process is reading, in the memory that both share.

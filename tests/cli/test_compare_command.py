@@ -35,6 +35,8 @@ def test_two_texts_are_reported_in_words(run):
         "angle": f"{found.angle:.2f} degrees, estimated",
         "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
         "Jaccard": f"{found.jaccard:.4f} exact",
+        "shingles": f"Jaccard {found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated, "
+        f"{found.shingle_jaccard:.4f} exact",
         "value ratio": repr(found.value_ratio),
     }
 
@@ -42,7 +44,8 @@ def test_two_texts_are_reported_in_words(run):
 def test_two_texts_as_json(run):
     found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
     shown = json.loads(run("compare", "--json", FIRST, SECOND).out)
-    assert list(shown) == [*COLUMNS, "short", "equal", "verdict"]
+    shingled = ["shingle_jaccard", "sketch_jaccard", "sketch_error"]
+    assert list(shown) == [*COLUMNS, *shingled, "short", "equal", "verdict"]
     assert shown.pop("verdict") is None
     assert fpdb.Comparison(**shown) == found
 

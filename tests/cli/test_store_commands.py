@@ -108,6 +108,7 @@ def test_stats(run, path):
     assert list(found) == [
         *("path", "uuid", "created", "recipe", "bits", "k", "keys", "plan", "capacity"),
         *("documents", "short", "bytes", "bytes used", "bytes per document"),
+        "open snapshots",
         *(table.name for table in stats.tables),
     ]
     assert found["documents"] == "6"
@@ -139,7 +140,7 @@ def test_check_of_a_sound_database(run, path):
 
 def test_check_prints_problems_and_exits_with_1(run, path, monkeypatch):
     problems = [fpdb.Problem("table-01", "a row\x1b is missing"), fpdb.Problem("counters", "no")]
-    monkeypatch.setattr(fpdb.Database, "check", lambda self: iter(problems))
+    monkeypatch.setattr(fpdb, "check", lambda path, deep: iter(problems))
     done = run("check", path)
     assert (done.code, done.err) == (1, "")
     assert done.rows == [["table-01", r"a row\x1b is missing"], ["counters", "no"]]
@@ -168,10 +169,20 @@ def test_nothing_at_the_path(run, tmp_path, command):
     assert not (tmp_path / "absent").exists()
 
 
-@EACH
-@pytest.mark.parametrize(
-    "content", [b"", b"\0" * 4096, b"SQLite format 3\0" * 600, b"\xff" * 100], ids=repr
+CONTENTS = {
+    "nothing": b"",
+    "zeros": b"\0" * 4096,
+    "foreign": b"SQLite format 3\0" * 600,
+    "short": b"\xff" * 100,
+}
+# A check reports what keeps the others from opening.
+OPENING = pytest.mark.parametrize(
+    "command", COMMANDS[:-1], ids=[command[0] for command in COMMANDS[:-1]]
 )
+
+
+@OPENING
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 def test_a_foreign_or_broken_data_file(run, tmp_path, command, content):
     where = tmp_path / "db"
     where.mkdir()
@@ -194,7 +205,18 @@ def test_a_file_and_a_directory_of_something_else(run, tmp_path, command):
         assert "\nhint: " in done.err
 
 
-@EACH
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_check_reports_a_foreign_or_broken_data_file(run, tmp_path, content):
+    (tmp_path / "data.mdb").write_bytes(content)
+    done = run("check", tmp_path)
+    assert (done.code, done.err) == (1, "")
+    [[where, what]] = done.rows
+    assert where == "data.mdb"
+    assert what
+    assert (tmp_path / "data.mdb").read_bytes() == content
+
+
+@OPENING
 def test_a_truncated_data_file(run, path, command):
     data = (path / "data.mdb").read_bytes()
     (path / "data.mdb").write_bytes(data[: len(data) // 2 // 4096 * 4096])

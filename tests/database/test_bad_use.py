@@ -30,6 +30,7 @@ from fpdb.errors import (
     TooNewError,
 )
 from fpdb.storage import header
+from fpdb.storage.seal import seal
 
 Run = Callable[..., str]
 Entries = dict[str, list[tuple[bytes, bytes]]]
@@ -480,7 +481,9 @@ def reachable(closed: Path) -> Iterator[Path]:
     """A database in a directory that lets every user through, as pytest's own doesn't."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        yield shutil.copytree(closed, Path(folder, "db"))
+        copy = shutil.copytree(closed, Path(folder, "db"))
+        seal(copy)  # as another user, this Python can't start the process that verifies it
+        yield copy
 
 
 @needs_root
@@ -517,7 +520,8 @@ def test_another_users_database_is_refused(reachable: Path, run: Run) -> None:
     out = run(AS_NOBODY + "attempt(lambda: fpdb.open(argv[0]))", reachable)
     assert "user 65534 may not enter" in out
     reachable.chmod(0o755)
-    (reachable / "data.mdb").chmod(0o644)
+    for name in ("data.mdb", "fpdb.seal"):
+        (reachable / name).chmod(0o644)
     out = run(AS_NOBODY + "attempt(lambda: fpdb.open(argv[0]))", reachable)
     assert "refused" in out
     assert "run as user 0" in out

@@ -1,6 +1,7 @@
 """What the database's methods promise, one fact at a time."""
 
 import dataclasses
+import os
 import pickle
 import re
 import threading
@@ -26,6 +27,7 @@ from fpdb.errors import (
     RecipeError,
     RecipeMismatchError,
 )
+from fpdb.storage import WriteTransaction
 from fpdb.storage.records import LARGEST_KEY, LARGEST_META
 from fpdb.tables.bits import to_array
 from fpdb.tables.plan import choose_plan, home_plan
@@ -756,6 +758,70 @@ def test_the_stats_tell_what_there_is(db: Database, path: Path) -> None:
     assert 0 < stats.bytes_used <= stats.bytes == (path / "data.mdb").stat().st_size
     with pytest.raises(dataclasses.FrozenInstanceError):
         stats.documents = 3  # type: ignore[misc]
+
+
+def test_the_stats_tell_of_open_snapshots(
+    db: Database, path: Path, start: Callable[..., Any]
+) -> None:
+    """Those of this process and of others, without the one that the question is asked in."""
+    assert db.stats().snapshots == fpdb.Snapshots(0, None, 0)
+    with db.snapshot():
+        assert db.stats().snapshots == fpdb.Snapshots(1, os.getpid(), 0)
+        db.add("a", TEXT)
+        db.add("b", TEXT)
+        assert db.stats().snapshots == fpdb.Snapshots(1, os.getpid(), 2)
+    other = start(
+        """
+        with fpdb.open(argv[0], readonly=True) as db, db.snapshot():
+            print("reading", flush=True)
+            time.sleep(60)
+        """,
+        path,
+    )
+    assert other.stdout.readline() == "reading\n"
+    for number in range(3):
+        db.add(f"c{number}", TEXT)
+    with db.snapshot():
+        assert db.stats().snapshots == fpdb.Snapshots(2, other.pid, 3)
+    other.kill()
+    other.wait()
+    assert db.stats().snapshots.open == 0
+
+
+@pytest.mark.parametrize("kind", ["text", "integer"])
+def test_a_replaced_document_keeps_its_places(
+    tmp_path: Path, tiny: Recipe, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What doesn't change isn't written, for each written page makes the file larger."""
+    keys: list[Any] = ["a", "b", "c", "d"] if kind == "text" else [1, 2, 3, 4]
+    with fpdb.create(tmp_path / kind, recipe=tiny, keys=kind) as db:
+        list(db.add_many([Document(key, TEXT, meta=0) for key in keys[:3]]))
+        db.add(keys[2], "short")
+        before = [document.id for document in db.scan()]
+        written: list[str] = []
+
+        def recorded(method: Any) -> Any:
+            def record(self: Any, name: str, *arguments: Any) -> Any:
+                written.append(name)
+                return method(self, name, *arguments)
+
+            return record
+
+        for name in ("put", "delete"):
+            method = getattr(WriteTransaction, name)
+            monkeypatch.setattr(WriteTransaction, name, recorded(method))
+        db.add(keys[0], TEXT, meta=1)
+        assert not {"keys", "short", "table-00"} & set(written)
+        assert written.count("documents") == (1 if kind == "text" else 2)
+        db.add(keys[2], TEXT + " more", meta=2)
+        batch = [Document(keys[3], "tiny"), Document(keys[1], TEXT), Document(keys[0], "short")]
+        statuses = [added.status for added in db.add_many(batch)]
+        assert statuses == ["short", "replaced", "short"]
+        assert [document.id for document in db.scan()][:3] == before
+        assert [document.meta for document in db.scan()] == [None, None, 2, None]
+        assert db.delete(keys[3])
+        assert [match.key for match in db.query("short")] == [keys[0]]
+        assert not list(db.check())
 
 
 # Opening

@@ -99,3 +99,20 @@ def test_titles_rank_as_in_the_article():
     found = [fpdb.compare(fpdb.recipe("tagged-title"), title, other) for other in others]
     assert found[0].distance == 0
     assert sorted(found, key=lambda each: each.jaccard, reverse=True) == found
+
+
+def test_shingles_have_an_exact_similarity_and_an_estimate_with_its_error():
+    web = fpdb.recipe("web")
+    words = [f"word{number}" for number in range(200)]
+    other = [*words[:190], *map("other{}".format, range(10))]
+    found = fpdb.compare(web, " ".join(words), " ".join(other))
+    sets = [set(zip(each, each[1:], each[2:], strict=False)) for each in (words, other)]
+    assert found.shingle_jaccard == len(sets[0] & sets[1]) / len(sets[0] | sets[1])
+    assert found.sketch_error is not None
+    assert found.sketch_jaccard == pytest.approx(found.shingle_jaccard, abs=4 * found.sketch_error)
+    assert 0.005 < found.sketch_error < 0.034
+
+
+def test_texts_without_shingles_have_neither():
+    found = fpdb.compare(WORDS, "a b", "a b")
+    assert (found.shingle_jaccard, found.sketch_jaccard, found.sketch_error) == (None, None, None)

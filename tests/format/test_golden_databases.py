@@ -85,12 +85,23 @@ def build_narrow(db: Database) -> None:
     assert db.delete("c")
 
 
+def build_sketch(db: Database) -> None:
+    """Text keys, 64 bits, sketches: of texts, of none, and of what was replaced and deleted."""
+    for number, text in enumerate(TEXTS):
+        db.add(f"https://example.org/{number}", text, META[number])
+    list(db.add_many([Document("near", TEXTS[0] + NEAR), Document("short", "short")]))
+    db.add_fingerprints(["bare", "gone"], [BASE, 5])
+    db.add("https://example.org/3", TEXTS[3] + "replaced", "replaced")
+    db.delete("gone")
+
+
 class Golden(NamedTuple):
     """What a golden database is made of."""
 
     keys: str
     plan: Plan
     fill: Callable[[Database], None]
+    sketch: str | None = None
 
 
 BUILDERS = {
@@ -98,6 +109,7 @@ BUILDERS = {
     "integer": Golden("integer", choose_plan(128, 3), build_integer),
     "bare": Golden("integer", choose_plan(64, 3), build_bare),
     "narrow": Golden("text", home_plan(32, 1, 8), build_narrow),
+    "sketch": Golden("text", choose_plan(64, 3), build_sketch, "minhash"),
 }
 NEVER = (
     "Format 1 must stay readable for ever: the databases of all users are written in it. "
@@ -107,12 +119,13 @@ NEVER = (
 
 def build(path: Path, name: str) -> None:
     """Make a database whose time and uuid are always the same."""
-    keys, plan, fill = BUILDERS[name]
+    keys, plan, fill, sketch = BUILDERS[name]
     recipe = fpdb.recipe("char-4").with_bits(plan.bits)
+    wanted: dict[str, Any] = {"recipe": recipe, "k": plan.k, "keys": keys, "plan": plan}
     with (
         mock.patch.object(time, "time", return_value=CREATED + 0.5),
         mock.patch.object(uuid, "uuid4", return_value=UUID),
-        fpdb.create(path, recipe=recipe, k=plan.k, keys=keys, capacity=1000, plan=plan) as db,
+        fpdb.create(path, **wanted, capacity=1000, sketch=sketch) as db,
     ):
         fill(db)
 
@@ -153,6 +166,13 @@ def answers_of(path: Path, *, readonly: bool = True) -> str:
                 for k in (0, 3, 5)
             ],
         }
+        if db.sketch:
+            answers["sketches"] = [[d.key, d.sketch and d.sketch.hex()] for d in db.scan()]
+            answers["verified"] = [
+                [text, [[m.key, round(m.jaccard or 0, 6)] for m in found]]
+                for text in QUERIES
+                for found in [db.query(text, k=20, min_jaccard=0.1)]
+            ]
     return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
 
 
@@ -225,7 +245,7 @@ def test_the_header_of_a_golden_database_says_format_1(golden: Path, name: str) 
         "magic": "fpdb",
         "read_version": 1,
         "write_version": 1,
-        "features": [],
+        "features": [BUILDERS[name].sketch] if BUILDERS[name].sketch else [],
         "uuid": str(UUID),
         "created": CREATED,
         "created_by": "fpdb",
@@ -234,6 +254,7 @@ def test_the_header_of_a_golden_database_says_format_1(golden: Path, name: str) 
         "recipe_id": fpdb.Recipe.from_dict(known["recipe"]).id,
         "plan": BUILDERS[name].plan.to_dict(),
         "capacity": 1000,
+        **({"sketch": "minhash"} if name == "sketch" else {}),
     }, NEVER
 
 
@@ -276,7 +297,13 @@ def test_golden_databases_are_small_and_hold_nothing_else() -> None:
         assert files[0].stat().st_size < 100_000
 
 
-FOUND = {"text": {0, 1, 2, 3, 4, 5}, "integer": {0, 1, 2, 5}, "bare": {0, 3}, "narrow": {0, 1}}
+FOUND = {
+    "text": {0, 1, 2, 3, 4, 5},
+    "integer": {0, 1, 2, 5},
+    "bare": {0, 3},
+    "narrow": {0, 1},
+    "sketch": {0},
+}
 
 
 def test_golden_answers_are_worth_comparing() -> None:

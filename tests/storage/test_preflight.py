@@ -4,7 +4,8 @@ import contextlib
 import os
 import random
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lmdb
@@ -232,15 +233,16 @@ def attempt(**options):
 
 
 @pytest.fixture
-def public(path: Path, tmp_path: Path) -> Path:
-    """A database that other users can read, if the temporary directory lets them through."""
-    Environment.create(path, ["header"]).close()
-    for directory in (path, *path.parents):
-        if directory.is_relative_to(tmp_path.parent.parent):
+def public() -> Iterator[Path]:
+    """A database that other users can read, in a directory that lets them through."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "db")
+        Environment.create(path, ["header"]).close()
+        for directory in (path.parent, path):
             directory.chmod(0o755)
-    for file in path.iterdir():
-        file.chmod(0o644)
-    return path
+        for file in path.iterdir():
+            file.chmod(0o644)
+        yield path
 
 
 @needs_root

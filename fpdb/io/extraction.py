@@ -1,0 +1,208 @@
+"""The process that turns HTML into text: it stands alone, so that it starts fast and may be killed.
+
+It is run as a script, imports nothing of fpdb, and works on one page after the other, each within
+its processor time. No parser is safe from pages that are made to keep it busy or to fill the
+memory, and nothing but the end of its process stops one.
+"""
+
+import codecs
+import resource
+import signal
+import socket
+import struct
+import sys
+
+SECONDS = 2.0
+MEMORY = 256 << 20
+# A question is its length and flags, a label and the page; an answer holds three texts.
+QUESTION = struct.Struct(">IIBB")
+ANSWER = struct.Struct(">BIII")
+TEXT, MAIN = 1, 2
+
+_FEW, _ENOUGH = 200, 500
+_HEAD = 1 << 13
+_TITLE = 200
+# What a browser calls these is what they were written as.
+_CODECS = {
+    "gbk": "gb18030",
+    "gb2312": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "euc-kr": "cp949",
+    "big5": "big5hkscs",
+}
+_MARKS = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+# Links, navigation and controls say little of what a page is about, and the same on each page.
+_ASIDE = ["a", "nav", "header", "footer", "aside", "form", "button", "select"]
+_ASIDE += [f"[role={role}]" for role in ("navigation", "banner", "contentinfo")]
+
+
+def decode(data: bytes, label: str) -> tuple[str, str, bool]:
+    """Decode a page, and say by which encoding, and whether bytes had to be replaced.
+
+    The candidates are, in this order: a byte order mark, what HTTP says, what the page says, and
+    what the bytes look like. The first one wins that decodes the page without an error.
+    """
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            return _forced(data[len(mark) :], name)
+    said = [name for name in (label, _declared(data[:_HEAD])) if name]
+    names = [known for known in map(_known, said) if known]
+    for name in (*names, "utf-8", _detected(data)):
+        try:
+            # A page that was cut may end in the middle of a character.
+            return codecs.getincrementaldecoder(name)().decode(data), name, False
+        except ValueError:
+            continue
+    return _forced(data, names[0] if names else "utf-8")
+
+
+def _forced(data: bytes, name: str) -> tuple[str, str, bool]:
+    text = codecs.getincrementaldecoder(name)("replace").decode(data)
+    return text, name, "\ufffd" in text
+
+
+def _declared(head: bytes) -> str:
+    """Find the encoding that a page declares in its head."""
+    import re
+
+    found = re.search(
+        rb"<(?:meta\b[^<>]*?\bcharset|\?xml\b[^<>]*?\bencoding)\s*=\s*[\"']?\s*([\w:.-]{1,40})",
+        head,
+        re.IGNORECASE,
+    )
+    # A page whose declaration can be read byte by byte isn't in UTF-16, whatever it says.
+    label = found[1].decode("ascii", "replace").lower() if found else ""
+    return "utf-8" if label.startswith("utf-16") else label
+
+
+def _known(label: str) -> str:
+    """Give Python's name of an encoding of the web; empty for any other."""
+    from resiliparse.parse.encoding import map_encoding_to_html5
+
+    name = map_encoding_to_html5(label.strip().lower(), fallback_utf8=False) or ""
+    return _usable(_CODECS.get(name, name))
+
+
+def _detected(data: bytes) -> str:
+    from resiliparse.parse.encoding import detect_encoding
+
+    name = detect_encoding(data) or ""
+    return _usable(_CODECS.get(name, name)) or "utf-8"
+
+
+def _usable(name: str) -> str:
+    try:
+        return name if codecs.lookup(name) else ""
+    except LookupError:
+        return ""
+
+
+def open_templates(page: str) -> str:
+    """Make elements of the scripts that hold a template: a browser will show what is in them."""
+    import re
+
+    # It begins with plain letters, so that most pages are passed over quickly.
+    kinds = re.compile(
+        r"ype\s*=\s*[\"']?\s*text/(?:html|(?:x-)?[\w.-]{0,40}"
+        r"(?:template|handlebars|mustache|tmpl|underscore|jsrender))\b"
+    )
+    if not kinds.search(page):
+        return page
+    pieces: list[str] = []
+    done, inside, opened = 0, False, False
+    for tag in re.finditer(r"<script\b[^<>]{0,1000}>|</script\b[^<>]{0,100}>", page, re.IGNORECASE):
+        if not inside and tag[0][1] != "/":
+            inside, opened = True, bool(kinds.search(tag[0]))
+            replacement = "<div>"
+        elif inside and tag[0][1] == "/":
+            inside, replacement = False, "</div>"
+        else:
+            continue
+        if opened:
+            pieces += [page[done : tag.start()], replacement]
+            done = tag.end()
+    return "".join(pieces) + page[done:]
+
+
+def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
+    """Give the text and the title of a page: its main content, or all that it shows."""
+    text, title = _shown(page, main)
+    if len(text) < _FEW and (opened := open_templates(page)) != page:
+        text = max(text, _shown(opened, main)[0], key=len)
+    return text, title
+
+
+def _shown(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
+    from resiliparse.extract.html2text import extract_plain_text
+    from resiliparse.parse.html import HTMLTree
+
+    tree = HTMLTree.parse(page)
+    title = " ".join((tree.title or "").split())[:_TITLE]
+
+    def read(main: bool, skip: list[str] | None = None) -> str:  # noqa: FBT001
+        text: str = extract_plain_text(
+            tree, main_content=main, alt_texts=False, list_bullets=False, skip_elements=skip
+        )
+        return text.strip()
+
+    text = read(main)
+    if main and len(text) < _FEW:
+        # The heuristics may take all of a page for something beside its content.
+        rest = read(False, _ASIDE)  # noqa: FBT003
+        text = rest if len(rest) >= _ENOUGH else text
+    return text, title
+
+
+def _received(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(min(count - len(data), 1 << 20))
+        if not piece:
+            raise EOFError
+        data += piece
+    return bytes(data)
+
+
+def serve(connection: socket.socket) -> None:
+    """Answer until the other end is closed."""
+    while True:
+        size, label_size, flags, _ = QUESTION.unpack(_received(connection, QUESTION.size))
+        label = _received(connection, label_size).decode("utf-8", "replace")
+        data = _received(connection, size)
+        # The system ends this process when the time is over, whatever it is doing.
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        if flags & TEXT:
+            page, encoding, replaced = data.decode("utf-8", "replace"), "", False
+        else:
+            page, encoding, replaced = decode(data, label)
+        text, title = extract(page, bool(flags & MAIN))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        parts = [each.encode("utf-8", "replace") for each in (text, title, encoding)]
+        connection.sendall(ANSWER.pack(replaced, *map(len, parts)) + b"".join(parts))
+
+
+def _main() -> None:
+    sys.path[:] = sys.argv[2:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import resiliparse.extract.html2text
+    import resiliparse.parse.encoding
+    import resiliparse.parse.html  # noqa: F401 - what the first page would load
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        try:
+            serve(connection)
+        except (EOFError, OSError):  # whoever asked is gone
+            return
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,166 @@
+"""Turn HTML into text, in processes of their own that are ended when a page takes too much."""
+
+import atexit
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from email.message import Message
+
+from fpdb.errors import HtmlError, MissingExtraError, WorkerError
+from fpdb.io import extraction
+from fpdb.models import HtmlText
+
+LARGEST_HTML = 1 << 21
+# Only a machine that stands still comes near this: the processor time ends much earlier.
+_PATIENCE = 60.0
+
+
+def html_text(
+    data: bytes | str,
+    *,
+    content_type: str | None = None,
+    main: bool = True,
+    max_bytes: int = LARGEST_HTML,
+) -> HtmlText:
+    """Give the text of an HTML page: its main content, or all of it when `main` is false.
+
+    Bytes are decoded by their byte order mark, the charset of `content_type`, the one that the
+    page declares, or what they look like: the first that decodes them without an error. A page of
+    more than `max_bytes`, or one that takes more than 2 seconds of processor time or 256 MiB, is an
+    `HtmlError`. Needs the extra `web`.
+    """
+    raw = data.encode("utf-8", "replace") if isinstance(data, str) else bytes(data)
+    if len(raw) > max_bytes:
+        raise HtmlError(
+            f"holds {len(raw):,} bytes of HTML, expected at most {max_bytes:,}",
+            hint="max_bytes allows more, up to what 256 MiB of memory can hold",
+        )
+    flags = extraction.TEXT * isinstance(data, str) | extraction.MAIN * main
+    label = charset_of(content_type)
+    helper = _take()
+    try:
+        answer = helper.ask(raw, label, flags)
+    except BaseException:
+        # Half of an answer may be under way.
+        helper.end()
+        raise
+    _idle.append(helper)
+    return answer
+
+
+def require_html() -> None:
+    """Raise at once if HTML can't be read here."""
+    if importlib.util.find_spec("resiliparse") is None:
+        raise MissingExtraError(
+            "HTML is read by the package resiliparse, which isn't installed",
+            hint="pip install 'fpdb[web]'",
+        )
+
+
+def charset_of(content_type: str | None) -> str:
+    """Find the charset in the value of a Content-Type."""
+    if not content_type or "charset" not in content_type.lower():
+        return ""
+    message = Message()
+    message["Content-Type"] = content_type[:1000].replace("\r", " ").replace("\n", " ")
+    found = message.get_param("charset")
+    return found[:40] if isinstance(found, str) else ""
+
+
+class _Helper:
+    """A process that reads one page at a time, and the socket to it."""
+
+    def __init__(self) -> None:
+        require_html()
+        own, other = socket.socketpair()
+        number = str(other.fileno())
+        command = [sys.executable or "", "-PS", extraction.__file__, number, *map(str, sys.path)]
+        try:
+            with other:
+                self.process = subprocess.Popen(  # noqa: S603 - it is this very Python
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[other.fileno()],
+                )
+        except OSError as error:
+            own.close()
+            raise WorkerError(
+                f"the process that reads HTML can't be started: {error.strerror}",
+                hint="are there too many processes?",
+            ) from None
+        self.connection = own
+        own.settimeout(_PATIENCE)
+
+    def ask(self, data: bytes, label: str, flags: int) -> HtmlText:
+        name = label.encode("utf-8", "replace")
+        try:
+            head = extraction.QUESTION.pack(len(data), len(name), flags, 0)
+            self.connection.sendall(head + name + data)
+            replaced, *sizes = extraction.ANSWER.unpack(self._receive(extraction.ANSWER.size))
+            text, title, encoding = (self._receive(size).decode() for size in sizes)
+        except (EOFError, OSError):
+            self.end()
+            raise HtmlError(
+                self._reason(),
+                hint="such pages are hardly ever meant to be read; leave it out",
+            ) from None
+        return HtmlText(text, title, encoding or None, bool(replaced))
+
+    def _reason(self) -> str:
+        if self.process.returncode == -signal.SIGPROF:
+            return f"takes more than {extraction.SECONDS:.0f} seconds to read as HTML"
+        return f"can't be read as HTML in {extraction.MEMORY >> 20} MiB of memory"
+
+    def _receive(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            piece = self.connection.recv(min(count - len(data), 1 << 20))
+            if not piece:
+                raise EOFError
+            data += piece
+        return bytes(data)
+
+    def end(self) -> None:
+        """End the process, whatever it is doing."""
+        self.connection.close()
+        # What ended by itself says why.
+        try:
+            self.process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+# As many as threads ever asked at the same time.
+_idle: list[_Helper] = []
+_lock = threading.Lock()
+
+
+def _take() -> _Helper:
+    with _lock:
+        if _idle:
+            return _idle.pop()
+    return _Helper()
+
+
+def _end_all() -> None:
+    while _idle:
+        _idle.pop().end()
+
+
+def _leave_to_parent() -> None:
+    """Forget, in a forked child, the processes of its parent."""
+    for helper in _idle:
+        helper.connection.close()
+        helper.process.returncode = 0
+    _idle.clear()
+
+
+atexit.register(_end_all)
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -1,0 +1,91 @@
+"""The seal of a directory: it tells the data file that was made there from a mere copy.
+
+A directory that is copied while others write to it may be torn: parts of one file from different
+moments, each sound in itself. Nothing in such a file tells its age, but it is another file than the
+one that was copied. So a data file is sealed where fpdb made it, and a file without its seal is
+verified before it is opened for the first time.
+"""
+
+import contextlib
+import fcntl
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from fpdb.storage.datafile import DATA_FILE
+
+SEAL_FILE = "fpdb.seal"
+
+_SEAL_BYTES = 64
+_GENERATION = 0x80087601  # FS_IOC_GETVERSION: how often this inode's number was given to a file
+
+
+def seal(directory: Path) -> None:
+    """Write down that the data file of this directory is whole."""
+    with _seal_file(directory) as descriptor:
+        _write(descriptor, directory)
+
+
+def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
+    """Verify the data file unless it is sealed, and seal it; of many processes one does it."""
+    if _is_sealed(directory):
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(_seal_file(directory))
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:  # who may not write here verifies each time
+            verify(directory)
+            return
+        if not _is_sealed(directory):
+            verify(directory)
+            _write(descriptor, directory)
+
+
+def _is_sealed(directory: Path) -> bool:
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(directory / SEAL_FILE, flags)
+    except OSError:
+        return False
+    try:
+        return os.pread(descriptor, _SEAL_BYTES, 0) == _identity(directory)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _identity(directory: Path) -> bytes:
+    """Name the data file as no other file is named, its copies included."""
+    descriptor = os.open(directory / DATA_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        try:
+            answer = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
+            # A device may have another number after the next start of the machine.
+            name = f"inode {found.st_ino} generation {struct.unpack_from('=I', answer)[0]}"
+        except OSError:
+            name = f"inode {found.st_ino} device {found.st_dev}"
+    finally:
+        os.close(descriptor)
+    return f"{name}\n".encode().ljust(_SEAL_BYTES)
+
+
+@contextlib.contextmanager
+def _seal_file(directory: Path) -> Iterator[int]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(directory / SEAL_FILE, flags, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write(descriptor: int, directory: Path) -> None:
+    # On a full disk the file stays unsealed, and is verified once more.
+    with contextlib.suppress(OSError):
+        owner = os.stat(directory / DATA_FILE)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)  # root's seal would shut the owner out
+        os.pwrite(descriptor, _identity(directory), 0)

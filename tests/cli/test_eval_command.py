@@ -1,0 +1,120 @@
+"""`fpdb eval`, from files to tables and pictures."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import fpdb
+
+BASE = (
+    "Red kites nest above the old quarry again this spring: wardens counted eleven pairs in April, "
+    "four more than in the year before, and expect that some of them will raise two broods"
+)
+TEXTS = {
+    "a": BASE,
+    "b": BASE.replace("eleven", "twelve"),
+    "c": BASE.replace(" ", "  "),
+    "d": "The bridge at Lindow is closed because the river has washed out one of its three piers",
+    "e": "too short",
+    "f": "",
+}
+
+
+@pytest.fixture
+def documents(tmp_path):
+    path = tmp_path / "pages.jsonl"
+    records = [json.dumps({"id": key, "text": text}) for key, text in TEXTS.items()]
+    path.write_text("\n".join(records) + "\n")
+    return path
+
+
+def test_a_table_of_all_k(run, documents):
+    outcome = run("eval", documents, "-k", "3,8-9", "--min-jaccard", "0.8")
+    assert outcome.code == 0
+    header, *rows = outcome.rows
+    assert header[:3] == ["recipe", "verified", "k"]
+    assert header[-3:] == [
+        "precision",
+        "recall",
+        "f1",
+    ]
+    assert [row[:3] for row in rows] == [
+        ["web", verified, k] for verified in ("-", "0.8") for k in ("3", "8", "9")
+    ]
+    found = fpdb.evaluate([fpdb.Document(*item) for item in TEXTS.items()], k=[3, 8, 9])
+    for row, rating in zip(rows, found.recipes[0].ratings, strict=False):
+        assert row[3:8] == [
+            str(count)
+            for count in (rating.equal, rating.reported, rating.right, rating.wrong, rating.found)
+        ]
+    assert "6 documents, 2 true pairs" in outcome.err
+    assert "1 pairs of equal texts are left out" in outcome.err
+    assert "web: texts too short 2, without a sketch 2" in outcome.err
+
+
+def test_pairs_and_several_recipes(run, documents, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("key\tother\tsame\na\tb\t1\nc\td\t0\n")
+    outcome = run("eval", documents, pairs, "-r", "web", "-r", "char-4", "-k", "64", "--json")
+    found = json.loads(outcome.out)
+    assert (found["documents"], found["true"], found["exact"]) == (6, 1, False)
+    assert [each["recipe"] for each in found["recipes"]] == ["web", "char-4"]
+    for each in found["recipes"]:
+        [rating] = each["ratings"]
+        assert rating["found"] == rating["right"] == 1
+        assert rating["recall"] == 1.0
+    assert sum(found["recipes"][0]["true_distances"]) == 1
+    listed = run("eval", documents, pairs, "-k", "64", "--listed-only")
+    assert listed.rows[1][4:8] == ["2", "1", "1", "1"]
+
+
+def test_integer_keys_are_those_of_the_table(run, tmp_path):
+    documents, pairs = tmp_path / "pages.jsonl", tmp_path / "pairs.csv"
+    lines = [json.dumps({"id": number, "text": BASE}) for number in (5, 6)]
+    documents.write_text("\n".join(lines))
+    pairs.write_text("5,6,0.9\n")
+    assert run("eval", documents, pairs, "-k", "0").rows[1][3] == "1"
+
+
+def test_pictures_are_written_whole(run, documents, tmp_path):
+    svg, page = tmp_path / "found.svg", tmp_path / "found.html"
+    outcome = run("eval", documents, "--svg", svg, "--html", page, "--min-jaccard", "0.8")
+    assert outcome.code == 0
+    assert len(outcome.rows) == 27
+    root = ET.parse(svg).getroot()
+    assert any("6 documents" in (element.text or "") for element in root.iter())
+    assert page.read_text().count("<svg") == 1
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-k", "9-3"], "no range of distances"),
+        (["-k", "some"], "no range of distances"),
+        (["--svg", "-"], "need the name of a file"),
+    ],
+)
+def test_usage(run, documents, arguments, message):
+    outcome = run("eval", documents, *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_errors_have_a_hint(run, documents, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("a\tz\t0.9\n")
+    outcome = run("eval", documents, pairs)
+    assert outcome.code == 3
+    assert "'z', which isn't there" in outcome.err
+    assert "hint: " in outcome.err
+
+
+def test_bad_records_are_said_and_counted(run, documents):
+    documents.write_text(documents.read_text() + "{broken\n")
+    outcome = run("eval", documents)
+    assert outcome.code == 0
+    assert "is no JSON" in outcome.err
+    assert "bad records 1" in outcome.err
+    assert run("eval", documents, "--strict").code == 3

@@ -1,0 +1,178 @@
+"""A data file that was copied is verified before anything in it is served, and only once."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import fpdb
+from fpdb import DamagedError, Database, Document, handle
+from fpdb.storage.seal import SEAL_FILE
+
+
+@pytest.fixture
+def closed(path: Path, db: Database) -> Path:
+    list(
+        db.add_many(
+            Document(f"key {n}", f"words {n} of a text which {n * 7} is enough") for n in range(500)
+        )
+    )
+    db.close()
+    return path
+
+
+@pytest.fixture
+def verified(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The directories that are verified, in this order."""
+    seen: list[Path] = []
+
+    def check(path: Path, *, deep: bool) -> Iterator[fpdb.Problem]:
+        assert deep
+        seen.append(path)
+        return fpdb.check(path, deep=deep)
+
+    monkeypatch.setattr(handle, "check", check)
+    return seen
+
+
+def torn_copy(path: Path, copy: Path) -> Path:
+    """Copy a database while somebody writes: the head of its file later than the tail."""
+    with fpdb.open(path) as db:
+        for turn in range(20):
+            changes = (Document(f"key {n}", f"other {turn} words {n} here") for n in range(400))
+            list(db.add_many(changes))
+            if turn == 16:
+                early = (path / "data.mdb").read_bytes()
+    late = bytearray((path / "data.mdb").read_bytes())
+    shutil.copytree(path, copy)
+    pages = range(2 * 4096, len(early), 4096)
+    changed = [at for at in pages if early[at : at + 4096] != late[at : at + 4096]]
+    for at in changed[len(changed) // 2 :]:
+        late[at : at + 4096] = early[at : at + 4096]
+    (copy / "data.mdb").write_bytes(late)
+    return copy
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_copy_is_verified_once(
+    closed: Path, tmp_path: Path, verified: list[Path], readonly: bool
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(closed, copy)
+    for _ in range(3):
+        with fpdb.open(copy, readonly=readonly) as db:
+            assert len(db) == 500
+    assert verified == [copy]
+
+
+def test_what_fpdb_made_is_not_verified(
+    closed: Path, tmp_path: Path, verified: list[Path], tiny: fpdb.Recipe
+) -> None:
+    with fpdb.open(closed) as db:
+        db.backup(tmp_path / "backup")
+        db.compact(tmp_path / "compact")
+    with fpdb.build(tmp_path / "built", recipe=tiny) as db:
+        db.add("a", "some words that are more than three")
+    closed.rename(tmp_path / "moved")
+    for name in ("backup", "compact", "built", "moved"):
+        with fpdb.open(tmp_path / name) as db:
+            # What a writer adds to the file leaves it the file that it is.
+            list(
+                db.add_many(
+                    Document(f"new {n}", f"new words {n} of a text which {n}") for n in range(2000)
+                )
+            )
+        fpdb.open(tmp_path / name).close()
+    assert verified == []
+
+
+def test_a_data_file_alone_is_verified(closed: Path, tmp_path: Path, verified: list[Path]) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copy(closed / "data.mdb", copy)
+    fpdb.open(copy).close()
+    assert verified == [copy]
+    assert (copy / SEAL_FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_copy_over_an_old_copy_is_verified(
+    closed: Path, tmp_path: Path, verified: list[Path]
+) -> None:
+    copy = tmp_path / "copy"
+    for turn in range(2):
+        shutil.copytree(closed, copy, dirs_exist_ok=True)  # keeps the inodes that are there
+        fpdb.open(copy).close()
+        assert verified == [copy] * (turn + 1)
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_torn_copy_is_refused(closed: Path, tmp_path: Path, readonly: bool) -> None:
+    copy = torn_copy(closed, tmp_path / "copy")
+    for _ in range(2):
+        with pytest.raises(DamagedError, match="is a copy that isn't whole") as caught:
+            fpdb.open(copy, readonly=readonly)
+        assert "fpdb hold" in caught.value.hint
+    fpdb.open(closed, readonly=readonly).close()
+
+
+def test_a_torn_copy_with_a_seal_is_served_wrongly(closed: Path, tmp_path: Path) -> None:
+    """The control: it is the seal that keeps the copy above from being opened."""
+    copy = torn_copy(closed, tmp_path / "copy")
+    (copy / "lock.mdb").unlink(missing_ok=True)
+    script = f"""
+import fpdb
+from fpdb.storage import seal
+from pathlib import Path
+seal.seal(Path({str(copy)!r}))
+with fpdb.open({str(copy)!r}, readonly=True) as db:
+    print("opened", len(list(db.check())))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(fpdb.__file__).parent.parent)},
+    )
+    assert done.returncode != 0 or done.stdout != "opened 0\n"
+
+
+def test_of_many_processes_one_verifies(
+    closed: Path, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(closed, copy)
+    script = """
+    from fpdb import handle
+    check = handle.check
+    def counted(path, deep):
+        print("verified", flush=True)
+        time.sleep(0.5)
+        return check(path, deep=deep)
+    handle.check = counted
+    with fpdb.open(argv[0]) as db:
+        db.add(argv[1], f"some new words by {argv[1]} which are enough")
+    """
+    processes = [start(script, copy, number) for number in range(4)]
+    said = [process.communicate(timeout=60) for process in processes]
+    assert [err for _, err in said] == [""] * 4
+    assert sorted(out for out, _ in said) == ["", "", "", "verified\n"]
+    with fpdb.open(copy) as db:
+        assert len(db) == 504
+
+
+def test_who_may_not_write_the_seal_verifies_each_time(
+    closed: Path, tmp_path: Path, verified: list[Path]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(closed, copy)
+    (copy / SEAL_FILE).unlink()
+    (copy / SEAL_FILE).symlink_to("elsewhere")  # is never followed
+    for _ in range(2):
+        fpdb.open(copy).close()
+    assert verified == [copy, copy]
+    assert not (copy / "elsewhere").exists()

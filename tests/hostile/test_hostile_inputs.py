@@ -1,0 +1,46 @@
+"""No input stops a crawl: each ends in its documented outcome, within two seconds and 256 MiB."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hostile_inputs import INPUTS
+
+SECONDS = 2.0
+BYTES = 256 << 20
+FEEDS = Path(__file__).with_name("hostile_feeds.py")
+
+
+@pytest.fixture(scope="module")
+def feed(tmp_path_factory):
+    """Feed an input by its name to a fork of one process that has everything loaded."""
+    folder = tmp_path_factory.mktemp("hostile")
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", FEEDS, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+
+        def outcome(name):
+            process.stdin.write(f"{name}\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield outcome
+        process.stdin.close()
+
+
+def test_there_are_many():
+    assert len(INPUTS) >= 60
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_hostile_input_ends_well_and_within_bounds(feed, name):
+    outcome = feed(name)
+    assert re.search(INPUTS[name].ends, outcome["ended"]), outcome["ended"]
+    assert outcome["seconds"] <= SECONDS
+    assert outcome["bytes"] <= BYTES

@@ -1,0 +1,232 @@
+"""Ten thousand hostile keys and titles: nothing printed drives a terminal or a spreadsheet."""
+
+import csv
+import io
+import json
+import os
+import random
+import stat
+import unicodedata
+
+import pytest
+
+import fpdb
+
+COUNT = 10_000
+FORBIDDEN = {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
+CRAFTED = [
+    "\x1b[31mred\x1b[0m",
+    "\x1b]0;owned\x07",
+    "\x1b]8;;https://evil.example\x1b\\bank\x1b]8;;\x1b\\",
+    "\x1b]52;c;ZXZpbA==\x07",
+    "\x1bP+q544e\x1b\\",
+    "\x9b31m\x85\x90q\x9c",
+    "\u202egpj.exe\u202c\u2066a\u2069",
+    "a\u200bb\u2060\ufeffc\u2028d\u2029e",
+    "fine\rforged\tcolumn\nline\x00\x08\x7f\x0c\x0b",
+    "[/] [bold]x[/bold] [link=https://evil.example]y[/link] [red]",
+    "=cmd|' /C calc'!A0",
+    '=HYPERLINK("https://evil.example")',
+    "+1+1",
+    "-2+3+cmd|' /C calc'!A0",
+    "@SUM(1+1)",
+    "\t=1+1",
+    "\r=1+1",
+    "\n=1+1",
+    "＝1+1",
+    "＋1",
+    "\x00=1+1",
+    '"=1+1',
+    "';=1+1",
+    ",=1+1",
+    "%s %n {0} $(reboot) `reboot` ../../etc/passwd",
+    "\U000e0041\ue000\U0010ffff",
+]
+
+
+def titles():
+    chosen = random.Random(11)
+    alphabet = "".join(map(chr, [*range(0x100), *range(0x2000, 0x2070), 0xFEFF, 0x1F600, 0x4E2D]))
+    made = list(CRAFTED)
+    while len(made) < COUNT:
+        kind = chosen.random()
+        text = "".join(chosen.choices(alphabet, k=chosen.randint(1, 12)))
+        made.append(chosen.choice(CRAFTED) + text if kind < 0.5 else text)
+    return made
+
+
+TITLES = titles()
+
+
+def key_of(number):
+    return f"{TITLES[number]}{number}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A database of hostile keys and metadata, with documents that are near in fives."""
+    where = tmp_path_factory.mktemp("output")
+    chosen = random.Random(3)
+    documents = []
+    for number in range(COUNT):
+        if number % 5 == 0:
+            fingerprint = chosen.getrandbits(64)
+        meta = {"title": TITLES[number], TITLES[-1 - number]: [TITLES[number]]}
+        documents.append(
+            fpdb.Document(key_of(number), meta=meta, fingerprint=fingerprint ^ (number % 5 and 1))
+        )
+    with fpdb.create(where / "x.fpdb", capacity=COUNT) as db:
+        assert sum(added.status == "added" for added in db.add_many(documents)) == COUNT
+    with (where / "asked.jsonl").open("w", encoding="utf-8") as file:
+        for document in documents:
+            line = {"key": document.key, "fingerprint": f"{document.fingerprint:016x}"}
+            file.write(json.dumps(line) + "\n")
+    with (where / "bad.jsonl").open("w", encoding="utf-8") as file:
+        for title in TITLES[:90]:
+            file.write(json.dumps({title: title, "key": [title]}) + "\n")
+        for title in TITLES[:200]:
+            file.write(
+                json.dumps({"key": title, "text": "the same words for everybody, " * 3}) + "\n"
+            )
+    return where
+
+
+def assert_harmless(text, allowed="\n\t"):
+    bad = {c for c in set(text) if unicodedata.category(c) in FORBIDDEN} - set(allowed)
+    assert not bad
+
+
+COMMANDS = {
+    "query": ["query", "asked.jsonl", "--fingerprint-field", "fingerprint"],
+    "query --json": ["query", "asked.jsonl", "--fingerprint-field", "fingerprint", "--json"],
+    "pairs": ["pairs"],
+    "pairs --json": ["pairs", "--json"],
+    "clusters": ["clusters"],
+    "clusters --json": ["clusters", "--json"],
+    "export": ["export"],
+    "export tsv": ["export", "--format", "tsv"],
+    "export csv": ["export", "--format", "csv"],
+    "export csv bare": ["export", "--format", "csv", "--no-csv-guard"],
+    "check": ["check"],
+    "stats": ["stats"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_that_is_printed_drives_a_terminal(run, folder, monkeypatch, name):
+    monkeypatch.chdir(folder)
+    command, *arguments = COMMANDS[name]
+    done = run(command, "x.fpdb", *arguments)
+    assert done.code == 0, done.err
+    assert_harmless(done.out, "\n" if "json" in name or "csv" in name else "\n\t")
+    assert_harmless(done.err)
+    rows = done.out.split("\n")
+    assert rows.pop() == ""
+    if name not in {"check", "stats"}:
+        assert len(rows) >= COUNT // 5
+    if "tsv" in name or name in {"pairs", "query"}:
+        assert len({row.count("\t") for row in rows}) == 1
+
+
+def test_what_json_prints_comes_back_whole(run, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    found = [json.loads(line) for line in run("export", "x.fpdb").out.splitlines()]
+    assert {each["key"] for each in found} == {key_of(number) for number in range(COUNT)}
+    assert {each["meta"]["title"] for each in found} <= set(TITLES) | {
+        title for number, title in enumerate(TITLES)
+    }
+
+
+def test_no_cell_of_csv_is_a_formula_and_tsv_is_left_alone(run, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    guarded = list(csv.reader(io.StringIO(run("export", "x.fpdb", "--format", "csv").out)))
+    assert len(guarded) == COUNT + 1
+    assert {len(row) for row in guarded} == {4}
+    starts = tuple("=+-@\t\r\n\0＝＋－＠")
+    assert not [cell for row in guarded for cell in row if cell.startswith(starts)]
+    # Programs read TSV, so what begins like a formula stays as it is there.
+    plain = [
+        row.split("\t")[0] for row in run("export", "x.fpdb", "--format", "tsv").out.splitlines()
+    ]
+    assert any(cell.startswith("=cmd|") for cell in plain)
+    assert not any(cell.startswith("'=cmd|") for cell in plain)
+
+
+def test_single_keys_reports_and_errors_are_harmless(run, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for number in range(0, COUNT, 250):
+        key = key_of(number)
+        if "\0" in key or key.startswith("-"):
+            continue
+        for arguments in (["get", "x.fpdb", key], ["get", "x.fpdb", key, "--json"]):
+            done = run(*arguments)
+            assert done.code == 0, done.err
+            assert_harmless(done.out + done.err)
+        missing = run("get", "x.fpdb", f"{key}?")
+        assert_harmless(missing.out + missing.err)
+    done = run("ingest", "new.fpdb", "bad.jsonl", "--skip-duplicates")
+    assert done.code == 0
+    assert_harmless(done.out + done.err)
+    assert "bad 90" in done.err
+    again = run("ingest", "newer.fpdb", "bad.jsonl", "--skip-duplicates", "--json")
+    assert_harmless(again.out + again.err)
+    strict = run("ingest", "newest.fpdb", "bad.jsonl", "--strict")
+    assert strict.code == 3
+    assert_harmless(strict.err)
+
+
+def test_whatever_fpdb_creates_is_private(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mask = os.umask(0)
+    try:
+        with open("pages.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(
+                json.dumps({"key": f"{n}", "text": f"{n} words " * 9}) + "\n" for n in range(9)
+            )
+        with open("ready.tsv", "w", encoding="utf-8") as file:
+            file.writelines(f"{n}\t{n * 977:x}\n" for n in range(5000))
+        given = {path.name for path in tmp_path.iterdir()}
+        outcomes = [
+            run("create", "a.fpdb"),
+            run("ingest", "a.fpdb", "pages.jsonl"),
+            run("ingest", "b.fpdb", "pages.jsonl", "--jobs", 2),
+            run(
+                "ingest",
+                "c.fpdb",
+                "--fingerprints",
+                "ready.tsv",
+                "--key",
+                "1",
+                "--fingerprint",
+                "2",
+            ),
+            run("compact", "a.fpdb", "-o", "d.fpdb"),
+            run("backup", "a.fpdb", "e.fpdb"),
+            run("export", "a.fpdb", "-o", "out.jsonl"),
+            run("export", "a.fpdb", "-o", "out.csv", "--format", "csv"),
+            run("pairs", "c.fpdb"),
+            run("check", "c.fpdb"),
+            run("recipes", "idf", "pages.jsonl", "-o", "idf.tsv"),
+        ]
+    finally:
+        os.umask(mask)
+    assert [done.code for done in outcomes] == [0] * len(outcomes), outcomes
+    found = 0
+    for path in tmp_path.rglob("*"):
+        if path.name in given:
+            continue
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), (path, oct(mode))
+        found += 1
+    assert found > 15
+
+
+def test_an_export_never_writes_through_a_link_that_waits_for_it(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("create", "a.fpdb")
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / f"out.jsonl.{os.getpid()}.part").symlink_to("victim")
+    done = run("export", "a.fpdb", "-o", "out.jsonl")
+    assert done.code == 3
+    assert "can't be written" in done.err
+    assert (tmp_path / "victim").read_text() == "precious"

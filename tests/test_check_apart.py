@@ -1,0 +1,202 @@
+"""`fpdb.check` reads in a process of its own: whatever the file holds, this one lives on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fpdb
+from fpdb import Grams, Recipe, checking
+from fpdb.errors import AccessError, DatabaseNotFoundError, NotADatabaseError, WorkerError
+
+TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
+PAGE = 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A database that nobody has open."""
+    where = tmp_path / "db"
+    with fpdb.create(where, recipe=TINY) as db:
+        db.add_fingerprints([f"{n:04d}" for n in range(3000)], [n << 40 | n for n in range(3000)])
+        db.add("a", "one two three four")
+    return where
+
+
+def children() -> set[str]:
+    found = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return {line.split()[0] for line in found.stdout.splitlines() if "fpdb.checking" in line}
+
+
+def zero(path: Path, *pages: int) -> None:
+    with (path / "data.mdb").open("r+b") as file:
+        for page in pages:
+            file.seek(page * PAGE)
+            file.write(bytes(PAGE))
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_sound_database_has_no_problems(path: Path, *, deep: bool) -> None:
+    assert list(fpdb.check(path, deep=deep)) == []
+
+
+def test_what_is_no_database_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseNotFoundError):
+        next(fpdb.check(tmp_path / "absent"))
+    with pytest.raises(NotADatabaseError):
+        next(fpdb.check(tmp_path))
+
+
+def test_an_error_of_opening_comes_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = 'import sys; print(\'{"error": "AccessError", "text": "no", "hint": "go"}\')'
+    monkeypatch.setattr(checking, "_CODE", code)
+    with pytest.raises(AccessError, match="no") as caught:
+        list(fpdb.check(path))
+    assert caught.value.hint == "go"
+
+
+def test_a_file_that_cannot_be_opened_is_a_problem(path: Path) -> None:
+    os.truncate(path / "data.mdb", 5 * PAGE)
+    [problem] = fpdb.check(path)
+    assert problem.where == "data.mdb"
+    assert "is cut short" in problem.what
+
+
+def test_any_lost_page_is_found_and_this_process_lives(path: Path, tmp_path: Path) -> None:
+    with fpdb.open(path) as db:
+        db.backup(tmp_path / "full")  # which has no free pages
+    path = tmp_path / "full"
+    pages = (path / "data.mdb").stat().st_size // PAGE
+    whole = (path / "data.mdb").read_bytes()
+    for page in range(2, pages, max(pages // 8, 1)):
+        zero(path, page)
+        assert list(fpdb.check(path, deep=True)), page
+        (path / "data.mdb").write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGBUS", "SIGABRT", "SIGXCPU"])
+def test_a_signal_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    code = (
+        "import os, signal, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
+        'print(\'{"where": "keys", "what": "first"}\', flush=True); '
+        f"print('half', end='', flush=True); os.kill(os.getpid(), signal.{name})"
+    )
+    monkeypatch.setattr(checking, "_CODE", code)
+    first, last = fpdb.check(path)
+    assert first == ("keys", "first")
+    assert name in last.what
+
+
+def test_too_much_memory_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import sys; sys.path[:] = sys.argv[3:]; import fpdb.checking as c; "
+        "c._MEMORY = 1 << 28; c.corpus.check = lambda *_: iter([bytearray(1 << 29)]); "
+        "c.serve(sys.argv[1], deep=False)"
+    )
+    monkeypatch.setattr(checking, "_CODE", code)
+    [problem] = fpdb.check(path)
+    assert "memory" in problem.what
+
+
+def test_a_process_that_cannot_start_is_an_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "_CODE", "raise SystemExit('no such module')")
+    with pytest.raises(WorkerError, match="no such module"):
+        list(fpdb.check(path))
+
+
+SLOW = (
+    'import os, sys, time; print(\'{"where": "a", "what": "b"}\', flush=True); '
+    "time.sleep(60)  # fpdb.checking"
+)
+
+
+def test_closing_ends_the_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "_CODE", SLOW)
+    problems = fpdb.check(path)
+    next(problems)
+    assert children()
+    started = time.monotonic()
+    problems.close()
+    assert time.monotonic() - started < 5
+    assert not children()
+
+
+INTERRUPTED = f"""
+import signal, sys, fpdb, fpdb.checking
+fpdb.checking._CODE = {SLOW!r}
+try:
+    for problem in fpdb.check(sys.argv[1]):
+        print("first", flush=True)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_ends_both(path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(path)], stdout=subprocess.PIPE, text=True
+    ) as caller:
+        assert caller.stdout
+        assert caller.stdout.readline() == "first\n"
+        caller.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        assert caller.stdout.read() == "interrupted\n"
+        assert time.monotonic() - started < 5
+
+
+def test_the_process_ends_with_its_caller(path: Path) -> None:
+    code = f"from fpdb.checking import serve; serve({str(path)!r}, deep=False)"
+    # An open input keeps it alive; a closed one ends it even while it works.
+    slow = f"import fpdb.checking as c, time; c._problems = lambda *_, **__: time.sleep(60); {code}"
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", slow], check=True, stdin=subprocess.DEVNULL, timeout=30)
+    assert time.monotonic() - started < 30
+
+
+def test_a_keyed_database_needs_no_secret(tmp_path: Path) -> None:
+    keyed = Recipe("keyed", hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
+    with fpdb.create(tmp_path / "db", recipe=keyed) as db:
+        db.add("a", "one two three four five six seven eight nine ten eleven")
+    assert list(fpdb.check(tmp_path / "db", deep=True)) == []
+
+
+def test_a_database_that_is_open_here_and_written_to(path: Path) -> None:
+    with fpdb.open(path) as db:
+        for deep in (False, True):
+            problems = fpdb.check(path, deep=deep)
+            for number in range(20):
+                db.add(f"more {number}", "one two three four five")
+            assert list(problems) == []
+
+
+WRITE = """
+import itertools, sys, fpdb
+with fpdb.open(sys.argv[1]) as db:
+    print("open", flush=True)
+    for number in itertools.count():
+        db.add(str(number % 500), f"one two three four {number}")
+"""
+
+
+def test_a_database_that_others_write_to(path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE, str(path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        try:
+            assert writer.stdout
+            assert writer.stdout.readline() == "open\n"
+            for _ in range(3):
+                assert list(fpdb.check(path, deep=True)) == []
+        finally:
+            writer.kill()

@@ -1,0 +1,106 @@
+"""Short versions of the kills, and the oracle that judges them."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import fpdb
+
+
+def test_a_killed_writer_loses_nothing(run_torment: Callable[..., Any]) -> None:
+    figures = run_torment("kills", 16, 1)
+    assert figures.rounds == 16
+    assert figures.acknowledged > 0
+
+
+def test_killed_writers_and_readers_disturb_nobody(run_torment: Callable[..., Any]) -> None:
+    figures = run_torment("processes", 10, 2)
+    assert figures.acknowledged > 0
+    assert figures.notes["documents that readers looked at"] > 0
+
+
+def far(number: int) -> int:
+    """Give fingerprints that are far from each other."""
+    return random.Random(number).getrandbits(64)
+
+
+@pytest.fixture
+def judged(torment: Callable[[str], ModuleType], tmp_path: Path) -> Any:
+    """A database with ten documents, and an oracle that heard of them."""
+    rows = [[f"key {n}", None, far(n), None] for n in range(10)]
+    with fpdb.create(tmp_path / "db") as db:
+        db.add_fingerprints([row[0] for row in rows], [row[2] for row in rows])
+        oracle = torment("oracle").Oracle(db.recipe)
+        oracle.hear({"begin": {"op": "load", "documents": rows}})
+        oracle.hear({"done": []})
+        yield db, oracle
+
+
+def add(*keys: str) -> dict[str, Any]:
+    documents = [[key, None, far(50 + place), None] for place, key in enumerate(keys)]
+    return {"op": "add", "documents": documents, "skip": False}
+
+
+def test_what_is_as_acknowledged_is_good(judged: Any) -> None:
+    db, oracle = judged
+    assert oracle.judge(db).good
+    assert oracle.acknowledged == 10
+
+
+def test_what_is_missing_is_lost(judged: Any) -> None:
+    db, oracle = judged
+    db.delete_many(["key 3", "key 4"])
+    verdict = oracle.judge(db)
+    assert verdict.lost == 2
+    assert "key 3" in verdict.problems[0]
+
+
+def test_a_deleted_document_that_is_there_is_lost(judged: Any) -> None:
+    db, oracle = judged
+    oracle.hear({"begin": {"op": "delete", "keys": ["key 1"]}})
+    oracle.hear({"done": []})
+    assert oracle.judge(db).lost == 1
+
+
+@pytest.mark.parametrize(("done", "good"), [(0, True), (1, False), (2, True)])
+def test_what_is_in_flight_is_there_wholly_or_not(judged: Any, done: int, good: bool) -> None:
+    db, oracle = judged
+    oracle.hear({"begin": add("a", "b")})
+    for key, _, number, _ in add("a", "b")["documents"][:done]:
+        db.add_fingerprints([key], [number])
+    verdict = oracle.judge(db)
+    assert verdict.good == good
+    assert "half of this" in "".join(verdict.problems) or good
+    assert oracle.judge(db).good, "what was found is known by now"
+
+
+def test_a_wrong_status_is_told(judged: Any) -> None:
+    _, oracle = judged
+    operation = add("a", "key 1") | {"skip": True}
+    oracle.hear({"begin": operation})
+    oracle.hear({"done": ["added", "added"]})
+    assert "expected ['added', 'replaced']" in oracle.wrong[0]
+
+
+def test_skipped_duplicates_are_foreseen(judged: Any, torment: Callable[..., Any]) -> None:
+    db, oracle = judged
+    perform, documents = torment("workload").perform, add("a", "b")["documents"]
+    documents.append(["c", None, documents[0][2] ^ 7, None])
+    for operation in (
+        {"op": "add", "documents": [*documents, ["short", "kite", None, 1]], "skip": True},
+        {
+            "op": "add",
+            "documents": [["d", "kite", None, 1], [*documents[1][:3], "new"]],
+            "skip": True,
+        },
+    ):
+        oracle.hear({"begin": operation})
+        oracle.hear({"done": perform(db, operation)})
+    assert oracle.judge(db).good
+    assert "c" not in db
+    assert "d" not in db
+    assert "short" in db

@@ -1,0 +1,249 @@
+"""What must hold for any bytes at all, one function for each fuzz target, and their seeds."""
+
+import gzip
+import os
+import pickle
+import struct
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import xxhash
+import zstandard
+
+import fpdb
+from fpdb import io
+from fpdb.fingerprint import clean, segment, toml, windows
+from fpdb.storage import header
+from fpdb.storage.columns import (
+    number_at,
+    pack_rows,
+    raw_column,
+    shape_of,
+    unpack_rows,
+    with_rows,
+)
+from fpdb.storage.packing import unpack
+from fpdb.storage.records import Record, pack_record, unpack_record
+
+FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+LARGEST = 1000
+FORMATS = tuple(io.FORMATS)
+FIELDS = (
+    io.Fields(),
+    io.Fields(keyed=False, meta=("*",)),
+    io.Fields(key="1", text=("2", "1"), meta=("3",)),
+    io.Fields(key="key", fingerprint="f", fingerprint_base="decimal"),
+)
+
+
+def require(condition, *found):
+    """Fail with what was found."""
+    if not condition:
+        raise AssertionError(*found)
+
+
+def read(path, **options):
+    """Read all records in both ways, which must give the same."""
+    whole = list(io.read_records(path, **options))
+    parts = [pickle.loads(pickle.dumps(part)) for part in io.read_parts(path, size=3, **options)]
+    require(whole == [record for part in parts for record in part()], whole)
+    for record in whole:
+        require(isinstance(record, io.Record | io.BadRecord), record)
+        if isinstance(record, io.BadRecord):
+            require(record.reason, record)
+        elif record.text is not None:
+            require(len(record.text) <= 3 * LARGEST, len(record.text))
+
+
+def check_readers(data):
+    """Any bytes are records and bad records, in every format."""
+    if len(data) < 2:
+        return
+    path = FOLDER / "input.bin"
+    path.write_bytes(data[2:])
+    chosen = FORMATS[data[0] % len(FORMATS)]
+    try:
+        read(str(path), format=chosen, fields=FIELDS[data[1] % len(FIELDS)], max_bytes=LARGEST)
+    except fpdb.InputError as error:  # the fields don't fit the format
+        require(error.hint or str(error), error)
+
+
+def check_packed(data):
+    """So are any bytes that claim to be packed."""
+    if not data:
+        return
+    path = FOLDER / f"input.jsonl.{('gz', 'zst')[data[0] % 2]}"
+    path.write_bytes(data[1:])
+    read(str(path), max_bytes=LARGEST)
+
+
+def check_recipes(data):
+    """Any file is a recipe that works and comes back, or a RecipeError."""
+    path = FOLDER / "recipe.toml"
+    path.write_bytes(data)
+    try:
+        recipe = toml.read_recipe(path)
+    except fpdb.RecipeError as error:
+        require(error.hint and len(str(error)) < 10_000, error)
+        return
+    try:
+        batch = recipe.batch(["some words 和中文 of a text", ""])
+        require(
+            recipe.batch(["some words 和中文 of a text", ""]).fingerprints.tolist()
+            == (batch.fingerprints.tolist())
+        )
+    except fpdb.InputError:
+        pass
+    require(fpdb.Recipe.from_dict(recipe.to_dict(), secret=recipe.hash.secret).id == recipe.id)
+    if recipe.idf_id in {None, "jieba"} and recipe.hash.secret is None:
+        path.write_text(toml.write_recipe(recipe), "utf-8")
+        require(toml.read_recipe(path).id == recipe.id, recipe)
+
+
+def check_stored(data):
+    """Any bytes of the store, even with a checksum that is right, are a value or an FpdbError."""
+    if len(data) < 2:
+        return
+    body = data[2:]
+    digest = xxhash.xxh3_64_digest(body)
+    kind, columns = data[0] % 4, data[1] % 3 + 1
+    try:
+        if kind == 0:
+            record = unpack_record(digest[-4:] + body)
+            require(isinstance(record, Record), record)
+        elif kind == 1:
+            header.require_openable(header.decode(digest + body), readonly=bool(columns % 2))
+        elif kind == 2:
+            unpack(body)
+        else:
+            check_page(memoryview(digest[-4:][::-1] + body), columns)
+    except fpdb.FpdbError as error:
+        require(str(error) and error.hint, error)
+
+
+def check_page(page, columns):
+    """All ways of reading a page say the same, and a page that was written comes back."""
+    rows = unpack_rows(page, columns)
+    column, count = raw_column(page, columns)
+    require(np.array_equal(np.frombuffer(column, np.uint64), rows[0]), count)
+    require(all(len(each) == count for each in rows))
+    if not count:
+        return
+    require(number_at(page, columns, count - 1) == int(rows[-1][-1]))
+    order = np.argsort(rows[0], kind="stable")
+    rows = [each[order] for each in rows]
+    shape = shape_of(rows)
+    if shape.size > 4080:
+        return
+    packed = memoryview(pack_rows(rows, shape))
+    require(all(map(np.array_equal, unpack_rows(packed, columns), rows)))
+    added = [[int(each[0]) + (place == 0)] for place, each in enumerate(rows)]
+    if added[0][0] < 1 << 64 and (grown := with_rows(packed, columns, added)):
+        require(len(unpack_rows(grown, columns)[0]) == count + 1)
+
+
+WEB = fpdb.recipe("web")
+RECIPES = [
+    fpdb.recipe(name) for name in ("web", "char-4", "simhash-py", "bigram-32", "charikar")
+] + [WEB.replace(name="tags", clean=("tags", "unicode", "special"))]
+ALONE = RECIPES[1].replace(grams=fpdb.Grams(n=3, minimum=0), clean=())
+# The same fingerprint by the slow path: an empty stop word keeps windows from being arrays.
+SLOW = ALONE.replace(grams=fpdb.Grams(n=3, minimum=0, stop_words=("never",)))
+
+
+def check_texts(data):
+    """Any text has one fingerprint: twice, alone or in a batch, by the fast or the plain path."""
+    if not data:
+        return
+    text = data[1:].decode("utf-8", "surrogateescape" if data[0] & 8 else "replace")
+    recipe = RECIPES[data[0] % len(RECIPES)]
+    batch = recipe.batch([text, "words between", text])
+    require(batch.fingerprints[0] == batch.fingerprints[2] if recipe.bits <= 64 else True)
+    alone = recipe.batch([text])
+    require(alone.fingerprints.tolist()[0] == batch.fingerprints.tolist()[0], text)
+    require(alone.features[0] == len(recipe.features(text)), text)
+    require(ALONE.batch([text]).fingerprints.tolist() == SLOW.batch([text]).fingerprints.tolist())
+    for step in clean.STEPS.values():
+        step(text)
+    cleaned = clean.normalise_unicode(text)
+    require(clean.normalise_unicode(text) == cleaned)
+    fast, slow = (
+        segment.chinese_words(cleaned),
+        segment._mixed(cleaned, segment.slow_dictionary_cut),
+    )
+    require(fast == slow, cleaned)
+    require(Counter(fast) == segment.COUNTS["jieba"](cleaned), cleaned)
+
+
+def plant(defect):
+    """Put a defect into fpdb that its target must find."""
+    if defect == "windows":
+        right = windows._hash_9_to_16
+
+        def wrong(low, high, size, seed):
+            return ~right(low, high, size, seed)
+
+        windows._hash_9_to_16 = wrong
+    elif defect == "reader":
+        from fpdb.io import fields
+
+        right_key = fields.check_key
+
+        def check_key(name, key, replaced):
+            if isinstance(key, str) and key.startswith("\x1b"):
+                raise KeyError(key)
+            right_key(name, key, replaced)
+
+        fields.check_key = check_key
+    else:
+        raise ValueError(defect)
+
+
+_RECORD = pack_record(Record("key", bytes(8), 1, bytes(16), msgpack.packb({"a": [1, None]}), 9))
+_ROWS = [np.arange(3, 40, dtype=np.uint64) << np.uint64(50), np.arange(37, dtype=np.uint64)]
+_TEXTS = [
+    "Plain words, and again plain words.",
+    "中文的句子和 English words 混在一起。",
+    "<p>tags &amp; <!-- comments --> <script>x</script> &#x4e2d;</p>",
+    "e\u0301\u0316\u200b\u202e\ufdfa\u1100\u1161 \U0001f600\U00020000",
+]
+_LINES = [
+    b'{"key": "k", "text": "t", "n": [1, 2.5, null, {"a": "\\u00e9"}]}\n{"id": 7, "body": ""}\n',
+    b'key,text,f\nk,"a ""quoted""\nfield",12\nj,plain,0xff\n',
+    b"key\ttext\tf\nk\tsome text\t77\n\n",
+    b"a line\r\n\r\nanother \xff line\n",
+]
+SEEDS = {
+    "readers": [
+        bytes([form, fields]) + lines
+        for form in range(len(FORMATS))
+        for fields in range(len(FIELDS))
+        for lines in _LINES
+    ],
+    "packed": [b"\0" + gzip.compress(line, mtime=0) for line in _LINES]
+    + [b"\1" + zstandard.compress(line) for line in _LINES]
+    + [b"\0" + gzip.compress(_LINES[0]) * 2 + bytes(9)],
+    "recipes": [
+        toml.write_recipe(fpdb.recipe(recipe)).encode()
+        for recipe in ("web", "char-4", "simhash-py", "tagged-title", "ascii-mt")
+    ]
+    + [b'base = "web"\nname = "x"\n[grams]\nstop_words = ["a"]\n[weights]\nidf = "jieba"\n'],
+    "stored": [
+        b"\0\0" + _RECORD[4:],
+        b"\1\0" + header.encode({"uuid": "u", "recipe": {}})[8:],
+        b"\2\0" + msgpack.packb({"a": [1, -2, 3.5, "x", None, True, {"b": []}]}),
+        b"\3\1" + pack_rows(_ROWS, shape_of(_ROWS))[4:],
+        b"\3\0" + struct.pack("<HHQ", 3, 2, 9) + bytes(range(6)),
+    ],
+    "texts": [bytes([kind]) + text.encode() for kind in range(16) for text in _TEXTS],
+}
+CHECKS = {
+    "readers": check_readers,
+    "packed": check_packed,
+    "recipes": check_recipes,
+    "stored": check_stored,
+    "texts": check_texts,
+}

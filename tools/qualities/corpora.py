@@ -1,0 +1,109 @@
+"""The four corpora: their texts, and the exact similarity of all pairs."""
+
+import gzip
+import html
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from fpdb.corpus.evaluation import classes
+from fpdb.corpus.truth import exact_truth
+
+NAMES = ("news-zh", "laws-zh", "reuters-en", "manual-html-en")
+FLOOR = 0.5
+# The similarities that a corpus comes with are rounded to four places.
+ROUNDING = 5.1e-5
+_COMMENT = re.compile("<!--.*?-->", re.DOTALL)
+# A script of this type is no script: pages of the manual keep all of their text in one.
+_HIDDEN = re.compile(
+    r"<style[^>]*>.*?</style>|<script(?![^>]*handlebars)[^>]*>.*?</script>",
+    re.DOTALL | re.IGNORECASE,
+)
+_TAG = re.compile(r"<[^>]+>")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents as they are (`raw`), and their texts."""
+
+    name: str
+    keys: list
+    texts: list
+    raw: list
+
+    @cached_property
+    def shingles(self):
+        """Give the shingles of each text: 5 characters without white space, or 3 words."""
+        cut = characters if self.name.endswith("-zh") else words
+        return [cut(text) for text in self.texts]
+
+    @cached_property
+    def truth(self):
+        """Give the similarity of all pairs that reach .5."""
+        names = {}
+        sets = [[names.setdefault(each, len(names)) for each in own] for own in self.shingles]
+        flat = np.array([number for own in sets for number in own], np.uint64)
+        counts = np.array([len(own) for own in sets], np.int64)
+        return exact_truth(flat, counts, FLOOR, classes(self.texts))
+
+    def check(self):
+        """Compare the similarities of the pairs that the corpus comes with; give their number."""
+        number = {key: place for place, key in enumerate(self.keys)}
+        lines = (folder() / self.name / "pairs.tsv").read_text("utf-8").splitlines()[1:]
+        rows = [line.split("\t") for line in lines]
+        first, second = (np.array([number[row[side]] for row in rows]) for side in (0, 1))
+        given = np.array([float(row[2]) for row in rows])
+        own = self.truth.look_up(first, second)
+        own[self.truth.equal(first, second)] = 1
+        # The corpora count two texts without shingles as equal.
+        bare = np.array([not shingles for shingles in self.shingles])
+        own[bare[first] & bare[second]] = 1
+        wrong = (np.abs(own - given) > ROUNDING) & ((given >= FLOOR) | (own > 0))
+        if wrong.any():
+            sys.exit(f"{self.name}: {wrong.sum()} pairs of pairs.tsv have another similarity")
+        return len(rows)
+
+
+def characters(text, n=5):
+    """Cut windows of characters, without white space."""
+    text = "".join(text.split())
+    return {text[at : at + n] for at in range(len(text) - n + 1)}
+
+
+def words(text, n=3):
+    """Cut runs of words, in lower case."""
+    found = re.findall(r"\w+", text.lower())
+    return {" ".join(found[at : at + n]) for at in range(len(found) - n + 1)}
+
+
+def extracted(page):
+    """Take the text of a page, with that which hides in templates."""
+    return html.unescape(_TAG.sub(" ", _HIDDEN.sub(" ", _COMMENT.sub(" ", page))))
+
+
+def folder():
+    """Give the folder of the corpora."""
+    try:
+        return Path(os.environ["FPDB_CORPORA"])
+    except KeyError:
+        sys.exit("set FPDB_CORPORA to the folder of the corpora")
+
+
+def load(name):
+    """Read a corpus."""
+    keys, raw = [], []
+    for path in sorted((folder() / name).glob("*.jsonl.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for record in map(json.loads, file):
+                keys.append(str(record["id"]))
+                raw.append(record["html"] if "html" in record else record["text"])
+    if not keys:
+        sys.exit(f"{folder() / name} has no documents (*.jsonl.gz)")
+    texts = [extracted(page) for page in raw] if "html" in name else raw
+    return Corpus(name, keys, texts, raw)

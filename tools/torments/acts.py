@@ -1,0 +1,184 @@
+"""The acts of a database that change a disk, each on a small database that was made for it."""
+
+import contextlib
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oracle import Oracle, contents, flaws
+from workload import WORDS, Operation, Script, perform
+
+import fpdb
+
+LOAD = 4000
+LONG_AGO = (0, 0)
+
+
+class Act(NamedTuple):
+    """An act: an operation on a stored database, or the making of another one beside it."""
+
+    name: str
+    operation: Operation | None = None
+    stage: str = "stored"
+
+    @property
+    def makes(self) -> bool:
+        """Whether it makes another database."""
+        return self.operation is None
+
+
+def acts(seed: int) -> list[Act]:
+    """Give all acts; the operations follow from the seed."""
+    script = Script(seed, start=10**9)
+    stored = Script(seed)
+    known = next(iter(row for op in stored for row in op.get("documents", ())))[0]
+    text = " ".join(random.Random(seed).choices(WORDS.split(), k=40))
+    numbers = random.Random(seed)
+    load = [[f"load {n}", None, numbers.getrandbits(64), None] for n in range(LOAD)]
+    batch = [script.document() for _ in range(300)] + script.twins()
+    return [
+        Act("create"),
+        Act("add", {"op": "add", "documents": [["new", text, None, "new"]], "skip": False}),
+        Act("replace", {"op": "add", "documents": [[known, text, None, "other"]], "skip": False}),
+        Act("add 302 at once", {"op": "add", "documents": batch, "skip": True}),
+        Act("delete", {"op": "delete", "keys": [known]}),
+        Act("delete 300", {"op": "delete", "keys": [row[0] for row in batch]}),
+        Act("load into an empty database", {"op": "load", "documents": load}, stage="empty"),
+        Act("load into a filled database", {"op": "load", "documents": load}),
+        Act("build"),
+        Act("compact"),
+        Act("backup"),
+    ]
+
+
+class Place:
+    """A folder in which an act takes place, again and again from the same beginning."""
+
+    def __init__(self, work: Path, seed: int) -> None:
+        self.work, self.folder = work, work / "place"
+        self._oracles: dict[str, Oracle] = {}
+        for stage, count in (("empty", 0), ("stored", 60)):
+            with fpdb.create(work / stage) as db:
+                oracle = self._oracles[stage] = Oracle(db.recipe, db.k)
+                for operation, _ in zip(Script(seed), range(count), strict=False):
+                    oracle.hear({"begin": operation})
+                    oracle.hear({"done": perform(db, operation)})
+
+    @property
+    def path(self) -> Path:
+        """Where the database is."""
+        return self.folder / "db"
+
+    @property
+    def target(self) -> Path:
+        """Where another one is made."""
+        return self.folder / "made"
+
+    def renew(self, act: Act) -> None:
+        """Begin again."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        shutil.copytree(self.work / act.stage, self.path)
+
+    def oracle(self, act: Act) -> Oracle:
+        """Give an oracle that knows what is stored before an act."""
+        return self._oracles[act.stage].copy()
+
+    def judge_made(self, act: Act, *, acknowledged: bool) -> list[str]:
+        """Judge what a killed or failed act made: a whole database or nothing, and no litter."""
+        problems = []
+        if self.target.exists():
+            problems += self._flaws_of_made(act)
+        elif acknowledged:
+            problems.append("what was acknowledged isn't there")
+        for draft in self.drafts():
+            os.utime(draft, LONG_AGO)
+        with contextlib.suppress(fpdb.DatabaseExistsError):
+            make(act.name, self.path, self.target)
+        problems += self._flaws_of_made(act)
+        if drafts := self.drafts():
+            problems.append(f"the next one left {[draft.name for draft in drafts]}")
+            problems += [f"with {sorted(file.name for file in drafts[0].iterdir())}"]
+        return problems
+
+    def drafts(self) -> list[Path]:
+        """List what isn't the database, nor what was made."""
+        return [file for file in self.folder.iterdir() if file not in (self.path, self.target)]
+
+    def _flaws_of_made(self, act: Act) -> list[str]:
+        with fpdb.open(self.target, readonly=True) as made:
+            problems = flaws(made)
+            found = contents(made)
+        expected = expected_of(act.name, self.path)
+        if found != expected:
+            problems.append(f"found {len(found)} documents, expected {len(expected)}, or others")
+        return problems
+
+
+def expected_of(name: str, path: Path) -> dict[Any, Any]:
+    """Give what the database must hold that an act makes."""
+    if name == "create":
+        return {}
+    if name == "build":
+        return {key: (number, None) for key, number in _built()}
+    with fpdb.open(path, readonly=True) as db:
+        return contents(db)
+
+
+def _built() -> Iterator[tuple[str, int]]:
+    chance = random.Random(7)
+    for number in range(LOAD):
+        yield f"built {number}", chance.getrandbits(64)
+
+
+def make(name: str, path: Path, target: Path) -> None:
+    """Make another database."""
+    if name == "create":
+        fpdb.create(target).close()
+    elif name == "build":
+        keys, fingerprints = zip(*_built(), strict=True)
+        with fpdb.Database.build(target) as built:
+            built.add_fingerprints(keys, fingerprints)
+    else:
+        with fpdb.open(path, readonly=True) as db:
+            (db.compact if name == "compact" else db.backup)(target)
+
+
+def act(
+    channel: Any,
+    path: str,
+    target: str,
+    *,
+    name: str,
+    operation: Operation | None,
+    flaw: str = "",
+) -> None:
+    """Do an act when told to; say how it ended, and how it ended when it was tried again.
+
+    A `flaw` makes a known-bad process: "split" writes in several transactions, "deaf" doesn't hear
+    errors.
+    """
+
+    def once() -> str:
+        try:
+            if operation is None:
+                make(name, Path(path), Path(target))
+            else:
+                with fpdb.open(path) as db:
+                    perform(db, operation, split=flaw == "split")
+        except fpdb.FpdbError as error:
+            if flaw == "deaf":
+                return "done"
+            return type(error).__name__ if error.hint else f"{type(error).__name__} without a hint"
+        except BaseException as error:
+            return f"bare {type(error).__name__}: {error}"
+        return "done"
+
+    channel.tell(ready=True)
+    channel.hear()
+    channel.tell(ended=once())
+    channel.hear()
+    channel.tell(again="done" if operation is None and Path(target).exists() else once())

@@ -1,0 +1,168 @@
+"""Growth: documents are replaced a million times, and the file must not grow with that.
+
+A page is free once no transaction can see it any more. So a file grows to what it holds, the
+pages that one transaction replaces, and those that a snapshot keeps; and then no further.
+"""
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from figures import ControlError, Figures
+from oracle import Contents, contents
+from worker import Worker, Workers
+
+import fpdb
+from fpdb.storage import shared
+
+ROUNDS = 1_000_000  # replacements, with each kind of keys
+DOCUMENTS = 50_000
+BATCHES = [1, 10, 100, 300]
+READERS = 2
+LONGEST_SNAPSHOT = 0.02  # seconds
+LARGEST_RATIO = 2.5
+STEPS = 10
+HELD = 5_000  # replacements while a reader never ends
+
+
+def missing() -> str:
+    """Say what this torment lacks here: it needs nothing."""
+    return ""
+
+
+def run(rounds: int, seed: int, work: Path) -> Figures:
+    """Replace documents again and again, and compare the file with a compacted one."""
+    replaced = lost = inconsistent = 0
+    notes: dict[str, object] = {}
+    controls = []
+    for kind in ("text", "integer"):
+        churn = Churn(work / kind, kind, seed)
+        with Workers(0) as workers:
+            for number in range(READERS):
+                workers.take().begin("growth.read", path=str(churn.path), seed=seed + number)
+            sizes = churn.go_through(rounds)
+        compacted = churn.compacted(work / f"{kind}-compacted")
+        ratio = round(sizes[-1] / compacted, 2)
+        replaced += churn.replaced
+        lost += churn.lost()
+        inconsistent += ratio > LARGEST_RATIO
+        with Workers(0) as workers:
+            held, after = churn.hold(workers.take(), min(HELD, rounds))
+        if held < 2 * sizes[-1]:
+            raise ControlError(f"a reader that never ends kept the file at {held:,} bytes")
+        inconsistent += after > held
+        controls.append(f"{kind} keys: {round(held / compacted, 1)} times")
+        notes[f"{kind} keys"] = {
+            "times compacted": ratio,
+            "over time": [round(size / compacted, 2) for size in sizes],
+            "compacted bytes": compacted,
+            "bytes behind a reader that never ended": held,
+            "bytes after it was killed": after,
+        }
+        churn.close()
+    control = f"behind a reader that never ended the file grew to, {', '.join(controls)}"
+    return Figures(
+        2 * rounds, replaced, lost=lost, inconsistent=inconsistent, control=control, notes=notes
+    )
+
+
+class Churn:
+    """A database of constant size, of which documents are replaced all the time."""
+
+    def __init__(self, path: Path, kind: str, seed: int) -> None:
+        self.path, self._kind = path, kind
+        self.replaced = 0
+        self._chance = random.Random(f"{seed} {kind}")
+        self._documents: Contents = {}
+        # What a load leaves free isn't what is measured.
+        with fpdb.create(path.with_name(f"{kind}-loaded"), keys=kind) as self._db:
+            self._add(range(DOCUMENTS))
+            self._db.compact(path)
+        self._db = fpdb.open(path)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def go_through(self, count: int) -> list[int]:
+        """Replace so many documents; give the size of the file, every now and then."""
+        sizes: list[int] = []
+        wanted = self.replaced + count
+        for step in range(1, STEPS + 1):
+            self.replace_until(wanted - count + count * step // STEPS)
+            sizes.append(self._bytes())
+        return sizes
+
+    def replace_until(self, wanted: int) -> None:
+        """Replace documents in transactions of all sizes."""
+        while self.replaced < wanted:
+            size = min(self._chance.choice(BATCHES), wanted - self.replaced)
+            self._add(self._chance.sample(range(DOCUMENTS), size))
+            self.replaced += size
+
+    def hold(self, reader: Worker, count: int) -> tuple[int, int]:
+        """Write behind a reader that never ends, then kill it; give the sizes of the file."""
+        reader.begin("growth.stay", path=str(self.path))
+        reader.hear(60)
+        self.replace_until(self.replaced + count)
+        held = self._bytes()
+        reader.close()
+        # The next check for dead readers frees its pages.
+        time.sleep(shared.READER_CHECK_SECONDS)
+        self.replace_until(self.replaced + count)
+        return held, self._bytes()
+
+    def lost(self) -> int:
+        """Count the documents that aren't what was written last, and what a check finds."""
+        stored = contents(self._db)
+        wrong = [key for key, value in self._documents.items() if stored.get(key) != value]
+        return len(wrong) + len(stored.keys() - self._documents.keys()) + len([*self._db.check()])
+
+    def compacted(self, path: Path) -> int:
+        """Give the bytes of the file that `fpdb compact` makes of this one."""
+        self._db.compact(path)
+        return _bytes(path)
+
+    def _bytes(self) -> int:
+        return _bytes(self.path)
+
+    def _add(self, numbers: Any) -> None:
+        documents = list(map(self._document, numbers))
+        for _ in self._db.add_many(documents):
+            pass
+        for document in documents:
+            self._documents[document.key] = document.fingerprint, document.meta
+
+    def _document(self, number: int) -> fpdb.Document:
+        """Make a document like the last one with its key: the title stays, the numbers change."""
+        mixed = number * 7919 % 1_000_003
+        meta = {
+            "title": "x" * (mixed % 120),
+            "fetched": self._chance.randrange(1 << 31),
+            "bytes": self._chance.randrange(1 << 20),
+        }
+        key = f"https://{mixed % 97}.example/page/{mixed}" if self._kind == "text" else mixed
+        return fpdb.Document(key, meta=meta, fingerprint=self._chance.getrandbits(64))
+
+
+def _bytes(path: Path) -> int:
+    return (path / "data.mdb").stat().st_size
+
+
+def read(_: Any, path: str, *, seed: int) -> None:
+    """Open and close snapshots until killed."""
+    chance = random.Random(seed)
+    with fpdb.open(path, readonly=True) as db:
+        while True:
+            with db.snapshot() as snapshot:
+                snapshot.query_fingerprint(chance.getrandbits(64))
+                time.sleep(chance.random() * LONGEST_SNAPSHOT)
+            time.sleep(chance.random() * LONGEST_SNAPSHOT)
+
+
+def stay(channel: Any, path: str) -> None:
+    """Open a snapshot, and keep it until killed."""
+    with fpdb.open(path, readonly=True) as db, db.snapshot():
+        channel.tell(staying=True)
+        time.sleep(3600)

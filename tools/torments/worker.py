@@ -1,0 +1,223 @@
+"""A process to be tormented: told what to do, listened to, killed.
+
+Process and parent talk over a socket, one JSON object per line. A file of its own would be one
+more thing to lose, and `write` is a system call that some torments make fail.
+"""
+
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+_WARM = ("fpdb", "fpdb.corpus", "workload")
+
+
+class Channel:
+    """One end of the conversation."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+        self._unread = b""
+
+    def tell(self, **message: Any) -> None:
+        """Send a message; it has left this process when this returns."""
+        self.end.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self, seconds: float | None = None) -> dict[str, Any] | None:
+        """Receive the next message; None if there is none in time, or will be none any more."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while b"\n" not in self._unread:
+            if deadline is not None:
+                self.end.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                received = self.end.recv(1 << 16)
+            except (TimeoutError, ConnectionResetError):
+                return None
+            finally:
+                self.end.settimeout(None)
+            if not received:  # a line that was cut short was never sent
+                return None
+            self._unread += received
+        line, _, self._unread = self._unread.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+class Worker(Channel):
+    """A process that waits until it is told what to do; it is a fork of a nursery."""
+
+    def __init__(self, nursery: "Nursery") -> None:
+        own, other = socket.socketpair()
+        super().__init__(own)
+        self._nursery = nursery
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the worker
+        self._code: int | None = None
+        with other:
+            self.pid = nursery.fork([other.fileno(), self._errors.fileno()])
+        self._ends = os.pidfd_open(self.pid)
+
+    def begin(self, job: str, **arguments: Any) -> None:
+        """Begin a job, a function that is named as module.function and gets a channel first."""
+        self.tell(job=job, arguments=arguments)
+
+    def ready(self) -> None:
+        """Wait until the job says that it is ready."""
+        if self.hear(60) != {"ready": True}:
+            raise RuntimeError(f"a worker didn't start: {self.errors()}")
+
+    def listen(self, seconds: float) -> Iterator[dict[str, Any]]:
+        """Give the messages of some time, or until the process ends."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            message = self.hear(left)
+            if message is None:
+                return
+            yield message
+
+    def kill(self) -> Iterator[dict[str, Any]]:
+        """Kill the process; give what it had still said."""
+        self._kill()
+        return self.listen(60)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return bool(select.select([self._ends], [], [], 0)[0])
+
+    def wait(self, seconds: float) -> int:
+        """Wait for the end of the process; give its exit code, or the signal below zero."""
+        if self._code is None:
+            if not select.select([self._ends], [], [], seconds)[0]:
+                raise TimeoutError(f"a worker goes on for more than {seconds} s")
+            self._code = self._nursery.bury(self.pid)
+        return self._code
+
+    def errors(self) -> str:
+        """Give what the process printed, which a sound one doesn't."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self._kill()
+        os.close(self._ends)
+        self.end.close()
+        self._errors.close()
+
+    def _kill(self) -> None:
+        if self._code is None:  # else the number may be another's by now
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait(60)
+
+
+class Nursery(Channel):
+    """A process that has loaded fpdb and opened nothing, and forks workers."""
+
+    def __init__(self) -> None:
+        own, other = socket.socketpair()
+        super().__init__(own)
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(other.fileno())],
+                # One thread: a fork keeps no other, and a tracer has less to follow.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self._answer()
+
+    def fork(self, descriptors: list[int]) -> int:
+        """Fork a worker with the end of a socket and a file for its errors; give its number."""
+        socket.send_fds(self.end, [b"fork\n"], descriptors)
+        return int(self._answer())
+
+    def bury(self, pid: int) -> int:
+        """Give the exit code of a worker that has ended."""
+        self.end.sendall(f"{pid}\n".encode())
+        return int(self._answer())
+
+    def close(self) -> None:
+        """End the process; its workers have ended."""
+        self.end.close()
+        self._process.wait(60)
+
+    def _answer(self) -> Any:
+        message = self.hear(60)
+        if message is None:
+            raise RuntimeError("the process that forks workers doesn't answer")
+        return message["answer"]
+
+
+class Workers:
+    """Starts workers, and ends those that are left behind a `with` block."""
+
+    def __init__(self) -> None:
+        self._nursery = Nursery()
+        self._begun: list[Worker] = []
+
+    def take(self) -> Worker:
+        """Give a new worker."""
+        worker = Worker(self._nursery)
+        self._begun.append(worker)
+        return worker
+
+    def drop(self, worker: Worker) -> None:
+        """End a worker."""
+        worker.close()
+        self._begun.remove(worker)
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._begun:
+            worker.close()
+        self._nursery.close()
+
+
+def main() -> None:
+    """Be a nursery."""
+    for name in _WARM:
+        importlib.import_module(name)
+    end = socket.socket(fileno=int(sys.argv[1]))
+    channel = Channel(end)
+    channel.tell(answer="ready")
+    while True:
+        # Each request is answered before the next one is sent.
+        request, descriptors, _, _ = socket.recv_fds(end, 1 << 10, 2)
+        if not request:
+            return None
+        if request != b"fork\n":
+            _, status = os.waitpid(int(request), 0)
+            channel.tell(answer=os.waitstatus_to_exitcode(status))
+            continue
+        pid = os.fork()
+        if pid == 0:
+            end.close()
+            return _work(*descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        channel.tell(answer=pid)
+
+
+def _work(talk: int, errors: int) -> None:
+    for standard in (1, 2):
+        os.dup2(errors, standard)
+    os.close(errors)
+    channel = Channel(socket.socket(fileno=talk))
+    message = channel.hear()
+    if message is not None:
+        module, _, function = message["job"].rpartition(".")
+        getattr(importlib.import_module(module), function)(channel, **message["arguments"])
+
+
+if __name__ == "__main__":
+    main()

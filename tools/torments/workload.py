@@ -1,0 +1,178 @@
+"""What the tormented processes do: random writes, each announced, done, and then acknowledged.
+
+Keys come from a small space, so that adding one again replaces its document, and fingerprints from
+a few centres, so that many documents resemble each other. A process needs to know nothing of what
+is stored, only its seed.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import fpdb
+
+KEYS = 1500  # of each writer
+CENTRES = 400
+LARGEST_BATCH = 40
+WORDS = "kite quarry river bridge warden harbour lantern orchard meadow granite ferry signal"
+
+Operation = dict[str, Any]
+
+
+def key_of(kind: str, writer: int, number: int) -> str | int:
+    """Give a writer's key; every tenth text key is too long for LMDB."""
+    if kind == "integer":
+        return writer * 1_000_000 + number
+    return f"https://{writer}.example/{number}" + "/long" * (150 if number % 10 == 0 else 0)
+
+
+class Script:
+    """An endless list of operations of one writer, which its seed decides.
+
+    An operation has `op` (add, delete or load) and `documents` or `keys`; it is one transaction.
+    A document is a list of key, text, fingerprint and metadata.
+    """
+
+    def __init__(
+        self, seed: int, kind: str = "text", writer: int = 0, skip: str = "batches", start: int = 0
+    ) -> None:
+        self._random = random.Random(f"{seed} {writer} {start}")
+        self._centres = [random.Random(seed + n).getrandbits(64) for n in range(CENTRES)]
+        self._kind, self._writer, self._skip = kind, writer, skip
+        self._versions = itertools.count(start)
+
+    def __iter__(self) -> Iterator[Operation]:
+        chance = self._random
+        makers = [self._one, self._batch, self._delete, self._delete_many, self._load]
+        while True:
+            yield chance.choices(makers, [8, 5, 3, 2, 1])[0]()
+
+    def _key(self) -> str | int:
+        return key_of(self._kind, self._writer, self._random.randrange(2, KEYS))
+
+    def _fingerprint(self) -> int:
+        number = self._random.choice(self._centres)
+        for _ in range(self._random.randrange(4)):
+            number ^= 1 << self._random.randrange(64)
+        return number
+
+    def document(self, key: str | int | None = None) -> list[Any]:
+        """Make a document: mostly a fingerprint, sometimes a text, sometimes a short one."""
+        key = self._key() if key is None else key
+        version = next(self._versions)
+        if self._random.random() < 0.1:
+            words = self._random.choices(WORDS.split(), k=self._random.choice([1, 30]))
+            return [key, " ".join(words), None, {"version": version}]
+        number = self._fingerprint()
+        return [key, None, number, {"version": version, "fingerprint": f"{number:x}"}]
+
+    def twins(self) -> list[list[Any]]:
+        """Make the two documents that are never written one without the other."""
+        version = next(self._versions)
+        keys = [key_of(self._kind, self._writer, number) for number in (0, 1)]
+        return [[key, None, self._fingerprint(), {"version": version}] for key in keys]
+
+    def _one(self) -> Operation:
+        return {"op": "add", "documents": [self.document()], "skip": self._random.random() < 0.4}
+
+    def _batch(self) -> Operation:
+        skip = self._skip == "batches" and self._random.random() < 0.3
+        documents = [self.document() for _ in range(self._random.randint(2, LARGEST_BATCH))]
+        return {"op": "add", "documents": documents + self.twins(), "skip": skip}
+
+    def _delete(self) -> Operation:
+        return {"op": "delete", "keys": [self._key()]}
+
+    def _delete_many(self) -> Operation:
+        return {"op": "delete", "keys": [self._key() for _ in range(self._random.randint(2, 20))]}
+
+    def _load(self) -> Operation:
+        keys = {self._key() for _ in range(self._random.randint(1, 200))}
+        fingerprints = [self._random.getrandbits(64) for _ in keys]
+        documents = [list(row) for row in zip(sorted(keys), fingerprints, strict=True)]
+        return {
+            "op": "load",
+            "documents": [[key, None, number, None] for key, number in documents],
+        }
+
+
+def perform(db: fpdb.Database, operation: Operation, *, split: bool = False) -> list[str]:
+    """Do an operation; give the statuses of added documents. To `split` it is a flaw."""
+    if operation["op"] == "delete":
+        db.delete_many(operation["keys"])
+        return []
+    if operation["op"] == "load":
+        rows = operation["documents"]
+        db.add_fingerprints([row[0] for row in rows], [row[2] for row in rows])
+        return []
+    documents = [
+        fpdb.Document(key, text, meta, number) for key, text, number, meta in operation["documents"]
+    ]
+    parts = [[document] for document in documents] if split else [documents]
+    skip = operation["skip"]
+    return [added.status for part in parts for added in db.add_many(part, skip_duplicates=skip)]
+
+
+def write(
+    channel: Any,
+    path: str,
+    *,
+    seed: int,
+    start: int = 0,
+    writer: int = 0,
+    skip: str = "batches",
+    flaw: str = "",
+    count: int | None = None,
+) -> None:
+    """Write until killed: announce each operation, do it, acknowledge it.
+
+    `start` makes the operations of each round others. A `flaw` makes a known-bad writer: "early"
+    acknowledges before it writes, "split" writes what belongs together in several transactions.
+    """
+    with fpdb.open(path) as db:
+        script = Script(seed, db.keys, writer, skip, start)
+        for operation in itertools.islice(script, count):
+            channel.tell(begin=operation)
+            if flaw == "early":
+                channel.tell(done=None)
+                perform(db, operation)
+            else:
+                channel.tell(done=perform(db, operation, split=flaw == "split"))
+    channel.tell(end=True)
+
+
+def read(channel: Any, path: str, *, seed: int, writers: int) -> None:
+    """Read until killed: what a snapshot shows must be whole. Report every now and then."""
+    chance = random.Random(seed)
+    with fpdb.open(path, readonly=True) as db:
+        while True:
+            checked, torn = 0, []
+            for _ in range(20):
+                with db.snapshot() as snapshot:
+                    for writer in range(writers):
+                        twins = [snapshot.get(key_of(db.keys, writer, n)) for n in (0, 1)]
+                        if len({twin and twin.meta["version"] for twin in twins}) > 1:
+                            torn.append(f"the twins of writer {writer} differ: {twins}")
+                    keys = [
+                        key_of(db.keys, chance.randrange(writers), chance.randrange(KEYS))
+                        for _ in range(40)
+                    ]
+                    found = [d for d in map(snapshot.get, keys) if d is not None]
+                    torn += [f"not whole: {document}" for document in found if not _whole(document)]
+                    found = [d for d in found if d.fingerprint is not None]
+                    hits = snapshot.query_fingerprints([d.fingerprint for d in found], k=0)
+                    seen = set(zip(hits.queries.tolist(), hits.ids.tolist(), strict=True))
+                    torn += [
+                        f"not found by its fingerprint: {document}"
+                        for place, document in enumerate(found)
+                        if (place, document.id) not in seen
+                    ]
+                checked += len(keys)
+            channel.tell(checked=checked, torn=len(torn), example="".join(torn[:1]))
+
+
+def _whole(document: fpdb.Document) -> bool:
+    """Tell whether a document has the fingerprint that its own metadata speak of."""
+    said = (document.meta or {}).get("fingerprint")
+    return said is None or said == f"{document.fingerprint:x}"
