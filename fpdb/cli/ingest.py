@@ -215,7 +215,14 @@ def ingest(
         every = form is not None
         with _interruptible("what was answered is stored; send the rest again"):
             following = Following(
-                paths[0], fields, max_bytes, every, skip_duplicates, min_jaccard, quiet
+                paths[0],
+                fields,
+                max_bytes,
+                every,
+                skip_duplicates,
+                min_jaccard,
+                quiet,
+                make_markup(markup, html_text, max_html),
             )
             following.run(path, wanted)
         return

@@ -182,6 +182,29 @@ def test_matches_are_verified_by_sketches(path):
     assert stats == {"fpdb/added": 2, "fpdb/duplicate": 1}
 
 
+def test_html_and_responses_are_read(path):
+    pytest.importorskip("resiliparse", reason="resiliparse isn't installed")
+    page = f"<html><body><nav>Home</nav><main><p>{TEXT}</p></main></body></html>"
+    chinese = "国务院今天发布了关于放假的通知，全国各地放假三天，请大家注意安全出行，遵守交通规则"
+    response = scrapy.http.HtmlResponse(
+        "http://a.example/",
+        body=f"<html><body><p>{chinese}</p></body></html>".encode("gb18030"),
+        headers={"Content-Type": "text/html; charset=gb18030"},
+    )
+    items = [
+        {"url": "a", "text": page},
+        {"url": "b", "text": page.replace("<main>", "<main class=x>").encode()},
+        {"url": "c", "text": response},
+        {"url": "d", "text": [f"<p>{chinese}</p>"]},
+        {"url": "e", "text": 7},
+        {"url": "f", "text": "<script>nothing()</script>"},
+        {"url": "g"},
+    ]
+    out, stats = process(path, items, FPDB_MARKUP="html")
+    assert [item.get("near_duplicate_of") for item in out] == [None, "a", None, "c", *[None] * 3]
+    assert stats == {"fpdb/added": 2, "fpdb/duplicate": 2, "fpdb/unusable": 3}
+
+
 def test_a_database_without_sketches_cannot_verify(path):
     process(path, [])
     with pytest.raises(fpdb.InputError, match="keeps no sketches"):
@@ -204,6 +227,7 @@ def test_integer_keys(path):
         ({"FPDB_DATABASE": 7}, fpdb.InputError, "FPDB_DATABASE = 7"),
         ({"FPDB_DATABASE": ""}, fpdb.InputError, "FPDB_DATABASE = ''"),
         ({"FPDB_ACTION": "burn"}, fpdb.InputError, "one of tag, drop"),
+        ({"FPDB_MARKUP": "xml"}, fpdb.InputError, "one of text, html"),
         ({"FPDB_K": "many"}, fpdb.InputError, "FPDB_K = 'many'"),
         ({"FPDB_K": -1}, fpdb.InputError, "FPDB_K = -1"),
         ({"FPDB_K": True}, fpdb.InputError, "FPDB_K = True"),
