@@ -15,6 +15,7 @@ The folders are the architecture, and imports point down:
     tables                 bits -> candidates: permutations, plans, pages, the index
     storage | fingerprint  LMDB and every byte on disk | text -> bits: recipes and their stages
     workers                processes that run a function, in order
+    columns                columns of pandas, polars and Arrow
     models                 frozen values
     errors                 the exception tree
 """
@@ -87,6 +88,7 @@ from fpdb.models import (
     Stats,
     TableStats,
 )
+from fpdb.preparing import documents_of
 from fpdb.repairing import repair
 from fpdb.snapshot import Snapshot
 from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, first_look, plans
@@ -167,6 +169,7 @@ __all__ = [
     "compare",
     "create",
     "distance",
+    "documents_of",
     "evaluate",
     "evaluation_html",
     "evaluation_svg",

@@ -7,6 +7,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from fpdb.columns import each
 from fpdb.documents import (
     BATCH,
     LOAD,
@@ -184,7 +185,7 @@ class Database(Reader):
 
     def delete_many(self, keys: Iterable[Key]) -> int:
         """Delete documents; return how many were there."""
-        keys, deleted = iter(keys), 0
+        keys, deleted = iter(each(keys, "keys")), 0
         while batch := list(islice(keys, BATCH)):
             for key in batch:
                 self._catalog.check_key(key)

@@ -1,8 +1,9 @@
 """What is done with a part of the input before the database is asked: in any process."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from fpdb.documents import Prepared, Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, to_int
 from fpdb.fingerprint.minhash import SIZE
-from fpdb.io import BadRecord, Part, Record, Text
+from fpdb.io import BadRecord, Fields, Part, Record, Text, table_records
 from fpdb.models import Batch, Document, Key
 
 _MOST_DIGITS = 20
@@ -156,6 +157,37 @@ class Resolver:
 def sketch_rows(sketches: Sequence[bytes]) -> NDArray[np.uint8]:
     """Put the sketches of questions that are resolved into an array."""
     return np.frombuffer(b"".join(sketches), np.uint8).reshape(-1, SIZE)
+
+
+def documents_of(
+    table: Any,
+    *,
+    key: str | None = None,
+    text: str | Iterable[str] = (),
+    meta: str | Iterable[str] = (),
+    fingerprint: str | None = None,
+) -> Iterator[Document]:
+    """Take the rows of a table as documents: of pandas, polars, pyarrow or whatever speaks Arrow.
+
+    The columns are named as the fields of `fpdb ingest`: the key is "key", "id" or "url" and the
+    text "text", "content" or "body" if you name no others, several texts are joined, and "*"
+    keeps all other columns as metadata. A row that is no document is an `InputError`. It takes
+    pyarrow, and a bounded amount of memory beside the table.
+    """
+    fields = Fields(
+        key=key, text=_several(text), meta=_several(meta), fingerprint=fingerprint, header=True
+    )
+    for record in table_records(table, fields, sys.maxsize // 2):
+        if isinstance(record, BadRecord) or record.key is None:
+            reason = record.reason if isinstance(record, BadRecord) else "found no key"
+            raise InputError(
+                f"{record.source}: {reason}", hint="name other columns, or drop such rows first"
+            )
+        yield Document(record.key, record.text, record.meta, record.fingerprint)
+
+
+def _several(names: str | Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _document(record: Record | BadRecord, kind: str) -> Document:

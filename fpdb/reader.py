@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
+from fpdb.columns import each
 from fpdb.documents import (
     BATCH,
     CANDIDATES,
@@ -94,7 +95,7 @@ class Reader(Handle):
         wanted, verifier = self._look(k, limit, min_jaccard, exact)
         if isinstance(texts, str):
             raise InputError("found a string, expected several texts", hint="put it into a list")
-        source = iter(texts)
+        source = iter(each(texts, "texts"))
         blocks = iter(lambda: list(islice(source, BATCH)), [])
         sketched = verifier is not None and not verifier.exact
         work = partial(self.recipe.batch, sketches=sketched)

@@ -12,7 +12,18 @@ from fpdb.cli import databases, render
 from fpdb.cli.databases import require
 from fpdb.cli.exact import Exact, ExactKeyOption, ExactOption, ExactTextOption
 from fpdb.cli.options import DatabaseArgument, JoinOption, JsonOption, MinJaccardOption
+from fpdb.cli.output import (
+    Form,
+    NoCsvGuardOption,
+    Output,
+    OutputFormatOption,
+    OutputOption,
+    key_type,
+)
 from fpdb.cli.sources import RecordFormatOption
+
+_COLUMNS = {"cluster": "int64", "role": "string", "key": "string"}
+_DELETED = ("key", "representative")
 
 
 class Keep(StrEnum):
@@ -34,7 +45,10 @@ def clusters(
     form: RecordFormatOption = None,
     key: ExactKeyOption = None,
     text: ExactTextOption = None,
+    output: OutputOption = "-",
+    output_form: OutputFormatOption = None,
     as_json: JsonOption = False,
+    no_csv_guard: NoCsvGuardOption = False,
     delete_duplicates: Annotated[
         bool,
         typer.Option(
@@ -64,15 +78,21 @@ def clusters(
     of the one that was kept for it. What has changed since the clusters were found stays. An
     interrupted run has deleted what it has printed, and at most a thousand more.
 
+    CSV and Parquet have the same columns, with names.
+
     \b
     Example:
       fpdb clusters crawl.fpdb
+      fpdb clusters crawl.fpdb --output clusters.csv
       fpdb clusters crawl.fpdb --keep longest --delete-duplicates --dry-run
       fpdb clusters crawl.fpdb --min-jaccard 0.8
     """
     require(delete_duplicates or not dry_run, "--dry-run says what --delete-duplicates would do")
     writes = delete_duplicates and not dry_run
+    # The file would appear at the end only, and be lost if that never comes.
+    require(not writes or output == "-", "what is deleted is printed at once: use > FILE")
     source = Exact(exact, form, key, text)
+    target = Output(output, output_form, Form.TSV, as_json=as_json, guard=not no_csv_guard)
     started = time.monotonic()
     with databases.open_writable(path) if writes else databases.open_readonly(path) as database:
         texts = source.texts(database, k, min_jaccard)
@@ -83,12 +103,14 @@ def clusters(
         else:
             found = database.clusters(k, keep=keep.value, min_jaccard=min_jaccard, exact=texts)
         if not delete_duplicates:
-            count, duplicates = _print_clusters(found, as_json)
+            with target.opened(_COLUMNS | {"key": key_type(database.keys)}):
+                count, duplicates = _write_clusters(found, target)
             seconds = time.monotonic() - started
             render.note(f"clusters {count:,}, duplicates {duplicates:,}; {seconds:.2f} s")
             return
         try:
-            deleted = _print_deleted(found, as_json)
+            with target.opened(dict.fromkeys(_DELETED, key_type(database.keys))):
+                deleted = _write_deleted(found, target)
         except KeyboardInterrupt:
             if writes:
                 render.note("interrupted: what was printed is deleted; run it again for the rest")
@@ -96,27 +118,29 @@ def clusters(
     render.note(f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}")
 
 
-def _print_clusters(found: Iterable[fpdb.Cluster], as_json: bool) -> tuple[int, int]:
+def _write_clusters(found: Iterable[fpdb.Cluster], target: Output) -> tuple[int, int]:
     number = duplicates = 0
+    write = target.add if target.cells else render.row
     for number, cluster in enumerate(found, 1):
         duplicates += len(cluster.duplicates)
-        if as_json:
+        if target.form is Form.JSONL:
             plain = {"cluster": number, "representative": cluster.representative}
             render.record(plain | {"duplicates": cluster.duplicates})
             continue
-        render.row(number, "keep", cluster.representative)
+        write(number, "keep", cluster.representative)
         for key in cluster.duplicates:
-            render.row(number, "duplicate", key)
+            write(number, "duplicate", key)
     return number, duplicates
 
 
-def _print_deleted(found: Iterable[fpdb.Cluster], as_json: bool) -> int:
+def _write_deleted(found: Iterable[fpdb.Cluster], target: Output) -> int:
     deleted = 0
+    write = target.add if target.cells else render.row
     for cluster in found:
         for key in cluster.duplicates:
             deleted += 1
-            if as_json:
+            if target.form is Form.JSONL:
                 render.record({"key": key, "representative": cluster.representative})
             else:
-                render.row(key, cluster.representative)
+                write(key, cluster.representative)
     return deleted

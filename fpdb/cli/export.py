@@ -1,6 +1,5 @@
 """The command that writes all documents out."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -8,71 +7,64 @@ import typer
 import fpdb
 from fpdb.cli import databases, render
 from fpdb.cli.options import DatabaseArgument, PrefixOption
+from fpdb.cli.output import Form, NoCsvGuardOption, Output, OutputOption, key_type
 from fpdb.cli.values import as_dict
 
 _COLUMNS = ("key", "fingerprint", "added", "meta")
 
 
-class ExportFormat(StrEnum):
-    """How documents are written."""
-
-    JSONL = "jsonl"
-    TSV = "tsv"
-    CSV = "csv"
-
-
 def export(
     path: DatabaseArgument,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="FILE|-", help="Where to; - is standard output."),
-    ] = "-",
+    output: OutputOption = "-",
     form: Annotated[
-        ExportFormat, typer.Option("--format", help="What to write.")
-    ] = ExportFormat.JSONL,
+        Form | None,
+        typer.Option("--format", help="What to write, if the suffix doesn't tell it; or jsonl."),
+    ] = None,
     prefix: PrefixOption = None,
-    no_csv_guard: Annotated[
-        bool,
-        typer.Option("--no-csv-guard", help="Leave cells of CSV that look like formulas alone."),
-    ] = False,
+    no_csv_guard: NoCsvGuardOption = False,
 ) -> None:
     """Write the stored documents out: key, fingerprint, time of adding and metadata.
 
     JSON lines keep everything and can be ingested again with --fingerprint fingerprint, except
-    for short texts, which have none, and for sketches, which only `compact` and `backup` copy. In
-    TSV and CSV, characters that aren't printable are escaped, metadata are JSON, and in CSV a
-    cell that a spreadsheet would take for a formula begins with an apostrophe.
+    for short texts, which have none, and for sketches, which only `compact` and `backup` copy. So
+    can Parquet, whose fingerprints are numbers if they fit.
+    In TSV and CSV, characters that aren't printable are escaped. Metadata are JSON in all but JSON
+    lines. In CSV a cell that a spreadsheet would take for a formula begins with an apostrophe.
 
     \b
     Example:
       fpdb export crawl.fpdb --output crawl.jsonl
+      fpdb export crawl.fpdb --output crawl.parquet
       fpdb export crawl.fpdb --format csv --prefix https://example.com/
     """
     count = 0
-    with databases.open_readonly(path) as database, render.into(output):
+    target = Output(output, form, Form.JSONL, guard=not no_csv_guard)
+    with databases.open_readonly(path) as database:
         bits = database.plan.bits
-        if form is not ExportFormat.JSONL:
-            _write_cells(_COLUMNS, form, guard=False)
-        for document in database.scan(prefix=prefix or ""):
-            count += 1
-            _write(document, bits, form, guard=not no_csv_guard)
+        # Arrow has no numbers of 128 bits.
+        number = "uint64" if bits <= 64 and target.form is Form.PARQUET else "string"
+        types = (key_type(database.keys), number, "time", "string")
+        with target.opened(dict(zip(_COLUMNS, types, strict=True))):
+            if target.form is Form.TSV:
+                render.row(*_COLUMNS)
+            for document in database.scan(prefix=prefix or ""):
+                count += 1
+                _write(document, bits, target, as_number=number == "uint64")
     if output != "-":
         render.note(f"{output}: {count:,} documents")
 
 
-def _write(document: fpdb.Document, bits: int, form: ExportFormat, *, guard: bool) -> None:
+def _write(document: fpdb.Document, bits: int, target: Output, *, as_number: bool) -> None:
     plain = as_dict(document, bits)
-    if form is ExportFormat.JSONL:
+    if target.form is Form.JSONL:
         del plain["id"]
         render.record(plain)
         return
-    meta = render.as_json(plain["meta"])
-    cells = (plain["key"], plain["fingerprint"] or "short", plain["added"], meta)
-    _write_cells(cells, form, guard=guard)
-
-
-def _write_cells(cells: tuple[object, ...], form: ExportFormat, *, guard: bool) -> None:
-    if form is ExportFormat.CSV:
-        render.cells(cells, guard=guard)
+    key, number, meta = plain["key"], plain["fingerprint"], render.as_json(plain["meta"])
+    if target.form is Form.PARQUET:
+        shown = document.fingerprint if as_number else number
+        target.add(key, shown, document.added, None if document.meta is None else meta)
+    elif target.form is Form.CSV:
+        target.add(key, number or "short", plain["added"], meta)
     else:
-        render.row(*cells)
+        render.row(key, number or "short", plain["added"], meta)

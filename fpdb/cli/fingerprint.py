@@ -19,7 +19,7 @@ from fpdb.cli.options import (
     choose_recipe,
     written,
 )
-from fpdb.io import Text, read_lines, read_text
+from fpdb.io import Text, is_table_file, read_lines, read_rows, read_text
 from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import batch_of
 from fpdb.workers import Workers
@@ -48,7 +48,8 @@ def fingerprint(
 ) -> None:
     """Fingerprint texts, files, or the lines of files.
 
-    Without texts and files, standard input is read. Each output line holds the fingerprint, a tab
+    Without texts and files, standard input is read. Of a file of Parquet or Arrow, each row is a
+    text, in the column text, content or body. Each output line holds the fingerprint, a tab
     and where the text came from; the fingerprint of a text with too few features is the word
     short.
 
@@ -93,7 +94,9 @@ def _sources(
     if not texts and not files:
         files = ["-"]
     for path in files:
-        if by_line:
+        if is_table_file(path):
+            yield from read_rows(path, max_bytes)
+        elif by_line:
             yield from read_lines(path, max_bytes)
         else:
             yield read_text(path, max_bytes)

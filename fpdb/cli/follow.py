@@ -15,7 +15,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.databases import Wanted, open_or_create, widen
-from fpdb.io import BadRecord, Fields, Part, follow_parts
+from fpdb.io import BadRecord, Fields, Markup, Part, follow_parts
 from fpdb.preparing import Taker
 
 _STATUSES = ("added", "replaced", "unchanged", "duplicate", "short", "error")
@@ -73,6 +73,7 @@ class Following:
     skip_duplicates: bool
     min_jaccard: float | None
     quiet: bool
+    markup: Markup
 
     def run(self, path: Path, wanted: Wanted) -> None:
         """Store and answer what comes, until it ends or somebody ends it."""
@@ -82,6 +83,7 @@ class Following:
                 self.source,
                 fields=self.fields,
                 max_bytes=self.max_bytes,
+                markup=self.markup,
                 every=self.every,
                 wait=stop.wait,
                 tell=render.note,

@@ -215,7 +215,14 @@ def ingest(
         every = form is not None
         with _interruptible("what was answered is stored; send the rest again"):
             following = Following(
-                paths[0], fields, max_bytes, every, skip_duplicates, min_jaccard, quiet
+                paths[0],
+                fields,
+                max_bytes,
+                every,
+                skip_duplicates,
+                min_jaccard,
+                quiet,
+                make_markup(markup, html_text, max_html),
             )
             following.run(path, wanted)
         return
@@ -257,6 +264,7 @@ def ingest(
 def _require_followable(
     paths: list[str], form: RecordFormat | None, jobs: int, strict: bool
 ) -> None:
+    """Refuse what can't be followed, and what would mean nothing then."""
     require(len(paths) == 1, "--follow takes one directory, or - for standard input")
     require(form in (None, RecordFormat.JSONL), "--follow reads JSON lines")
     require(jobs == 1, "--follow answers line by line, and leaves nothing to do for --jobs")

@@ -15,7 +15,15 @@ from fpdb.cli.options import (
     MaxBytesOption,
     MinJaccardOption,
 )
-from fpdb.cli.questions import BLOCK, Asker, from_files, from_numbers, from_texts
+from fpdb.cli.output import (
+    Form,
+    NoCsvGuardOption,
+    Output,
+    OutputFormatOption,
+    OutputOption,
+    key_type,
+)
+from fpdb.cli.questions import BLOCK, COLUMNS, Asker, from_files, from_numbers, from_texts
 from fpdb.cli.sources import (
     Base,
     BaseOption,
@@ -88,7 +96,10 @@ def query(
     min_jaccard: MinJaccardOption = None,
     recipe: AnyRecipeOption = None,
     jobs: JobsOption = 1,
+    output: OutputOption = "-",
+    output_form: OutputFormatOption = None,
     as_json: JsonOption = False,
+    no_csv_guard: NoCsvGuardOption = False,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 if anything matched.")
     ] = False,
@@ -104,6 +115,8 @@ def query(
     With --min-jaccard, the search looks wider, unless -k says how wide, and keeps what has that
     Jaccard similarity by its sketch. A further column holds it, and the most similar come first.
 
+    CSV and Parquet have named columns, and one more that says whether an answer is complete.
+
     With --jobs, further processes read the records and make their fingerprints; the answers and
     their order are the same.
 
@@ -113,6 +126,7 @@ def query(
     Example:
       fpdb query crawl.fpdb --text "A text that is long enough to have a fingerprint"
       fpdb query crawl.fpdb --lines titles.txt -k 5 --limit 1
+      fpdb query crawl.fpdb pages.parquet --output matches.parquet
       fpdb query news.fpdb ready.tsv --key-field url --fingerprint-field fingerprint
     """
     require(not lines or form in (None, RecordFormat.LINES), "--lines is a format of its own")
@@ -120,6 +134,7 @@ def query(
         form = RecordFormat.LINES
     if not (files or texts or whole or fingerprints):
         files = ["-"]
+    target = Output(output, output_form, Form.TSV, as_json=as_json, guard=not no_csv_guard)
     rejects = Rejects(strict=strict)
     questions: list[Question] = [*from_texts(texts or []), *from_numbers(fingerprints or [], base)]
     fields = make_fields(key, text, None, fingerprint, base, header, keyed=False)
@@ -135,10 +150,11 @@ def query(
     )
     with databases.open_readonly(path, recipe) as database:
         databases.widen(database, max_bytes)
-        asker = Asker(database, k, limit, rejects, min_jaccard=min_jaccard, as_json=as_json)
-        asker.ask(questions)
-        asker.ask(from_files(whole or [], max_bytes))
-        asker.ask_parts(parts, flow)
+        asker = Asker(database, k, limit, rejects, min_jaccard=min_jaccard, target=target)
+        with target.opened(COLUMNS | {"key": key_type(database.keys)}):
+            asker.ask(questions)
+            asker.ask(from_files(whole or [], max_bytes))
+            asker.ask_parts(parts, flow)
         asker.summarise(rate=bool(files))
     if exit_code and asker.matched:
         raise typer.Exit(1)

@@ -10,6 +10,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.flow import Flow
+from fpdb.cli.output import Form, Output
 from fpdb.cli.sources import Base, Rejects
 from fpdb.cli.values import jaccard_cells, near_dict
 from fpdb.errors import InputError
@@ -18,6 +19,14 @@ from fpdb.models import Matches
 from fpdb.preparing import Question, Refused, Resolver, sketch_rows
 
 BLOCK = 256
+COLUMNS = {
+    "query": "string",
+    "key": "string",
+    "distance": "int32",
+    "similarity": "double",
+    "jaccard": "double",
+    "complete": "bool",
+}
 _SHOWN = 100
 _NUMBERS = {
     Base.HEX: (16, re.compile(r"(0[xX])?[0-9a-fA-F]{1,64}")),
@@ -58,7 +67,7 @@ class Asker:
         rejects: Rejects,
         *,
         min_jaccard: float | None,
-        as_json: bool,
+        target: Output,
     ) -> None:
         self.matched = 0
         self._database = database
@@ -67,7 +76,7 @@ class Asker:
         self._k = k
         self._limit = limit
         self._rejects = rejects
-        self._as_json = as_json
+        self._target = target
         self._asked = self._short = self._cut = self._replaced = 0
         self._started = time.monotonic()
 
@@ -134,9 +143,13 @@ class Asker:
     def _show(self, question: Question, found: Matches) -> None:
         self._asked += 1
         self.matched += len(found)
-        if self._as_json:
+        if self._target.form is Form.JSONL:
             matches = list(map(near_dict, found))
             render.record({"query": question.name, "complete": found.complete, "matches": matches})
+        elif self._target.cells:
+            for match in found:
+                near = (match.key, match.distance, match.similarity, match.jaccard)
+                self._target.add(str(question.name), *near, found.complete)
         else:
             for match in found:
                 shown = (question.name, match.key, match.distance, f"{match.similarity:.4f}")

@@ -107,18 +107,24 @@ def into(path: str) -> Iterator[None]:
     if path == "-":
         yield
         return
+    try:
+        with (
+            drafted(path) as draft,
+            io.TextIOWrapper(draft, "utf-8", errors="backslashreplace", newline="") as _file,
+        ):
+            yield
+    finally:
+        _file = None
+
+
+@contextlib.contextmanager
+def drafted(path: str) -> Iterator[IO[bytes]]:
+    """Open a file for a block to write to; a regular one appears, whole, when the block ends."""
     special = os.path.exists(path) and not os.path.isfile(path)
     draft = Path(path if special else f"{path}.{os.getpid()}.part")
     try:
-        with open(
-            draft,
-            "w",
-            encoding="utf-8",
-            errors="backslashreplace",
-            newline="",
-            opener=None if special else _private,
-        ) as _file:
-            yield
+        with open(draft, "wb", opener=None if special else _private) as file:
+            yield file
         if not special:
             draft.replace(path)
     except FpdbError:  # some are an OSError as well
@@ -128,7 +134,6 @@ def into(path: str) -> Iterator[None]:
             f"{path} can't be written: {error.strerror}", hint="choose another file, or make room"
         ) from None
     finally:
-        _file = None
         if not special:
             draft.unlink(missing_ok=True)
 

@@ -20,6 +20,8 @@ class RecordFormat(StrEnum):
     JSONL = "jsonl"
     TSV = "tsv"
     CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
     LINES = "lines"
     TEXT = "text"
     HTML = "html"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.columns import column
 from fpdb.documents.catalog import Catalog, Keys, digest_of
 from fpdb.documents.kinds import CATALOGS
 from fpdb.documents.verify import Texts, Verifier
@@ -209,6 +210,7 @@ class Intake:
         """Take keys as a column of numbers, or as a list of texts."""
         integer = self._catalog.kind == "integer"
         _require_several("keys", keys)
+        keys = column(keys, "keys")
         if isinstance(keys, np.ndarray):
             numbers = integer and keys.ndim == 1 and keys.dtype.kind in "iu"
             if numbers and (keys.dtype.kind == "u" or not (keys < 0).any()):
@@ -221,6 +223,7 @@ class Intake:
 
     def ids(self, ids: Iterable[int]) -> Column:
         """Take the ids of documents."""
+        ids = column(ids, "ids")
         if isinstance(ids, np.ndarray) and ids.dtype == np.uint64 and ids.ndim == 1:
             return ids
         numbers = list(ids)
@@ -233,6 +236,7 @@ class Intake:
 
     def array(self, fingerprints: Any) -> Fingerprints:
         """Take fingerprints as an array of the database's own shape."""
+        fingerprints = column(fingerprints, "fingerprints")
         if not isinstance(fingerprints, np.ndarray):
             _require_several("fingerprints", fingerprints)
             return to_array(map(self.number, fingerprints), self._bits)

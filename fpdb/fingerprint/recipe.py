@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.columns import each
 from fpdb.errors import InputError, RecipeError, ShortTextError
 from fpdb.fingerprint import clean, hashing, segment, weights
 from fpdb.fingerprint.engine import Engine
@@ -202,7 +203,7 @@ class Recipe:
                 "found a string, expected several texts",
                 hint="recipe.fingerprint(text) takes one text",
             )
-        return map(self._small, texts)
+        return map(self._small, each(texts, "texts"))
 
     def _only(self, batch: Batch) -> int:
         if batch.short[0]:

@@ -22,8 +22,9 @@ class Adder:
     all. So a document that comes alone never waits for others, and many cost little each.
     """
 
-    def __init__(self, database: fpdb.Database) -> None:
+    def __init__(self, database: fpdb.Database, min_jaccard: float | None = None) -> None:
         self._database = database
+        self._min_jaccard = min_jaccard
         self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._closed: Future[None] = Future()
         # A program that is ended must not wait for it: what isn't committed was never promised.
@@ -87,5 +88,7 @@ class Adder:
         yield from refused
         bad = {place for place, _ in refused}
         good = [place for place in range(len(documents)) if place not in bad]
-        added = self._database.add_prepared(prepared, skip_duplicates=True)
+        added = self._database.add_prepared(
+            prepared, skip_duplicates=True, min_jaccard=self._min_jaccard
+        )
         yield from zip(good, added, strict=True)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -13,6 +13,7 @@ from fpdb.integrations.adder import Adder
 try:
     from itemadapter import ItemAdapter
     from scrapy.exceptions import DropItem
+    from scrapy.http import Response
 except ImportError:
     raise fpdb.MissingExtraError(
         "the pipeline is for Scrapy, which isn't installed", hint="pip install 'fpdb[scrapy]'"
@@ -26,6 +27,7 @@ _Result = TypeVar("_Result")
 
 logger = logging.getLogger(__name__)
 _ACTIONS = ("tag", "drop")
+_MARKUPS = ("text", "html")
 
 
 class NearDuplicatesPipeline:
@@ -35,9 +37,13 @@ class NearDuplicatesPipeline:
 
     - `FPDB_DATABASE`: the directory of the database, which is created if there is none
     - `FPDB_FIELD`: the field with the text, or several, which are joined; "text"
+    - `FPDB_MARKUP`: "text", or "html" if the field holds HTML or a response, whose main content is
+      taken
     - `FPDB_KEY_FIELD`: the field with the key; "url"
     - `FPDB_RECIPE`, `FPDB_K`: what a new database is created with, and must be those of one that
       exists; a recipe is a name, or a file that ends in .toml
+    - `FPDB_MIN_JACCARD`: an item is a near-duplicate if its text has at least this Jaccard
+      similarity to a stored one, by their sketches; a new database keeps them
     - `FPDB_ACTION`: "tag" writes the key of the stored document into the item, "drop" drops it
     - `FPDB_TAG_FIELD`: the field for that key; "near_duplicate_of"
     """
@@ -49,15 +55,18 @@ class NearDuplicatesPipeline:
         self._fields = _names(settings, "FPDB_FIELD", "text")
         self._key_field = _text(settings, "FPDB_KEY_FIELD", "url")
         self._tag_field = _text(settings, "FPDB_TAG_FIELD", "near_duplicate_of")
-        action = _text(settings, "FPDB_ACTION", "tag")
-        if action not in _ACTIONS:
-            raise fpdb.InputError(
-                f"found FPDB_ACTION = {action!r}, expected one of {', '.join(_ACTIONS)}",
-                hint="tag writes into the item what it resembles, drop drops it",
-            )
-        self._drops = action == "drop"
+        self._drops = _choice(settings, "FPDB_ACTION", _ACTIONS) == "drop"
+        self._marked = _choice(settings, "FPDB_MARKUP", _MARKUPS) == "html"
+        if self._marked:
+            fpdb.html_text("")  # which says now if a package is missing
         self._untagged = self._failed = False
-        self._database = _open(self._path, _recipe(settings), _whole(settings, "FPDB_K"))
+        self._min_jaccard = _share(settings, "FPDB_MIN_JACCARD")
+        self._database = _open(
+            self._path,
+            _recipe(settings),
+            _whole(settings, "FPDB_K"),
+            sketched=self._min_jaccard is not None,
+        )
 
     @classmethod
     def from_crawler(cls, crawler: "Crawler") -> Self:
@@ -66,17 +75,20 @@ class NearDuplicatesPipeline:
 
     def open_spider(self, spider: object = None) -> None:  # noqa: ARG002 - older Scrapys give it
         """Start the thread that asks the database."""
-        self._adder = Adder(self._database)
+        self._adder = Adder(self._database, self._min_jaccard)
+        self._pages = ThreadPoolExecutor(2, "fpdb-pages")
 
     async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
         """Close the database."""
+        self._pages.shutdown(wait=False)
         await _Awaited(self._adder.close())
 
     async def process_item(self, item: Any, spider: object = None) -> Any:  # noqa: ARG002
         """Store an item's fingerprint, or say what it resembles."""
         adapter = ItemAdapter(item)
         try:
-            added = await _Awaited(self._adder.add(self._document(adapter)))
+            texts = [text for name in self._fields for text in await self._texts(name, adapter)]
+            added = await _Awaited(self._adder.add(self._document(adapter, texts)))
         except fpdb.InputError as error:
             self._count("unusable")
             logger.debug("No fingerprint of %s: %s", adapter.get(self._key_field), error)
@@ -94,12 +106,18 @@ class NearDuplicatesPipeline:
         self._tag(adapter, nearest.key)
         return item
 
-    def _document(self, adapter: "ItemAdapter") -> fpdb.Document:
+    async def _texts(self, name: str, adapter: "ItemAdapter") -> list[str]:
+        value = adapter.get(name)
+        if self._marked and value is not None:
+            found: str = await _Awaited(self._pages.submit(_text_of_html, name, value))
+            return [found]
+        return _texts(name, value)
+
+    def _document(self, adapter: "ItemAdapter", texts: list[str]) -> fpdb.Document:
         key = _first(adapter.get(self._key_field))
         if key is None or key == "":
             raise fpdb.InputError(f"the item has no field {self._key_field!r}, or an empty one")
-        parts = [part for name in self._fields for part in _texts(name, adapter.get(name))]
-        text = "\n".join(parts)
+        text = "\n".join(texts)
         if not text.strip():
             raise fpdb.InputError(f"the item has no text in {' or '.join(self._fields)}")
         return fpdb.Document(key if self._database.keys == "integer" else str(key), text)
@@ -165,12 +183,22 @@ def _deferred(future: Future[Any]) -> Any:
     return deferred
 
 
-def _open(path: Path, recipe: fpdb.Recipe | None, k: int | None) -> fpdb.Database:
+def _open(
+    path: Path, recipe: fpdb.Recipe | None, k: int | None, *, sketched: bool
+) -> fpdb.Database:
     """Create the database, or open the one that is there."""
+    sketch = "minhash" if sketched else None
     try:
-        return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k)
+        return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k, sketch=sketch)
     except fpdb.DatabaseExistsError:
-        return fpdb.open(path, recipe=recipe, k=k)
+        database = fpdb.open(path, recipe=recipe, k=k)
+    if sketched and database.sketch is None:
+        database.close()
+        raise fpdb.InputError(
+            f"{path} keeps no sketches, found FPDB_MIN_JACCARD",
+            hint="leave FPDB_MIN_JACCARD out, or name a database that is created with it",
+        )
+    return database
 
 
 def _text(settings: "BaseSettings", name: str, default: str = "") -> str:
@@ -209,12 +237,49 @@ def _whole(settings: "BaseSettings", name: str) -> int | None:
     return found
 
 
+def _share(settings: "BaseSettings", name: str) -> float | None:
+    found = settings.get(name)
+    if found is None:
+        return None
+    try:
+        share = float(found)
+    except (TypeError, ValueError):
+        share = -1.0
+    if isinstance(found, bool) or not 0 < share <= 1:
+        raise fpdb.InputError(
+            f"found {name} = {found!r}, expected a number above 0 and up to 1",
+            hint="0.8 is what usually counts as a near-duplicate",
+        )
+    return share
+
+
 def _recipe(settings: "BaseSettings") -> fpdb.Recipe | None:
     found = settings.get("FPDB_RECIPE")
     if found is None or isinstance(found, fpdb.Recipe):
         return found
     name = _text(settings, "FPDB_RECIPE")
     return fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)
+
+
+def _choice(settings: "BaseSettings", name: str, choices: tuple[str, ...]) -> str:
+    found = _text(settings, name, choices[0])
+    if found not in choices:
+        raise fpdb.InputError(
+            f"found {name} = {found!r}, expected one of {', '.join(choices)}",
+            hint="leave it out for the first of them",
+        )
+    return found
+
+
+def _text_of_html(name: str, value: Any) -> str:
+    if isinstance(value, Response):
+        declared = value.headers.get("Content-Type")
+        kind = declared.decode("latin-1") if declared else None
+        return fpdb.html_text(value.body, content_type=kind).text
+    value = _first(value)
+    if not isinstance(value, str | bytes):
+        raise fpdb.InputError(f"the field {name!r} holds neither HTML nor a response")
+    return fpdb.html_text(value).text
 
 
 def _first(value: Any) -> Any:

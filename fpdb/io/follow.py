@@ -14,6 +14,7 @@ from fpdb.errors import InputError
 from fpdb.io import folders
 from fpdb.io.fields import BadRecord, Fields
 from fpdb.io.formats import FORMATS, SUFFIXES, Source
+from fpdb.io.markup import Markup
 from fpdb.io.parts import PART, PART_BYTES, Part
 from fpdb.io.records import Reader
 from fpdb.io.streams import TooLong
@@ -35,7 +36,14 @@ _MISSES = 10
 
 
 def follow_parts(
-    path: str, *, fields: Fields, max_bytes: int, every: bool, wait: Wait, tell: Tell
+    path: str,
+    *,
+    fields: Fields,
+    max_bytes: int,
+    every: bool,
+    wait: Wait,
+    tell: Tell,
+    markup: Markup | None = None,
 ) -> Iterator[Part]:
     """Give the lines that come through standard input ("-") or into a directory, as JSON lines.
 
@@ -44,7 +52,7 @@ def follow_parts(
     hold JSON lines, or `every` one. A last line without an end counts as one when standard input
     has ended; in a file it is waited for. `tell` is told what happens to files.
     """
-    reader = Reader(fields, min(max_bytes, sys.maxsize // 2))
+    reader = Reader(fields, min(max_bytes, sys.maxsize // 2), markup or Markup())
     if path == "-":
         return _follow_input(reader, wait)
     if not os.path.isdir(path):

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import IO, Any
 
 from fpdb.errors import InputError
-from fpdb.io import streams
+from fpdb.io import arrow, streams
 from fpdb.io.fields import Fields
 from fpdb.io.markup import Markup
 from fpdb.io.streams import TooLong
@@ -23,7 +23,8 @@ Found = tuple[int, dict[str, Any] | str, bool]
 class Source:
     """What a format reads: a stream, the name that its texts go by, and how they are to be read.
 
-    Instead of the stream there may be some lines that were read from it, from line `first` on.
+    Instead of the stream there may be some lines that were read from it, from line `first` on, or
+    the path of a file that is read by itself.
     """
 
     stream: IO[bytes]
@@ -32,6 +33,7 @@ class Source:
     largest: int
     taken: Sequence[bytes | TooLong] | None = None
     first: int = 1
+    path: str = ""
 
     def lines(self) -> Iterator[Line]:
         """Read the stream line by line."""
@@ -45,13 +47,15 @@ class Format:
     """How the records of a stream are found.
 
     `by_line` if each line can be read by itself, `whole` if a file is one document, `packed` if
-    the format knows itself how its files are compressed.
+    the format knows itself how its files are compressed, `by_path` if only a file on the disk will
+    do, because it is read from its end.
     """
 
     find: Callable[[Source], Iterator[Found]] | None = None
     has_fields: bool = False
     is_table: bool = False
     by_line: bool = False
+    by_path: bool = False
     whole: bool = False
     packed: bool = False
 
@@ -99,10 +103,20 @@ def _text(source: Source) -> Iterator[Found]:
         yield 0, {"key": source.name, "text": found[0]}, found[1]
 
 
+def _parquet(source: Source) -> Iterator[Found]:
+    return arrow.parquet_rows(source.path, source.fields, source.largest)
+
+
+def _arrow(source: Source) -> Iterator[Found]:
+    return arrow.arrow_rows(source.path, source.fields, source.largest)
+
+
 FORMATS = {
     "jsonl": Format(_jsonl, has_fields=True, by_line=True),
     "tsv": Format(partial(_table, tsv_rows), has_fields=True, is_table=True),
     "csv": Format(partial(_table, csv_rows), has_fields=True, is_table=True),
+    "parquet": Format(_parquet, has_fields=True, by_path=True),
+    "arrow": Format(_arrow, has_fields=True, by_path=True),
     "lines": Format(_lines, by_line=True),
     "text": Format(_text, whole=True),
     "html": Format(whole=True),
@@ -114,6 +128,9 @@ SUFFIXES = {
     ".json": "jsonl",
     ".tsv": "tsv",
     ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
     ".txt": "text",
     ".text": "text",
     ".md": "text",
@@ -123,6 +140,12 @@ SUFFIXES = {
     ".warc": "warc",
     ".arc": "warc",
 }
+
+
+def is_table_file(path: str) -> bool:
+    """Tell by its name whether a file holds a table of Parquet or Arrow."""
+    name = SUFFIXES.get(PurePath(path).suffix.lower())
+    return name is not None and FORMATS[name].by_path
 
 
 def format_of(path: str, given: str | None, default: str | None = None) -> Format:

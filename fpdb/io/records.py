@@ -1,5 +1,6 @@
 """Read records from files, directories or standard input; a bad one never ends the stream."""
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from fpdb.errors import InputError
-from fpdb.io import folders, streams
+from fpdb.io import arrow, folders, streams
 from fpdb.io.crawls import Passing, read_pages
 from fpdb.io.fields import BadRecord, Fields, Pick, Record, UnfitError, picker
 from fpdb.io.formats import FORMATS, Format, Source, format_of, marked_format
@@ -15,6 +16,7 @@ from fpdb.io.html import require_html
 from fpdb.io.markup import Found, Markup, Page, finished, marked
 from fpdb.io.streams import Idle, Progress, StreamError
 from fpdb.io.tables import check_columns
+from fpdb.io.texts import Text
 from fpdb.models import LARGEST_TEXT
 
 _DEFAULT = Fields()
@@ -46,6 +48,18 @@ def read_records(
     return reader.file(path, path, chosen, progress)
 
 
+def read_rows(path: str, max_bytes: int = LARGEST_TEXT) -> Iterator[Text]:
+    """Read a text from each row of a table; the key is its source, if there is one."""
+    for record in read_records(path, fields=Fields(keyed=False), max_bytes=max_bytes):
+        if isinstance(record, BadRecord):
+            raise InputError(
+                f"{record.source}: {record.reason}",
+                hint="fpdb ingest and query skip such rows, and take other columns",
+            )
+        source = record.source if record.key is None else str(record.key)
+        yield Text(source, record.text or "", record.replaced)
+
+
 def open_path(
     path: str, given: str | None, fields: Fields, max_bytes: int, markup: Markup
 ) -> tuple["Reader", Format | None]:
@@ -62,15 +76,27 @@ def open_path(
         require_html()
     if chosen.is_table:
         check_columns(fields)
+    if chosen.by_path:
+        _check_file(path)
     reader = Reader(fields, min(max_bytes, sys.maxsize // 2), markup)
     if folder:
         return reader, None
     if replace(fields, keyed=True) != _DEFAULT and not chosen.has_fields:
         raise InputError(
             f"{path}: fields are given, but each text is all there is",
-            hint="leave the fields out, or give the format: jsonl, tsv or csv",
+            hint="leave the fields out, or give the format of records: jsonl, tsv, csv, parquet",
         )
     return reader, chosen
+
+
+def _check_file(path: str) -> None:
+    """Refuse a stream where a whole file is needed."""
+    arrow.require()
+    if path == "-" or streams.unpacked_name(path) != path:
+        raise InputError(
+            f"{path}: Parquet and Arrow are read from files, found a stream",
+            hint="save it to a file, unpacked: they are packed inside",
+        )
 
 
 @dataclass(frozen=True)
@@ -100,6 +126,8 @@ class Reader:
         try:
             if chosen.is_table:
                 check_columns(self.fields)
+            if chosen.by_path:
+                _check_file(entry.path)
         except InputError as error:
             return BadRecord(entry.path, str(error))
         return chosen
@@ -128,6 +156,12 @@ class Reader:
     ) -> Iterator[Found]:
         """Read one file; its pages are still to be decoded, and their texts to be found."""
         try:
+            if chosen.by_path:
+                source = Source(io.BytesIO(), name, self.fields, self.largest, path=path)
+                yield from self._found(path, chosen, source)
+                if progress:
+                    progress(os.path.getsize(path))
+                return
             if chosen.packed:
                 with streams.raw(path, progress, idle) as chunks:
                     yield from read_pages(path, chunks, self.markup, self.largest, passing)

@@ -43,7 +43,7 @@ def named(rows: Iterator[Row], fields: Fields) -> Iterator[Found]:
             if fields.numbered:
                 continue
             columns = () if isinstance(row, str) else tuple(name.strip() for name in row)
-            reason = row if isinstance(row, str) else _header_reason(columns, fields)
+            reason = row if isinstance(row, str) else header_reason(columns, fields)
             if reason:
                 yield number, f"the header line {reason}", replaced
                 return
@@ -57,7 +57,8 @@ def named(rows: Iterator[Row], fields: Fields) -> Iterator[Found]:
             yield number, f"found {len(row)} columns, expected {expected}", replaced
 
 
-def _header_reason(names: tuple[str, ...], fields: Fields) -> str:
+def header_reason(names: tuple[str, ...], fields: Fields) -> str:
+    """Say why a table with such columns won't do, if it won't."""
     if len(names) > _MOST:
         return f"has {len(names)} columns, expected at most {_MOST}"
     if twice := Counter(names) - Counter(set(names)):

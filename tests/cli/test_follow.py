@@ -97,6 +97,15 @@ def test_a_document_that_no_database_takes_is_answered_with_its_key(start, path)
     assert second == {"key": 7, "status": "added", "source": "-:2"}
 
 
+def test_lines_may_hold_html(start, path):
+    pytest.importorskip("resiliparse", reason="resiliparse isn't installed")
+    talk = Talk(start("ingest", path, "--follow", "-", "--skip-duplicates", "--markup", "html"))
+    talk.say(page("a", f"<p>{BRIDGE}</p>"), page("b", f"<div>{BRIDGE}</div>"))
+    first, second = talk.hear(2)
+    assert first["status"] == "added"
+    assert (second["status"], second["duplicate_of"], second["distance"]) == ("duplicate", "a", 0)
+
+
 def test_the_last_line_needs_no_end(talk):
     talk.process.stdin.write(json.dumps(page("a", BRIDGE)).encode())
     code, out, _ = talk.end()

@@ -169,6 +169,48 @@ def test_recipe_and_k_are_those_of_the_new_database(path):
         process(path, [], FPDB_K=3)
 
 
+def test_matches_are_verified_by_sketches(path):
+    words = [f"word{place}" for place in range(300)]
+    near, half = [*words[:280], *(f"new{n}" for n in range(20))], words[:150] + words[:150:-1]
+    items = [
+        {"url": str(place), "text": " ".join(each)}
+        for place, each in enumerate((words, near, half))
+    ]
+    (_, second, third), stats = process(path, items, FPDB_MIN_JACCARD="0.8")
+    assert second["near_duplicate_of"] == "0"
+    assert "near_duplicate_of" not in third
+    assert stats == {"fpdb/added": 2, "fpdb/duplicate": 1}
+
+
+def test_html_and_responses_are_read(path):
+    pytest.importorskip("resiliparse", reason="resiliparse isn't installed")
+    page = f"<html><body><nav>Home</nav><main><p>{TEXT}</p></main></body></html>"
+    chinese = "国务院今天发布了关于放假的通知，全国各地放假三天，请大家注意安全出行，遵守交通规则"
+    response = scrapy.http.HtmlResponse(
+        "http://a.example/",
+        body=f"<html><body><p>{chinese}</p></body></html>".encode("gb18030"),
+        headers={"Content-Type": "text/html; charset=gb18030"},
+    )
+    items = [
+        {"url": "a", "text": page},
+        {"url": "b", "text": page.replace("<main>", "<main class=x>").encode()},
+        {"url": "c", "text": response},
+        {"url": "d", "text": [f"<p>{chinese}</p>"]},
+        {"url": "e", "text": 7},
+        {"url": "f", "text": "<script>nothing()</script>"},
+        {"url": "g"},
+    ]
+    out, stats = process(path, items, FPDB_MARKUP="html")
+    assert [item.get("near_duplicate_of") for item in out] == [None, "a", None, "c", *[None] * 3]
+    assert stats == {"fpdb/added": 2, "fpdb/duplicate": 2, "fpdb/unusable": 3}
+
+
+def test_a_database_without_sketches_cannot_verify(path):
+    process(path, [])
+    with pytest.raises(fpdb.InputError, match="keeps no sketches"):
+        process(path, [], FPDB_MIN_JACCARD=0.8)
+
+
 def test_integer_keys(path):
     with fpdb.create(path, keys="integer"):
         pass
@@ -185,9 +227,12 @@ def test_integer_keys(path):
         ({"FPDB_DATABASE": 7}, fpdb.InputError, "FPDB_DATABASE = 7"),
         ({"FPDB_DATABASE": ""}, fpdb.InputError, "FPDB_DATABASE = ''"),
         ({"FPDB_ACTION": "burn"}, fpdb.InputError, "one of tag, drop"),
+        ({"FPDB_MARKUP": "xml"}, fpdb.InputError, "one of text, html"),
         ({"FPDB_K": "many"}, fpdb.InputError, "FPDB_K = 'many'"),
         ({"FPDB_K": -1}, fpdb.InputError, "FPDB_K = -1"),
         ({"FPDB_K": True}, fpdb.InputError, "FPDB_K = True"),
+        ({"FPDB_MIN_JACCARD": "much"}, fpdb.InputError, "FPDB_MIN_JACCARD = 'much'"),
+        ({"FPDB_MIN_JACCARD": 80}, fpdb.InputError, "up to 1"),
         ({"FPDB_FIELD": []}, fpdb.InputError, "FPDB_FIELD"),
         ({"FPDB_FIELD": [7]}, fpdb.InputError, "FPDB_FIELD"),
         ({"FPDB_KEY_FIELD": 7}, fpdb.InputError, "FPDB_KEY_FIELD = 7"),

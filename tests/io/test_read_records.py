@@ -251,6 +251,9 @@ def test_a_format_is_given(tmp_path):
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_empty_file(tmp_path, form):
     found = read(tmp_path, b"", format=form)
+    if FORMATS[form].by_path:
+        assert "can't be read" in only(found).reason
+        return
     assert [record.text for record in found] == ([""] if form in {"text", "html"} else [])
 
 

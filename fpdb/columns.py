@@ -1,0 +1,109 @@
+"""Columns of pandas, polars and Arrow, taken through their protocols, without importing them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fpdb.errors import InputError
+
+# So many values of a column are Python objects at once.
+_SLICE = 1000
+
+
+def column(values: Any, what: str) -> Any:
+    """Give a column of whole numbers as an array, another one as an iterator of its values.
+
+    What is no column of another library is given back as it is. A null is an `InputError`, which
+    names it by `what` the values are; so is a whole table.
+    """
+    if isinstance(values, np.ndarray):
+        return values
+    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+        found = _imported(values)
+        if found is not None:
+            return _of_arrow(found, what)
+    if hasattr(values, "__array__"):
+        return _of_array(values, what)
+    return values
+
+
+def each(values: Any, what: str) -> Iterable[Any]:
+    """Give the values of a column, or of anything else, one by one."""
+    found = column(values, what)
+    taken: Iterable[Any] = found.tolist() if isinstance(found, np.ndarray) else found
+    return taken
+
+
+def _imported(values: Any) -> Any:
+    """Give a column as Arrow has it; None if pyarrow isn't there, or has no type for its values."""
+    try:
+        import pyarrow
+    except ImportError:
+        return None
+    try:
+        if hasattr(values, "__arrow_c_stream__"):
+            return pyarrow.chunked_array(values)
+        return pyarrow.chunked_array([pyarrow.array(values)])
+    except (ImportError, TypeError, ValueError, OverflowError, pyarrow.ArrowException):
+        return None
+
+
+def _of_arrow(found: Any, what: str) -> Any:
+    import pyarrow
+
+    kinds = pyarrow.types
+    if kinds.is_struct(found.type):
+        raise _table(what)
+    if found.null_count:
+        row = next(row for row, value in enumerate(found.is_null().to_pylist()) if value)
+        raise InputError(
+            f"found {found.null_count} nulls in a column of {what}, the first in row {row}",
+            hint="drop these rows, or fill them: an empty text is a text",
+        )
+    if kinds.is_dictionary(found.type):
+        found = found.cast(found.type.value_type)
+    if kinds.is_integer(found.type):
+        return _whole(found.to_numpy(), what)
+    if kinds.is_floating(found.type):
+        raise _fractions(what)
+    return _values(found)
+
+
+def _values(found: Any) -> Iterator[Any]:
+    for start in range(0, len(found), _SLICE):
+        yield from found.slice(start, _SLICE).to_pylist()
+
+
+def _of_array(values: Any, what: str) -> Any:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise _table(what)
+    if array.dtype.kind in "iu":
+        return _whole(array, what)
+    if array.dtype.kind == "f":
+        raise _fractions(what)
+    return iter(array.tolist())
+
+
+def _whole(array: Any, what: str) -> Any:
+    if array.dtype.kind == "i" and (array < 0).any():
+        raise InputError(
+            f"found a negative number in a column of {what}",
+            hint="if it stands for 64 bits: column.to_numpy().view(numpy.uint64)",
+        )
+    return array.astype(np.uint64, copy=False)
+
+
+def _table(what: str) -> InputError:
+    return InputError(
+        f"found a table, expected one column of {what}",
+        hint='take a column: table["text"]; fpdb.documents_of takes documents from a table',
+    )
+
+
+def _fractions(what: str) -> InputError:
+    return InputError(
+        f"found a column of fractions, expected {what}",
+        hint="nulls turn whole numbers into fractions, which lose their last bits: drop them first",
+    )

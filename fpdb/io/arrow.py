@@ -1,0 +1,231 @@
+"""Records of Parquet and Arrow: files, and tables in memory; a thousand rows at a time."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, time
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from fpdb.errors import InputError, MissingExtraError
+from fpdb.io.fields import BadRecord, Fields, Record, UnfitError, picker
+from fpdb.io.streams import StreamError
+from fpdb.io.tables import header_reason
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# The row, from 1; its fields, or the reason why there are none; whether bytes were replaced.
+Row = tuple[int, dict[str, Any] | str, bool]
+Batches = tuple[list[str], Iterator[Any]]
+
+_ROWS = 1000
+_GROUP = 50_000
+# Without a buffer, all of a row group's pages would be read at once.
+_BUFFER = 1 << 20
+_PLAIN = (str, int, float, type(None))
+
+
+def require() -> Any:
+    """Import pyarrow, or say how to install it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(
+            "Parquet and Arrow are read and written by the package pyarrow, which isn't installed",
+            hint="pip install 'fpdb[arrow]'",
+        ) from None
+    return pyarrow
+
+
+def parquet_rows(path: str, fields: Fields, largest: int) -> Iterator[Row]:
+    """Read the rows of a Parquet file, and of them only the columns that are needed."""
+    with _explained("Parquet"):
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+            names = file.schema_arrow.names
+            wanted = _wanted(names, fields)
+            batches = file.iter_batches(_ROWS, columns=wanted, use_threads=False)
+            yield from _rows(names, batches, fields, largest)
+
+
+def arrow_rows(path: str, fields: Fields, largest: int) -> Iterator[Row]:
+    """Read the rows of an Arrow file, which may be in the format of files or of streams."""
+    with _explained("Arrow"):
+        pyarrow = require()
+        # Not mapped into memory: a file that is cut meanwhile would end the process.
+        with pyarrow.OSFile(path) as file:
+            try:
+                reader = pyarrow.ipc.open_file(file)
+                count = reader.num_record_batches
+                batches = (reader.get_batch(number) for number in range(count))
+            except pyarrow.ArrowInvalid:
+                file.seek(0)
+                reader = pyarrow.ipc.open_stream(file)
+                batches = iter(reader)
+            yield from _rows(reader.schema.names, batches, fields, largest)
+
+
+def table_records(table: Any, fields: Fields, largest: int) -> Iterator[Record | BadRecord]:
+    """Give the rows of a table in memory, of any library that speaks Arrow, as records."""
+    pyarrow = require()
+    if hasattr(table, "__arrow_c_stream__"):
+        batches = pyarrow.RecordBatchReader.from_stream(table)
+    elif hasattr(table, "__arrow_c_array__"):
+        batches = pyarrow.Table.from_batches([pyarrow.record_batch(table)]).to_reader()
+    else:
+        raise InputError(
+            f"found {table!r:.40}, expected a table",
+            hint="a DataFrame of pandas or polars, or a table or reader of pyarrow",
+        )
+    pick = picker(fields)
+    for number, found, replaced in _rows(batches.schema.names, batches, fields, largest):
+        source = f"row {number}" if number else "the table"
+        if isinstance(found, str):
+            yield BadRecord(source, found)
+            continue
+        try:
+            yield pick(source, found, replaced)
+        except UnfitError as error:
+            yield BadRecord(source, str(error))
+
+
+class TableWriter:
+    """Writes rows to a Parquet file, some thousand at a time."""
+
+    def __init__(self, file: IO[bytes], columns: Mapping[str, str]) -> None:
+        self._pyarrow = require()
+        time = self._pyarrow.timestamp("s", "UTC")
+        self._schema = self._pyarrow.schema(
+            [(name, time if kind == "time" else kind) for name, kind in columns.items()]
+        )
+        self._rows: list[tuple[object, ...]] = []
+        self._file = file
+
+    def __enter__(self) -> Self:
+        from pyarrow import parquet
+
+        self._writer = parquet.ParquetWriter(self._file, self._schema, compression="zstd")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._write()
+        self._writer.close()
+
+    def add(self, row: tuple[object, ...]) -> None:
+        """Add a row: a value, or None, for each column."""
+        self._rows.append(row)
+        if len(self._rows) == _GROUP:
+            self._write()
+
+    def _write(self) -> None:
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(self._schema)
+        arrays = [
+            self._pyarrow.array(list(values), kind)
+            for values, kind in zip(columns, self._schema.types, strict=True)
+        ]
+        self._writer.write_table(self._pyarrow.Table.from_arrays(arrays, schema=self._schema))
+        self._rows = []
+
+
+@contextlib.contextmanager
+def _explained(form: str) -> Iterator[None]:
+    pyarrow = require()
+    try:
+        yield
+    except MemoryError:
+        raise StreamError(f"is no {form} file, or needs more memory than there is") from None
+    except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise StreamError(f"can't be read as a whole {form} file: {reason}") from None
+
+
+def _wanted(names: list[str], fields: Fields) -> list[str] | None:
+    """Say which columns are to be read; None for all."""
+    if "*" in fields.meta:
+        return None
+    needed = {*fields.keys, *fields.meta}
+    needed.update(name for _, choice in fields.required() for name in choice)
+    return [name for name in names if name in needed]
+
+
+def _rows(names: list[str], batches: Any, fields: Fields, largest: int) -> Iterator[Row]:
+    if reason := header_reason(tuple(names), fields):
+        yield 0, reason, False
+        return
+    number = 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, _ROWS):
+            for found, replaced in _plain_rows(batch.slice(start, _ROWS)):
+                number += 1
+                if any(map(_exceeds(largest), found.values())):
+                    yield number, f"holds more than {largest} bytes in one field", replaced
+                else:
+                    yield number, found, replaced
+
+
+def _exceeds(largest: int) -> Callable[[Any], bool]:
+    def exceeds(value: Any) -> bool:
+        return (
+            isinstance(value, str)
+            and len(value) > largest // 4
+            and len(value.encode(errors="replace")) > largest
+        )
+
+    return exceeds
+
+
+def _plain_rows(batch: "pyarrow.RecordBatch") -> Iterator[tuple[dict[str, Any], bool]]:
+    names = batch.schema.names
+    columns, replaced = [], set[int]()
+    for column in batch.columns:
+        values, broken = _values(column)
+        columns.append(values)
+        replaced |= broken
+    for row in range(batch.num_rows):
+        found = {name: values[row] for name, values in zip(names, columns, strict=True)}
+        yield found, row in replaced
+
+
+def _values(column: Any) -> tuple[list[Any], set[int]]:
+    """Give a column as what JSON could hold; and the rows whose text is no UTF-8."""
+    import pyarrow
+    from pyarrow import types
+
+    if isinstance(column, pyarrow.ExtensionArray):
+        column = column.storage
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if types.is_timestamp(column.type) and column.type.unit == "ns":
+        # Python's times end at microseconds.
+        column = column.cast(pyarrow.timestamp("us", column.type.tz), safe=False)
+    try:
+        values = column.to_pylist()
+    except UnicodeDecodeError:
+        large = types.is_large_string(column.type)
+        values = column.cast(pyarrow.large_binary() if large else pyarrow.binary()).to_pylist()
+    broken: set[int] = set()
+    for row, value in enumerate(values):
+        if isinstance(value, bytes):
+            try:
+                values[row] = value.decode()
+            except UnicodeDecodeError:
+                values[row] = value.decode(errors="replace")
+                broken.add(row)
+        elif not isinstance(value, _PLAIN):
+            values[row] = _as_json(value)
+    return values, broken
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_as_json, value))
+    return str(value)

@@ -1,0 +1,181 @@
+"""What pairs, clusters, query and export write: the same answers in every format."""
+
+import csv
+import datetime
+import json
+
+import pytest
+
+import fpdb
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
+pq = pytest.importorskip("pyarrow.parquet")
+
+TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April, {} more."
+
+
+@pytest.fixture(params=["text", "integer"])
+def path(tmp_path, request):
+    where = tmp_path / "crawl.fpdb"
+    with fpdb.create(where, keys=request.param) as database:
+        names = [1, 2, 3, 4] if request.param == "integer" else ["a", "b", "=c", "d"]
+        for name, word in zip(names, ["four", "four", "five", "four"], strict=True):
+            database.add(name, TEXT.format(word), {"n": word})
+        database.add(5 if request.param == "integer" else "brief", "too short")
+    return where
+
+
+def read_csv(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def read_jsonl(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+COMMANDS = {
+    "pairs": ["pairs"],
+    "pairs --groups": ["pairs", "--groups"],
+    "clusters": ["clusters"],
+    "clusters --dry-run": ["clusters", "--delete-duplicates", "--dry-run"],
+    "query": ["query", "--text", TEXT.format("four"), "--text", "other"],
+    "export": ["export"],
+}
+each_command = pytest.mark.parametrize("name", COMMANDS)
+
+
+def call(run, path, name, *options):
+    command, *rest = COMMANDS[name]
+    done = run(command, path, *rest, *options)
+    assert done.code == 0, done.err
+    return done
+
+
+@each_command
+def test_csv_and_parquet_hold_the_same_rows(run, path, tmp_path, name):
+    for suffix in ("csv", "parquet"):
+        done = call(run, path, name, "-o", tmp_path / f"out.{suffix}", "--no-csv-guard")
+        assert done.out == ""
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    cells = read_csv(tmp_path / "out.csv")
+    assert rows
+    assert [list(row) for row in rows] == [list(row) for row in cells]
+    for row, line in zip(rows, cells, strict=True):
+        for column, value in row.items():
+            if column in ("fingerprint", "added") or (column == "meta" and value is None):
+                continue  # written in another way
+            assert line[column] == ("" if value is None else str(value))
+
+
+@each_command
+def test_the_suffix_and_the_option_tell_the_same(run, path, tmp_path, name):
+    option = "--format" if name == "export" else "--output-format"
+    plain = tmp_path / "plain"
+    for form in ("jsonl", "tsv", "csv"):
+        call(run, path, name, "-o", tmp_path / f"out.{form}")
+        call(run, path, name, option, form, "-o", plain)
+        printed = call(run, path, name, option, form).out
+        assert plain.read_text() == printed == (tmp_path / f"out.{form}").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "export"])
+def test_json_is_short_for_jsonl(run, path, name):
+    assert (
+        call(run, path, name, "--json").out == call(run, path, name, "--output-format", "jsonl").out
+    )
+    command, *rest = COMMANDS[name]
+    assert run(command, path, *rest, "--json", "--output-format", "csv").code == 2
+
+
+def test_types_are_those_of_the_values(run, path, tmp_path):
+    file = tmp_path / "out.parquet"
+    with fpdb.open(path) as database:
+        key = pa.uint64() if database.keys == "integer" else pa.string()
+        documents = list(database.scan())
+    call(run, path, "pairs", "-o", file)
+    assert pq.read_schema(file).types == [key, key, pa.int32(), pa.float64(), pa.float64()]
+    call(run, path, "query", "-o", file)
+    assert pq.read_schema(file).field("key").type == key
+    assert pq.read_schema(file).field("complete").type == pa.bool_()
+    call(run, path, "export", "-o", file)
+    rows = pq.read_table(file).to_pylist()
+    assert [(row["key"], row["fingerprint"]) for row in rows] == [
+        (each.key, each.fingerprint) for each in documents
+    ]
+    assert rows[0]["added"] == datetime.datetime.fromtimestamp(documents[0].added, datetime.UTC)
+    assert [json.loads(row["meta"]) if row["meta"] else None for row in rows] == [
+        each.meta for each in documents
+    ]
+
+
+def test_an_export_in_parquet_comes_back(run, path, tmp_path):
+    file, again = tmp_path / "out.parquet", tmp_path / "again.fpdb"
+    call(run, path, "export", "-o", file)
+    with fpdb.open(path) as database:
+        stored = {each.key: each.fingerprint for each in database.scan() if not each.short}
+        keys = database.keys
+    done = run("ingest", again, file, "--fingerprint", "fingerprint", "--keys", keys)
+    assert done.code == 0, done.err
+    assert "bad 1" in done.err  # the short one
+    with fpdb.open(again) as database:
+        assert {each.key: each.fingerprint for each in database.scan()} == stored
+
+
+def test_fingerprints_of_128_bits_are_texts(run, tmp_path):
+    path, file = tmp_path / "wide.fpdb", tmp_path / "out.parquet"
+    with fpdb.create(path, recipe="web-128") as database:
+        database.add("a", TEXT)
+        database.add("b", TEXT)
+        number = f"{database['a'].fingerprint:032x}"
+    for name in ("export", "pairs --groups"):
+        call(run, path, name, "-o", file)
+        assert pq.read_table(file).column("fingerprint").to_pylist()[0] == number
+
+
+@each_command
+def test_an_empty_database_gives_an_empty_table(run, tmp_path, name):
+    path, file = tmp_path / "empty.fpdb", tmp_path / "out.parquet"
+    with fpdb.create(path):
+        pass
+    call(run, path, name, "-o", file)
+    assert pq.read_table(file).num_rows == 0
+
+
+def test_cells_of_csv_are_guarded(run, tmp_path):
+    path, file = tmp_path / "f.fpdb", tmp_path / "out.csv"
+    with fpdb.create(path) as database:
+        database.add_fingerprints(["=1+1", "plain"], [7, 7])
+    for name in ("pairs", "clusters"):
+        call(run, path, name, "-o", file)
+        assert "'=1+1" in file.read_text()
+        call(run, path, name, "-o", file, "--no-csv-guard")
+        assert "'=1+1" not in file.read_text()
+
+
+def test_parquet_needs_a_file_and_deleting_prints(run, path, tmp_path):
+    done = run("pairs", path, "--output-format", "parquet")
+    assert (done.code, "needs --output" in done.err) == (2, True)
+    done = run("clusters", path, "--delete-duplicates", "-o", tmp_path / "out.csv")
+    assert (done.code, "use > FILE" in done.err) == (2, True)
+    with fpdb.open(path) as database:
+        assert len(database) == 5
+    done = run("clusters", path, "--delete-duplicates", "--output-format", "csv")
+    assert done.out.splitlines()[0] == "key,representative"
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_file_that_cannot_be_written_is_an_error(run, path, tmp_path, suffix):
+    done = run("pairs", path, "-o", tmp_path / "absent" / f"out.{suffix}")
+    assert done.code == 3
+    assert "can't be written: No such file or directory" in done.err
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_without_pyarrow_the_error_names_the_extra(run, path, tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    done = run("pairs", path, "-o", tmp_path / "out.parquet")
+    assert done.code == 3
+    assert "pip install 'fpdb[arrow]'" in done.err

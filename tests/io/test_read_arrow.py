@@ -1,0 +1,244 @@
+"""Parquet and Arrow files: values of every kind, bad rows, broken files, bounded memory."""
+
+import datetime
+import decimal
+import io
+import subprocess
+import sys
+
+import pytest
+
+import fpdb
+from fpdb.errors import InputError, MissingExtraError
+from fpdb.io import BadRecord, Fields, Record, read_parts, read_records
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
+pq = pytest.importorskip("pyarrow.parquet")
+feather = pytest.importorskip("pyarrow.feather")
+
+
+def stream(table, path):
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def file(table, path):
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+
+
+WRITERS = {
+    "a.parquet": lambda table, path: pq.write_table(table, path, row_group_size=3),
+    "a.arrow": file,
+    "stream.arrow": stream,
+    "a.feather": lambda table, path: feather.write_feather(table, str(path)),
+}
+each_file = pytest.mark.parametrize("name", WRITERS)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_table(name, columns):
+        path = tmp_path / name
+        WRITERS[name](columns if isinstance(columns, pa.Table) else pa.table(columns), path)
+        return str(path)
+
+    return write_table
+
+
+def rows(path, **fields):
+    return list(read_records(path, fields=Fields(**fields)))
+
+
+@each_file
+def test_rows_are_records(write, name):
+    columns = {"url": [f"u{n}" for n in range(10)], "text": [f"text {n}" for n in range(10)]}
+    path = write(name, columns | {"n": list(range(10))})
+    assert rows(path, meta=("*",)) == [
+        Record(f"{path}:{n + 1}", f"u{n}", f"text {n}", None, {"n": n}, replaced=False)
+        for n in range(10)
+    ]
+    assert [each.meta for each in rows(path)] == [None] * 10
+    parts = read_parts(path, size=4)
+    assert [len(list(part())) for part in parts] == [4, 4, 2]
+
+
+@each_file
+def test_fields_and_fingerprints(write, name):
+    path = write(
+        name,
+        {
+            "id": pa.array([1, 2, None], pa.uint64()),
+            "fp": pa.array([2**64 - 1, 7, 8], pa.uint64()),
+            "title": ["a", None, "c"],
+        },
+    )
+    first, second, third = rows(path, fingerprint="fp")
+    assert (first.key, first.fingerprint, first.text) == (1, 2**64 - 1, None)
+    assert second.key == 2
+    assert isinstance(third, BadRecord)
+    assert "found no key" in third.reason
+    titled = rows(path, text=("title",))
+    assert [isinstance(each, BadRecord) for each in titled] == [False, True, True]
+
+
+@each_file
+def test_columns_that_are_missing_are_said_once(write, name):
+    path = write(name, {"link": ["a", "b"], "text": ["x", "y"]})
+    [bad] = rows(path)
+    assert bad.source == path
+    assert "found no key: expected the field 'key' or 'id' or 'url'" in bad.reason
+    [bad] = rows(path, key="link", meta=("lang",))
+    assert "'lang'" in bad.reason
+
+
+def test_values_of_every_kind_are_metadata(write):
+    moment = datetime.datetime(2024, 5, 6, 7, 8, 9, 123456, datetime.UTC)
+    columns = {
+        "key": ["a"],
+        "text": pa.array(["x"]).dictionary_encode(),
+        "bytes": [b"b\xff"],
+        "day": [moment.date()],
+        "moment": pa.array([moment], pa.timestamp("us", "UTC")),
+        "nanos": pa.array([1_715_000_000_123_456_789], pa.int64()).cast(pa.timestamp("ns")),
+        "price": [decimal.Decimal("1.50")],
+        "list": [[1, None, 3]],
+        "map": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+        "record": [{"inner": moment.date()}],
+        "none": pa.nulls(1),
+        "yes": [True],
+    }
+    [record] = rows(write("a.arrow", columns), meta=("*",))
+    assert record.text == "x"
+    assert record.meta == {
+        "bytes": "b\ufffd",
+        "day": "2024-05-06",
+        "moment": "2024-05-06T07:08:09.123456+00:00",
+        "nanos": "2024-05-06T12:53:20.123456",
+        "price": "1.50",
+        "list": [1, None, 3],
+        "map": [["a", 1]],
+        "record": {"inner": "2024-05-06"},
+        "none": None,
+        "yes": True,
+    }
+
+
+def test_text_that_is_no_utf8_is_replaced(write):
+    raw = pa.array([b"good", b"b\xffd", b"also good"])
+    broken = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
+    for text in (raw, broken):
+        found = rows(write("a.parquet", {"key": ["a", "b", "c"], "text": text}))
+        assert [(each.text, each.replaced) for each in found] == [
+            ("good", False),
+            ("b\ufffdd", True),
+            ("also good", False),
+        ]
+    bad = rows(write("a.parquet", {"key": broken, "text": ["x", "y", "z"]}))
+    assert [isinstance(each, BadRecord) for each in bad] == [False, True, False]
+
+
+def test_a_text_above_the_limit_is_a_bad_record(write):
+    path = write("a.parquet", {"key": ["a", "b"], "text": ["x" * 100, "字" * 10]})
+    found = [
+        type(each) for each in read_records(path, fields=Fields(), max_bytes=99, format="parquet")
+    ]
+    assert found == [BadRecord, Record]
+    found = list(read_records(path, max_bytes=29))
+    assert all("more than 29 bytes" in each.reason for each in found)
+
+
+@each_file
+def test_a_broken_file_is_one_bad_record(write, name, tmp_path):
+    path = tmp_path / name
+    whole = write(name, {"key": [f"{n}" * 50 for n in range(500)], "text": ["x" * 50] * 500})
+    data = path.read_bytes()
+    for broken in (b"", b"nothing", data[: len(data) // 2], data[:100] + data[200:]):
+        path.write_bytes(broken)
+        found = list(read_records(whole))
+        assert isinstance(found[-1], BadRecord)
+        assert "can't be read" in found[-1].reason or "found no key" in found[-1].reason
+
+
+def test_damaged_bytes_never_raise(write, tmp_path):
+    path = tmp_path / "a.parquet"
+    write("a.parquet", {"key": [f"key {n}" for n in range(50)], "text": ["x y z"] * 50})
+    data = path.read_bytes()
+    for place in range(0, len(data), max(1, len(data) // 150)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
+        for each in read_records(str(path)):
+            assert isinstance(each, Record | BadRecord)
+
+
+def test_streams_are_refused(tmp_path, monkeypatch):
+    packed = tmp_path / "a.parquet.gz"
+    packed.write_bytes(b"x")
+    for path, form in (("-", "parquet"), ("-", "arrow"), (str(packed), None)):
+        with pytest.raises(InputError, match="read from files"):
+            read_records(path, format=form)
+    [bad] = read_records(str(tmp_path))
+    assert "read from files" in bad.reason
+
+
+def test_in_a_directory_they_are_records(write, tmp_path):
+    write("a.parquet", {"key": ["a"], "text": ["x"]})
+    write("a.feather", {"key": ["b"], "text": ["y"]})
+    assert sorted(each.key for each in read_records(str(tmp_path))) == ["a", "b"]
+
+
+def test_without_pyarrow_the_error_names_the_extra(write, monkeypatch):
+    path = write("a.parquet", {"key": ["a"], "text": ["x"]})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError) as raised:
+        read_records(path)
+    assert raised.value.hint == "pip install 'fpdb[arrow]'"
+
+
+MEASURE = """
+import resource, sys
+from fpdb.io import read_records
+list(read_records(sys.argv[1]))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+count = sum(1 for _ in read_records(sys.argv[2]))
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(count, (after - before) / 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_row_group(write, tmp_path):
+    small = write("a.parquet", {"key": ["a"], "text": ["x"]})
+    large = tmp_path / "large.parquet"
+    texts = pa.array([f"{n} " * 200 for n in range(40_000)])  # about 46 MB in one row group
+    keys = pa.array([f"{n}" for n in range(40_000)])
+    table = pa.table({"key": keys, "text": texts})
+    pq.write_table(table, large, row_group_size=1_000_000, use_dictionary=False, compression="none")
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, small, large], capture_output=True, text=True, check=True
+    )
+    count, grown = done.stdout.split()
+    assert int(count) == 40_000
+    assert float(grown) < 30
+
+
+def test_ingest_query_and_fingerprint_read_parquet(write, tmp_path, capfd):
+    from fpdb.cli import main
+
+    def run(*arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["fpdb", *map(str, arguments)])
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+            with pytest.raises(SystemExit) as ended:
+                main()
+        out, err = capfd.readouterr()
+        assert not ended.value.code, err
+        return out
+
+    text = "Red kites nest above the quarry again: wardens counted eleven pairs in April."
+    path = write("a.parquet", {"url": ["a", "b"], "text": [text, text], "lang": ["en", "en"]})
+    database = tmp_path / "x.fpdb"
+    assert run("ingest", database, path, "--skip-duplicates", "--meta", "*") == "b\ta\t0\n"
+    assert run("query", database, path) == "a\ta\t0\t1.0000\nb\ta\t0\t1.0000\n"
+    number = f"{fpdb.recipe('web').fingerprint(text):016x}"
+    assert run("fingerprint", "--file", path) == f"{number}\ta\n{number}\tb\n"
+    with fpdb.open(database) as db:
+        assert db["a"].meta == {"lang": "en"}
