@@ -29,6 +29,7 @@ def repair(
     require_whole("memory", memory, LEAST_MEMORY)
     directory = Path(os.path.realpath(path))
     preflight.identify(directory)
+    preflight.require_vacant(Path(os.path.realpath(new)))
     otherwise = None
     if like is not None:
         with Environment.open(like, ["header"], readonly=True) as other, other.read() as txn:
