@@ -274,7 +274,7 @@ def repair(source: Source, new: Path) -> dict[str, Any]:
         true = source.contents.get(key)
         if value == true:
             continue
-        fingerprint, _, digest, meta, characters = value
+        fingerprint, _, digest, meta, characters, *_ = value
         if true and fingerprint == true[0] and not (digest or meta or characters):
             stripped += value[2:] != true[2:]
             undated += value[2:] == true[2:]
