@@ -30,6 +30,7 @@ WRITERS = 2
 KEYS = 5_000  # of each writer
 LARGEST_BATCH = 30
 LONGEST_META = 400
+LONGEST_REST = 3600.0  # seconds
 PAUSE = 0.1  # seconds of undisturbed writing before each copy
 PLAIN, SLOW = "plain cp", "plain copy at the pace of a network"
 KNOWN_BAD = (SLOW, PLAIN)  # their database is another, since a hold leaves many free pages
@@ -246,6 +247,9 @@ class Source:
         self._signal(signal.SIGCONT)
         time.sleep(PAUSE)
         yield self._path
+        for writer in self._writers:
+            if writer.ended:
+                raise RuntimeError(writer.errors())
         self._signal(signal.SIGSTOP)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -327,7 +331,8 @@ def write(channel: Any, path: str, *, seed: int, writer: int) -> None:
     """Write as fast as possible until killed."""
     script = Script(seed, writer)
     script.first()
-    with fpdb.open(path) as db:
+    # The other writer may be stopped with the lock for as long as a copy is judged.
+    with fpdb.open(path, timeout=LONGEST_REST) as db:
         channel.tell(began=True)
         while True:
             documents, keys = script.step()
