@@ -72,6 +72,9 @@ class Script:
         numbers = chance.sample(range(KEYS), chance.randint(1, LARGEST_BATCH))
         if chance.random() < 0.25:
             keys = [f"{self._name}/{number}" for number in numbers]
+            # One that is there: a transaction that changes nothing couldn't be told.
+            while keys[0] not in self.documents:
+                keys[0] = f"{self._name}/{chance.randrange(KEYS)}"
             self._adopt([], keys)
             return [], keys
         head = fpdb.Document(self.head, meta=self.done, fingerprint=chance.getrandbits(64))
