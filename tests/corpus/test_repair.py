@@ -246,6 +246,20 @@ def test_a_changed_byte_in_a_record_costs_one_document(tmp_path: Path) -> None:
     assert all(found[other] == expected[other] for other in found)
 
 
+def test_a_record_that_lost_its_id_costs_no_other_document(tmp_path: Path) -> None:
+    path = filled(tmp_path / "db", "integer")
+    expected = contents(path)
+    assert 0 in expected  # the id that zeros stand for
+    leaf = leaves(path, "documents")[1]
+    data = (path / "data.mdb").read_bytes()
+    slot = int.from_bytes(data[leaf * PAGE + 24 :][:2], "little")
+    key = int.from_bytes(data[leaf * PAGE + slot + 8 :][:8])
+    overwrite(path, leaf * PAGE + slot + 8, bytes(20))
+    result, found = repaired(path)
+    assert result.lost == (key,)
+    assert found == {other: expected[other] for other in expected if other != key}
+
+
 def test_swapped_pages_are_found_again(path: Path) -> None:
     expected = contents(path)
     one, other = leaves(path, "documents")[2], leaves(path, "documents")[5]
