@@ -20,7 +20,7 @@ The folders are the architecture, and imports point down:
     errors                 the exception tree
 """
 
-from typing import TYPE_CHECKING, Any
+import typing
 
 from fpdb.checking import check
 from fpdb.database import Database
@@ -100,7 +100,7 @@ create = Database.create
 build = Database.build
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from fpdb.corpus import evaluate, evaluation_html, evaluation_svg
 
 __all__ = [
@@ -187,7 +187,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     """Import the evaluation of recipes when it is first asked for: most programs never do."""
     if name in {"evaluate", "evaluation_html", "evaluation_svg"}:
         from fpdb import corpus
