@@ -20,8 +20,9 @@ The folders are the architecture, and imports point down:
     errors                 the exception tree
 """
 
+import typing
+
 from fpdb.checking import check
-from fpdb.corpus import evaluate, evaluation_html, evaluation_svg
 from fpdb.database import Database
 from fpdb.documents import Prepared, Preparer
 from fpdb.errors import (
@@ -98,6 +99,9 @@ __version__ = "0.1.0"
 create = Database.create
 build = Database.build
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
+
+if typing.TYPE_CHECKING:
+    from fpdb.corpus import evaluate, evaluation_html, evaluation_svg
 
 __all__ = [
     "AccessError",
@@ -181,3 +185,12 @@ __all__ = [
     "recipe",
     "repair",
 ]
+
+
+def __getattr__(name: str) -> typing.Any:
+    """Import the evaluation of recipes when it is first asked for: most programs never do."""
+    if name in {"evaluate", "evaluation_html", "evaluation_svg"}:
+        from fpdb import corpus
+
+        return getattr(corpus, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NoReturn
 
-from fpdb import corpus, errors
+from fpdb import errors
 from fpdb.documents import layout
 from fpdb.errors import FormatError, FpdbError, OpenError, WorkerError
 from fpdb.models import Problem
-from fpdb.storage import Environment, header, preflight, structure
+from fpdb.storage import Environment, header, preflight
 from fpdb.storage.datafile import DATA_FILE
 
 # What the process may take: far more than any sound database needs.
@@ -139,6 +139,9 @@ def _limit(directory: Path) -> None:
 
 
 def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
+    from fpdb import corpus
+    from fpdb.storage import structure
+
     for fault in structure.state_faults(directory):
         yield Problem(DATA_FILE, fault)
     if deep:

@@ -372,8 +372,8 @@ class Reader(Handle):
         """Compare the header, tables, documents and counters; yield what doesn't agree.
 
         It reads in this process, which a file that LMDB can't read may end; `fpdb.check` reads in
-        another one, and can follow LMDB's own structure. However many documents there are, it takes
-        a bounded amount of memory. The snapshot that it reads lasts as long as the iteration.
+        another one, and can follow LMDB's own structure. It takes a bounded amount of memory,
+        however many documents there are. The snapshot lasts as long as the iteration.
         """
         from fpdb import corpus
 

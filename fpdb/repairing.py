@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-from fpdb import corpus
 from fpdb.documents import require_whole
 from fpdb.models import Repaired
 from fpdb.storage import Environment, header, preflight
@@ -26,9 +25,12 @@ def repair(
     If the header is lost, `like` names a database that was created with the same recipe, k, keys
     and plan. Sorting takes about `memory` bytes. No secret of a recipe is needed.
     """
+    from fpdb import corpus
+
     require_whole("memory", memory, LEAST_MEMORY)
     directory = Path(os.path.realpath(path))
     preflight.identify(directory)
+    preflight.require_vacant(Path(os.path.realpath(new)))
     otherwise = None
     if like is not None:
         with Environment.open(like, ["header"], readonly=True) as other, other.read() as txn:

@@ -15,12 +15,27 @@ from fpdb import workers
 from fpdb.workers import MOST, Workers, count_jobs
 
 
-def children():
+def running():
     """The processes that this one started and that still run."""
     found = []
     for task in Path("/proc/self/task").iterdir():
         found += (task / "children").read_text().split()
     return [int(number) for number in found]
+
+
+_before: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def before():
+    """Other tests may have started processes that stay."""
+    global _before  # noqa: PLW0603 - tasks that run here ask for it, too
+    _before = set(running())
+
+
+def children():
+    """The processes that a test started and that still run."""
+    return [number for number in running() if number not in _before]
 
 
 def mapped(work, items, jobs):

@@ -18,9 +18,6 @@ from fpdb.cli.sources import (
     StrictOption,
     make_fields,
 )
-from fpdb.corpus import evaluate as evaluate_recipes
-from fpdb.corpus import evaluation_html, evaluation_svg
-from fpdb.corpus.picture import measured
 from fpdb.io import BadRecord, Fields, read_pairs, read_records
 from fpdb.models import LARGEST_TEXT, Document, Evaluation, Rating, RecipeQuality
 
@@ -134,13 +131,17 @@ def evaluate(
       fpdb eval pages.jsonl --min-jaccard 0.8 --html quality.html
       fpdb eval pages.jsonl pairs.tsv --recipe web --recipe my.toml -k 3,6
     """
+    from fpdb.corpus import evaluate as rate
+    from fpdb.corpus import evaluation_html, evaluation_svg
+    from fpdb.corpus.picture import measured
+
     require("-" not in (page, picture), "--html and --svg need the name of a file")
     require(documents != "-" or pairs != "-", "only one of DOCUMENTS and PAIRS can be -")
     ks = _ks(k)
     chosen = [choose_recipe(name) for name in recipes or ["web"]]
     fields = make_fields(key, text, None, None, Base.HEX, header)
     rejects = Rejects(strict=strict)
-    found = evaluate_recipes(
+    found = rate(
         _documents(documents, form, fields, max_bytes, rejects),
         None if pairs is None else read_pairs(pairs, max_bytes),
         recipes=chosen,

@@ -7,7 +7,6 @@ import typer
 from fpdb.cli import render
 from fpdb.cli.options import JsonOption
 from fpdb.cli.values import parse_count
-from fpdb.corpus.calibrate import calibrate as measure
 from fpdb.errors import PlanError
 from fpdb.tables import Costs, Estimate, Plan, estimate, plans
 
@@ -58,7 +57,7 @@ def plan(
       fpdb plan --documents 8e9
       fpdb plan --bits 64 -k 3 --documents 2**34 --query-k 5
     """
-    costs = measure() if calibrate else Costs()
+    costs = _measured() if calibrate else Costs()
     rows = [
         (each, _estimate(each, documents, query_k, costs))
         for each in plans(bits, k, documents, costs=costs)
@@ -139,3 +138,9 @@ def _time(seconds: float) -> str:
     if seconds < 1e-3:
         return f"{seconds * 1e6:.3g} µs"
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _measured() -> Costs:
+    from fpdb.corpus.calibrate import calibrate
+
+    return calibrate()

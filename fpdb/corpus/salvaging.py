@@ -1,6 +1,8 @@
 """Read records and pages of rows out of a damaged file, and tell whose its stray pages are."""
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -45,22 +47,24 @@ class Source:
         self._values: dict[str, list[tuple[int, int]]] = {}
         self.problems: list[Problem] = []
         self.lost_records: set[int] = set()
+        self._spans: list[Span] = []
         self._told: set[str] = set()
         for stray in salvage.strays():
             self._adopt(stray)
 
     def records(self) -> Iterator[Found]:
         """Give all records that can be read, mostly in the order of their ids."""
-        for entry in self._salvage.entries("documents"):
-            try:
-                record = self._record(entry)
-            except (DamagedError, InputError) as error:
-                what = f"page {entry.page}, document {shown_id(entry.key)}: {error}"
-                self._tell("documents", what)
-                if len(entry.key) == _ID_BYTES:
-                    self.lost_records.add(int.from_bytes(entry.key))
-                continue
-            yield Found(int.from_bytes(entry.key), entry.value or b"", record)
+        for _, leaf in groupby(self._salvage.entries("documents"), attrgetter("page")):
+            entries = list(leaf)
+            for place, entry in enumerate(entries):
+                try:
+                    record = self._record(entry)
+                except (DamagedError, InputError) as error:
+                    what = f"page {entry.page}, document {shown_id(entry.key)}: {error}"
+                    self._tell("documents", what)
+                    self._lose(entries, place)
+                else:
+                    yield Found(int.from_bytes(entry.key), entry.value or b"", record)
         for page, length in self._values.get("documents", ()):
             value = self._salvage.value(page, length) or b""
             yield Found(None, value, unpack_record(value))
@@ -88,7 +92,7 @@ class Source:
             for fault in self._salvage.trees[name].faults
         ]
         if name == "documents":
-            return spans
+            return [*spans, *self._spans]
         before: int | None = None
         for entry in self._salvage.entries(name):
             number = _number(entry.key, 0)
@@ -100,6 +104,19 @@ class Source:
             except DamagedError:
                 before = number
         return spans if before is None else [*spans, (before, END)]
+
+    def _lose(self, entries: list[Entry], place: int) -> None:
+        """Note which document lost its record, or between which others, if its id is lost too."""
+        before = _number(entries[place - 1].key, 0) if place else -1
+        behind = _number(entries[place + 1].key, END) if place + 1 < len(entries) else END
+        own = entries[place].key
+        number = int.from_bytes(own) if len(own) == _ID_BYTES else -1
+        if before < number < behind:
+            self.lost_records.add(number)
+        elif before < behind:
+            self._spans.append((before + 1, behind))
+        else:
+            self._spans.append((0, END))
 
     def _record(self, entry: Entry) -> Record:
         if entry.value is None:

@@ -70,6 +70,10 @@ class IntegerCatalog(Catalog):
         return number, stored.meta if stored else b""
 
     def _bare(self, txn: ReadTransaction, number: int, high: int, added: int) -> Stored:
+        if high >> 32:
+            raise DamagedError(
+                "a page can't be read: it is one of another table", hint="run `fpdb check`"
+            )
         fingerprint = self._index.locate(txn, high, number)
         if fingerprint is None:
             raise DamagedError(f"the document {number} is in no table", hint="run `fpdb check`")

@@ -36,6 +36,17 @@ _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
 _MOST_COLUMNS = 4  # as many widths as 16 bits hold
 _BASES = [struct.Struct(f"<{count}Q") for count in range(_MOST_COLUMNS + 1)]
 _BODY_HEAD = struct.Struct("<HH")
+
+
+class _RowBytes(dict[int, int]):
+    """How many bytes a row takes, by the widths in the head of a page."""
+
+    def __missing__(self, widths: int) -> int:
+        total = self[widths] = sum(widths >> 4 * index & 15 for index in range(_MOST_COLUMNS))
+        return total
+
+
+_row_bytes = _RowBytes()
 # For the reading of a single page, which is the half of a query, by the shortest names.
 _unpack_head = _HEAD.unpack_from
 _digest = xxhash.xxh3_64_intdigest
@@ -102,6 +113,8 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
         if _checksum(value[_CHECKSUM_BYTES:]) != checksum:
             raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
         at = _HEAD.size + 8 * columns
+        if at + count * _row_bytes[widths] != len(value):
+            raise _another_kind()
         wanted = wanted or columns
         if wanted == 1 and widths & 15 == 8:  # the way of nearly every page that a query reads
             return [np.frombuffer(value, np.uint64, count, at)]
@@ -123,6 +136,8 @@ def with_rows(value: memoryview, columns: int, rows: list[list[int]]) -> bytes |
             raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
         each = [widths >> 4 * index & 15 for index in range(columns)]
         at = _HEAD.size + 8 * columns
+        if at + count * _row_bytes[widths] != len(value):
+            raise _another_kind()
         total = count + len(rows[0])
         if each[0] != 8 or at + total * sum(each) > LARGEST:
             return None
@@ -159,6 +174,8 @@ def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:
         if _digest(value[4:]) & 0xFFFFFFFF != checksum:
             raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
         start = 8 + 8 * columns
+        if start + count * _row_bytes[widths] != len(value):
+            raise _another_kind()
         if widths & 15 == 8:
             return value[start : start + 8 * count], count
         return _read_columns(value, 1, count, widths, start)[0].data.cast("B"), count
@@ -198,6 +215,10 @@ def number_at(value: memoryview, columns: int, row: int) -> int:
     base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
     # A sum that wraps around, which only a forged page holds, does so here as in the arrays.
     return base + int.from_bytes(value[at : at + widths], "little") & _LARGEST_NUMBER
+
+
+def _another_kind() -> DamagedError:
+    return DamagedError("a page can't be read: it is one of another table", hint="run `fpdb check`")
 
 
 def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: int, at: int) -> Rows:

@@ -16,6 +16,8 @@ METAS = 2  # the first pages
 
 _DEEPEST = 32  # more levels LMDB's cursors don't have
 _WITHIN = 3
+# No value but a list of free pages, or a header with a table of weights, is longer.
+_LARGE = 1 << 20
 
 
 class Database(NamedTuple):
@@ -105,6 +107,8 @@ class RawFile:
             return None
         length = HEAD.size + node.length
         if length > self.page_size:
+            if length > _LARGE and nodes.run_of(page) != len(self.run(node)):
+                return None  # a length that isn't believed takes no memory
             place = self.misplaced.get(node.number, node.number)
             page = self.read(place * self.page_size, length)
         return page[HEAD.size : length] if len(page) >= length else None
@@ -137,9 +141,16 @@ class RawFile:
             self.reached[run[0] + 1 : run[-1] + 1] = bytes([_WITHIN]) * (len(run) - 1)
         return fresh
 
+    def cover(self, run: range) -> None:
+        """Note that pages are further ones of a value, as far as nothing else has them."""
+        for number in run:
+            if number >= len(self.reached) or self.reached[number]:
+                return
+            self.reached[number] = _WITHIN
+
     def within(self, number: int) -> bool:
         """Say whether a page is a further one of a value, so that it has no head."""
-        return self.reached[number] == _WITHIN
+        return number < len(self.reached) and self.reached[number] == _WITHIN
 
 
 class _Walk:

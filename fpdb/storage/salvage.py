@@ -25,6 +25,7 @@ from fpdb.storage.states import Choice, State
 
 _NUMBER_BYTES = 8
 _REACHED, _FREE = 1, 2
+_LONGEST = 40  # pages of a record with the longest key and metadata
 
 
 class Entry(NamedTuple):
@@ -116,6 +117,11 @@ class Salvage:
             return
         file = self._file
         self._search()
+        # What a value holds isn't looked at as pages, whatever somebody has put there.
+        for number in range(METAS, len(file.reached)):
+            page = None if file.reached[number] else file.page(number)
+            if page and kind_of(page) == OVERFLOW:
+                file.cover(self._run(number, page)[1:])
         for kind in (LEAF, OVERFLOW):  # a leaf first: it says whose values its pages are
             for number in range(METAS, len(file.reached)):
                 page = None if file.reached[number] else file.page(number)
@@ -127,10 +133,13 @@ class Salvage:
                         file.mark_run(file.run(node))
                     yield Stray(number, list(self._entries(number)), b"")
                 else:
-                    run = range(number, number + max(run_of(page), 1))
-                    file.mark_run(run[1:])
-                    length = len(run) * file.page_size - HEAD.size
+                    length = len(self._run(number, page)) * file.page_size - HEAD.size
                     yield Stray(number, [], self.value(number, length) or b"")
+
+    def _run(self, number: int, page: bytes) -> range:
+        """Give the pages of a value that no leaf leads to; what is too long for one is wrong."""
+        pages = run_of(page)
+        return range(number, number + (pages if 1 <= pages <= _LONGEST else 1))
 
     def _entries(self, leaf: int) -> Iterator[Entry]:
         for node in self._file.nodes(leaf):
@@ -147,7 +156,7 @@ class Salvage:
         file = self._file
         yield states.entry(file, self._databases.get("header"), b"header")
         for number in range(METAS, file.pages):
-            page = file.page(number)
+            page = None if file.within(number) else file.page(number)
             if page and kind_of(page) == LEAF and b"header" in page:
                 for node in read_page(page).nodes:
                     if node.key == b"header":
@@ -249,7 +258,7 @@ class Salvage:
         """Find the pages that lie in the place of another one."""
         file, self._searched = self._file, True
         found: dict[int, int] = {}
-        for place in range(METAS, min(file.pages, len(file.reached))):
+        for place in range(min(file.pages, len(file.reached))):
             head = b"" if file.within(place) else file.read(place * file.page_size, HEAD.size)
             number = number_of(head) if len(head) == HEAD.size else place
             if number == place or not METAS <= number < len(file.reached) or not kind_of(head):

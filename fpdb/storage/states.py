@@ -97,8 +97,15 @@ def choose(file: RawFile, *, search: bool) -> Choice:
     faults = _compare(known, sound)
     by_lmdb = max(sound, key=lambda state: state.transaction, default=None)
     found = list(_elsewhere(file)) if search and faults else []
+    if by_lmdb and (own := _header(file, by_lmdb)):
+        # Its uuid tells it from whatever somebody has stored in a long value.
+        found = [state for state in found if _header(file, state) == own]
     named = [*known, *(state for state in found if state.sound)]
-    newest = by_lmdb
+    newest = max(
+        (state for state in named if state.sound),
+        key=lambda state: state.transaction,
+        default=None,
+    )
     for state in named:
         newest = _newer(newest, state)
     if newest is not by_lmdb and by_lmdb:
@@ -163,6 +170,10 @@ def _meta(file: RawFile, place: int) -> State | None:
     if not METAS <= last_page < file.pages + _FREE_TAIL:
         last_page = file.pages - 1
     return State(transaction, last_page, database(free), database(main), sound)
+
+
+def _header(file: RawFile, state: State) -> bytes | None:
+    return entry(file, subdatabases(file, state.main).get("header"), b"header")
 
 
 def _counted(file: RawFile, state: State) -> State:

@@ -1,7 +1,6 @@
 """fpdb plan: the designs of the paper, and what they cost."""
 
 import json
-import sys
 
 import pytest
 
@@ -128,7 +127,7 @@ def test_no_counts(run, text):
 
 def test_calibrated_costs_are_shown_and_used(run, monkeypatch):
     costs = Costs(seconds_per_probe=1.0)
-    monkeypatch.setattr(sys.modules["fpdb.cli.plan"], "measure", lambda: costs)
+    monkeypatch.setattr(calibration, "calibrate", lambda: costs)
     shown = json.loads(run("plan", "--calibrate", "--json").out)
     assert shown["costs"] == costs.to_dict()
     assert shown["plans"][0]["query_seconds"] > 1

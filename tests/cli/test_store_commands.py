@@ -205,15 +205,19 @@ def test_a_file_and_a_directory_of_something_else(run, tmp_path, command):
         assert "\nhint: " in done.err
 
 
-@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-def test_check_reports_a_foreign_or_broken_data_file(run, tmp_path, content):
-    (tmp_path / "data.mdb").write_bytes(content)
+@pytest.mark.parametrize("name", CONTENTS)
+def test_check_reports_a_broken_data_file_and_refuses_a_foreign_one(run, tmp_path, name):
+    (tmp_path / "data.mdb").write_bytes(CONTENTS[name])
     done = run("check", tmp_path)
-    assert (done.code, done.err) == (1, "")
-    [[where, what]] = done.rows
-    assert where == "data.mdb"
-    assert what
-    assert (tmp_path / "data.mdb").read_bytes() == content
+    if name in {"zeros", "foreign"}:
+        assert (done.code, done.out) == (3, "")
+        assert "isn't an LMDB file" in done.err
+    else:
+        assert (done.code, done.err) == (1, "")
+        [[where, what]] = done.rows
+        assert where == "data.mdb"
+        assert what
+    assert (tmp_path / "data.mdb").read_bytes() == CONTENTS[name]
 
 
 @OPENING

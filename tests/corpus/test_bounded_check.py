@@ -506,7 +506,7 @@ def test_a_record_under_no_id_is_reported(db: Database) -> None:
         txn.put("documents", b"\1\2", value)
         found = list(corpus.check(txn, db._index, db._catalog))
         raise Undone
-    what = "the document 258: its fields aren't those of a document"
+    what = "the document 0102…: its fields aren't those of a document"
     assert found == [Problem("documents", what)]
 
 

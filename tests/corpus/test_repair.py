@@ -3,14 +3,17 @@
 import os
 import random
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import fpdb
 from fpdb import Document, Grams, Recipe
+from fpdb.corpus import rejoin
 from fpdb.errors import (
     DamagedError,
     DatabaseExistsError,
@@ -199,8 +202,12 @@ def test_lost_pages_of_integer_keys(tmp_path: Path) -> None:
     assert found == {key: expected[key] for key in expected.keys() - set(result.lost)}
 
 
-def test_a_lost_page_of_ids_costs_the_times_of_adding_only(tmp_path: Path) -> None:
+def test_a_lost_page_of_ids_costs_the_times_of_adding_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = filled(tmp_path / "db", "integer")
+    later = time.time() + 100
+    monkeypatch.setattr(rejoin, "time", SimpleNamespace(time=lambda: later))
     expected = contents(path)
     with Salvage(path) as salvage:
         page = salvage._file.nodes(leaves(path, "ids")[0])[1].number
@@ -237,6 +244,20 @@ def test_a_changed_byte_in_a_record_costs_one_document(tmp_path: Path) -> None:
     assert lost == set(result.lost)
     assert len(lost) <= 1
     assert all(found[other] == expected[other] for other in found)
+
+
+def test_a_record_that_lost_its_id_costs_no_other_document(tmp_path: Path) -> None:
+    path = filled(tmp_path / "db", "integer")
+    expected = contents(path)
+    assert 0 in expected  # the id that zeros stand for
+    leaf = leaves(path, "documents")[1]
+    data = (path / "data.mdb").read_bytes()
+    slot = int.from_bytes(data[leaf * PAGE + 24 :][:2], "little")
+    key = int.from_bytes(data[leaf * PAGE + slot + 8 :][:8])
+    overwrite(path, leaf * PAGE + slot + 8, bytes(20))
+    result, found = repaired(path)
+    assert result.lost == (key,)
+    assert found == {other: expected[other] for other in expected if other != key}
 
 
 def test_swapped_pages_are_found_again(path: Path) -> None:
@@ -278,7 +299,7 @@ def test_what_was_deleted_or_replaced_stays_away_whatever_is_lost(path: Path) ->
         lose(path, *dice.sample(pages, dice.choice([1, 3, 20])))
         result, found = repaired(path)
         for key, value in found.items():
-            bare = value[2:] == (b"", b"", 0) or value[1] != expected[key][1]
+            bare = value[2:5] == (b"", b"", 0) or value[1] != expected[key][1]
             assert value == expected[key] or (bare and value[0] == expected[key][0])
         assert found == expected or result.problems
         (path / "data.mdb").write_bytes(data)

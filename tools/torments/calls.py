@@ -57,9 +57,9 @@ def run(rounds: int, seed: int, work: Path, names: list[str] | None = None) -> F
                 acknowledged += outcome.ended == "done"
                 if outcome.problems:
                     notes[f"{act.name}, {fault} at {call}"] = outcome.problems
-            names = [call.name for call in found]
+            called = [call.name for call in found]
             notes[act.name] = {
-                "calls": {name: names.count(name) for name in dict.fromkeys(names)},
+                "calls": {name: called.count(name) for name in dict.fromkeys(called)},
                 **counts,
             }
     return Figures(total, acknowledged, lost, inconsistent, control=control, notes=notes)
