@@ -99,7 +99,8 @@ def test_a_signal_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatch, name
 def test_too_much_memory_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import sys; sys.path[:] = sys.argv[3:]; import fpdb.checking as c; "
-        "c._MEMORY = 1 << 28; c.corpus.check = lambda *_: iter([bytearray(1 << 29)]); "
+        "from fpdb import corpus; "
+        "c._MEMORY = 1 << 28; corpus.check = lambda *_: iter([bytearray(1 << 29)]); "
         "c.serve(sys.argv[1], deep=False)"
     )
     monkeypatch.setattr(checking, "_CODE", code)
