@@ -1,7 +1,7 @@
 """Documents whose keys are numbers, which are their ids as well.
 
 `ids` holds, in sorted pages, the id, the highest 32 bits of the fingerprint and the time of adding;
-only a document with a text or metadata has a record as well.
+only a document with a text, a sketch or metadata has a record as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -85,7 +85,7 @@ class IntegerCatalog(Catalog):
         columns = np.array(sorted(rows), np.uint64).reshape(-1, 3).T
         self.ids.splice(txn, list(np.ascontiguousarray(columns)), self.ids.empty())
         for stored in documents:
-            if stored.digest or stored.meta or stored.fingerprint is None:
+            if _has_record(stored):
                 self._put_record(txn, stored)
 
     def remove(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
@@ -99,7 +99,7 @@ class IntegerCatalog(Catalog):
 
     def _delete_records(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         for stored in documents:
-            if stored.digest or stored.meta or stored.fingerprint is None:
+            if _has_record(stored):
                 self._delete_record(txn, stored)
 
     def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
@@ -172,3 +172,9 @@ class IntegerCatalog(Catalog):
 
 def _column(keys: Keys) -> Column:
     return np.asarray(keys, np.uint64)
+
+
+def _has_record(stored: Stored) -> bool:
+    """Say whether there is more to keep of a document than a fingerprint and a time."""
+    more = stored.digest or stored.meta or stored.sketch
+    return bool(more) or stored.fingerprint is None
