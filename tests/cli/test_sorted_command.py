@@ -8,7 +8,7 @@ import fpdb
 
 pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
 
-from sorted_files import content_of, write_sorted_columns  # noqa: E402 - it needs pyarrow
+from sorted_files import content_of, write_sorted_columns
 
 
 @pytest.fixture
