@@ -26,6 +26,7 @@ import typing
 from fpdb.checking import check
 from fpdb.database import Database
 from fpdb.documents import Prepared, Preparer
+from fpdb.documents import digest_of as text_digest
 from fpdb.errors import (
     AccessError,
     ClosedError,
@@ -66,6 +67,7 @@ from fpdb.fingerprint import (
     compare,
     distance,
     read_recipe,
+    sketch_jaccard,
 )
 from fpdb.fingerprint import preset as recipe
 from fpdb.io import html_text
@@ -93,7 +95,19 @@ from fpdb.models import (
 from fpdb.preparing import documents_of
 from fpdb.repairing import repair
 from fpdb.snapshot import Snapshot
-from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, first_look, plans
+from fpdb.tables import (
+    Costs,
+    Hits,
+    JoinCosts,
+    JoinPlan,
+    Permutation,
+    Plan,
+    Table,
+    TableProbes,
+    first_look,
+    join_plans,
+    plans,
+)
 
 __version__ = "0.1.0"
 
@@ -131,6 +145,8 @@ __all__ = [
     "HtmlText",
     "IdfTable",
     "InputError",
+    "JoinCosts",
+    "JoinPlan",
     "LockTimeoutError",
     "MapFullError",
     "Match",
@@ -181,12 +197,15 @@ __all__ = [
     "evaluation_svg",
     "first_look",
     "html_text",
+    "join_plans",
     "load_sorted",
     "open",
     "plans",
     "read_recipe",
     "recipe",
     "repair",
+    "sketch_jaccard",
+    "text_digest",
 ]
 
 

@@ -6,7 +6,7 @@ fingerprints into matches; intake checks and fingerprints what is to be added; w
 changes of one transaction.
 """
 
-from fpdb.documents.catalog import Catalog, Stored
+from fpdb.documents.catalog import Catalog, Stored, digest_of
 from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, require_whole, take
 from fpdb.documents.kinds import CATALOGS, layout
 from fpdb.documents.lookup import CANDIDATES, Ask, Lookup, to_document
@@ -31,6 +31,7 @@ __all__ = [
     "Verifier",
     "Writer",
     "at_places",
+    "digest_of",
     "layout",
     "require_whole",
     "side_of",

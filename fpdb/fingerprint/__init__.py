@@ -8,6 +8,7 @@ presets the ones that come with fpdb, toml their form as a file.
 from fpdb.fingerprint.compare import compare, distance
 from fpdb.fingerprint.grams import Grams
 from fpdb.fingerprint.hashing import Hash, Secret
+from fpdb.fingerprint.minhash import estimate as sketch_jaccard
 from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset
 from fpdb.fingerprint.recipe import WIDTHS, Recipe, to_int
 from fpdb.fingerprint.toml import read_recipe, write_recipe
@@ -27,6 +28,7 @@ __all__ = [
     "distance",
     "preset",
     "read_recipe",
+    "sketch_jaccard",
     "to_int",
     "write_recipe",
 ]

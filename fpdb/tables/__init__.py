@@ -8,6 +8,7 @@ Nothing in this folder knows a text or a file.
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.first_look import first_look
 from fpdb.tables.index import Index
+from fpdb.tables.join_plan import JoinCosts, JoinPlan, join_plans
 from fpdb.tables.plan import Plan, Table, TableProbes
 from fpdb.tables.planner import Costs, Estimate, estimate, plans
 from fpdb.tables.together import Hits, find_together, near_many
@@ -17,6 +18,8 @@ __all__ = [
     "Estimate",
     "Hits",
     "Index",
+    "JoinCosts",
+    "JoinPlan",
     "Permutation",
     "Plan",
     "Table",
@@ -25,6 +28,7 @@ __all__ = [
     "estimate",
     "find_together",
     "first_look",
+    "join_plans",
     "near_many",
     "plans",
 ]

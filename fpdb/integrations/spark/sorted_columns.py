@@ -225,7 +225,8 @@ class _Target:
         self._session = session
         self._root = path.rstrip("/") or "/"
         context = session.sparkContext
-        self._hadoop: Any = context._jvm.org.apache.hadoop  # noqa: SLF001 - there is no other way
+        java: Any = context._jvm  # noqa: SLF001 - there is no other way
+        self._hadoop = java.org.apache.hadoop
         settings = context._jsc.hadoopConfiguration()  # noqa: SLF001
         self._files: Any = self._at().getFileSystem(settings)
 
