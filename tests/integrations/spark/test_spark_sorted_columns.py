@@ -18,10 +18,6 @@ from sorted_files import columns_of, content_of
 
 from fpdb.integrations.spark import fingerprint, write_sorted
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::FutureWarning:pyspark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
 
 LONG = "https://long.example/" + "ä" * 240
 TYPES = {"meta": "string", "digest": "binary", "sketch": "binary"}
