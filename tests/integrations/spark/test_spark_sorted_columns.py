@@ -18,7 +18,6 @@ from sorted_files import columns_of, content_of
 
 from fpdb.integrations.spark import fingerprint, write_sorted
 
-
 LONG = "https://long.example/" + "ä" * 240
 TYPES = {"meta": "string", "digest": "binary", "sketch": "binary"}
 
