@@ -8,6 +8,7 @@ The folders are the architecture, and imports point down:
     snapshot               a view of one moment, with the questions of the facade
     handle                 an open database: its header, plan and recipe
     checking               a database that is read by a further process, for it may be damaged
+    portable               the form in which a database travels to other machines
     preparing              what is done with a part of the input, in any process
     repairing              a sound database of what is intact in a damaged one
     corpus | io            work over whole databases | readers of documents and texts
@@ -77,6 +78,7 @@ from fpdb.models import (
     Evaluation,
     Group,
     HtmlText,
+    Loaded,
     Match,
     Matches,
     Outgrown,
@@ -97,6 +99,7 @@ from fpdb.tables import Costs, Hits, Permutation, Plan, Table, TableProbes, firs
 __version__ = "0.1.0"
 
 create = Database.create
+load = Database.load
 build = Database.build
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
 
@@ -129,6 +132,7 @@ __all__ = [
     "HtmlText",
     "IdfTable",
     "InputError",
+    "Loaded",
     "LockTimeoutError",
     "MapFullError",
     "Match",
@@ -179,6 +183,7 @@ __all__ = [
     "evaluation_svg",
     "first_look",
     "html_text",
+    "load",
     "open",
     "plans",
     "read_recipe",

@@ -20,6 +20,7 @@ from fpdb.errors import (
     RecipeError,
     RecipeMismatchError,
 )
+from fpdb.storage.preflight import is_vacant
 from fpdb.tables import Plan
 
 DEFAULT_RECIPE = "web"
@@ -143,11 +144,6 @@ def widen(database: fpdb.Database, max_bytes: int) -> None:
     """Let this handle take texts of so many bytes."""
     with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
         database.recipe = widened(database.recipe, max_bytes)
-
-
-def is_vacant(path: Path) -> bool:
-    """Tell whether a database could be created there."""
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def note_created(database: fpdb.Database) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fpdb.cli import databases, render
+from fpdb.cli import databases, portable, render
 from fpdb.cli.bulk import Bulk
 from fpdb.cli.databases import require
 from fpdb.cli.flow import Flow
@@ -165,6 +165,11 @@ def ingest(
     them. Records need a key and a fingerprint, in fields of these names unless --key and
     --fingerprint say otherwise.
 
+    The portable form, which `fpdb export` writes, is recognised by its first line. A database that
+    isn't there is made like the one that was exported, and appears when everything is in it; one
+    that is there must have the same recipe. Times of adding are kept. Only --capacity goes with
+    it, and a damaged line is an error.
+
     With --follow, JSON lines are taken as they come, from standard input or from the files that
     grow in a directory, and each is answered with one line that says what became of it: the
     documentation has the protocol. It ends with standard input, with SIGTERM or with Ctrl-C.
@@ -177,6 +182,7 @@ def ingest(
       fpdb ingest crawl.fpdb *.warc.gz --jobs 0
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
       fpdb ingest crawl.fpdb --follow crawled/ --skip-duplicates
+      fpdb ingest copy.fpdb crawl.fpdb.jsonl.gz
     """
     require(skip_duplicates or min_jaccard is None, "--min-jaccard needs --skip-duplicates")
     wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables, sketch)
@@ -225,6 +231,34 @@ def ingest(
                 make_markup(markup, html_text, max_html),
             )
             following.run(path, wanted)
+        return
+    if portable.took(
+        path,
+        paths,
+        capacity,
+        {
+            "--format": form not in (None, RecordFormat.JSONL),
+            "--key": key,
+            "--text": text,
+            "--meta": meta,
+            "--fingerprint": fingerprint,
+            "--fingerprint-base": base is not Base.HEX,
+            "--header": header is not None,
+            "--markup": markup is not MarkupKind.AUTO,
+            "--html-text": html_text is not HtmlPart.MAIN,
+            "--max-html": max_html != LARGEST_HTML,
+            "--max-bytes": max_bytes != LARGEST_TEXT,
+            "--skip-duplicates": skip_duplicates,
+            "--recipe": recipe,
+            "--bits": bits,
+            "-k": k is not None,
+            "--keys": keys,
+            "--tables": tables,
+            "--sketch": sketch,
+            "--jobs": jobs != 1,
+        },
+        quiet=quiet,
+    ):
         return
     sizes = [size_of(each) for each in paths]
     total = None if None in sizes else sum(size or 0 for size in sizes)

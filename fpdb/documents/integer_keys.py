@@ -85,7 +85,7 @@ class IntegerCatalog(Catalog):
         columns = np.array(sorted(rows), np.uint64).reshape(-1, 3).T
         self.ids.splice(txn, list(np.ascontiguousarray(columns)), self.ids.empty())
         for stored in documents:
-            if stored.digest or stored.meta or stored.fingerprint is None:
+            if _has_record(stored):
                 self._put_record(txn, stored)
 
     def remove(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
@@ -99,7 +99,7 @@ class IntegerCatalog(Catalog):
 
     def _delete_records(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         for stored in documents:
-            if stored.digest or stored.meta or stored.fingerprint is None:
+            if _has_record(stored):
                 self._delete_record(txn, stored)
 
     def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
@@ -150,6 +150,12 @@ class IntegerCatalog(Catalog):
         self._copy_records(txn, into)
         self.ids.fill(into, self.ids.scan(txn))
 
+    def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
+        after: Key | None = None
+        while found := self.slice_after(txn, after, prefix):
+            after = found[-1].key
+            yield from found
+
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
     ) -> list[Stored]:
@@ -168,6 +174,11 @@ class IntegerCatalog(Catalog):
             if len(found) >= SLICE:
                 break
         return found
+
+
+def _has_record(stored: Stored) -> bool:
+    """Tell whether a document is more than its key and its fingerprint."""
+    return bool(stored.digest or stored.meta or stored.sketch or stored.fingerprint is None)
 
 
 def _column(keys: Keys) -> Column:
