@@ -15,6 +15,7 @@ from fpdb.columns import each
 from fpdb.documents import (
     BATCH,
     LOAD,
+    Candidate,
     Prepared,
     Preparer,
     Texts,
@@ -42,6 +43,10 @@ from fpdb.workers import Workers
 
 if TYPE_CHECKING:
     from fpdb.corpus import Members
+
+
+# Documents that are stored together in a database that nobody else sees yet.
+_FILLED = 1 << 14
 
 
 class _Place(NamedTuple):
@@ -141,15 +146,26 @@ class Database(Reader):
             )
         candidates = iter(prepared)
         while batch := list(islice(candidates, BATCH)):
-            with self._environment.write(self._timeout) as txn:
-                writer = self._writer(txn)
-                writer.expect([candidate.key for candidate in batch])
-                added = [
-                    writer.add(candidate, skip_duplicates=skip_duplicates, k=k, verifier=verifier)
-                    for candidate in batch
-                ]
-                writer.apply()
-            yield from added
+            yield from self._add(batch, skip_duplicates=skip_duplicates, k=k, verifier=verifier)
+
+    def _add(
+        self,
+        batch: Sequence[Candidate],
+        *,
+        skip_duplicates: bool = False,
+        k: int = 0,
+        verifier: Verifier | None = None,
+    ) -> list[Added]:
+        """Add documents in one transaction."""
+        with self._environment.write(self._timeout) as txn:
+            writer = self._writer(txn)
+            writer.expect([candidate.key for candidate in batch])
+            added = [
+                writer.add(candidate, skip_duplicates=skip_duplicates, k=k, verifier=verifier)
+                for candidate in batch
+            ]
+            writer.apply()
+        return added
 
     def dump(self, file: IO[bytes], *, prefix: str = "") -> int:
         """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.
@@ -191,11 +207,22 @@ class Database(Reader):
                 require_whole("capacity", capacity, 1)
                 head = dataclasses.replace(head, capacity=capacity)
             with cls._build_like(path, head) as built:
-                return _load(built, source)
+                return cls._take(built, source, _FILLED)
         with cls.open(path, timeout=timeout) as database:
-            own = database._head  # noqa: SLF001 - it is one of this class
-            source.head.require_fit(own, str(database.path))
-            return _load(database, source)
+            return cls._take(database, source, BATCH)
+
+    def _take(self, source: portable.Source, together: int) -> Loaded:
+        """Add what a file holds, as far as it is sound; then raise what is wrong with it."""
+        source.head.require_fit(self._head, str(self.path))
+        counts: Counter[str] = Counter()
+        for line, batch in source.batches(together):
+            prepared, bad = self.preparer.sift(batch)
+            if bad:
+                prepared = self.preparer(batch[: bad[0][0]])
+            counts.update(added.status for added in self._add(list(prepared)))
+            for place, error in bad:
+                raise InputError(f"line {line + place}: {error}", hint=error.hint)
+        return Loaded(**counts)
 
     def add_fingerprints(
         self, keys: Iterable[Key], fingerprints: Any, *, memory: int = MEMORY
@@ -297,19 +324,6 @@ class Database(Reader):
 
     def _writer(self, txn: Any) -> Writer:
         return Writer(txn, self._index, self._catalog, self._lookup, int(time.time()))
-
-
-def _load(database: Database, source: portable.Source) -> Loaded:
-    """Add what a file holds, as far as it is sound; then raise what is wrong with it."""
-    counts: Counter[str] = Counter()
-    for line, batch in source.batches():
-        prepared, bad = database.preparer.sift(batch)
-        if bad:
-            prepared = database.preparer(batch[: bad[0][0]])
-        counts.update(added.status for added in database.add_prepared(prepared))
-        for place, error in bad:
-            raise InputError(f"line {line + place}: {error}", hint=error.hint)
-    return Loaded(**counts)
 
 
 def _duplicates(index: Index, clusters: Iterable["Members"]) -> Iterator[tuple[_Place, _Place]]:

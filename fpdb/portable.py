@@ -27,6 +27,8 @@ SKETCHES = (None, header.MINHASH)
 # Bytes of a line: no document takes more, whatever its metadata; a recipe may hold a whole table.
 _LONGEST = 1 << 20
 _LONGEST_HEAD = 1 << 27
+# Bytes of lines that are held at once.
+_ROOM = 1 << 24
 _FIELDS = frozenset({"key", "fingerprint", "digest", "characters", "added", "meta", "sketch"})
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 _AGAIN = "export it again, and copy the file whole"
@@ -214,34 +216,34 @@ class Source:
         self.head = Head.read(line)
         self._digest.update(line)
 
-    def batches(self) -> Iterator[tuple[int, list[Document]]]:
-        """Give the documents in batches, each with the number of its first line.
+    def batches(self, size: int) -> Iterator[tuple[int, list[Document]]]:
+        """Give the documents in batches of so many at most, with the number of the first line.
 
         Those before an error come first.
         """
         batch: list[Document] = []
-        count = 0
+        first, room = 2, _ROOM
         try:
-            for document in self._documents():
+            for document, length in self._documents():
                 batch.append(document)
-                count += 1
-                if len(batch) == BATCH:
-                    yield count - len(batch) + 2, batch
-                    batch = []
+                room -= length
+                if len(batch) == size or room < 0:
+                    yield first, batch
+                    first, room, batch = first + len(batch), _ROOM, []
         except InputError:
             if batch:
-                yield count - len(batch) + 2, batch
+                yield first, batch
             raise
         if batch:
-            yield count - len(batch) + 2, batch
+            yield first, batch
 
-    def _documents(self) -> Iterator[Document]:
+    def _documents(self) -> Iterator[tuple[Document, int]]:
         while line := self._next(_LONGEST):
             found = _parsed(line, self._number)
             if "key" not in found and "documents" in found:
                 self._end(found)
                 return
-            yield _document(found, self._number, self.head)
+            yield _document(found, self._number, self.head), len(line)
             self._digest.update(line)
         raise InputError(
             f"it ends behind line {self._number}, without the line that counts its documents",

@@ -506,3 +506,18 @@ def test_a_sketch_without_a_text_is_kept_under_an_integer_key(tmp_path):
         assert list(database.check()) == []
         assert database.delete(7)
         assert list(database.check()) == []
+
+
+def test_what_is_held_at_once_is_bounded(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("fpdb.portable._ROOM", 300)
+    sizes = []
+    source = fpdb.portable.Source(io.BytesIO(data))
+    for line, batch in source.batches(2):
+        assert line == 2 + sum(sizes)
+        sizes.append(len(batch))
+    assert sum(sizes) == 5
+    assert set(sizes) == {1, 2}
+    monkeypatch.setattr("fpdb.database._FILLED", 2)
+    fpdb.load(tmp_path / "new", io.BytesIO(data))
+    with fpdb.open(tmp_path / "new") as database:
+        assert dumped(database) == data
