@@ -26,9 +26,11 @@ SKETCHES = (None, header.MINHASH)
 
 # Bytes of a line: no document takes more, whatever its metadata; a recipe may hold a whole table.
 _LONGEST = 1 << 20
-_LONGEST_HEAD = 1 << 27
+_LONGEST_HEAD = 1 << 26
+# An empty list takes three bytes here and 64 in memory; no header has more lists and objects.
+_MOST_CONTAINERS = 1 << 20
 # Bytes of lines that are held at once.
-_ROOM = 1 << 24
+_ROOM = 1 << 22
 _FIELDS = frozenset({"key", "fingerprint", "digest", "characters", "added", "meta", "sketch"})
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 _AGAIN = "export it again, and copy the file whole"
@@ -323,6 +325,8 @@ def _bytes(value: object, name: str, length: int, number: int) -> bytes:
 
 
 def _parsed(line: bytes, number: int) -> dict[str, Any]:
+    if line.count(b"[") + line.count(b"{") > _MOST_CONTAINERS:
+        raise _wrong(number, "has too many lists and objects", "a document")
     try:
         found = json.loads(line)
     except RecursionError:

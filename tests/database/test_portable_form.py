@@ -450,6 +450,12 @@ def test_a_first_line_that_lacks_something_or_comes_from_the_future(tmp_path):
         fpdb.load(tmp_path / "new", io.BytesIO(json.dumps(HEAD | {"k": 60}).encode()))
 
 
+def test_a_first_line_that_would_take_much_memory(tmp_path):
+    for line in (b'{"fpdb_portable":' + b"[]," * 2**20, b'{"fpdb_portable":' + b" " * 2**26):
+        with pytest.raises(fpdb.InputError, match=r"line 1 has (too many|more than)"):
+            fpdb.load(tmp_path / "new", io.BytesIO(line))
+
+
 def test_others_may_write_the_least(tmp_path):
     lines = [HEAD, {"key": "a", "fingerprint": "0" * 15 + "A"}, {"documents": 1}]
     data = "\n".join(json.dumps(line, separators=(", ", ": ")) for line in lines).replace(
