@@ -9,6 +9,7 @@ The folders are the architecture, and imports point down:
     handle                 an open database: its header, plan and recipe
     checking               a database that is read by a further process, for it may be damaged
     loading                a new database from columns that are sorted already
+    portable               the form in which a database travels to other machines
     preparing              what is done with a part of the input, in any process
     repairing              a sound database of what is intact in a damaged one
     corpus | io            work over whole databases | readers of documents and texts
@@ -80,6 +81,7 @@ from fpdb.models import (
     Evaluation,
     Group,
     HtmlText,
+    Loaded,
     Match,
     Matches,
     Outgrown,
@@ -112,6 +114,7 @@ from fpdb.tables import (
 __version__ = "0.1.0"
 
 create = Database.create
+load = Database.load
 build = Database.build
 load_sorted = Database.load_sorted
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
@@ -147,6 +150,7 @@ __all__ = [
     "InputError",
     "JoinCosts",
     "JoinPlan",
+    "Loaded",
     "LockTimeoutError",
     "MapFullError",
     "Match",
@@ -198,6 +202,7 @@ __all__ = [
     "first_look",
     "html_text",
     "join_plans",
+    "load",
     "load_sorted",
     "open",
     "plans",

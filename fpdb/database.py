@@ -1,16 +1,21 @@
 """The database: what can be asked of it, and what can be changed, in transactions."""
 
+import dataclasses
+import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
+from fpdb import portable
 from fpdb.columns import each
 from fpdb.documents import (
     BATCH,
     LOAD,
+    Candidate,
     Prepared,
     Preparer,
     Texts,
@@ -27,15 +32,21 @@ from fpdb.models import (
     Cluster,
     Document,
     Key,
+    Loaded,
 )
 from fpdb.reader import Reader
-from fpdb.storage import WriteTransaction
+from fpdb.storage import LOCK_SECONDS, WriteTransaction
+from fpdb.storage.preflight import is_vacant
 from fpdb.tables import Index
 from fpdb.tables.loading import LEAST_MEMORY, MEMORY
 from fpdb.workers import Workers
 
 if TYPE_CHECKING:
     from fpdb.corpus import Members
+
+
+# Documents that are stored together in a database that nobody else sees yet.
+_FILLED = 1 << 14
 
 
 class _Place(NamedTuple):
@@ -135,15 +146,83 @@ class Database(Reader):
             )
         candidates = iter(prepared)
         while batch := list(islice(candidates, BATCH)):
-            with self._environment.write(self._timeout) as txn:
-                writer = self._writer(txn)
-                writer.expect([candidate.key for candidate in batch])
-                added = [
-                    writer.add(candidate, skip_duplicates=skip_duplicates, k=k, verifier=verifier)
-                    for candidate in batch
-                ]
-                writer.apply()
-            yield from added
+            yield from self._add(batch, skip_duplicates=skip_duplicates, k=k, verifier=verifier)
+
+    def _add(
+        self,
+        batch: Sequence[Candidate],
+        *,
+        skip_duplicates: bool = False,
+        k: int = 0,
+        verifier: Verifier | None = None,
+    ) -> list[Added]:
+        """Add documents in one transaction."""
+        with self._environment.write(self._timeout) as txn:
+            writer = self._writer(txn)
+            writer.expect([candidate.key for candidate in batch])
+            added = [
+                writer.add(candidate, skip_duplicates=skip_duplicates, k=k, verifier=verifier)
+                for candidate in batch
+            ]
+            writer.apply()
+        return added
+
+    def dump(self, file: IO[bytes], *, prefix: str = "") -> int:
+        """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.
+
+        The file is a binary one, such as `gzip.open(path, "wb")` or a pipe. It gets everything
+        that is kept of each document, as it is at this moment, in the order of the ids, or of
+        those whose key begins with `prefix`. Return how many there are.
+        """
+        with self._environment.read() as txn:
+            return portable.write(file, txn, self._catalog, self._head, prefix)
+
+    @property
+    def _head(self) -> portable.Head:
+        return portable.Head.of(self._header, self.plan.bits, self.k)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        file: IO[bytes],
+        *,
+        capacity: int | None = None,
+        timeout: float = LOCK_SECONDS,
+    ) -> Loaded:
+        """Bring the documents of the portable form, as `dump` writes it, into a database.
+
+        If nothing is at the path, a database like the dumped one is made there, with tables for
+        `capacity` documents if it is given. It appears whole, and not at all if the file is
+        damaged or cut short. A database that is there must have the same recipe and keys. It gets
+        a thousand documents or so at a time, as `add_many` adds them; those before an error stay.
+
+        The times of adding are kept, and so is the order of the documents, but their ids may be
+        others. No secret of a recipe is needed.
+        """
+        source = portable.Source(file)
+        if is_vacant(path):
+            head = source.head
+            if capacity is not None:
+                require_whole("capacity", capacity, 1)
+                head = dataclasses.replace(head, capacity=capacity)
+            with cls._build_like(path, head) as built:
+                return cls._take(built, source, _FILLED)
+        with cls.open(path, timeout=timeout) as database:
+            return cls._take(database, source, BATCH)
+
+    def _take(self, source: portable.Source, together: int) -> Loaded:
+        """Add what a file holds, as far as it is sound; then raise what is wrong with it."""
+        source.head.require_fit(self._head, str(self.path))
+        counts: Counter[str] = Counter()
+        for line, batch in source.batches(together):
+            prepared, bad = self.preparer.sift(batch)
+            if bad:
+                prepared = self.preparer(batch[: bad[0][0]])
+            counts.update(added.status for added in self._add(list(prepared)))
+            for place, error in bad:
+                raise InputError(f"line {line + place}: {error}", hint=error.hint)
+        return Loaded(**counts)
 
     def add_fingerprints(
         self, keys: Iterable[Key], fingerprints: Any, *, memory: int = MEMORY

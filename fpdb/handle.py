@@ -13,12 +13,12 @@ from fpdb.checking import check
 from fpdb.documents import CATALOGS, layout, require_whole
 from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
+from fpdb.portable import SKETCHES, Head
 from fpdb.storage import LOCK_SECONDS, Environment, header
 from fpdb.storage.counters import Counters
+from fpdb.storage.creation import Entries
 from fpdb.tables import Index, Plan, plans
 from fpdb.tables.first_look import USUAL, first_look
-
-SKETCHES = (None, header.MINHASH)
 
 
 class Handle:
@@ -113,6 +113,14 @@ class Handle:
         with Environment.build(path, names, first) as environment:
             fill(columns, environment, int(time.time()))
         return columns.documents
+
+    @classmethod
+    @contextlib.contextmanager
+    def _build_like(cls, path: str | os.PathLike[str], head: Head) -> Iterator[Self]:
+        """Create a database for a block to fill; the secret of its recipe isn't needed."""
+        plan = best_plan(head.bits, head.k, head.capacity, head.sketch)
+        with Environment.build(path, *_begin(head, plan)) as environment:
+            yield cls(environment)
 
     @classmethod
     def open(
@@ -242,7 +250,7 @@ def _reopen(
 
 def _describe(
     recipe: str | Recipe, k: int, capacity: int, keys: str, plan: Plan | None, *, sketch: str | None
-) -> tuple[Recipe, list[str], dict[str, dict[bytes, bytes]]]:
+) -> tuple[Recipe, list[str], Entries]:
     """Give the recipe, the sub-databases and the first entries of a new database."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
     if keys not in CATALOGS:
@@ -260,23 +268,28 @@ def _describe(
     if plan is None:
         plan = best_plan(chosen.bits, k, capacity, sketch)
     require_fit(plan, chosen.bits, k)
-    head = {
+    head = Head(chosen.to_dict(), chosen.id, chosen.bits, k, keys, sketch, capacity)
+    return chosen, *_begin(head, plan)
+
+
+def _begin(head: Head, plan: Plan) -> tuple[list[str], Entries]:
+    """Give the sub-databases and the first entries of a new database."""
+    fields = {
         "uuid": str(uuid.uuid4()),
         "created": int(time.time()),
         "created_by": "fpdb",
-        "keys": keys,
-        "recipe": chosen.to_dict(),
-        "recipe_id": chosen.id,
+        "keys": head.keys,
+        "recipe": head.recipe,
+        "recipe_id": head.recipe_id,
         "plan": plan.to_dict(),
-        "capacity": capacity,
+        "capacity": head.capacity,
     }
-    if sketch:
-        head |= {"sketch": sketch, "features": [sketch]}
+    if head.sketch:
+        fields |= {"sketch": head.sketch, "features": [head.sketch]}
     index = Index(plan)
-    names = ["header", *CATALOGS[keys].names, *index.names]
-    counters = Counters(sketches=0 if sketch else None)
-    first = {"header": {b"header": header.encode(head), b"counters": counters.pack()}}
-    return chosen, names, first
+    names = ["header", *CATALOGS[head.keys].names, *index.names]
+    counters = Counters(sketches=0 if head.sketch else None)
+    return names, {"header": {b"header": header.encode(fields), b"counters": counters.pack()}}
 
 
 def best_plan(bits: int, k: int, capacity: int, sketch: str | None) -> Plan:

@@ -82,6 +82,8 @@ class Document:
 
     A stored one has an `id`, the time when it was `added` (in seconds since 1970), and no text;
     its fingerprint is None if its text was too short to have one, and its `sketch` if it has none.
+    Of the text it has the `digest`, by which equal ones are known, and how many `characters` it
+    had. All of that but the id is kept when it is added to another database.
     """
 
     key: Key
@@ -92,6 +94,8 @@ class Document:
     added: int | None = None
     short: bool = False
     sketch: bytes | None = None
+    digest: bytes | None = None
+    characters: int = 0
 
 
 class Match(NamedTuple):
@@ -168,6 +172,20 @@ class Added(NamedTuple):
     id: int | None
     status: str
     matches: Matches
+
+
+class Loaded(NamedTuple):
+    """What became of the documents of the portable form, by the statuses of `Added`."""
+
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    short: int = 0
+
+    @property
+    def documents(self) -> int:
+        """How many there were."""
+        return sum(self)
 
 
 @dataclass(frozen=True)

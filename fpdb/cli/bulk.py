@@ -18,6 +18,7 @@ from fpdb.errors import InputError
 from fpdb.io import BadRecord, Record, is_array, read_array, read_lines
 from fpdb.models import Key
 from fpdb.preparing import parse_key
+from fpdb.storage.preflight import is_vacant
 
 # What a record takes, about, until it is stored with the others of its step.
 _RECORD_BYTES = 256
@@ -107,7 +108,7 @@ class Bulk:
     @contextlib.contextmanager
     def _database(self, keys: Keys, capacity: int | None) -> Iterator[fpdb.Database]:
         """Open the database, or build one beside its path that appears there in the end."""
-        if not databases.is_vacant(self.path):
+        if not is_vacant(self.path):
             with databases.open_or_create(self.path, self.wanted, quiet=self.quiet) as database:
                 yield database
             return

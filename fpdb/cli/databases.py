@@ -20,6 +20,7 @@ from fpdb.errors import (
     RecipeError,
     RecipeMismatchError,
 )
+from fpdb.storage.preflight import is_vacant
 from fpdb.tables import Plan
 
 DEFAULT_RECIPE = "web"
@@ -145,11 +146,6 @@ def widen(database: fpdb.Database, max_bytes: int) -> None:
         database.recipe = widened(database.recipe, max_bytes)
 
 
-def is_vacant(path: Path) -> bool:
-    """Tell whether a database could be created there."""
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
-
-
 def note_created(database: fpdb.Database) -> None:
     """Say what was created."""
     made = facts(database)
@@ -175,3 +171,14 @@ def require(good: object, message: str) -> None:
     """Refuse wrong usage."""
     if not good:
         raise typer.BadParameter(message)
+
+
+def require_alone(context: typer.Context, names: set[str], what: str) -> None:
+    """Refuse options that don't go with something: all that were given but these."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        given = source is not None and source.name == "COMMANDLINE"
+        require(
+            not given or parameter.name in names,
+            f"{parameter.opts[0]} doesn't go with {what}",
+        )

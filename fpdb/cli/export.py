@@ -1,14 +1,26 @@
 """The command that writes all documents out."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 import fpdb
-from fpdb.cli import databases, render
+from fpdb.cli import databases, portable, render
 from fpdb.cli.options import DatabaseArgument, PrefixOption
 from fpdb.cli.output import Form, NoCsvGuardOption, Output, OutputOption, key_type
 from fpdb.cli.values import as_dict
+
+
+class ExportForm(StrEnum):
+    """How documents are written: as other data are, or in the portable form."""
+
+    PORTABLE = "portable"
+    JSONL = "jsonl"
+    TSV = "tsv"
+    CSV = "csv"
+    PARQUET = "parquet"
+
 
 _COLUMNS = ("key", "fingerprint", "added", "meta")
 
@@ -17,28 +29,39 @@ def export(
     path: DatabaseArgument,
     output: OutputOption = "-",
     form: Annotated[
-        Form | None,
+        ExportForm | None,
         typer.Option("--format", help="What to write, if the suffix doesn't tell it; or jsonl."),
     ] = None,
     prefix: PrefixOption = None,
     no_csv_guard: NoCsvGuardOption = False,
 ) -> None:
-    """Write the stored documents out: key, fingerprint, time of adding and metadata.
+    """Write the stored documents out, for another machine or for other programs.
 
-    JSON lines keep everything and can be ingested again with --fingerprint fingerprint, except
-    for short texts, which have none, and for sketches, which only `compact` and `backup` copy. So
-    can Parquet, whose fingerprints are numbers if they fit.
+    The portable form loses nothing: `ingest` makes the same database of it, on a machine of any
+    kind and with a later fpdb. It begins with the recipe and ends with a checksum. The suffix
+    .fpdb.jsonl tells it; with .gz or .zst behind it, it is packed. The secret of a recipe isn't in
+    it.
+
+    The other forms are for reading: key, fingerprint, time of adding and metadata. JSON lines and
+    Parquet, whose fingerprints are numbers if they fit, can be ingested with --fingerprint
+    fingerprint, though not the short texts, which have none.
     In TSV and CSV, characters that aren't printable are escaped. Metadata are JSON in all but JSON
     lines. In CSV a cell that a spreadsheet would take for a formula begins with an apostrophe.
 
     \b
     Example:
+      fpdb export crawl.fpdb --output crawl.fpdb.jsonl.gz
+      fpdb export crawl.fpdb --format portable | ssh other fpdb ingest crawl.fpdb -
       fpdb export crawl.fpdb --output crawl.jsonl
       fpdb export crawl.fpdb --output crawl.parquet
       fpdb export crawl.fpdb --format csv --prefix https://example.com/
     """
+    if form is ExportForm.PORTABLE or (form is None and portable.told(output)):
+        _note(output, portable.write(path, output, prefix))
+        return
     count = 0
-    target = Output(output, form, Form.JSONL, guard=not no_csv_guard)
+    given = Form(form) if form else None
+    target = Output(output, given, Form.JSONL, guard=not no_csv_guard)
     with databases.open_readonly(path) as database:
         bits = database.plan.bits
         # Arrow has no numbers of 128 bits.
@@ -50,6 +73,10 @@ def export(
             for document in database.scan(prefix=prefix or ""):
                 count += 1
                 _write(document, bits, target, as_number=number == "uint64")
+    _note(output, count)
+
+
+def _note(output: str, count: int) -> None:
     if output != "-":
         render.note(f"{output}: {count:,} documents")
 

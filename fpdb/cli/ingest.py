@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fpdb.cli import databases, render
+from fpdb.cli import databases, portable, render
 from fpdb.cli import sorted_columns as columns
 from fpdb.cli.bulk import Bulk
 from fpdb.cli.databases import require
@@ -177,6 +177,11 @@ def ingest(
     becomes a new database: verified, and loaded without sorting. Its manifest says the recipe, the
     tables and the kind of keys. It needs the extra `arrow`.
 
+    The portable form, which `fpdb export` writes, is recognised by its first line. A database that
+    isn't there is made like the one that was exported, and appears when everything is in it; one
+    that is there must have the same recipe. Times of adding are kept. Only --capacity goes with
+    it, and a damaged line is an error.
+
     With --follow, JSON lines are taken as they come, from standard input or from the files that
     grow in a directory, and each is answered with one line that says what became of it: the
     documentation has the protocol. It ends with standard input, with SIGTERM or with Ctrl-C.
@@ -190,6 +195,7 @@ def ingest(
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
       fpdb ingest crawl.fpdb --follow crawled/ --skip-duplicates
       fpdb ingest corpus.fpdb columns/ --sorted
+      fpdb ingest copy.fpdb crawl.fpdb.jsonl.gz
     """
     if sorted_columns:
         columns.load(context, path, files, recipe, quiet=quiet)
@@ -242,16 +248,15 @@ def ingest(
             )
             following.run(path, wanted)
         return
-    sizes = [size_of(each) for each in paths]
-    total = None if None in sizes else sum(size or 0 for size in sizes)
-    rejects = Rejects(strict=strict)
+    if portable.took(context, path, paths, capacity, quiet=quiet):
+        return
     loader = Loader(
-        rejects,
+        Rejects(strict=strict),
         skip_duplicates=skip_duplicates,
         min_jaccard=min_jaccard,
         as_json=as_json,
         watched=render.shows_progress() and not quiet,
-        total=total,
+        total=_total(paths),
     )
     flow: Flow[Taken] = Flow(jobs)
     parts = open_parts(
@@ -274,6 +279,12 @@ def ingest(
         with _interruptible("what was counted as added is stored; run it again for the rest"):
             databases.widen(database, max_bytes)
             loader.load(database, parts, flow)
+
+
+def _total(paths: list[str]) -> int | None:
+    """Give the bytes of all files, if there is an end to them."""
+    sizes = [size_of(each) for each in paths]
+    return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def _require_followable(

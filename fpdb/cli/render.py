@@ -118,6 +118,24 @@ def into(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def binary(path: str) -> Iterator[IO[bytes]]:
+    """Open standard output or a file for a block to write bytes to; a file as `drafted` does."""
+    if path != "-":
+        with drafted(path) as file:
+            yield file
+        return
+    flush()
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except FpdbError:  # some are an OSError as well
+        raise
+    except OSError as error:
+        _give_up(error)
+        raise typer.Exit(0) from None
+
+
+@contextlib.contextmanager
 def drafted(path: str) -> Iterator[IO[bytes]]:
     """Open a file for a block to write to; a regular one appears, whole, when the block ends."""
     special = os.path.exists(path) and not os.path.isfile(path)

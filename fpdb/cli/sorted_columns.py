@@ -17,11 +17,7 @@ def load(
     context: typer.Context, path: Path, files: list[str] | None, recipe: str | None, *, quiet: bool
 ) -> None:
     """Make the database, and say what it is."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        given = source is not None and source.name == "COMMANDLINE"
-        known = not given or parameter.name in _WITH
-        require(known, f"{parameter.opts[0]} doesn't go with --sorted: the manifest says it all")
+    databases.require_alone(context, _WITH, "--sorted: the manifest says it all")
     paths = files or []
     require(len(paths) == 1 and paths != ["-"], "--sorted takes one directory")
     started = time.monotonic()

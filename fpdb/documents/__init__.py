@@ -9,7 +9,7 @@ changes of one transaction.
 from fpdb.documents.catalog import Catalog, Stored, digest_of
 from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, require_whole, take
 from fpdb.documents.kinds import CATALOGS, layout
-from fpdb.documents.lookup import CANDIDATES, Ask, Lookup, to_document
+from fpdb.documents.lookup import CANDIDATES, Ask, Lookup, to_document, unpack_meta
 from fpdb.documents.verify import Known, Texts, Verifier, side_of
 from fpdb.documents.writing import Candidate, Writer, at_places
 
@@ -37,4 +37,5 @@ __all__ = [
     "side_of",
     "take",
     "to_document",
+    "unpack_meta",
 ]

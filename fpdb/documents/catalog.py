@@ -23,7 +23,7 @@ SLICE = 1000
 # Keys as they are loaded: a sequence of texts, or a column of numbers.
 Keys = Sequence[str] | Column
 
-DIGEST_BYTES = 16
+TEXT_DIGEST_BYTES = 16
 
 
 class Stored(NamedTuple):
@@ -152,6 +152,10 @@ class Catalog(ABC):
         """Give the next documents in the order of their keys, none at the end."""
 
     @abstractmethod
+    def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
+        """Give the documents in the order of their ids."""
+
+    @abstractmethod
     def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
         """Copy everything into an empty catalog of another database."""
 
@@ -208,10 +212,11 @@ class Catalog(ABC):
         if number >> 64:
             raise DamagedError("an id has more than 64 bits", hint="run `fpdb check`")
         value = txn.get("documents", number.to_bytes(8, "big"))
-        return None if value is None else _stored(number, unpack_record(value))
+        return None if value is None else to_stored(number, unpack_record(value))
 
 
-def _stored(number: int, record: Record) -> Stored:
+def to_stored(number: int, record: Record) -> Stored:
+    """Give the document of a record."""
     fingerprint = int.from_bytes(record.fingerprint, "big") if record.fingerprint else None
     return Stored(number, record.key, fingerprint, *record[2:])
 
@@ -219,4 +224,4 @@ def _stored(number: int, record: Record) -> Stored:
 def digest_of(text: str) -> bytes:
     """Give the digest by which equal texts are known."""
     data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+    return hashlib.blake2b(data, digest_size=TEXT_DIGEST_BYTES).digest()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.columns import column
-from fpdb.documents.catalog import Catalog, Keys, digest_of
+from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
 from fpdb.documents.kinds import CATALOGS
 from fpdb.documents.verify import Texts, Verifier
 from fpdb.documents.writing import Candidate
@@ -31,6 +31,8 @@ from fpdb.tables.first_look import first_look
 BATCH = 1000
 LOAD = 1_000_000
 _BATCH_CHARACTERS = 1 << 23
+_MOST = (1 << 63) - 1
+_LATEST = 253_402_300_799  # the last second of the year 9999
 
 
 def require_whole(name: str, value: object, least: int | None = None) -> None:
@@ -101,25 +103,30 @@ class Intake:
         shorts = iter(batch.short.tolist() if batch else [])
         found: list[Candidate] = []
         for document, meta in zip(documents, metas, strict=True):
-            number: int | None
+            number: int | None = None
             sketch = self._catalog.no_sketch
-            if document.fingerprint is not None:
-                number = self.number(document.fingerprint)
-                if document.sketch is not None and self._catalog.sketched:
-                    sketch = _checked_sketch(document)
-            else:
+            if document.fingerprint is None and document.text is not None:
                 number, short = next(numbers), next(shorts)
                 number = None if short else number
                 sketch = next(sketches, None)
-            digest = b"" if document.text is None else digest_of(document.text)
-            characters = len(document.text or "")
-            found.append(Candidate(document.key, number, digest, meta, characters, sketch))
+            else:
+                if document.fingerprint is not None:
+                    number = self.number(document.fingerprint)
+                if document.sketch is not None and self._catalog.sketched:
+                    sketch = _checked_sketch(document)
+            if document.text is None:
+                digest, characters = document.digest or b"", document.characters
+            else:
+                digest, characters = digest_of(document.text), len(document.text)
+            rest = (digest, meta, characters, sketch, document.added)
+            found.append(Candidate(document.key, number, *rest))
         return found
 
     def _checked_meta(self, document: Document) -> bytes:
         _require_document(document)
         self._catalog.check_key(document.key)
-        if document.fingerprint is None and document.text is None:
+        _check_stored(document)
+        if document.fingerprint is None and document.text is None and document.digest is None:
             raise InputError(
                 f"the document {document.key!r} has neither a text nor a fingerprint",
                 hint="give one of them; an empty text is a text",
@@ -256,6 +263,30 @@ class Intake:
 def _intake(plan: Plan, kind: str, sketched: bool) -> Intake:  # noqa: FBT001 - by pickle
     index = Index(plan)
     return Intake(index, CATALOGS[kind](index, sketched=sketched))
+
+
+def _check_stored(document: Document) -> None:
+    """Check what only a document has that was stored before."""
+    digest, characters, added = document.digest, document.characters, document.added
+    if digest is None and added is None and type(characters) is int and characters == 0:
+        return
+    sound = digest is None or (isinstance(digest, bytes) and len(digest) == TEXT_DIGEST_BYTES)
+    for name, good, expected in (
+        ("digest", sound, f"{TEXT_DIGEST_BYTES} bytes"),
+        ("characters", _is_whole(characters, _MOST), "a whole number from 0"),
+        ("characters", not characters or digest or document.text is not None, "a digest as well"),
+        ("added", added is None or _is_whole(added, _LATEST), "seconds since 1970, whole"),
+    ):
+        if not good:
+            raise InputError(
+                f"the document {document.key!r:.60} has {name}={getattr(document, name)!r:.40}, "
+                f"expected {expected}",
+                hint=f"leave {name} out, or give it as a stored document has it",
+            )
+
+
+def _is_whole(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def _checked_sketch(document: Document) -> bytes:

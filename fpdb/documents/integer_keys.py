@@ -163,6 +163,12 @@ class IntegerCatalog(Catalog):
         self._copy_records(txn, into)
         self.ids.fill(into, self.ids.scan(txn))
 
+    def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
+        after: Key | None = None
+        while found := self.slice_after(txn, after, prefix):
+            after = found[-1].key
+            yield from found
+
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
     ) -> list[Stored]:
@@ -183,11 +189,10 @@ class IntegerCatalog(Catalog):
         return found
 
 
+def _has_record(stored: Stored) -> bool:
+    """Tell whether a document is more than its key and its fingerprint."""
+    return bool(stored.digest or stored.meta or stored.sketch or stored.fingerprint is None)
+
+
 def _column(keys: Keys) -> Column:
     return np.asarray(keys, np.uint64)
-
-
-def _has_record(stored: Stored) -> bool:
-    """Say whether there is more to keep of a document than a fingerprint and a time."""
-    more = stored.digest or stored.meta or stored.sketch
-    return bool(more) or stored.fingerprint is None

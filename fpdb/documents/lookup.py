@@ -312,4 +312,6 @@ def to_document(stored: Stored) -> Document:
         added=stored.added,
         short=stored.fingerprint is None,
         sketch=stored.sketch or None,
+        digest=stored.digest or None,
+        characters=stored.characters,
     )

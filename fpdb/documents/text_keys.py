@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.documents.catalog import SLICE, Catalog, Columns, Keys, Stored
+from fpdb.documents.catalog import SLICE, Catalog, Columns, Keys, Stored, to_stored
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.columns import Column
-from fpdb.storage.records import LARGEST_KEY, Record, pack_record
+from fpdb.storage.records import LARGEST_KEY, Record, pack_record, unpack_record
 from fpdb.tables.bits import Fingerprints
 
 _LONGEST_LMDB_KEY = 511
@@ -123,6 +123,26 @@ class TextCatalog(Catalog):
         names = map(key_bytes, map(str, keys))
         numbers = (number.to_bytes(8, "big") for number in ids.tolist())
         return sorted(zip(names, numbers, strict=True))
+
+    def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
+        if prefix:
+            yield from self._each_below(txn, prefix)
+            return
+        with txn.cursor("documents") as cursor:
+            for number, value in cursor:
+                yield to_stored(int.from_bytes(number, "big"), unpack_record(value))
+
+    def _each_below(self, txn: ReadTransaction, prefix: str) -> Iterator[Stored]:
+        """Sort the ids of the keys with a prefix first: eight bytes for each."""
+        parts: list[Column] = [np.empty(0, np.uint64)]
+        after: Key | None = None
+        while found := self.slice_after(txn, after, prefix):
+            after = found[-1].key
+            parts.append(np.array([stored.id for stored in found], np.uint64))
+        for number in np.sort(np.concatenate(parts)).tolist():
+            stored = self.load(txn, number)
+            if stored is not None:
+                yield stored
 
     def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
         self._copy_records(txn, into)

@@ -23,7 +23,10 @@ _CHANGED = 50_000
 
 
 class Candidate(NamedTuple):
-    """A document that is ready to be stored; `fingerprint` is None if its text is short."""
+    """A document that is ready to be stored; `fingerprint` is None if its text is short.
+
+    `added` is None if it is added now.
+    """
 
     key: Key
     fingerprint: int | None
@@ -31,6 +34,7 @@ class Candidate(NamedTuple):
     meta: bytes
     characters: int
     sketch: bytes | None = None
+    added: int | None = None
 
 
 class Writer:
@@ -112,7 +116,7 @@ class Writer:
         """Add a document, or replace the one with its key."""
         key = candidate.key
         old = self._known[key]
-        if old and old[2:3] + old[4:] == candidate[1:]:
+        if old and old[2:3] + old[4:] == candidate[1:6]:
             return Added(key, old.id, "unchanged", Matches())
         matches = Matches()
         if skip_duplicates:
@@ -120,7 +124,8 @@ class Writer:
             if matches and not old:
                 return Added(key, None, "duplicate", matches)
         number = old.id if old else self._new_id(key)
-        stored = Stored(number, key, candidate.fingerprint, self._now, *candidate[2:])
+        added = self._now if candidate.added is None else candidate.added
+        stored = Stored(number, key, candidate.fingerprint, added, *candidate[2:6])
         self._drop(key)
         self._known[key] = self._saved[key] = stored
         self._changed_near(candidate.fingerprint, candidate.digest)

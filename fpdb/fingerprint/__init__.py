@@ -10,7 +10,7 @@ from fpdb.fingerprint.grams import Grams
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.minhash import estimate as sketch_jaccard
 from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset
-from fpdb.fingerprint.recipe import WIDTHS, Recipe, to_int
+from fpdb.fingerprint.recipe import WIDTHS, Recipe, id_of, to_int
 from fpdb.fingerprint.toml import read_recipe, write_recipe
 from fpdb.fingerprint.weights import IdfTable, Weights
 
@@ -26,6 +26,7 @@ __all__ = [
     "Weights",
     "compare",
     "distance",
+    "id_of",
     "preset",
     "read_recipe",
     "sketch_jaccard",

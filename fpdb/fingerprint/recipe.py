@@ -118,12 +118,7 @@ class Recipe:
     @cached_property
     def id(self) -> str:
         """A digest of everything that decides about the fingerprint."""
-        plain = self.to_dict()
-        del plain["name"]
-        plain.pop("largest", None)
-        plain["weights"]["idf"] = self.idf_id
-        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-        return hashlib.blake2b(canonical.encode(), digest_size=8).hexdigest()
+        return id_of(self.to_dict(), self.idf_id)
 
     @property
     def idf_id(self) -> str | None:
@@ -216,6 +211,14 @@ class Recipe:
             f"{self.grams.minimum}",
             hint="recipe.batch(texts) gives fingerprints and marks those of short texts",
         )
+
+
+def id_of(plain: Mapping[str, Any], idf_id: str | None) -> str:
+    """Give the id of a recipe by the plain form that `to_dict` gives; its secret isn't needed."""
+    parts = {name: part for name, part in plain.items() if name not in {"name", "largest"}}
+    parts["weights"] = {**parts["weights"], "idf": idf_id}
+    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(canonical.encode(), digest_size=8).hexdigest()
 
 
 def to_int(fingerprint: Any) -> int:

@@ -11,6 +11,7 @@ from fpdb.io.html import LARGEST_HTML, html_text
 from fpdb.io.markup import Markup
 from fpdb.io.pairs import read_pairs
 from fpdb.io.parts import PART, Part, read_parts
+from fpdb.io.portable import is_portable, portable_file
 from fpdb.io.records import read_records, read_rows
 from fpdb.io.streams import Idle, Progress
 from fpdb.io.texts import Text, read_lines, read_text
@@ -33,7 +34,9 @@ __all__ = [
     "follow_parts",
     "html_text",
     "is_array",
+    "is_portable",
     "is_table_file",
+    "portable_file",
     "read_array",
     "read_lines",
     "read_pairs",

@@ -11,6 +11,7 @@ from fpdb.errors import InputError
 from fpdb.io import arrow, streams
 from fpdb.io.fields import Fields
 from fpdb.io.markup import Markup
+from fpdb.io.portable import PORTABLE
 from fpdb.io.streams import TooLong
 from fpdb.io.tables import Line, Row, csv_rows, named, tsv_rows
 
@@ -80,6 +81,8 @@ def _jsonl(source: Source) -> Iterator[Found]:
         else:
             if type(found) is not dict:
                 found = "is JSON, but no object"
+            elif number == 1 and PORTABLE in found:
+                found = "is the portable form of a database: ingest it as a file, or through a pipe"
         yield number, found, replaced
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fpdb.corpus.reading import as_array
 from fpdb.documents import Catalog, Stored
-from fpdb.documents.catalog import DIGEST_BYTES, Columns
+from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Columns
 from fpdb.errors import InputError
 from fpdb.fingerprint.minhash import SIZE
 from fpdb.io.sorted_columns import Kind, Part, read_columns
@@ -114,7 +114,7 @@ class Documents:
         """Gather what there is to keep of each document."""
         characters = part.numbers.get("characters", np.zeros(part.rows, np.uint64))
         part.refuse(characters >= _MOST_CHARACTERS, "found no number of characters")
-        digests = self._bytes(part, "digest", DIGEST_BYTES)
+        digests = self._bytes(part, "digest", TEXT_DIGEST_BYTES)
         placed = columns.placed.tolist()
         for place, there in enumerate(placed):
             if not there and not digests[place]:

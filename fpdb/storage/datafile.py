@@ -131,7 +131,7 @@ def _refuse_magic(data: bytes, offset: int, name: str) -> None:
     if magic[::-1] == LMDB_MAGIC.to_bytes(4, sys.byteorder):
         raise NotADatabaseError(
             f"{name} was written on a machine with the other byte order",
-            hint="export the database there, and ingest the export here",
+            hint="export it there with --format portable, and ingest the export here",
         )
     raise NotADatabaseError(
         f"{name} isn't an LMDB file: it has {magic.hex()} where LMDB's magic belongs",

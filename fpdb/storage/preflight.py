@@ -113,6 +113,12 @@ def require_vacant(directory: Path) -> None:
         )
 
 
+def is_vacant(directory: str | os.PathLike[str]) -> bool:
+    """Tell whether there is nothing at a path, or an empty directory."""
+    path = Path(directory)
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
 def _data_file(directory: Path) -> os.stat_result:
     try:
         found = os.lstat(directory / DATA_FILE)

@@ -1,6 +1,7 @@
 """What the database's methods promise, one fact at a time."""
 
 import dataclasses
+import hashlib
 import os
 import pickle
 import re
@@ -49,7 +50,13 @@ def test_a_new_document_is_added(db: Database, tiny: Recipe) -> None:
     assert db.add("a", TEXT, {"n": 1}) == ("a", 0, "added", [])
     document = db["a"]
     assert document == Document(
-        "a", meta={"n": 1}, fingerprint=tiny.fingerprint(TEXT), id=0, added=document.added
+        "a",
+        meta={"n": 1},
+        fingerprint=tiny.fingerprint(TEXT),
+        id=0,
+        added=document.added,
+        digest=hashlib.blake2b(TEXT.encode(), digest_size=16).digest(),
+        characters=len(TEXT),
     )
     assert before <= document.added <= time.time()
     assert (document.text, document.short) == (None, False)

@@ -104,6 +104,7 @@ COMMANDS = {
     "clusters": ["clusters"],
     "clusters --json": ["clusters", "--json"],
     "export": ["export"],
+    "export portable json": ["export", "--format", "portable"],
     "export tsv": ["export", "--format", "tsv"],
     "export csv": ["export", "--format", "csv"],
     "export csv bare": ["export", "--format", "csv", "--no-csv-guard"],

@@ -57,6 +57,8 @@ def test_every_command_works_with_a_keyed_recipe_and_hides_its_secret(run, folde
         run("get", db, "a"),
         run("export", db),
         run("export", db, "-o", folder / "out.csv", "--format", "csv"),
+        run("export", db, "-o", folder / "all.fpdb.jsonl"),
+        run("ingest", folder / "loaded.fpdb", folder / "all.fpdb.jsonl"),
         run("compact", db, "-o", folder / "small.fpdb"),
         run("backup", db, folder / "backup.fpdb"),
         run("recipes", "show", recipe),
@@ -67,7 +69,7 @@ def test_every_command_works_with_a_keyed_recipe_and_hides_its_secret(run, folde
     assert ["a", "b"] in [sorted(row[:2]) for row in outcomes[5].rows]
     for done in outcomes:
         assert_hidden(done.out + done.err)
-    for copy in ("small.fpdb", "backup.fpdb"):
+    for copy in ("small.fpdb", "backup.fpdb", "loaded.fpdb"):
         assert run("query", folder / copy, pages, "--recipe", recipe).rows == outcomes[3].rows
     for file in folder.rglob("*"):
         if file.is_file() and file.name != "my.key":

@@ -6,6 +6,8 @@ import pickle
 import struct
 import tempfile
 from collections import Counter
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 import msgpack
@@ -14,7 +16,7 @@ import xxhash
 import zstandard
 
 import fpdb
-from fpdb import io
+from fpdb import io, portable
 from fpdb.fingerprint import clean, segment, toml, windows
 from fpdb.storage import header
 from fpdb.storage.columns import (
@@ -78,6 +80,25 @@ def check_packed(data):
     path = FOLDER / f"input.jsonl.{('gz', 'zst')[data[0] % 2]}"
     path.write_bytes(data[1:])
     read(str(path), max_bytes=LARGEST)
+
+
+@cache
+def preparer():
+    """What prepares documents for a database that keeps all there is."""
+    with fpdb.create(FOLDER / "fuzzed.fpdb", sketch="minhash") as database:
+        return database.preparer
+
+
+def check_portable(data):
+    """Any bytes behind a sound first line, or without one, are documents or an FpdbError."""
+    head = _PORTABLE.partition(b"\n")[0] + b"\n" if data[:1] == b"\0" else b""
+    try:
+        source = portable.Source(BytesIO(head + data[1:]))
+        for _, batch in source.batches(100):
+            prepared, bad = preparer().sift(batch)
+            require(len(prepared) + len(bad) == len(batch), batch)
+    except fpdb.FpdbError as error:
+        require(error.hint and len(str(error)) < 1000, error)
 
 
 def check_recipes(data):
@@ -216,6 +237,9 @@ _LINES = [
     b"key\ttext\tf\nk\tsome text\t77\n\n",
     b"a line\r\n\r\nanother \xff line\n",
 ]
+_PORTABLE = (
+    Path(__file__).parents[2].joinpath("tests", "format", "portable-1.fpdb.jsonl").read_bytes()
+)
 SEEDS = {
     "readers": [
         bytes([form, fields]) + lines
@@ -226,6 +250,7 @@ SEEDS = {
     "packed": [b"\0" + gzip.compress(line, mtime=0) for line in _LINES]
     + [b"\1" + zstandard.compress(line) for line in _LINES]
     + [b"\0" + gzip.compress(_LINES[0]) * 2 + bytes(9)],
+    "portable": [b"\1" + _PORTABLE, b"\0" + _PORTABLE.partition(b"\n")[2]],
     "recipes": [
         toml.write_recipe(fpdb.recipe(recipe)).encode()
         for recipe in ("web", "char-4", "simhash-py", "tagged-title", "ascii-mt")
@@ -243,6 +268,7 @@ SEEDS = {
 CHECKS = {
     "readers": check_readers,
     "packed": check_packed,
+    "portable": check_portable,
     "recipes": check_recipes,
     "stored": check_stored,
     "texts": check_texts,

@@ -1,0 +1,360 @@
+"""The portable form of a database: JSON lines that any machine writes and reads."""
+
+import base64
+import binascii
+import hashlib
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from json.encoder import encode_basestring_ascii as _quoted
+from typing import IO, Any, Self
+
+from fpdb.documents import BATCH, CATALOGS, Catalog, Stored, unpack_meta
+from fpdb.errors import DamagedError, InputError, RecipeError, RecipeMismatchError, TooNewError
+from fpdb.fingerprint import WIDTHS, Recipe, id_of
+from fpdb.io.portable import BEGINNING, PORTABLE
+from fpdb.models import Document
+from fpdb.storage import ReadTransaction, header
+from fpdb.storage.counters import Counters
+from fpdb.storage.header import Header
+
+VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
+SKETCHES = (None, header.MINHASH)
+
+# Bytes of a line: no document takes more, whatever its metadata; a recipe may hold a whole table.
+_LONGEST = 1 << 20
+_LONGEST_HEAD = 1 << 26
+# An empty list takes three bytes here and 64 in memory; no header has more lists and objects.
+_MOST_CONTAINERS = 1 << 20
+# Bytes of lines that are held at once.
+_ROOM = 1 << 22
+_FIELDS = frozenset({"key", "fingerprint", "digest", "characters", "added", "meta", "sketch"})
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
+_AGAIN = "export it again, and copy the file whole"
+_compact = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True)
+class Head:
+    """What all documents of a database have in common, and the first line says.
+
+    The recipe is plain data, of whose secret only the id is known.
+    """
+
+    recipe: dict[str, Any]
+    recipe_id: str
+    bits: int
+    k: int
+    keys: str
+    sketch: str | None
+    capacity: int
+
+    @classmethod
+    def of(cls, stored: Header, bits: int, k: int) -> Self:
+        """Give the head of a database by its header."""
+        shared = (stored["recipe"], stored["recipe_id"], bits, k, stored["keys"])
+        return cls(*shared, stored.get("sketch"), stored["capacity"])
+
+    def line(self) -> bytes:
+        """Write the first line."""
+        return _line(_compact({PORTABLE: VERSION, **vars(self)}))
+
+    @classmethod
+    def read(cls, line: bytes) -> Self:
+        """Read the first line; what it says is checked."""
+        if not line.startswith(BEGINNING):
+            raise InputError(
+                f"line 1 doesn't begin with {BEGINNING.decode()}, as the portable form does",
+                hint="db.dump and `fpdb export --format portable` write it",
+            )
+        found = _parsed(line, 1)
+        version = found.pop(PORTABLE)
+        if type(version) is not int or version < 1:
+            raise _wrong(1, f"has the version {version!r:.40}", "a whole number from 1")
+        if version > VERSION:
+            raise TooNewError(
+                f"the portable form has version {version}, this fpdb reads {VERSION}",
+                hint="install a newer fpdb",
+                found=version,
+                supported=VERSION,
+            )
+        _require_fields(found, 1, frozenset(cls.__dataclass_fields__), every=True)
+        for name, good, expected in (
+            ("recipe", isinstance(found["recipe"], dict), "an object"),
+            ("bits", found["bits"] in WIDTHS, " or ".join(map(str, WIDTHS))),
+            ("k", _is_whole(found["k"], 0), "a whole number"),
+            ("keys", found["keys"] in list(CATALOGS), " or ".join(CATALOGS)),
+            ("sketch", found["sketch"] in SKETCHES, "minhash or null"),
+            ("capacity", _is_whole(found["capacity"], 1), "a whole number from 1"),
+        ):
+            if not good:
+                raise _wrong(1, f"has {name} {found[name]!r:.40}", expected)
+        return replace(cls(**found), **_canonical(found))
+
+    def require_fit(self, other: "Head", place: str) -> None:
+        """Refuse a database that can't take these documents whole."""
+        for what, found, expected in (
+            ("the recipe", _named(self), _named(other)),
+            ("keys", self.keys, other.keys),
+        ):
+            if found != expected:
+                raise RecipeMismatchError(
+                    f"{place} was created with {what} {expected}, the file has {found}",
+                    hint="load it into a database of its own",
+                )
+        if self.sketch and self.sketch != other.sketch:
+            raise RecipeMismatchError(
+                f"{place} keeps no sketches, the file has {self.sketch} sketches",
+                hint="load it into a database that is created with this sketch",
+            )
+
+
+def _named(head: Head) -> str:
+    return f"{head.recipe['name']} ({head.recipe_id})"
+
+
+def _canonical(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the recipe without its secret, and compare what the first line says of it."""
+    plain = found["recipe"]
+    hashing = plain.get("hash")
+    secret = hashing.get("secret") if isinstance(hashing, dict) else None
+    if secret is not None:
+        plain = {**plain, "hash": {**hashing, "secret": None}}
+    try:
+        recipe = Recipe.from_dict(plain)
+    except RecipeError as error:
+        raise InputError(f"line 1: {error}", hint=error.hint) from None
+    plain = recipe.to_dict()
+    if secret is not None:
+        plain["hash"]["secret"] = str(secret)
+    recipe_id = id_of(plain, recipe.idf_id)
+    if (recipe_id, recipe.bits) != (found["recipe_id"], found["bits"]):
+        raise _wrong(
+            1,
+            f"says {found['recipe_id']!r:.40} and {found['bits']} bits of its recipe",
+            f"{recipe_id} and {recipe.bits}, which it has",
+        )
+    return {"recipe": plain, "recipe_id": recipe_id}
+
+
+def write(
+    file: IO[bytes], txn: ReadTransaction, catalog: Catalog, head: Head, prefix: str = ""
+) -> int:
+    """Write what a snapshot shows, in the order of the ids; return how many documents."""
+    if isinstance(file, io.TextIOBase) or not hasattr(file, "write"):
+        raise InputError(
+            f"found {file!r:.60}, expected a binary file",
+            hint='open(path, "wb") gives one, and so does gzip.open(path, "wb")',
+        )
+    digest, count = hashlib.sha256(), 0
+    pending = [head.line()]
+    for stored in catalog.each(txn, prefix):
+        count += 1
+        pending.append(_document_line(stored, head.bits))
+        if len(pending) >= BATCH:
+            _put(file, pending, digest)
+    _put(file, pending, digest)
+    stored_count = Counters.unpack(txn.get("header", b"counters")).documents
+    if not prefix and count != stored_count:
+        raise DamagedError(
+            f"found {count:,} documents, the counters say {stored_count:,}",
+            hint="run `fpdb check`",
+        )
+    _write(file, _line(_compact({"documents": count, "sha256": digest.hexdigest()})))
+    return count
+
+
+def _put(file: IO[bytes], pending: list[bytes], digest: Any) -> None:
+    data = b"".join(pending)
+    digest.update(data)
+    _write(file, data)
+    pending.clear()
+
+
+def _write(file: IO[bytes], data: bytes) -> None:
+    """Write all of it; a file without a buffer may take only a part at a time."""
+    while data:
+        taken = file.write(data)
+        data = data[taken or 0 :] if isinstance(file, io.RawIOBase) else b""
+
+
+def _document_line(stored: Stored, bits: int) -> bytes:
+    key, number = stored.key, stored.fingerprint
+    parts = [
+        f'{{"key":{_quoted(key) if isinstance(key, str) else key}',
+        '"fingerprint":null' if number is None else f'"fingerprint":"{number:0{bits // 4}x}"',
+        f'"added":{stored.added}',
+    ]
+    if stored.digest:
+        parts.append(f'"digest":"{stored.digest.hex()}","characters":{stored.characters}')
+    if stored.meta:
+        parts.append(f'"meta":{_compact(unpack_meta(stored.meta))}')
+    if stored.sketch:
+        parts.append(f'"sketch":"{base64.b64encode(stored.sketch).decode()}"')
+    return _line(",".join(parts) + "}")
+
+
+def _line(text: str) -> bytes:
+    # The one character of ASCII that isn't printable and that JSON lets pass.
+    return text.replace("\x7f", "\\u007f").encode("ascii") + b"\n"
+
+
+class Source:
+    """A file in the portable form: its head, and its documents in batches.
+
+    Whatever is wrong with it is an `InputError` that names the line.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self._number = 0
+        line = self._next(_LONGEST_HEAD)
+        if line.startswith(b"\xef\xbb\xbf"):
+            line = line[3:]
+        self.head = Head.read(line)
+        self._digest.update(line)
+
+    def batches(self, size: int) -> Iterator[tuple[int, list[Document]]]:
+        """Give the documents in batches of so many at most, with the number of the first line.
+
+        Those before an error come first.
+        """
+        batch: list[Document] = []
+        first, room = 2, _ROOM
+        try:
+            for document, length in self._documents():
+                batch.append(document)
+                room -= length
+                if len(batch) == size or room < 0:
+                    yield first, batch
+                    first, room, batch = first + len(batch), _ROOM, []
+        except InputError:
+            if batch:
+                yield first, batch
+            raise
+        if batch:
+            yield first, batch
+
+    def _documents(self) -> Iterator[tuple[Document, int]]:
+        while line := self._next(_LONGEST):
+            found = _parsed(line, self._number)
+            if "key" not in found and "documents" in found:
+                self._end(found)
+                return
+            yield _document(found, self._number, self.head), len(line)
+            self._digest.update(line)
+        raise InputError(
+            f"it ends behind line {self._number}, without the line that counts its documents",
+            hint=f"it was cut short: {_AGAIN}",
+        )
+
+    def _end(self, found: dict[str, Any]) -> None:
+        """Compare what the last line says with what was read."""
+        _require_fields(found, self._number, frozenset({"documents", "sha256"}), every=False)
+        count = self._number - 2
+        if found["documents"] != count:
+            raise InputError(
+                f"found {count:,} documents, the last line says {found['documents']!r:.40}",
+                hint=f"lines were lost on the way: {_AGAIN}",
+            )
+        wanted = found.get("sha256")
+        if wanted is not None and wanted != self._digest.hexdigest():
+            raise InputError(
+                f"its lines have the SHA-256 {self._digest.hexdigest()}, "
+                f"the last one says {wanted!r:.80}",
+                hint=f"they were changed on the way: {_AGAIN}",
+            )
+        if self._next(_LONGEST):
+            raise _wrong(self._number, "stands behind the last line", "nothing")
+
+    def _next(self, longest: int) -> bytes:
+        try:
+            line = self._file.readline(longest + 1)
+        except (EOFError, zlib.error) as error:
+            raise InputError(
+                f"it breaks off behind line {self._number}: {error}",
+                hint=f"it was cut short: {_AGAIN}",
+            ) from None
+        if not isinstance(line, bytes):
+            raise InputError(
+                "found a file of text, expected a binary one", hint='open(path, "rb") gives one'
+            )
+        self._number += bool(line)
+        if len(line) > longest:
+            raise _wrong(self._number, f"has more than {longest:,} bytes", "fewer")
+        return line
+
+
+def _document(found: dict[str, Any], number: int, head: Head) -> Document:
+    _require_fields(found, number, _FIELDS, every=False)
+    for name in ("key", "fingerprint"):
+        if name not in found:
+            raise _wrong(number, f"has no {name}", "one; null for a short text")
+    fingerprint = found["fingerprint"]
+    if fingerprint is not None:
+        fingerprint = int.from_bytes(_bytes(fingerprint, "fingerprint", head.bits // 8, number))
+    digest, sketch = found.get("digest"), found.get("sketch")
+    if sketch is not None:
+        if head.sketch is None:
+            raise _wrong(number, "has a sketch", "none, by the first line")
+        try:
+            sketch = base64.b64decode(sketch, validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            raise _wrong(number, f"has the sketch {sketch!r:.40}", "Base64") from None
+    return Document(
+        found["key"],
+        None,
+        found.get("meta"),
+        fingerprint,
+        added=found.get("added"),
+        short=fingerprint is None,
+        sketch=sketch,
+        digest=None if digest is None else _bytes(digest, "digest", 16, number),
+        characters=found.get("characters", 0),
+    )
+
+
+def _bytes(value: object, name: str, length: int, number: int) -> bytes:
+    if not isinstance(value, str) or len(value) != 2 * length or not _HEX.fullmatch(value):
+        raise _wrong(number, f"has the {name} {value!r:.60}", f"{2 * length} hex digits")
+    return bytes.fromhex(value)
+
+
+def _parsed(line: bytes, number: int) -> dict[str, Any]:
+    if line.count(b"[") + line.count(b"{") > _MOST_CONTAINERS:
+        raise _wrong(number, "has too many lists and objects", "a document")
+    try:
+        found = json.loads(line)
+    except RecursionError:
+        raise _wrong(number, "is nested too deeply", "a document") from None
+    except ValueError as error:
+        whole = line.endswith(b"\n")
+        reason = f"is no JSON: {error}" if whole else "is the last, and no whole one"
+        raise _wrong(number, f"{reason:.120}", "an object") from None
+    if type(found) is not dict:
+        raise _wrong(number, "is JSON, but no object", "one")
+    return found
+
+
+def _require_fields(
+    found: Mapping[str, Any], number: int, known: Iterable[str], *, every: bool
+) -> None:
+    names = set(known)
+    if unknown := sorted(found.keys() - names):
+        raise _wrong(
+            number, f"has the field {unknown[0]!r:.40}", f"none but {', '.join(sorted(names))}"
+        )
+    if every and (missing := sorted(names - found.keys())):
+        raise _wrong(number, f"has no field {missing[0]}", "one")
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return type(value) is int and least <= value < 1 << 63
+
+
+def _wrong(number: int, found: str, expected: str) -> InputError:
+    return InputError(f"line {number} {found}, expected {expected}", hint=_AGAIN)

@@ -1,0 +1,181 @@
+"""fpdb export and ingest of the portable form: files, pipes, and what doesn't go with it."""
+
+import gzip
+import io
+import json
+import subprocess
+
+import pytest
+import zstandard
+
+import fpdb
+
+PAGE = "The library lends books for four weeks; whoever keeps them longer pays a small fee. "
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = tmp_path / "crawl.fpdb"
+    with fpdb.create(where, sketch="minhash") as database:
+        database.add("https://a.example/1", PAGE * 3, {"title": "图\x1b]0;\x7f", "x": [1, {}]})
+        database.add("b", "short")
+        database.add_fingerprints(["c"], [3])
+    return where
+
+
+def dumped(path, **options):
+    file = io.BytesIO()
+    with fpdb.open(path, readonly=True) as database:
+        database.dump(file, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_suffixes_tell_what_to_write(run, path, tmp_path, suffix):
+    file, copy = tmp_path / f"crawl.fpdb.jsonl{suffix}", tmp_path / "copy.fpdb"
+    done = run("export", path, "-o", file)
+    assert (done.code, done.out, done.err) == (0, "", f"{file}: 3 documents\n")
+    unpack = {"": bytes, ".gz": gzip.decompress, ".zst": unzstd}[suffix]
+    assert unpack(file.read_bytes()) == dumped(path)
+    assert file.stat().st_mode & 0o777 == 0o600
+    done = run("ingest", copy, file)
+    assert done.code == 0
+    assert "recipe web" in done.err
+    assert "sketch minhash" in done.err
+    assert "read 3, added 2, replaced 0, unchanged 0, short 1;" in done.err
+    assert dumped(copy) == dumped(path)
+    again = run("ingest", copy, file, file, "--quiet")
+    assert (again.code, again.err) == (0, "")
+    assert run("check", copy).err == "no problems\n"
+
+
+def unzstd(data):
+    return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)).read()
+
+
+def test_the_default_form_stays_plain(run, path, tmp_path):
+    assert [json.loads(line)["key"] for line in run("export", path).out.splitlines()] == [
+        "b",
+        "c",
+        "https://a.example/1",
+    ]
+    done = run("export", path, "--format", "portable", "--prefix", "https:")
+    assert done.out.encode() == dumped(path, prefix="https:")
+    run("export", path, "--format", "jsonl", "-o", tmp_path / "plain.fpdb.jsonl")
+    assert len((tmp_path / "plain.fpdb.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
+    copy = tmp_path / "copy.fpdb"
+    export = start("export", path, "--format", "portable", stdin=subprocess.DEVNULL)
+    stream, commands = export.stdout, []
+    if packed:
+        commands.append(subprocess.Popen(["gzip"], stdin=stream, stdout=subprocess.PIPE))
+        stream = commands[-1].stdout
+    ingest = start("ingest", copy, "-", stdin=stream)
+    _, errors = ingest.communicate(timeout=60)
+    assert ingest.returncode == 0, errors
+    for command in commands:
+        assert command.wait(10) == 0
+        command.stdout.close()
+    assert export.wait(10) == 0
+    assert b"read 3, added 2" in errors
+    assert dumped(copy) == dumped(path)
+
+
+def test_an_export_that_is_cut_leaves_nothing(run, path, tmp_path):
+    data = dumped(path)
+    for stdin in (data[:-30], gzip.compress(data)[:-30]):
+        done = run("ingest", tmp_path / "copy.fpdb", "-", stdin=stdin)
+        assert done.code == 3
+        assert "error: -" in done.err
+        assert "Traceback" not in done.err
+        assert not (tmp_path / "copy.fpdb").exists()
+
+
+def test_a_reader_that_goes_early_is_no_error(start, path):
+    export = start("export", path, "--format", "portable")
+    export.stdout.close()
+    assert (export.wait(60), export.stderr.read()) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--text", "t"],
+        ["--key", "k"],
+        ["--meta", "*"],
+        ["--fingerprint", "fingerprint"],
+        ["--recipe", "web"],
+        ["--bits", "64"],
+        ["-k", "0"],
+        ["--keys", "text"],
+        ["--tables", "4"],
+        ["--sketch", "minhash"],
+        ["--skip-duplicates"],
+        ["--jobs", "2"],
+        ["--format", "tsv"],
+        ["--no-header"],
+        ["--fingerprint-base", "decimal"],
+        ["--markup", "html"],
+        ["--html-text", "page"],
+        ["--max-html", "4M"],
+        ["--max-bytes", "5"],
+    ],
+)
+def test_options_that_make_no_sense_are_refused(run, path, tmp_path, options):
+    done = run("ingest", tmp_path / "copy.fpdb", "-", *options, stdin=dumped(path))
+    assert done.code == 2
+    assert f"{options[0].replace('--no-header', '--header')} doesn't go with" in done.err
+    assert not (tmp_path / "copy.fpdb").exists()
+
+
+def test_other_files_don_t_go_with_it(run, path, tmp_path):
+    (tmp_path / "a.fpdb.jsonl").write_bytes(dumped(path))
+    (tmp_path / "b.jsonl").write_text('{"key": "k", "text": "t"}\n')
+    done = run("ingest", tmp_path / "copy.fpdb", tmp_path / "b.jsonl", tmp_path / "a.fpdb.jsonl")
+    assert done.code == 2
+    assert "goes alone" in done.err
+
+
+def test_a_capacity_goes_with_it(run, path, tmp_path):
+    done = run("ingest", tmp_path / "copy.fpdb", "-", "--capacity", "1e9", stdin=dumped(path))
+    assert done.code == 0
+    with fpdb.open(tmp_path / "copy.fpdb") as database:
+        assert database.stats().capacity == 10**9
+
+
+def test_another_database_is_refused(run, path, tmp_path):
+    run("create", tmp_path / "other.fpdb", "--recipe", "char-4")
+    done = run("ingest", tmp_path / "other.fpdb", "-", stdin=dumped(path))
+    assert done.code == 3
+    assert "was created with the recipe char-4" in done.err
+    assert "the file has web" in done.err
+
+
+def test_where_it_isn_t_recognised_it_is_named(run, path, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(dumped(path))
+    done = run("ingest", tmp_path / "copy.fpdb", folder)
+    assert "a.jsonl:1: is the portable form of a database" in done.err
+
+
+def test_records_that_begin_a_little_like_it(run, tmp_path):
+    for stdin in (
+        b"",
+        b"{",
+        b'{"fpdb',
+        b"\x1f\x8b",
+        b"\x28\xb5\x2f\xfd",
+        gzip.compress(b"{}")[:15],
+    ):
+        done = run("ingest", tmp_path / "copy.fpdb", "-", stdin=stdin)
+        assert done.code == 0
+        assert "added 0" in done.err
+
+
+def test_a_file_that_isn_t_there(run, tmp_path):
+    done = run("ingest", tmp_path / "copy.fpdb", tmp_path / "absent.fpdb.jsonl")
+    assert (done.code, "No such file" in done.err) == (3, True)
