@@ -6,6 +6,7 @@ The folders are the architecture, and imports point down:
     database               the facade: what can be changed, in transactions
     reader                 its other half: what can be asked
     snapshot               a view of one moment, with the questions of the facade
+    merging                several databases, written into a new one
     handle                 an open database: its header, plan and recipe
     checking               a database that is read by a further process, for it may be damaged
     preparing              what is done with a part of the input, in any process
@@ -37,6 +38,7 @@ from fpdb.errors import (
     FpdbError,
     HtmlError,
     InputError,
+    KeyConflictError,
     LockTimeoutError,
     MapFullError,
     MissingExtraError,
@@ -68,6 +70,7 @@ from fpdb.fingerprint import (
 )
 from fpdb.fingerprint import preset as recipe
 from fpdb.io import html_text
+from fpdb.merging import merge
 from fpdb.models import (
     Added,
     Batch,
@@ -79,6 +82,8 @@ from fpdb.models import (
     HtmlText,
     Match,
     Matches,
+    Merged,
+    MergedSource,
     Outgrown,
     Pair,
     Problem,
@@ -129,10 +134,13 @@ __all__ = [
     "HtmlText",
     "IdfTable",
     "InputError",
+    "KeyConflictError",
     "LockTimeoutError",
     "MapFullError",
     "Match",
     "Matches",
+    "Merged",
+    "MergedSource",
     "MissingExtraError",
     "NoSketchError",
     "NotADatabaseError",
@@ -179,6 +187,7 @@ __all__ = [
     "evaluation_svg",
     "first_look",
     "html_text",
+    "merge",
     "open",
     "plans",
     "read_recipe",
