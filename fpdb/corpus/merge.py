@@ -6,12 +6,13 @@ last is what the tables end with. So whoever is given an unfinished draft goes o
 
 import contextlib
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from operator import itemgetter
 
-from fpdb.corpus.origins import Entry, Origin
+from fpdb.corpus.agreement import Entries
+from fpdb.corpus.origins import Origin, in_blocks
 from fpdb.corpus.reading import as_array
 from fpdb.corpus.winners import integer_winners, text_winners
 from fpdb.documents.integer_keys import IntegerCatalog
@@ -149,15 +150,19 @@ class _Merge:
         """Copy entries whose keys end with an id, in the order of the new ids."""
         after = self._last(name)
         moved = [origin.moved(name, after) for origin in self._origins]
-        inorder: Iterable[Entry] = (
-            chain.from_iterable(moved)
+        blocks = (
+            chain.from_iterable(moved)  # no new id of a database is among those of another
             if self._named and name == "documents"
-            else heapq.merge(*moved, key=itemgetter(0))
+            else _interleaved(moved)
         )
-        entries = iter(inorder)
-        for first in entries:
+        for first in blocks:
             with self._written() as into:
-                into.extend(name, _portion(first, entries))
+                size = 0
+                for block in chain([first], blocks):
+                    into.extend(name, zip(block.keys, block.values, strict=True))
+                    size += sum(map(len, block.keys)) + sum(map(len, block.values))
+                    if size >= STEP:
+                        break
 
     def _write_tables(self) -> None:
         def read() -> Iterator[tuple[Fingerprints, Column]]:
@@ -208,11 +213,11 @@ class _Merge:
         return as_array(words), ids
 
 
-def _portion(first: Entry, entries: Iterator[Entry]) -> Iterator[Entry]:
-    """Give entries until one transaction has enough of them."""
-    size = 0
-    for entry in chain([first], entries):
-        yield entry
-        size += len(entry[0]) + len(entry[1])
-        if size >= STEP:
-            return
+def _interleaved(moved: Sequence[Iterator[Entries]]) -> Iterator[Entries]:
+    """Give the entries of all databases in the order of their keys."""
+    return in_blocks(heapq.merge(*map(_single, moved), key=itemgetter(0)))
+
+
+def _single(blocks: Iterator[Entries]) -> Iterator[tuple[bytes, bytes]]:
+    for block in blocks:
+        yield from zip(block.keys, block.values, strict=True)

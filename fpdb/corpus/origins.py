@@ -1,13 +1,14 @@
 """The databases that a merge reads: their documents under new ids, without the dropped ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.corpus.agreement import Entries
 from fpdb.corpus.reading import as_array
 from fpdb.documents import Catalog
 from fpdb.documents.integer_keys import IntegerCatalog
@@ -22,9 +23,9 @@ from fpdb.tables.bits import Fingerprints
 from fpdb.tables.loading import BLOCK
 
 _ID_BYTES = 8
+# Entries that are held at once, and bytes of them.
 _ENTRIES = 1 << 12
-
-Entry = tuple[bytes, memoryview]
+_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,27 +54,26 @@ class Origin:
             if there:
                 yield from cursor.iternext()
 
-    def moved(self, name: str, after: bytes) -> Iterator[Entry]:
+    def moved(self, name: str, after: bytes) -> Iterator[Entries]:
         """Read entries whose keys end with an id: under their new ids, behind one of those keys."""
         gone = self.dropped.read()
         start = b""
         if after:
             old = int.from_bytes(after[-_ID_BYTES:]) - self.base
             start = after[:-_ID_BYTES] + old.to_bytes(_ID_BYTES) if old >= 0 else b""
-        found = self.entries(name, start)
-        while block := list(islice(found, _ENTRIES)):
-            names = [bytes(key) for key, _ in block]
+        for names, found in in_blocks(self.entries(name, start)):
             joined = b"".join([key[-_ID_BYTES:] for key in names])
             ids = np.frombuffer(joined, ">u8").astype(np.uint64)
-            kept = ~_among(ids, gone)
             new = (ids + np.uint64(self.base)).astype(">u8").tobytes()
-            for at in kept.nonzero()[0].tolist():
-                value = block[at][1]
-                if name == "documents":
-                    self._require_sound(names[at], value)
-                key = names[at][:-_ID_BYTES] + new[at * _ID_BYTES : (at + 1) * _ID_BYTES]
-                if key > after:
-                    yield key, value
+            ends = [new[at : at + _ID_BYTES] for at in range(0, len(new), _ID_BYTES)]
+            keys = [key[:-_ID_BYTES] + end for key, end in zip(names, ends, strict=True)]
+            kept = ~_among(ids, gone)
+            if after and keys[0] <= after:  # of short texts, where one that is there is read again
+                kept &= np.array([key > after for key in keys], np.bool_)
+            values = list(compress(found, kept.tolist()))
+            if name == "documents":
+                self._require_sound(ids, values)
+            yield Entries(list(compress(keys, kept.tolist())), values)
 
     def rows(self, after: int) -> Iterator[Rows]:
         """Read the ids of integer keys behind one, with the times when they were added."""
@@ -109,14 +109,31 @@ class Origin:
         kept = ~_among(ids, gone)
         return as_array([word[kept] for word in words]), ids[kept] + np.uint64(self.base)
 
-    def _require_sound(self, name: bytes, value: memoryview) -> None:
+    def _require_sound(self, ids: Column, values: list[bytes]) -> None:
         try:
-            require_sound(value)
+            for value in values:
+                require_sound(value)
         except DamagedError as error:
             raise DamagedError(
-                f"{self.path}: the document {int.from_bytes(name)}: {error}",
+                f"{self.path}: between the documents {ids[0]} and {ids[-1]}: {error}",
                 hint=f"run `fpdb check` on {self.path}",
             ) from None
+
+
+def in_blocks(
+    entries: Iterable[tuple[bytes | memoryview, bytes | memoryview]],
+) -> Iterator[Entries]:
+    """Copy entries in blocks of bounded size: to keep many views keeps the collector busy."""
+    block, room = Entries([], []), _BYTES
+    for key, value in entries:
+        block.keys.append(bytes(key))
+        block.values.append(bytes(value))
+        room -= len(value)
+        if room < 0 or len(block.keys) == _ENTRIES:
+            yield block
+            block, room = Entries([], []), _BYTES
+    if block.keys:
+        yield block
 
 
 def _among(ids: Column, gone: Column) -> NDArray[np.bool_]:

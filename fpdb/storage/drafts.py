@@ -79,26 +79,34 @@ def lasting(
 @contextlib.contextmanager
 def _claimed(directory: Path, path: Path) -> Iterator[int]:
     """Lock the claim of a draft, which is made if there is none."""
-    while True:
+    locked = False
+    while not locked:
         preflight.require_vacant(directory)
         creation.remove_abandoned(directory)
         descriptor = _open_claim(directory, path)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Meanwhile whoever had the lock may have moved the draft to its place.
-            if os.path.samestat(os.fstat(descriptor), os.stat(path / CLAIM_FILE)):
-                yield descriptor
-                return
-        except BlockingIOError as error:
-            raise LockTimeoutError(
-                f"another process is making {directory}",
-                hint="wait for it, or choose another path",
-            ) from error
-        except FileNotFoundError:
-            if (path / CLAIM_FILE).exists():
-                raise
+            locked = _lock(directory, path, descriptor)
         finally:
-            os.close(descriptor)
+            if not locked:
+                os.close(descriptor)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock(directory: Path, path: Path, descriptor: int) -> bool:
+    """Lock a claim; say whether it is still that of the draft, which others may have moved."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise LockTimeoutError(
+            f"another process is making {directory}", hint="wait for it, or choose another path"
+        ) from error
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path / CLAIM_FILE))
+    except FileNotFoundError:
+        return False
 
 
 def _open_claim(directory: Path, path: Path) -> int:
