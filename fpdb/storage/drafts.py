@@ -22,7 +22,6 @@ from fpdb.storage.seal import SEAL_FILE
 
 _OWN = (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE)
 _ASIDE = "aside-"
-_LONGEST_WORK = 1 << 24
 
 
 class Draft(NamedTuple):
@@ -132,7 +131,7 @@ def _begin(
     path: Path, descriptor: int, work: bytes, names: tuple[str, ...], initial: Entries
 ) -> str:
     """Find a draft of this very work, or begin it: only a whole draft is given its name."""
-    known = os.pread(descriptor, _LONGEST_WORK, 0)
+    known = os.pread(descriptor, len(work) + 1, 0)
     if known == work:
         return "resumed"
     os.ftruncate(descriptor, 0)

@@ -22,7 +22,7 @@ RULES = ("newest", "first", "error")
 
 texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 metas = st.sampled_from([None, {"a": 1}, "b"])
-adds = st.lists(st.tuples(st.integers(0, 12), texts | st.integers(0, 40), metas), max_size=14)
+adds = st.lists(st.tuples(st.integers(0, 12), texts | st.integers(0, 40), metas), max_size=9)
 # Of each source: what is added, and which keys are deleted again.
 crawls = st.lists(st.tuples(adds, st.sets(st.integers(0, 12), max_size=3)), min_size=1, max_size=4)
 
@@ -84,7 +84,7 @@ def require_sound(path: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     crawls,
     st.sampled_from(RULES),
