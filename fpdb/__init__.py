@@ -6,6 +6,7 @@ The folders are the architecture, and imports point down:
     database               the facade: what can be changed, in transactions
     reader                 its other half: what can be asked
     snapshot               a view of one moment, with the questions of the facade
+    merging                several databases, written into a new one
     handle                 an open database: its header, plan and recipe
     checking               a database that is read by a further process, for it may be damaged
     loading                a new database from columns that are sorted already
@@ -40,6 +41,7 @@ from fpdb.errors import (
     FpdbError,
     HtmlError,
     InputError,
+    KeyConflictError,
     LockTimeoutError,
     MapFullError,
     MissingExtraError,
@@ -72,6 +74,7 @@ from fpdb.fingerprint import (
 )
 from fpdb.fingerprint import preset as recipe
 from fpdb.io import html_text
+from fpdb.merging import merge
 from fpdb.models import (
     Added,
     Batch,
@@ -84,6 +87,8 @@ from fpdb.models import (
     Loaded,
     Match,
     Matches,
+    Merged,
+    MergedSource,
     Outgrown,
     Pair,
     Problem,
@@ -150,11 +155,14 @@ __all__ = [
     "InputError",
     "JoinCosts",
     "JoinPlan",
+    "KeyConflictError",
     "Loaded",
     "LockTimeoutError",
     "MapFullError",
     "Match",
     "Matches",
+    "Merged",
+    "MergedSource",
     "MissingExtraError",
     "NoSketchError",
     "NotADatabaseError",
@@ -204,6 +212,7 @@ __all__ = [
     "join_plans",
     "load",
     "load_sorted",
+    "merge",
     "open",
     "plans",
     "read_recipe",

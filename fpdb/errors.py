@@ -5,6 +5,7 @@ FpdbError
 │  └─ ShortTextError                   too few features for a trustworthy fingerprint
 ├─ RecipeError (+ ValueError)          a recipe that doesn't exist, or can't be built
 ├─ RecipeMismatchError (+ ValueError)  another recipe or k than the database was created with
+├─ KeyConflictError (+ ValueError)     databases to be merged differ in a document: .key, .paths
 ├─ NoSketchError (+ ValueError)        matches can't be verified: no sketches, and no texts
 ├─ PlanError (+ ValueError)            tables that can't be built, or can't serve a distance
 ├─ DocumentNotFoundError (+ KeyError)  no document has this key
@@ -56,6 +57,17 @@ class HtmlError(InputError):
 
 class RecipeError(FpdbError, ValueError):
     """A recipe that doesn't exist, or whose parts don't fit together."""
+
+
+class KeyConflictError(FpdbError, ValueError):
+    """Databases that are to be merged have different documents with one `key`; `paths` has them."""
+
+    def __init__(
+        self, message: str, *, hint: str = "", key: str | int = "", paths: tuple[Path, ...] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.key = key
+        self.paths = paths
 
 
 class NoSketchError(FpdbError, ValueError):

@@ -274,6 +274,28 @@ class Repaired:
     problems: tuple[Problem, ...]
 
 
+class MergedSource(NamedTuple):
+    """What was taken of one database in a merge: `dropped` lost against another's same key."""
+
+    path: Path
+    documents: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What became of a merge: the new database at `path`, and what it has of each source.
+
+    `begun` is fresh, resumed (it went on where an earlier merge was cut short) or anew (the draft
+    of an earlier one was of no use: a source had been written to, or other things were asked for).
+    """
+
+    path: Path
+    documents: int
+    sources: tuple[MergedSource, ...]
+    begun: str
+
+
 class Rating(NamedTuple):
     """How good the pairs are that are reported at one k.
 

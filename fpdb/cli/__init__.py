@@ -18,6 +18,7 @@ from fpdb.cli.evaluate import evaluate
 from fpdb.cli.export import export
 from fpdb.cli.fingerprint import fingerprint
 from fpdb.cli.ingest import ingest
+from fpdb.cli.merge import merge
 from fpdb.cli.pairs import pairs
 from fpdb.cli.plan import plan
 from fpdb.cli.query import query
@@ -67,6 +68,7 @@ for command in (
     check,
     repair,
     compact,
+    merge,
     backup,
     hold,
     plan,

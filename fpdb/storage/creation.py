@@ -23,7 +23,7 @@ from fpdb.storage.seal import SEAL_FILE, seal
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
 _SUFFIX = ".new"
-_CLAIM_FILE = "unfinished"
+CLAIM_FILE = "unfinished"
 _ABANDONED_SECONDS = 60
 
 
@@ -35,7 +35,7 @@ def beside(directory: Path) -> Iterator[Path]:
     faster. If the block fails, nothing is left.
     """
     preflight.require_vacant(directory)
-    _remove_abandoned(directory)
+    remove_abandoned(directory)
     place, owner = directory.parent, os.getpid()
     with disk_named(place):
         draft = _make_draft(directory)
@@ -45,23 +45,30 @@ def beside(directory: Path) -> Iterator[Path]:
                 claim.enter_context(_claimed(draft, os.O_CREAT))
                 os.close(os.open(draft / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             yield draft
-            _require_process(owner, directory)
-            with disk_named(place):
-                _sync(draft / DATA_FILE)
-                seal(draft)
-                _sync(draft)
-                _move(draft, directory)
-                _sync(place)
+            require_process(owner, directory)
+            settle(draft, directory)
             # Not before: a draft without its claim would stay for ever if this process was killed.
             with contextlib.suppress(OSError):
-                (directory / _CLAIM_FILE).unlink()
+                (directory / CLAIM_FILE).unlink()
     except BaseException:
         if os.getpid() == owner:  # a child that was forked in the block has nothing to clean up
             _remove(draft)
         raise
 
 
-def _require_process(owner: int, directory: Path) -> None:
+def settle(draft: Path, directory: Path) -> None:
+    """Move a finished draft to its place, when all of it is on the disk."""
+    place = directory.parent
+    with disk_named(place):
+        sync(draft / DATA_FILE)
+        seal(draft)
+        sync(draft)
+        _move(draft, directory)
+        sync(place)
+
+
+def require_process(owner: int, directory: Path) -> None:
+    """Refuse to end what another process began, of which this one is a child."""
     if os.getpid() != owner:
         raise ClosedError(
             f"{directory} is built by process {owner}, not by this one",
@@ -72,7 +79,7 @@ def _require_process(owner: int, directory: Path) -> None:
 @contextlib.contextmanager
 def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
     """Hold a lock on a draft, so that others see that somebody is at work on it."""
-    descriptor = os.open(draft / _CLAIM_FILE, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
+    descriptor = os.open(draft / CLAIM_FILE, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -80,7 +87,7 @@ def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _remove_abandoned(directory: Path) -> None:
+def remove_abandoned(directory: Path) -> None:
     """Remove the drafts of a database that were left by processes which were killed."""
     for draft in directory.parent.glob(f"{glob.escape(f'.{directory.name}.')}*{_SUFFIX}"):
         with contextlib.suppress(OSError):
@@ -146,7 +153,8 @@ def _move(draft: Path, directory: Path) -> None:
         ) from error
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file or a directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -156,6 +164,6 @@ def _sync(path: Path) -> None:
 
 def _remove(draft: Path) -> None:
     with contextlib.suppress(OSError):
-        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, _CLAIM_FILE):
+        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, CLAIM_FILE):
             (draft / name).unlink(missing_ok=True)
         draft.rmdir()

@@ -7,7 +7,7 @@ transaction a memoryview already ends with the next write: copy what must last.
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -217,6 +217,11 @@ class WriteTransaction(ReadTransaction):
     def append(self, name: str, key: bytes | memoryview, value: bytes | memoryview) -> None:
         """Store a value under a key behind all others, which is faster and leaves no gaps."""
         self.raw.put(key, value, append=True, db=self.databases[name])
+
+    def extend(self, name: str, entries: Iterable[tuple[bytes, bytes | memoryview]]) -> None:
+        """Store values in the order of their keys, behind all others."""
+        with self.raw.cursor(self.databases[name]) as cursor:
+            cursor.putmulti(entries, append=True)
 
     def delete(self, name: str, key: bytes) -> bool:
         """Delete a key; tell whether it was there."""

@@ -8,8 +8,8 @@ another thread sorts the next.
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import groupby, pairwise
-from operator import itemgetter
-from typing import TypeVar
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from fpdb.storage import WriteTransaction
 from fpdb.storage.columns import Column, Rows
 from fpdb.tables.bits import Fingerprints, Permutation, distinct, order
 from fpdb.tables.index import Index
+from fpdb.tables.pages import Pages
 
 # Gives all fingerprints with the ids of their documents, block by block, whenever it is called.
 Source = Callable[[], Iterable[tuple[Fingerprints, Column]]]
@@ -37,6 +38,15 @@ _SAMPLE = 1 << 16
 T = TypeVar("T")
 
 
+class Part(NamedTuple):
+    """The sorted rows of one range of a table, and the lowest first word behind it."""
+
+    table: int
+    pages: Pages
+    behind: int
+    rows: Rows
+
+
 def in_blocks(fingerprints: Fingerprints, ids: Column) -> Source:
     """Make a source of two arrays."""
 
@@ -51,19 +61,28 @@ def load(
     txn: WriteTransaction, index: Index, source: Source, count: int, memory: int = MEMORY
 ) -> None:
     """Put all fingerprints of a source, `count` of them, into tables that are empty."""
+    # Whatever happens, no thread reads the source any more when its transaction ends.
+    with contextlib.closing(ahead(parts(index, source, count, memory))) as made:
+        for pages, group in groupby(made, key=attrgetter("pages")):
+            pages.fill(txn, map(attrgetter("rows"), group))
+
+
+def parts(
+    index: Index, source: Source, count: int, memory: int, *, table: int = 0, low: int = 0
+) -> Iterator[Part]:
+    """Sort all tables, range by range; or what is missing from a first word of a table on."""
     row_bytes = _ROW_BYTES * (2 if index.plan.bits == 128 else 1)
     ranges = -(-count * row_bytes // memory)
     sample = _sample(source, count) if ranges > 1 else None
-    tables = zip((index.home, *index.further), index.plan.tables, strict=True)
-    parts = (
-        (pages, _sorted(index, source, table.permutation, limits, home=pages is index.home))
-        for pages, table in tables
-        for limits in _cut(index, table.permutation, sample, ranges)
-    )
-    # Whatever happens, no thread reads the source any more when its transaction ends.
-    with contextlib.closing(ahead(parts)) as made:
-        for pages, group in groupby(made, key=itemgetter(0)):
-            pages.fill(txn, map(itemgetter(1), group))
+    tables = list(zip((index.home, *index.further), index.plan.tables, strict=True))
+    for number in range(table, len(tables)):
+        pages, described = tables[number]
+        permutation = described.permutation
+        for begin, behind in _cut(index, permutation, sample, ranges):
+            limits = (max(begin, low), behind) if number == table else (begin, behind)
+            if limits[0] < behind:
+                rows = _sorted(index, source, permutation, limits, home=not number)
+                yield Part(number, pages, behind, rows)
 
 
 def _sorted(

@@ -1,0 +1,397 @@
+"""Merging databases: against a model of dicts, and against one database of everything."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fpdb
+from fpdb import Database, Document, Grams, InputError, Recipe, corpus
+from fpdb.documents import layout
+from fpdb.storage import Environment, header
+
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
+RULES = ("newest", "first", "error")
+
+texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
+metas = st.sampled_from([None, {"a": 1}, "b"])
+adds = st.lists(st.tuples(st.integers(0, 12), texts | st.integers(0, 40), metas), max_size=9)
+# Of each source: what is added, and which keys are deleted again.
+crawls = st.lists(st.tuples(adds, st.sets(st.integers(0, 12), max_size=3)), min_size=1, max_size=4)
+
+
+def recipe_of(bits: int) -> Recipe:
+    return Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3), bits=bits)
+
+
+def named(number: int, keys: str) -> Any:
+    # Some keys are longer than LMDB's.
+    return number if keys == "integer" else f"k{number}" + "x" * (600 if number % 5 == 0 else 0)
+
+
+def crawl(
+    path: Path, monkeypatch: pytest.MonkeyPatch, moves: Any, times: list[int], **options: Any
+) -> None:
+    """Make a database, each document added at a time of its own."""
+    added, deleted = moves
+    keys = options["keys"]
+    with fpdb.build(path, **options) as db:  # which doesn't wait for the disk
+        for number, what, meta in added:
+            now = float(times.pop())
+            monkeypatch.setattr("time.time", lambda now=now: now)
+            key = named(number, keys)
+            if isinstance(what, str):
+                db.add(key, what, meta=meta)
+            else:
+                list(db.add_many([Document(key, fingerprint=what << 20, meta=meta)]))
+        monkeypatch.undo()
+        for number in deleted:
+            key = named(number, keys)
+            if key in db:
+                db.delete(key)
+
+
+def model(sources: list[list[Document]], rule: str) -> dict[Any, Document] | None:
+    """Say what a merge holds; nothing if it is an error."""
+    held: dict[Any, Document] = {}
+    for documents in sources:
+        for document in documents:
+            known = held.get(document.key)
+            if known is None or (rule == "newest" and document.added > known.added):
+                held[document.key] = document
+            elif rule == "error" and timeless(known) != timeless(document):
+                return None
+    return held
+
+
+def timeless(document: Document) -> tuple[Any, ...]:
+    return document.key, document.fingerprint, document.meta, document.short, document.sketch
+
+
+def without_id(document: Document) -> tuple[Any, ...]:
+    return (*timeless(document), document.added)
+
+
+def require_sound(path: Path) -> None:
+    assert list(fpdb.check(path, deep=True)) == []
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+@settings(max_examples=40)
+@given(
+    crawls,
+    st.sampled_from(RULES),
+    st.sampled_from([64, 128, 32]),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+    st.lists(st.sampled_from([1, 2, 3]), min_size=4, max_size=4),
+)
+def test_a_merge_is_the_union_by_the_rule(
+    tmp_path_factory: pytest.TempPathFactory,
+    keys: str,
+    moves: list[Any],
+    rule: Any,
+    bits: int,
+    sketched: bool,
+    dice: random.Random,
+    tables: list[int],
+) -> None:
+    where = tmp_path_factory.mktemp("merge")
+    times = [dice.randrange(1000, 1020) for _ in range(100)]
+    options = {"recipe": recipe_of(bits), "keys": keys, "sketch": "minhash" if sketched else None}
+    with pytest.MonkeyPatch.context() as patch:
+        # The check of each would start a process; whether one finds what is wrong is another test.
+        patch.setattr("fpdb.merging.check", check_here)
+        patch.setattr("fpdb.corpus.winners.KEYS", 3)
+        patch.setattr("fpdb.corpus.winners.ROWS", 3)
+        patch.setattr("fpdb.corpus.origins._ENTRIES", 2)
+        with pytest.MonkeyPatch.context() as clockwork:
+            for number, own in enumerate(moves):
+                plan = fpdb.plans(bits, 3, 1000)[tables[number] - 1]
+                crawl(where / f"{number}", clockwork, own, times, plan=plan, **options)
+        paths = [where / f"{number}" for number in range(len(moves))]
+        sources = [documents_of(path) for path in paths]
+        expected = model([sorted(own, key=by_id) for own in sources], rule)
+        if expected is None:
+            with pytest.raises(fpdb.KeyConflictError) as caught:
+                fpdb.merge(paths, where / "c", on_conflict=rule)
+            assert caught.value.key in {document.key for own in sources for document in own}
+            assert set(caught.value.paths) <= set(paths)
+            assert len(set(caught.value.paths)) == 2
+            assert sorted(os.listdir(where)) == [path.name for path in paths]
+            return
+        merged = fpdb.merge(paths, where / "c", on_conflict=rule)
+    require_merged(merged, expected, sources, keys)
+    with fpdb.build(where / "union", **options) as union:
+        ingest(union, expected, merged.path)
+        require_same_answers(merged.path, union)
+    shutil.rmtree(where)
+
+
+def check_here(path: Path, *, deep: bool) -> Any:
+    assert deep
+    with Environment.open(path, ["header"], readonly=True) as environment:
+        with environment.read() as txn:
+            index, catalog = layout(header.decode(txn.get("header", b"header") or b""))
+        environment.include([*catalog.names, *index.names])
+        with environment.read() as txn:
+            yield from corpus.check(txn, index, catalog)
+
+
+def by_id(document: Document) -> int:
+    assert document.id is not None
+    return document.id
+
+
+def documents_of(path: Path) -> list[Document]:
+    with fpdb.open(path, readonly=True) as db:
+        return list(db.scan())
+
+
+def require_merged(
+    merged: fpdb.Merged,
+    expected: dict[Any, Document],
+    sources: list[list[Document]],
+    keys: str,
+) -> None:
+    """Documents, counts and ids are those of the model."""
+    found = documents_of(merged.path)
+    assert {d.key: without_id(d) for d in found} == {
+        key: without_id(d) for key, d in expected.items()
+    }
+    assert merged.documents == len(found) == len(expected)
+    assert sum(source.documents for source in merged.sources) == merged.documents
+    for source, own in zip(merged.sources, sources, strict=True):
+        assert source.documents + source.dropped == len(own)
+    if keys == "integer":
+        assert all(document.id == document.key for document in found)
+        return
+    # In the order of the sources, and of the ids in each.
+    place = {id(document): at for at, own in enumerate(sources) for document in own}
+    order = sorted(expected.values(), key=lambda d: (place[id(d)], by_id(d)))
+    assert [d.key for d in sorted(found, key=by_id)] == [d.key for d in order]
+
+
+def ingest(union: Database, expected: dict[Any, Document], path: Path) -> None:
+    """Add the same documents to an empty database, in the order of their new ids."""
+    for document in sorted(documents_of(path), key=by_id):
+        if document.short:
+            union.add(document.key, "", meta=document.meta)
+        else:
+            again = Document(
+                document.key,
+                fingerprint=document.fingerprint,
+                meta=document.meta,
+                sketch=document.sketch,
+            )
+            list(union.add_many([again]))
+
+
+def require_same_answers(path: Path, union: Database) -> None:
+    with fpdb.open(path, readonly=True) as db:
+        assert db.sketch == union.sketch
+        numbers = [d.fingerprint for d in db.scan() if d.fingerprint is not None]
+        probes = [number ^ mask for number in numbers for mask in (0, 5, 1 << 30 | 1)]
+        for probe in probes:
+            mine, others = db.query_fingerprint(probe), union.query_fingerprint(probe)
+            assert [(m.key, m.distance, m.meta) for m in mine] == [
+                (m.key, m.distance, m.meta) for m in others
+            ]
+        assert {(p.key, p.other, p.distance) for p in db.pairs()} == {
+            (p.key, p.other, p.distance) for p in union.pairs()
+        }
+
+
+# One by one
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[Path]:
+    """Two databases with text keys, which share one key."""
+    for name, keys in (("a", ("x", "y")), ("b", ("y", "z"))):
+        with fpdb.create(tmp_path / name, recipe=recipe_of(64)) as db:
+            for key in keys:
+                db.add(key, f"one two three {name}")
+    return [tmp_path / "a", tmp_path / "b"]
+
+
+def test_equally_old_documents_are_those_of_the_first(paths: list[Path], tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.time", lambda: 5.0)
+        for path in paths:
+            with fpdb.open(path) as db:
+                db.add("y", f"four five six {path.name}")
+    merged = fpdb.merge(paths, tmp_path / "c")
+    assert [source[1:] for source in merged.sources] == [(2, 0), (1, 1)]
+    assert merged.begun == "fresh"
+    turned = fpdb.merge(paths[::-1], tmp_path / "d")
+    assert [source[1:] for source in turned.sources] == [(2, 0), (1, 1)]
+    require_sound(merged.path)
+    require_sound(turned.path)
+
+
+def test_a_merge_leaves_its_sources_alone_and_nothing_beside(
+    paths: list[Path], tmp_path: Path
+) -> None:
+    before = [(path / "data.mdb").read_bytes() for path in paths]
+    with fpdb.open(paths[0]) as busy:  # as a crawler of this process has it
+        fpdb.merge(paths, tmp_path / "c")
+        busy.add("more", "seven eight one two")
+    assert [(path / "data.mdb").read_bytes() for path in paths][1] == before[1]
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
+    assert sorted(os.listdir(tmp_path / "c")) == ["data.mdb", "fpdb.lock", "fpdb.seal", "lock.mdb"]
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "c").iterdir()} == {0o600}
+    with fpdb.open(tmp_path / "c") as db:
+        db.add("new", "one two three")
+        assert len(db) == 4
+
+
+def test_one_source_is_enough(paths: list[Path], tmp_path: Path) -> None:
+    assert fpdb.merge(paths[:1], tmp_path / "c").documents == 2
+
+
+def test_empty_databases_merge(tmp_path: Path) -> None:
+    for keys in ("text", "integer"):
+        for name in ("a", "b"):
+            fpdb.create(tmp_path / (keys + name), keys=keys, sketch="minhash").close()
+        found = fpdb.merge([tmp_path / f"{keys}a", tmp_path / f"{keys}b"], tmp_path / f"{keys}c")
+        assert found.documents == 0
+        require_sound(found.path)
+
+
+def test_copies_of_one_database_that_went_their_own_ways(paths: list[Path], tmp_path: Path) -> None:
+    with fpdb.open(paths[0]) as db:
+        db.backup(tmp_path / "copy")
+        db.add("mine", "one two three four")
+    with fpdb.open(tmp_path / "copy") as copy:
+        copy.add("its", "five six seven eight")
+    merged = fpdb.merge([paths[0], tmp_path / "copy"], tmp_path / "c", on_conflict="error")
+    assert merged.documents == 4
+    assert [source.dropped for source in merged.sources] == [0, 2]
+
+
+def test_another_recipe_is_refused_by_name(paths: list[Path], tmp_path: Path) -> None:
+    fpdb.create(tmp_path / "other", recipe="char-4").close()
+    with pytest.raises(fpdb.RecipeMismatchError) as caught:
+        fpdb.merge([*paths, tmp_path / "other"], tmp_path / "c")
+    for word in (str(paths[0]), str(tmp_path / "other"), "tiny", "char-4"):
+        assert word in str(caught.value)
+    assert caught.value.hint
+    assert "c" not in os.listdir(tmp_path)
+
+
+def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path: Path) -> None:
+    recipe = recipe_of(64)
+    fpdb.create(tmp_path / "numbers", recipe=recipe, keys="integer").close()
+    fpdb.create(tmp_path / "sketches", recipe=recipe, sketch="minhash").close()
+    fpdb.create(tmp_path / "nearer", recipe=recipe, k=2).close()
+    for name, words in (
+        ("numbers", "text keys"),
+        ("sketches", "keeps sketches"),
+        ("nearer", "k=2, 3"),
+    ):
+        with pytest.raises(InputError, match=words) as caught:
+            fpdb.merge([paths[0], tmp_path / name], tmp_path / "c")
+        assert caught.value.hint
+    merged = fpdb.merge([paths[0], tmp_path / "nearer"], tmp_path / "c", k=2)
+    with fpdb.open(merged.path) as db:
+        assert db.k == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda paths, c: ([], c, {}), InputError),
+        (lambda paths, c: (str(paths[0]), c, {}), InputError),
+        (lambda paths, c: ([paths[0], paths[0]], c, {}), InputError),
+        (lambda paths, c: (paths, paths[0], {}), fpdb.DatabaseExistsError),
+        (lambda paths, c: (paths, paths[0] / "c", {}), fpdb.DatabaseExistsError),
+        (lambda paths, c: ([*paths, c / "none"], c, {}), fpdb.DatabaseNotFoundError),
+        (lambda paths, c: (paths, c, {"on_conflict": "oldest"}), InputError),
+        (lambda paths, c: (paths, c, {"memory": 1}), InputError),
+        (lambda paths, c: (paths, c, {"k": True}), InputError),
+        (lambda paths, c: (paths, c, {"plan": fpdb.plans(64, 1, 100)[0]}), fpdb.PlanError),
+    ],
+    ids=["none", "text", "twice", "itself", "inside", "missing", "rule", "memory", "k", "plan"],
+)
+def test_bad_use_is_an_error_and_leaves_nothing(
+    paths: list[Path],
+    tmp_path: Path,
+    change: Callable[[list[Path], Path], Any],
+    error: type[Exception],
+) -> None:
+    sources, path, options = change(paths, tmp_path / "c")
+    with pytest.raises(error) as caught:
+        fpdb.merge(sources, path, **options)
+    assert getattr(caught.value, "hint", "")
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_a_link_to_a_source_is_that_source(paths: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(paths[0])
+    with pytest.raises(InputError, match="the same database"):
+        fpdb.merge([paths[0], tmp_path / "link"], tmp_path / "c")
+
+
+def test_the_tables_suit_all_documents(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with fpdb.create(tmp_path / name, keys="integer", capacity=1000) as db:
+            numbers = np.random.default_rng(ord(name)).integers(0, 1 << 64, 900, np.uint64)
+            db.add_fingerprints([n + 900 * (name == "b") for n in range(900)], numbers)
+    pair = [tmp_path / "a", tmp_path / "b"]
+    with fpdb.open(fpdb.merge(pair, tmp_path / "c").path) as db:
+        assert db.stats().capacity == 1800
+        assert db.plan == fpdb.plans(64, 3, 1800)[0]
+    with fpdb.open(fpdb.merge(pair, tmp_path / "d", capacity=10**7).path) as db:
+        assert db.stats().capacity == 10**7
+        assert db.plan == fpdb.plans(64, 3, 10**7)[0]
+    plan = fpdb.plans(64, 4, 1000)[1]
+    with fpdb.open(fpdb.merge(pair, tmp_path / "e", k=4, plan=plan).path) as db:
+        assert db.plan == plan
+
+
+def test_no_secret_is_needed(tmp_path: Path) -> None:
+    keyed = recipe_of(64).replace(hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
+    for name in ("a", "b"):
+        with fpdb.create(tmp_path / name, recipe=keyed) as db:
+            db.add(name, "one two three four five")
+    fpdb.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    with fpdb.open(tmp_path / "c", recipe=keyed) as db:
+        assert len(db.query("one two three four five")) == 2
+
+
+@pytest.mark.parametrize("name", ["documents", "keys", "table-00"])
+def test_damage_of_a_source_never_gets_into_the_merged(
+    paths: list[Path], tmp_path: Path, name: str
+) -> None:
+    with fpdb.open(paths[1]) as db, db._environment.write() as txn:
+        with txn.cursor(name) as cursor:
+            assert cursor.first()
+            key, value = bytes(cursor.key()), bytearray(cursor.value())
+        value[len(value) // 2] ^= 1
+        txn.put(name, key, bytes(value))
+    with pytest.raises(fpdb.FpdbError) as caught:
+        fpdb.merge(paths, tmp_path / "c")
+    assert caught.value.hint
+    assert "c" not in os.listdir(tmp_path)
+
+
+def test_what_the_check_finds_is_an_error(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus.Origin, "sketches_dropped", lambda self: 1)
+    for path in paths:
+        shutil.rmtree(path)
+        with fpdb.create(path, recipe=recipe_of(64), sketch="minhash") as db:
+            db.add(path.name, "one two three four")
+    with pytest.raises(fpdb.DamagedError, match="isn't whole: counters"):
+        fpdb.merge(paths, tmp_path / "c")
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
