@@ -47,6 +47,11 @@ def spark(java, tmp_path_factory):
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "4",
+        # So little memory for rows that the larger tests sort on disk.
+        "spark.memory.fraction": "0.05",
+        # What a killed worker had is given up soon, and made again.
+        "spark.shuffle.io.maxRetries": "1",
+        "spark.shuffle.io.retryWait": "1s",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.checkpoint.dir": str(folder / "checkpoints"),
