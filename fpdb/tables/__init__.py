@@ -7,6 +7,7 @@ Nothing in this folder knows a text or a file.
 
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.first_look import first_look
+from fpdb.tables.fleet_plan import DatabasePlan, FleetPlan, fleet_plan
 from fpdb.tables.index import Index
 from fpdb.tables.join_plan import JoinCosts, JoinPlan, join_plans
 from fpdb.tables.plan import Plan, Table, TableProbes
@@ -15,7 +16,9 @@ from fpdb.tables.together import Hits, find_together, near_many
 
 __all__ = [
     "Costs",
+    "DatabasePlan",
     "Estimate",
+    "FleetPlan",
     "Hits",
     "Index",
     "JoinCosts",
@@ -28,6 +31,7 @@ __all__ = [
     "estimate",
     "find_together",
     "first_look",
+    "fleet_plan",
     "join_plans",
     "near_many",
     "plans",
