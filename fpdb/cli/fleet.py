@@ -18,7 +18,7 @@ def report(plan: fpdb.FleetPlan) -> None:
         f"A database on each of {machines}, {cores}; a query asks them all": {
             "documents": f"{each.documents:,} on each",
             "plan": each.plan.name,
-            "bytes": _room(each) + f" on each, {units.size(plan.bytes)} in all",
+            "bytes": _room(each) + f" on each, {units.size(plan.file_bytes)} in all",
             "query": f"{units.time(cost.seconds)}; {queries:,} take "
             f"{units.time(queries * plan.seconds_per_query)} on all cores",
             "insert": units.time(cost.insert_seconds),
@@ -50,7 +50,9 @@ def report(plan: fpdb.FleetPlan) -> None:
 
 def _room(plan: fpdb.DatabasePlan) -> str:
     tables = units.size(plan.estimate.bytes)
-    return tables if plan.keys == "integer" else f"{tables}, with keys {units.size(plan.bytes)}"
+    return (
+        tables if plan.keys == "integer" else f"{tables}, with keys {units.size(plan.file_bytes)}"
+    )
 
 
 def _joined(join: fpdb.JoinPlan) -> str:
@@ -87,7 +89,7 @@ def plain(plan: fpdb.FleetPlan) -> dict[str, Any]:
         "cores": plan.cores,
         "keys": plan.each.keys,
         "each": _database(plan.each),
-        "bytes": plan.bytes,
+        "bytes": plan.file_bytes,
         "seconds_per_query": plan.seconds_per_query,
         "join": {
             "name": join.name,
@@ -116,7 +118,7 @@ def _database(plan: fpdb.DatabasePlan) -> dict[str, Any]:
         "tables": cost.tables,
         "prefix": cost.prefix,
         "table_bytes": cost.bytes,
-        "bytes": plan.bytes,
+        "bytes": plan.file_bytes,
         "fits": plan.fits,
         "memory_share": plan.memory_share,
         "query_seconds": cost.seconds,

@@ -2,6 +2,7 @@
 
 `bits` moves and counts bits, one at a time or in arrays. `plan` says which tables a database
 keeps, `coverage` which probes into them find everything within k, and `planner` what a plan costs.
+`join_plan` plans a join of all with all, and `fleet_plan` what several machines would do.
 Nothing in this folder knows a text or a file.
 """
 

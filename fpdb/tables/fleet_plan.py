@@ -32,15 +32,15 @@ class DatabasePlan:
         return estimate(self.plan, self.documents, costs=self.costs)
 
     @property
-    def bytes(self) -> int:
-        """The room of its tables and keys, without metadata and sketches."""
+    def file_bytes(self) -> int:
+        """What its tables and keys take, without metadata and sketches."""
         each = self.costs.bytes_per_text_key if self.keys == "text" else 0.0
         return self.estimate.bytes + round(self.documents * each)
 
     @property
     def fits(self) -> bool:
         """Whether a database can be so large, on any disk."""
-        return self.bytes <= LARGEST_MAP
+        return self.file_bytes <= LARGEST_MAP
 
     @property
     def memory_share(self) -> float:
@@ -77,9 +77,9 @@ class FleetPlan:
     whole: DatabasePlan
 
     @property
-    def bytes(self) -> int:
-        """The room of the databases of all machines."""
-        return self.machines * self.each.bytes
+    def file_bytes(self) -> int:
+        """What the databases of all machines take together."""
+        return self.machines * self.each.file_bytes
 
     @property
     def seconds_per_query(self) -> float:

@@ -42,8 +42,8 @@ def test_the_arithmetic_by_hand():
     assert found.each.documents == 250_001
     assert found.whole.documents == 1_000_001
     assert found.each.estimate.bytes == 250_001 * (2 * 8 + 8)
-    assert found.each.bytes == 250_001 * (24 + 50)
-    assert found.bytes == 4 * 250_001 * 74
+    assert found.each.file_bytes == 250_001 * (24 + 50)
+    assert found.file_bytes == 4 * 250_001 * 74
     assert found.seconds_per_query == 0.5
     assert found.each.load_seconds == 250_001 * (2 * 2 + 100)
     assert found.whole.merge_seconds == 1_000_001 * (2 * 3 + 100)
@@ -59,7 +59,7 @@ def test_the_arithmetic_by_hand():
 
 def test_integer_keys_take_no_room_and_no_time():
     found = fpdb.fleet_plan(64, 3, 1000, machines=1, cores=1, keys="integer", costs=COSTS)
-    assert found.whole.bytes == found.whole.estimate.bytes == 24_000
+    assert found.whole.file_bytes == found.whole.estimate.bytes == 24_000
     assert found.whole.load_seconds == 4000
     assert found.each == found.whole
 
