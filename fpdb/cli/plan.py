@@ -1,14 +1,26 @@
 """The command that plans tables: which there are for a width, a k and a number of documents."""
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from fpdb.cli import render
-from fpdb.cli.options import JsonOption
+from fpdb.cli import fleet, render, units
+from fpdb.cli.databases import require
+from fpdb.cli.options import JsonOption, Keys, KeysOption
 from fpdb.cli.values import parse_count
-from fpdb.errors import PlanError
-from fpdb.tables import Costs, Estimate, Plan, estimate, plans
+from fpdb.errors import InputError, PlanError
+from fpdb.tables import (
+    Costs,
+    Estimate,
+    FleetPlan,
+    JoinCosts,
+    Plan,
+    estimate,
+    fleet_plan,
+    plans,
+)
 
 _HEADER = (
     "",
@@ -40,6 +52,37 @@ def plan(
         int | None,
         typer.Option("--query-k", min=0, help="Say what queries with another k would cost."),
     ] = None,
+    machines: Annotated[
+        int | None,
+        typer.Option(
+            "--machines",
+            metavar="N",
+            parser=parse_count,
+            help="Plan for so many machines: a database on each, or a join on Spark.",
+        ),
+    ] = None,
+    cores: Annotated[
+        int | None,
+        typer.Option("--cores", min=1, help="The cores of each machine; default those of this."),
+    ] = None,
+    keys: KeysOption = None,
+    queries: Annotated[
+        int | None,
+        typer.Option(
+            "--queries",
+            metavar="N",
+            parser=parse_count,
+            help="Plan the join of so many other documents with them, in place of all pairs.",
+        ),
+    ] = None,
+    costs_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--costs",
+            metavar="FILE",
+            help="Take costs and join_costs from a JSON file, such as this command writes.",
+        ),
+    ] = None,
     calibrate: Annotated[
         bool,
         typer.Option("--calibrate", help="Measure what work costs on this machine first."),
@@ -52,12 +95,37 @@ def plan(
     --capacity documents. Times and bytes are estimates. --calibrate takes some seconds and uses
     the directory for temporary files.
 
+    With --machines it shows three ways instead: a database on each machine, each with its part of
+    the documents; all pairs by one join on Spark; and one database of all. Memory and network of a
+    machine are those of the costs: 16 GB, and a gigabit a second.
+
     \b
     Example:
       fpdb plan --documents 8e9
       fpdb plan --bits 64 -k 3 --documents 2**34 --query-k 5
+      fpdb plan --documents 8e9 --machines 200 --cores 8
     """
-    costs = _measured() if calibrate else Costs()
+    alone = {"--cores": cores, "--keys": keys, "--queries": queries}
+    for name, value in alone.items():
+        require(machines is not None or value is None, f"{name} goes with --machines")
+    require(machines is None or query_k is None, "--query-k doesn't go with --machines")
+    require(not calibrate or costs_file is None, "give --calibrate or --costs, not both")
+    costs, join_costs = (Costs(), JoinCosts()) if costs_file is None else _read(costs_file)
+    if calibrate:
+        costs = _measured()
+    found: FleetPlan | None = None
+    if machines is not None:
+        found = fleet_plan(
+            bits,
+            k,
+            documents,
+            machines=machines,
+            cores=cores,
+            keys=Keys.TEXT.value if keys is None else keys.value,
+            queries=queries,
+            costs=costs,
+            join_costs=join_costs,
+        )
     rows = [
         (each, _estimate(each, documents, query_k, costs))
         for each in plans(bits, k, documents, costs=costs)
@@ -70,13 +138,18 @@ def plan(
                 "documents": documents,
                 "query_k": k if query_k is None else query_k,
                 "costs": costs.to_dict(),
+                "join_costs": join_costs.to_dict(),
                 "plans": [_plain(*row, chosen=row is rows[0]) for row in rows],
             }
+            | ({} if found is None else {"fleet": fleet.plain(found)})
         )
         return
     if calibrate:
         render.report({name: f"{cost:.3g}" for name, cost in costs.to_dict().items()})
         render.block("\n")
+    if found is not None:
+        fleet.report(found)
+        return
     render.table([_HEADER, *(_cells(*row, chosen=row is rows[0]) for row in rows)])
 
 
@@ -114,33 +187,36 @@ def _cells(plan: Plan, cost: Estimate | None, *, chosen: bool) -> tuple[str, ...
     return (
         *first,
         f"{cost.probes:,}",
-        _number(cost.candidates_per_probe),
-        _number(cost.candidates),
-        _bytes(cost.bytes),
-        _time(cost.seconds),
-        _time(cost.insert_seconds),
+        units.number(cost.candidates_per_probe),
+        units.number(cost.candidates),
+        units.size(cost.bytes),
+        units.time(cost.seconds),
+        units.time(cost.insert_seconds),
     )
-
-
-def _number(number: float) -> str:
-    return f"{number:,.0f}" if number >= 100 else f"{number:.2g}"
-
-
-def _bytes(size: float) -> str:
-    units = ["PB", "TB", "GB", "MB", "kB", "B"]
-    while size >= 1000 and len(units) > 1:
-        size /= 1000
-        units.pop()
-    return f"{size:.3g} {units[-1]}"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.3g} µs"
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def _measured() -> Costs:
     from fpdb.corpus.calibrate import calibrate
 
     return calibrate()
+
+
+def _read(path: Path) -> tuple[Costs, JoinCosts]:
+    """Read costs as `--json` writes them: of a database, of a join, or both."""
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror}", hint="name a file") from None
+    except ValueError:
+        data = None
+    parts = [data.get(name, {}) for name in ("costs", "join_costs")] if _is_costs(data) else []
+    if not parts or not all(isinstance(part, dict) for part in parts):
+        raise InputError(
+            f"{path} is no JSON object with costs or join_costs",
+            hint="fpdb plan --machines 2 --json writes one with all of them",
+        )
+    return Costs.from_dict(parts[0]), JoinCosts.from_dict(parts[1])
+
+
+def _is_costs(data: object) -> bool:
+    return isinstance(data, dict) and not data.keys().isdisjoint(("costs", "join_costs"))

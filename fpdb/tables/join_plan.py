@@ -7,12 +7,14 @@ longer prefixes: more rows to send, and fewer candidates to check.
 """
 
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from itertools import combinations, pairwise
 from math import ceil, comb
+from typing import Any
 
 from fpdb.errors import PlanError
-from fpdb.tables.planner import LARGEST_K, WIDTHS
+from fpdb.tables.planner import LARGEST_K, WIDTHS, read_costs
 
 _MOST_TABLES = 1000
 # A task of a join takes about so long; shorter ones cost more to start, longer ones to repeat.
@@ -26,7 +28,7 @@ class JoinCosts:
     """What a join costs on one core: seconds and bytes. The defaults were measured with Spark.
 
     A row is one fingerprint in one table: made, sent to where its prefix belongs, sorted, and read
-    again there.
+    again there. Only the network between machines is an assumption.
     """
 
     seconds_per_document: float = 4e-6
@@ -34,10 +36,23 @@ class JoinCosts:
     seconds_per_candidate: float = 1.5e-9
     bytes_per_row: float = 22.0
     start_seconds: float = 15.0
+    # Not measured but assumed: what one machine sends and receives, which is a gigabit a second.
+    bytes_per_second_per_machine: float = 125e6
 
     def to_dict(self) -> dict[str, float]:
         """Write the costs as plain data."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "JoinCosts":
+        """Read costs from plain data; what isn't there keeps its default."""
+        read = cls(**read_costs(data, [field.name for field in fields(cls)]))
+        if not read.bytes_per_second_per_machine:
+            raise PlanError(
+                "bytes_per_second_per_machine = 0 is no cost",
+                hint="Give what one machine sends and receives, as 125e6 for a gigabit a second.",
+            )
+        return read
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class JoinPlan:
     With `queries`, it is the pairs of so many other fingerprints with the documents. `masks` has
     the bits of each table's prefix. `rows` are sent between the machines, which takes
     `shuffle_bytes`; `candidates` are checked; `seconds` is the time by estimate, for fingerprints
-    that are spread evenly.
+    that are spread evenly: the start, the work and the network, one after the other.
     """
 
     bits: int
@@ -97,9 +112,20 @@ class JoinPlan:
         )
 
     @property
+    def work_seconds(self) -> float:
+        """How long the work takes if all cores have an equal part of it."""
+        return self.core_seconds / (self.machines * self.cores)
+
+    @property
+    def network_seconds(self) -> float:
+        """How long rows are on their way to other machines; of N machines, one Nth stays."""
+        sent = self.shuffle_bytes / self.machines * (1 - 1 / self.machines)
+        return sent / self.costs.bytes_per_second_per_machine
+
+    @property
     def seconds(self) -> float:
-        """How long it takes if all cores have equal work."""
-        return self.costs.start_seconds + self.core_seconds / (self.machines * self.cores)
+        """How long it takes."""
+        return self.costs.start_seconds + self.work_seconds + self.network_seconds
 
     @property
     def tasks(self) -> int:
@@ -137,7 +163,7 @@ def join_plans(
         JoinPlan(bits, k, documents, machines, each, masks, own, queries)
         for masks in _choices(bits, k)
     ]
-    return sorted(found, key=lambda plan: plan.core_seconds)
+    return sorted(found, key=lambda plan: plan.seconds)
 
 
 def _choices(bits: int, k: int) -> list[tuple[int, ...]]:

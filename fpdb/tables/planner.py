@@ -1,6 +1,6 @@
 """Choose the tables for a width, a k and a number of documents, and say what they cost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from math import comb, isfinite
 from operator import le
@@ -34,6 +34,12 @@ class Costs:
     # Keys, checksums and slack of pages, for each byte of fingerprints and ids.
     bytes_per_byte: float = 1.02
     bytes_per_id: float = 8.0
+    # One fingerprint in one table: loaded from sorted columns, or merged and checked.
+    seconds_per_loaded_row: float = 0.17e-6
+    seconds_per_merged_row: float = 0.25e-6
+    # What a document takes more with a text key of 50 bytes, to load or merge it and to keep it.
+    seconds_per_text_key: float = 11e-6
+    bytes_per_text_key: float = 161.0
 
     def to_dict(self) -> dict[str, float]:
         """Write the costs as plain data."""
@@ -42,15 +48,20 @@ class Costs:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Costs":
         """Read costs from plain data; what isn't there keeps its default."""
-        known = {field.name for field in fields(cls)}
-        for name, value in data.items():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if name not in known or not number or not isfinite(value) or value < 0:
-                raise PlanError(
-                    f"{name} = {value!r} is no cost",
-                    hint=f"Give numbers from 0 for any of {', '.join(sorted(known))}.",
-                )
-        return cls(**{name: float(value) for name, value in data.items()})
+        return cls(**read_costs(data, [field.name for field in fields(cls)]))
+
+
+def read_costs(data: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
+    """Read numbers from plain data, each a cost of one of these names."""
+    known = set(names)
+    for name, value in data.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name not in known or not number or not isfinite(value) or value < 0:
+            raise PlanError(
+                f"{name} = {value!r} is no cost",
+                hint=f"Give numbers from 0 for any of {', '.join(sorted(known))}.",
+            )
+    return {name: float(value) for name, value in data.items()}
 
 
 DEFAULT_COSTS = Costs()

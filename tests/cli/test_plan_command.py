@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import fpdb
 from fpdb.cli.values import parse_count
 from fpdb.corpus import calibrate as calibration
 from fpdb.tables import Costs
@@ -147,3 +148,109 @@ def test_the_calibration_measures_this_machine(monkeypatch):
     assert 0 < costs.seconds_per_insert < 1e-1
     assert costs.seconds_per_cold_page > 0
     assert costs.bytes_of_memory > 1 << 28
+
+
+def test_the_three_ways_for_people(run):
+    done = run("plan", "--documents", "8e9", "--machines", 200, "--cores", 8)
+    assert (done.code, done.err) == (0, "")
+    titles = [line for line in done.out.splitlines() if line and not line.startswith(" ")]
+    assert titles == [
+        "A database on each of 200 machines, 8 cores each; a query asks them all",
+        "All pairs, by a join on Spark",
+        "One database of all, on one machine",
+    ]
+    assert "  documents  40,000,000 on each\n" in done.out
+    assert "  too large  a database has at most 1.1 TB\n" in done.out
+    assert len(done.out.splitlines()) <= 24
+    assert max(map(len, done.out.splitlines())) < 80
+
+
+def test_all_numbers_of_the_three_ways(run):
+    arguments = ["plan", "--documents", "1e9", "--machines", 10, "--cores", 4, "-k", 4]
+    found = json.loads(run(*arguments, "--keys", "integer", "--json").out)
+    fleet = found["fleet"]
+    plan = fpdb.fleet_plan(64, 4, 10**9, machines=10, cores=4, keys="integer")
+    assert found["plans"][0]["name"] == fleet["whole"]["name"] == plan.whole.plan.name
+    assert found["join_costs"] == fpdb.JoinCosts().to_dict()
+    assert (fleet["machines"], fleet["cores"], fleet["keys"]) == (10, 4, "integer")
+    assert fleet["each"]["documents"] == 10**8
+    assert fleet["each"]["table_bytes"] == fleet["each"]["bytes"] == plan.each.file_bytes
+    assert fleet["bytes"] == 10 * fleet["each"]["bytes"]
+    assert fleet["join"]["shuffle_bytes_per_machine"] == plan.join.shuffle_bytes / 10
+    assert fleet["join"]["seconds"] == plan.join.seconds
+    assert fleet["whole"]["merge_seconds"] == plan.whole.merge_seconds
+    assert fleet["whole"]["fits"] is True
+
+
+def test_a_batch_of_queries_in_place_of_all_pairs(run):
+    asked = ["plan", "--documents", "8e9", "--machines", 200, "--cores", 1, "--queries", "1e6"]
+    assert "The matches of 1,000,000 queries, by a join on Spark\n" in run(*asked).out
+    join = json.loads(run(*asked, "--json").out)["fleet"]["join"]
+    assert (join["queries"], join["rows"]) == (10**6, join["tables"] * (8 * 10**9 + 10**6))
+
+
+def test_one_machine_with_one_core(run):
+    done = run("plan", "--machines", 1, "--cores", 1, "--keys", "integer")
+    assert done.out.startswith("A database on each of 1 machine, 1 core; a query asks them all\n")
+    assert "network" not in done.out
+    assert "with keys" not in done.out
+
+
+def test_costs_come_from_a_file(run, tmp_path):
+    file = tmp_path / "costs.json"
+    file.write_text('{"costs": {"seconds_per_query": 1}, "join_costs": {"start_seconds": 1000}}')
+    found = json.loads(run("plan", "--machines", 2, "--costs", file, "--json").out)
+    assert found["costs"]["seconds_per_query"] == 1
+    assert found["plans"][0]["query_seconds"] > 1
+    assert found["fleet"]["join"]["seconds"] > 1000
+    file.write_text(json.dumps(found))
+    assert json.loads(run("plan", "--machines", 2, "--costs", file, "--json").out) == found
+
+
+def test_costs_of_nothing_are_no_division_by_zero(run, tmp_path):
+    file = tmp_path / "free.json"
+    free = dict.fromkeys(Costs().to_dict(), 0)
+    join = fpdb.JoinCosts().to_dict() | {"seconds_per_row": 0, "bytes_per_row": 0}
+    file.write_text(json.dumps({"costs": free, "join_costs": join}))
+    assert run("plan", "--machines", 2, "--costs", file).code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "can't be read"),
+        ("{", "no JSON object with costs"),
+        ("[]", "no JSON object with costs"),
+        ("{}", "no JSON object with costs"),
+        ('{"costs": 1}', "no JSON object with costs"),
+        ('{"costs": {"speed": 1}}', "speed = 1 is no cost"),
+        ('{"join_costs": {"bytes_per_second_per_machine": 0}}', "is no cost"),
+    ],
+)
+def test_files_without_costs(run, tmp_path, content, message):
+    file = tmp_path / "costs.json"
+    if content is not None:
+        file.write_text(content)
+    done = run("plan", "--costs", file)
+    assert (done.code, done.out) == (3, "")
+    assert message in done.err
+    assert "\nhint: " in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--machines", "0"],
+        ["--machines", "-1"],
+        ["--machines", "2", "--cores", "0"],
+        ["--machines", "2", "--queries", "0"],
+        ["--machines", "2", "--query-k", "4"],
+        ["--cores", "2"],
+        ["--keys", "text"],
+        ["--queries", "2"],
+        ["--calibrate", "--costs", "costs.json"],
+    ],
+)
+def test_usage_of_machines(run, arguments):
+    done = run("plan", *arguments)
+    assert (done.code, done.out) == (2, "")

@@ -49,6 +49,7 @@ def test_what_a_plan_says_it_takes_is_what_its_costs_make_of_it():
         seconds_per_candidate=100,
         bytes_per_row=5,
         start_seconds=7,
+        bytes_per_second_per_machine=16,
     )
     [plan] = [p for p in fpdb.join_plans(64, 3, 1 << 17, cores=4, costs=costs) if p.prefix == 16]
     assert plan.rows == 4 << 17
@@ -62,7 +63,9 @@ def test_what_a_plan_says_it_takes_is_what_its_costs_make_of_it():
         for p in fpdb.join_plans(64, 3, 1 << 17, cores=4, machines=2, costs=costs)
         if p.prefix == 16
     ]
-    assert twice.seconds == 7 + plan.core_seconds / 8
+    # Each of two machines makes half of the rows, of which half belong to the other one.
+    assert twice.network_seconds == plan.shuffle_bytes / 4 / 16
+    assert twice.seconds == 7 + plan.core_seconds / 8 + twice.network_seconds
 
 
 def test_questions_meet_documents_and_not_each_other():
