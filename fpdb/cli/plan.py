@@ -6,7 +6,7 @@ import typer
 
 from fpdb.cli import render
 from fpdb.cli.options import JsonOption
-from fpdb.cli.values import parse_count
+from fpdb.cli.values import duration, parse_count, size
 from fpdb.errors import PlanError
 from fpdb.tables import Costs, Estimate, Plan, estimate, plans
 
@@ -116,28 +116,14 @@ def _cells(plan: Plan, cost: Estimate | None, *, chosen: bool) -> tuple[str, ...
         f"{cost.probes:,}",
         _number(cost.candidates_per_probe),
         _number(cost.candidates),
-        _bytes(cost.bytes),
-        _time(cost.seconds),
-        _time(cost.insert_seconds),
+        size(cost.bytes),
+        duration(cost.seconds),
+        duration(cost.insert_seconds),
     )
 
 
 def _number(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.2g}"
-
-
-def _bytes(size: float) -> str:
-    units = ["PB", "TB", "GB", "MB", "kB", "B"]
-    while size >= 1000 and len(units) > 1:
-        size /= 1000
-        units.pop()
-    return f"{size:.3g} {units[-1]}"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.3g} µs"
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def _measured() -> Costs:

@@ -52,6 +52,22 @@ def parse_age(text: str) -> int:
     return int(found[1]) * _SECONDS[found[2]]
 
 
+def size(given: float) -> str:
+    """Write a number of bytes, as 1.5 GB."""
+    units = ["PB", "TB", "GB", "MB", "kB", "B"]
+    while given >= 1000 and len(units) > 1:
+        given /= 1000
+        units.pop()
+    return f"{given:.3g} {units[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time, as 20 µs or 3.5 s."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.3g} µs"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
 def iso(seconds: int) -> str:
     """Write a time as ISO 8601, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,263 @@
+"""What the commands of `fpdb spark` do, once Spark is started: sizes first, then the work."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fpdb.integrations import spark as integration  # isort: skip - says how to install Spark
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+import fpdb
+from fpdb.cli import render
+from fpdb.cli.databases import require
+from fpdb.cli.spark import files
+from fpdb.cli.spark.options import Engine, Making, OutputForm, Source, Target
+from fpdb.cli.spark.session import started
+from fpdb.cli.values import duration, size
+
+_SHOWN = 5
+# Rows in a batch for Python: many of those that are joined, which are small, and few texts.
+_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_SMALL_ROWS = 100_000
+_TEXTS = 2_000
+
+
+class Run(NamedTuple):
+    """A command at work: its Spark, and the directory for what is removed at the end."""
+
+    spark: SparkSession
+    own: bool
+    work: str
+
+    def tune(self, name: str, value: int) -> None:
+        """Set what nobody has configured, if Spark was started for this."""
+        if self.own and not self.spark.sparkContext.getConf().contains(name):
+            self.spark.conf.set(name, value)
+
+
+@contextlib.contextmanager
+def _running(engine: Engine, output: str | None) -> Iterator[Run]:
+    with started(engine) as (spark, own):
+        context = spark.sparkContext
+        cores = context.defaultParallelism
+        render.note(f"Spark {spark.version}, {context.master}, {cores} cores")
+        if output is not None:
+            files.require_vacant(spark, output)
+        with files.workplace(spark, engine.work, output) as work:
+            run = Run(spark, own, work)
+            if files.is_local(spark):
+                run.tune(_SHUFFLE, 4 * cores)
+            yield run
+
+
+def fingerprint(
+    engine: Engine, source: Source, making: Making, keep: tuple[str, ...], output: str
+) -> None:
+    """Write the fingerprints of texts."""
+    began = time.monotonic()
+    with _running(engine, output) as run:
+        found = _fingerprinted(run, source, making, output, keep)
+        short, problems = found["short"], found["problems"]
+    render.note(
+        f"{output}: documents {found['documents']:,}, short {short:,}, "
+        f"problems {problems:,}; {_since(began)}"
+    )
+
+
+def pairs(
+    engine: Engine,
+    source: Source,
+    making: Making,
+    target: Target,
+    k: int | None,
+    min_jaccard: float | None,
+    *,
+    spanning: bool,
+) -> None:
+    """Find the pairs of documents."""
+    began = time.monotonic()
+    with _running(engine, target.path) as run:
+        df = _documents(run, source, making)
+        plan = _planned(run, df, None, making, k, min_jaccard)
+        found = integration.pairs(
+            df, k, min_jaccard=min_jaccard, spanning=spanning, bits=plan.bits, plan=plan
+        )
+        shown = ("key", "other", "distance", "jaccard")
+        count = _deliver(found, target, shown)["rows"]
+    render.note(f"{_where(target)}pairs {count:,}; {_since(began)}")
+
+
+def query(
+    engine: Engine,
+    questions: Source,
+    source: Source,
+    making: Making,
+    target: Target,
+    k: int | None,
+    min_jaccard: float | None,
+) -> None:
+    """Find the matches of questions."""
+    began = time.monotonic()
+    with _running(engine, target.path) as run:
+        asked = _documents(run, questions, making, "questions")
+        df = _documents(run, source, making)
+        plan = _planned(run, asked, df, making, k, min_jaccard)
+        found = integration.query(asked, df, k, min_jaccard=min_jaccard, bits=plan.bits, plan=plan)
+        shown = ("query", "key", "distance", "similarity", "jaccard")
+        count = _deliver(found, target, shown)["rows"]
+    render.note(f"{_where(target)}matches {count:,}; {_since(began)}")
+
+
+def clusters(
+    engine: Engine,
+    source: Source,
+    making: Making,
+    target: Target,
+    k: int | None,
+    min_jaccard: float | None,
+) -> None:
+    """Find the clusters of documents, or of pairs that were found before."""
+    began = time.monotonic()
+    with _running(engine, target.path) as run:
+        df = files.read(run.spark, source)
+        if {"key", "other"} <= set(df.columns):
+            given = (k, min_jaccard, making.recipe, making.bits)
+            require(given == (None,) * 4, "pairs are found already: how to find them isn't asked")
+            found = integration.clusters(df)
+        else:
+            df = _documents(run, source, making)
+            plan = _planned(run, df, None, making, k, min_jaccard)
+            found = integration.clusters(
+                integration.pairs(
+                    df, k, min_jaccard=min_jaccard, spanning=True, bits=plan.bits, plan=plan
+                )
+            )
+        if target.path is None:
+            found = found.orderBy("representative", "key")
+        counts = _deliver(found, target, ("representative", "key"))
+    heads = counts["same"]
+    duplicates = counts["rows"] - heads
+    render.note(f"{_where(target)}clusters {heads:,}, duplicates {duplicates:,}; {_since(began)}")
+
+
+def _documents(run: Run, source: Source, making: Making, name: str = "documents") -> DataFrame:
+    """Read documents that have fingerprints; those of texts are computed once, and written."""
+    df = files.read(run.spark, source)
+    if "fingerprint" in df.columns:
+        require(making.recipe is None, f"{source.paths[0]} has fingerprints: leave --recipe out")
+        _require_columns(df, source, source.key)
+        return df.drop("key").withColumnRenamed(source.key, "key") if source.key != "key" else df
+    path = f"{run.work}/{name}.parquet"
+    found = _fingerprinted(run, source, making, path)
+    render.note(
+        f"fingerprinted {', '.join(source.paths)}: documents {found['documents']:,}, "
+        f"short {found['short']:,}, problems {found['problems']:,}"
+    )
+    return run.spark.read.parquet(path)
+
+
+def _fingerprinted(
+    run: Run, source: Source, making: Making, output: str, keep: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Fingerprint texts into a directory, and name the first that can't be."""
+    df = files.read(run.spark, source, keep)
+    _require_columns(df, source, source.key, source.text, *keep)
+    run.tune(_BATCH, _TEXTS)
+    seen = Observation()
+    made = integration.fingerprint(
+        df,
+        text=source.text,
+        key=source.key,
+        recipe=making.build(),
+        sketch=making.sketch,
+        keep=keep,
+    ).observe(
+        seen,
+        F.count(F.lit(1)).alias("documents"),
+        F.count_if(F.col("fingerprint").isNull() & F.col("problem").isNull()).alias("short"),
+        F.count("problem").alias("problems"),
+    )
+    files.write(made, output, OutputForm.PARQUET)
+    found = seen.get
+    if found["problems"]:
+        written = run.spark.read.parquet(output).where("problem IS NOT NULL")
+        for row in written.select("key", "problem").limit(_SHOWN).collect():
+            render.note(f"{'(no key)' if row[0] is None else row[0]}: {row[1]}")
+        if found["problems"] > _SHOWN:
+            render.note(f"and {found['problems'] - _SHOWN:,} more, in the column problem")
+    return found
+
+
+def _require_columns(df: DataFrame, source: Source, *names: str) -> None:
+    for name in names:
+        if name not in df.columns:
+            raise fpdb.InputError(
+                f"{source.paths[0]} has the columns {', '.join(df.columns) or '(none)'}, "
+                f"expected {name!r} among them",
+                hint="--key-field and --text-field name the columns of keys and texts",
+            )
+
+
+def _planned(
+    run: Run,
+    df: DataFrame,
+    corpus: DataFrame | None,
+    making: Making,
+    k: int | None,
+    min_jaccard: float | None,
+) -> fpdb.JoinPlan:
+    """Plan the work, and tell what it will take before it begins."""
+    bits = making.bits
+    run.tune(_BATCH, _SMALL_ROWS)
+    plan = integration.plan(df, k, corpus=corpus, min_jaccard=min_jaccard, bits=bits)
+    asked = "" if plan.queries is None else f"{plan.queries:,} of questions, "
+    run.tune(_SHUFFLE, max(plan.tasks, 4 * plan.cores))
+    lines = {
+        "fingerprints": f"{asked}{plan.documents:,} distinct ones of {plan.bits} bits",
+        "plan": f"k={plan.k}, {plan.name}",
+        "rows": f"{plan.rows:,}, {size(plan.shuffle_bytes)} to shuffle",
+        "candidates": f"{plan.candidates:,} expected",
+        "tasks": f"{plan.tasks:,} on {plan.cores} cores",
+        "time": f"{duration(plan.seconds)} expected",
+    }
+    for name, value in lines.items():
+        render.note(f"{name:<12}  {value}")
+    return plan
+
+
+def _deliver(found: DataFrame, target: Target, shown: tuple[str, ...]) -> dict[str, int]:
+    """Write rows to a directory or print them; count them, and those of which both keys are one."""
+    first, second = found.columns[:2]
+    if target.path is not None:
+        seen = Observation()
+        counts = (
+            F.count(F.lit(1)).alias("rows"),
+            F.count_if(F.col(first) == F.col(second)).alias("same"),
+        )
+        files.write(found.observe(seen, *counts), target.path, target.format, guard=target.guard)
+        return seen.get
+    rows = same = 0
+    for row in found.toLocalIterator(prefetchPartitions=True):
+        rows += 1
+        same += row[first] == row[second]
+        if target.as_json:
+            render.record(row.asDict())
+        else:
+            render.row(*(_cell(row[name]) for name in shown if name in row))
+    return {"rows": rows, "same": same}
+
+
+def _cell(value: Any) -> Any:
+    """Write a similarity as the other commands do."""
+    return f"{value:.4f}" if isinstance(value, float) else value
+
+
+def _where(target: Target) -> str:
+    return "" if target.path is None else f"{target.path}: "
+
+
+def _since(began: float) -> str:
+    return f"{time.monotonic() - began:.2f} s"
