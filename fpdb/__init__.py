@@ -8,6 +8,7 @@ The folders are the architecture, and imports point down:
     snapshot               a view of one moment, with the questions of the facade
     handle                 an open database: its header, plan and recipe
     checking               a database that is read by a further process, for it may be damaged
+    loading                a new database from columns that are sorted already
     preparing              what is done with a part of the input, in any process
     repairing              a sound database of what is intact in a damaged one
     corpus | io            work over whole databases | readers of documents and texts
@@ -112,6 +113,7 @@ __version__ = "0.1.0"
 
 create = Database.create
 build = Database.build
+load_sorted = Database.load_sorted
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
 
 if typing.TYPE_CHECKING:
@@ -196,6 +198,7 @@ __all__ = [
     "first_look",
     "html_text",
     "join_plans",
+    "load_sorted",
     "open",
     "plans",
     "read_recipe",

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fpdb.cli import databases, render
+from fpdb.cli import sorted_columns as columns
 from fpdb.cli.bulk import Bulk
 from fpdb.cli.databases import require
 from fpdb.cli.flow import Flow
@@ -52,6 +53,7 @@ from fpdb.tables.loading import MEMORY
 
 
 def ingest(
+    context: typer.Context,
     path: DatabaseArgument,
     files: Annotated[
         list[str] | None,
@@ -106,6 +108,12 @@ def ingest(
         ),
     ] = None,
     memory: MemoryOption = MEMORY,
+    sorted_columns: Annotated[
+        bool,
+        typer.Option(
+            "--sorted", help="Load a new database from a directory of sorted columns, as Spark's."
+        ),
+    ] = False,
     header: HeaderOption = None,
     skip_duplicates: Annotated[
         bool,
@@ -165,6 +173,10 @@ def ingest(
     them. Records need a key and a fingerprint, in fields of these names unless --key and
     --fingerprint say otherwise.
 
+    With --sorted, a directory of columns that are sorted already, as a job of Spark writes them,
+    becomes a new database: verified, and loaded without sorting. Its manifest says the recipe, the
+    tables and the kind of keys. It needs the extra `arrow`.
+
     With --follow, JSON lines are taken as they come, from standard input or from the files that
     grow in a directory, and each is answered with one line that says what became of it: the
     documentation has the protocol. It ends with standard input, with SIGTERM or with Ctrl-C.
@@ -177,7 +189,11 @@ def ingest(
       fpdb ingest crawl.fpdb *.warc.gz --jobs 0
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
       fpdb ingest crawl.fpdb --follow crawled/ --skip-duplicates
+      fpdb ingest corpus.fpdb columns/ --sorted
     """
+    if sorted_columns:
+        columns.load(context, path, files, recipe, quiet=quiet)
+        return
     require(skip_duplicates or min_jaccard is None, "--min-jaccard needs --skip-duplicates")
     wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables, sketch)
     require(skip_duplicates or follow or not as_json, "--json needs --skip-duplicates")
@@ -209,9 +225,9 @@ def ingest(
     require(memory == MEMORY, "--memory goes with --fingerprints")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
+    fields = make_fields(key, text, meta, fingerprint, base, header)
     if follow:
         _require_followable(paths, form, jobs, strict)
-        fields = make_fields(key, text, meta, fingerprint, base, header)
         every = form is not None
         with _interruptible("what was answered is stored; send the rest again"):
             following = Following(
@@ -228,7 +244,6 @@ def ingest(
         return
     sizes = [size_of(each) for each in paths]
     total = None if None in sizes else sum(size or 0 for size in sizes)
-    fields = make_fields(key, text, meta, fingerprint, base, header)
     rejects = Rejects(strict=strict)
     loader = Loader(
         rejects,

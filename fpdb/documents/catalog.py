@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ SLICE = 1000
 # Keys as they are loaded: a sequence of texts, or a column of numbers.
 Keys = Sequence[str] | Column
 
-_TEXT_DIGEST_BYTES = 16
+DIGEST_BYTES = 16
 
 
 class Stored(NamedTuple):
@@ -37,6 +37,20 @@ class Stored(NamedTuple):
     meta: bytes = b""
     characters: int = 0
     sketch: bytes | None = None
+
+
+class Columns(NamedTuple):
+    """Documents in the order of their ids, which is that of their keys.
+
+    `placed` says which have a fingerprint; that of the others is 0. `stored` has all of them, or
+    none if there is nothing more to keep of any.
+    """
+
+    ids: Column
+    fingerprints: Fingerprints
+    placed: NDArray[np.bool_]
+    added: Column
+    stored: Sequence[Stored]
 
 
 class Catalog(ABC):
@@ -128,6 +142,10 @@ class Catalog(ABC):
         """Do the same in an empty catalog, faster."""
 
     @abstractmethod
+    def extend(self, txn: WriteTransaction, blocks: Iterable[Columns]) -> None:
+        """Write documents into an empty catalog that come in the order of their keys."""
+
+    @abstractmethod
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
     ) -> list[Stored]:
@@ -161,11 +179,19 @@ class Catalog(ABC):
                 found = cursor.next()
 
     def _put_record(self, txn: WriteTransaction, stored: Stored) -> None:
+        self._write_record(txn, stored, txn.put)
+
+    def _append_record(self, txn: WriteTransaction, stored: Stored) -> None:
+        self._write_record(txn, stored, txn.append)
+
+    def _write_record(
+        self, txn: WriteTransaction, stored: Stored, write: Callable[[str, bytes, bytes], None]
+    ) -> None:
         number = stored.id.to_bytes(8, "big")
         number_of = stored.fingerprint
         fingerprint = b"" if number_of is None else number_of.to_bytes(self._bytes, "big")
         record = Record(stored.key, fingerprint, *stored[3:])
-        txn.put("documents", number, pack_record(record))
+        write("documents", number, pack_record(record))
         if number_of is None:
             txn.put("short", stored.digest + number, b"")
 
@@ -193,4 +219,4 @@ def _stored(number: int, record: Record) -> Stored:
 def digest_of(text: str) -> bytes:
     """Give the digest by which equal texts are known."""
     data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=_TEXT_DIGEST_BYTES).digest()
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()

@@ -1,15 +1,15 @@
 """Documents whose keys are numbers, which are their ids as well.
 
 `ids` holds, in sorted pages, the id, the highest 32 bits of the fingerprint and the time of adding;
-only a document with a text or metadata has a record as well.
+only a document with a text, a sketch or metadata has a record as well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.documents.catalog import SLICE, Catalog, Keys, Stored
+from fpdb.documents.catalog import SLICE, Catalog, Columns, Keys, Stored
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
@@ -85,7 +85,7 @@ class IntegerCatalog(Catalog):
         columns = np.array(sorted(rows), np.uint64).reshape(-1, 3).T
         self.ids.splice(txn, list(np.ascontiguousarray(columns)), self.ids.empty())
         for stored in documents:
-            if stored.digest or stored.meta or stored.fingerprint is None:
+            if _has_record(stored):
                 self._put_record(txn, stored)
 
     def remove(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
@@ -99,7 +99,7 @@ class IntegerCatalog(Catalog):
 
     def _delete_records(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         for stored in documents:
-            if stored.digest or stored.meta or stored.fingerprint is None:
+            if _has_record(stored):
                 self._delete_record(txn, stored)
 
     def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
@@ -138,13 +138,26 @@ class IntegerCatalog(Catalog):
     ) -> None:
         self.ids.fill(txn, self._bare_rows(ids, fingerprints, added))
 
+    def extend(self, txn: WriteTransaction, blocks: Iterable[Columns]) -> None:
+        def rows() -> Iterator[Rows]:
+            for block in blocks:
+                for stored in block.stored:
+                    if _has_record(stored):
+                        self._append_record(txn, stored)
+                high = self._high(block.fingerprints)
+                yield [block.ids, high, block.added]
+
+        self.ids.fill(txn, rows())
+
     def _bare_rows(self, ids: Column, fingerprints: Fingerprints, added: int) -> Iterator[Rows]:
-        shift = np.uint64(0 if self._bytes == 4 else 32)
         for start in range(0, len(ids), _ROWS):
-            high = fingerprints[start : start + _ROWS]
-            high = high if high.ndim == 1 else high[:, 0]
+            high = self._high(fingerprints[start : start + _ROWS])
             own = ids[start : start + _ROWS]
-            yield [own, high >> shift, np.full(len(own), added, np.uint64)]
+            yield [own, high, np.full(len(own), added, np.uint64)]
+
+    def _high(self, fingerprints: Fingerprints) -> Column:
+        words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
+        return words >> np.uint64(0 if self._bytes == 4 else 32)
 
     def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
         self._copy_records(txn, into)
@@ -172,3 +185,9 @@ class IntegerCatalog(Catalog):
 
 def _column(keys: Keys) -> Column:
     return np.asarray(keys, np.uint64)
+
+
+def _has_record(stored: Stored) -> bool:
+    """Say whether there is more to keep of a document than a fingerprint and a time."""
+    more = stored.digest or stored.meta or stored.sketch
+    return bool(more) or stored.fingerprint is None

@@ -1,12 +1,12 @@
 """Documents whose keys are texts: every one has a record, and `keys` leads from key to id."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.documents.catalog import SLICE, Catalog, Keys, Stored
+from fpdb.documents.catalog import SLICE, Catalog, Columns, Keys, Stored
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
@@ -16,6 +16,8 @@ from fpdb.tables.bits import Fingerprints
 
 _LONGEST_LMDB_KEY = 511
 _DIGEST_BYTES = 32
+# So many bytes of a long key stand before its digest.
+_HEAD = _LONGEST_LMDB_KEY - _DIGEST_BYTES
 
 
 class TextCatalog(Catalog):
@@ -97,6 +99,15 @@ class TextCatalog(Catalog):
         for name, number in self._sorted_names(keys, ids):
             txn.append("keys", name, number)
 
+    def extend(self, txn: WriteTransaction, blocks: Iterable[Columns]) -> None:
+        for block in blocks:
+            for stored in block.stored:
+                self._append_record(txn, stored)
+                name = key_bytes(str(stored.key))
+                # Of keys that begin alike, a long one may have a name below that of the last one.
+                write = txn.append if len(name) < _HEAD else txn.put
+                write("keys", name, stored.id.to_bytes(8, "big"))
+
     def _bare_records(
         self, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
     ) -> Iterator[tuple[bytes, bytes]]:
@@ -153,8 +164,8 @@ def key_bytes(key: str) -> bytes:
             hint="use a digest of it as the key, and keep it in the metadata",
         )
     digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
-    return data[: _LONGEST_LMDB_KEY - _DIGEST_BYTES] + digest
+    return data[:_HEAD] + digest
 
 
 def _prefix_bytes(prefix: str) -> bytes:
-    return prefix.encode("utf-8", "surrogatepass")[: _LONGEST_LMDB_KEY - _DIGEST_BYTES]
+    return prefix.encode("utf-8", "surrogatepass")[:_HEAD]

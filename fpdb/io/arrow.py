@@ -20,7 +20,7 @@ Batches = tuple[list[str], Iterator[Any]]
 _ROWS = 1000
 _GROUP = 50_000
 # Without a buffer, all of a row group's pages would be read at once.
-_BUFFER = 1 << 20
+BUFFER = 1 << 20
 _PLAIN = (str, int, float, type(None))
 
 
@@ -38,10 +38,10 @@ def require() -> Any:
 
 def parquet_rows(path: str, fields: Fields, largest: int) -> Iterator[Row]:
     """Read the rows of a Parquet file, and of them only the columns that are needed."""
-    with _explained("Parquet"):
+    with explained("Parquet"):
         from pyarrow import parquet
 
-        with parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+        with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             names = file.schema_arrow.names
             wanted = _wanted(names, fields)
             batches = file.iter_batches(_ROWS, columns=wanted, use_threads=False)
@@ -50,7 +50,7 @@ def parquet_rows(path: str, fields: Fields, largest: int) -> Iterator[Row]:
 
 def arrow_rows(path: str, fields: Fields, largest: int) -> Iterator[Row]:
     """Read the rows of an Arrow file, which may be in the format of files or of streams."""
-    with _explained("Arrow"):
+    with explained("Arrow"):
         pyarrow = require()
         # Not mapped into memory: a file that is cut meanwhile would end the process.
         with pyarrow.OSFile(path) as file:
@@ -129,7 +129,8 @@ class TableWriter:
 
 
 @contextlib.contextmanager
-def _explained(form: str) -> Iterator[None]:
+def explained(form: str) -> Iterator[None]:
+    """Turn what pyarrow raises into an error that says what is wrong with the file."""
     pyarrow = require()
     try:
         yield

@@ -439,3 +439,16 @@ def test_a_great_many_copies_take_no_time(tmp_path):
         list(db.add_many(Document(f"{n}", text) for n in range(20_000)))
         [cluster] = db.clusters(min_jaccard=0.8)
         assert len(cluster.keys) == 20_000
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_a_sketch_is_kept_without_its_text(tmp_path, keys):
+    text, key = " ".join(WORDS[:50]), "a" if keys == "text" else 7
+    with fpdb.create(tmp_path / "db", sketch="minhash", keys=keys) as db:
+        ready = Document(key, fingerprint=WEB.fingerprint(text), sketch=WEB.sketch(text))
+        [added] = db.add_many([ready])
+        assert added.status == "added"
+        assert db.get(key).sketch == WEB.sketch(text)
+        assert list(db.check()) == []
+        assert db.delete(key)
+        assert list(db.check()) == []

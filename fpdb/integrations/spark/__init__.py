@@ -1,8 +1,9 @@
 """fpdb on Apache Spark: fingerprints, pairs, matches and clusters of DataFrames.
 
 `fingerprints` makes the column of fingerprints, `joining` finds what is near, `verifying` compares
-sketches, `finding` asks all that of documents, and `components` makes clusters of pairs. `columns`
-knows what a column of fingerprints looks like.
+sketches, `finding` asks all that of documents, and `components` makes clusters of pairs.
+`sorted_columns` writes what `fpdb ingest --sorted` loads, and `surveying` looks at it on the way.
+`columns` knows what a column of fingerprints looks like.
 """
 
 import fpdb
@@ -11,10 +12,11 @@ try:
     from fpdb.integrations.spark.components import clusters
     from fpdb.integrations.spark.finding import pairs, plan, query
     from fpdb.integrations.spark.fingerprints import fingerprint
+    from fpdb.integrations.spark.sorted_columns import write_sorted
 except ImportError as error:
     raise fpdb.MissingExtraError(
         f"this is for Apache Spark, of which {error.name or 'a part'} isn't installed",
         hint="pip install 'fpdb[spark]'",
     ) from None
 
-__all__ = ["clusters", "fingerprint", "pairs", "plan", "query"]
+__all__ = ["clusters", "fingerprint", "pairs", "plan", "query", "write_sorted"]

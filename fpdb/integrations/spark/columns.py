@@ -1,5 +1,6 @@
 """What columns of fingerprints are in a DataFrame, and how they become words of 64 bits."""
 
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ import fpdb
 NOTE = "fpdb"
 WIDE = StructType([StructField("high", LongType()), StructField("low", LongType())])
 WORDS = ("high", "low")
+# The gateway to Java takes no whole numbers as large as these.
+_LOWEST_NEGATIVE, _WORDS = Decimal(1 << 63), Decimal(1 << 64)
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 
@@ -107,7 +110,7 @@ def fingerprint_column(df: DataFrame, kind: Kind) -> Column:
 
 def _signed(number: Column) -> Column:
     wide = number.cast("decimal(21,0)")
-    return F.when(wide >= F.lit(1 << 63), wide - F.lit(1 << 64)).otherwise(wide)
+    return F.when(wide >= _LOWEST_NEGATIVE, wide - _WORDS).otherwise(wide)
 
 
 def _of_digits(digits: Column, bits: int) -> Column:

@@ -1,0 +1,192 @@
+"""Spark gives the answers of a database with the same documents, compared as sets."""
+
+import contextlib
+import random
+
+import pytest
+
+import fpdb
+from fpdb.integrations import spark as on_spark
+
+LIKE = 0.8
+
+
+def _documents(seed=5, count=250):
+    """Texts with near and exact copies among them, short ones and empty ones."""
+    chance = random.Random(seed)
+    words = [f"word{number}" for number in range(400)]
+    texts = []
+    for _ in range(count):
+        base = [chance.choice(words) for _ in range(chance.randint(0, 120))]
+        for _ in range(chance.choice([1, 1, 1, 2, 3])):
+            text = list(base)
+            for _ in range(chance.choice([0, 0, 1, 2])):
+                if text:
+                    text[chance.randrange(len(text))] = chance.choice(words)
+            texts.append(" ".join(text))
+    texts += [
+        "网页去重用指纹比较两个页面是否几乎相同" * 3,
+        "网页去重用指纹比较两个页面是否几乎相同" * 3,
+    ]
+    return [(f"k{number:04}", text) for number, text in enumerate(texts)]
+
+
+@contextlib.contextmanager
+def _made(spark, folder, bits, sketch):
+    """Give the same documents in a DataFrame and in a database."""
+    documents = _documents()
+    recipe = fpdb.recipe("web").with_bits(bits)
+    with fpdb.create(folder / "own.fpdb", recipe=recipe, sketch=sketch) as database:
+        for _ in database.add_many(fpdb.Document(key, text) for key, text in documents):
+            pass
+        texts = spark.createDataFrame(documents, "key string, text string")
+        made = on_spark.fingerprint(texts, recipe=recipe, sketch=sketch)
+        made.write.parquet(str(folder / "made.parquet"))
+        yield spark.read.parquet(str(folder / "made.parquet")), database, documents
+
+
+@pytest.fixture(scope="module")
+def both64(spark, tmp_path_factory):
+    with _made(spark, tmp_path_factory.mktemp("both"), 64, "minhash") as both:
+        yield both
+
+
+@pytest.fixture(params=[32, 128])
+def both(request, spark, tmp_path):
+    with _made(spark, tmp_path, request.param, None) as both:
+        yield both
+
+
+def _rows(df):
+    return [tuple(row) for row in df.collect()]
+
+
+def _same(found, wanted):
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
+    assert wanted
+
+
+def _wanted(pairs, least):
+    return {(min(pair[:2]), max(pair[:2]), *pair[2 : 4 if least is None else 5]) for pair in pairs}
+
+
+def test_pairs_of_other_widths(both):
+    df, database, _ = both
+    # So few rows to a cell that nearly every prefix is cut.
+    _same(_rows(on_spark.pairs(df, cell_rows=20)), _wanted(database.pairs(), None))
+
+
+def test_pairs_of_prefixes_that_are_whole(both64):
+    df, database, _ = both64
+    _same(_rows(on_spark.pairs(df, 5)), _wanted(database.pairs(5), None))
+
+
+def test_verified_pairs(both64):
+    df, database, _ = both64
+    wanted = _wanted(database.pairs(min_jaccard=LIKE), LIKE)
+    _same(_rows(on_spark.pairs(df, min_jaccard=LIKE, cell_rows=50)), wanted)
+
+
+def _questions(spark, documents, database):
+    texts = [text if place % 2 else f"{text} more" for place, (_, text) in enumerate(documents)]
+    questions = [(f"q{place}", text) for place, text in enumerate(texts[::3])]
+    asked = on_spark.fingerprint(
+        spark.createDataFrame(questions, "key string, text string"),
+        recipe=database.recipe,
+        sketch=database.sketch,
+    )
+    return questions, asked
+
+
+def _answers(database, questions, least):
+    found = database.query_many([text for _, text in questions], min_jaccard=least)
+    return {
+        (key, match.key, match.distance, match.similarity)
+        + (() if least is None else (match.jaccard,))
+        for (key, _), matches in zip(questions, found, strict=True)
+        for match in matches
+    }
+
+
+@pytest.mark.parametrize(("least", "cell_rows"), [(None, 20), (None, 1 << 15), (LIKE, 50)])
+def test_queries(both64, spark, least, cell_rows):
+    df, database, documents = both64
+    questions, asked = _questions(spark, documents, database)
+    wanted = _answers(database, questions, least)
+    short = {key for key, text in documents if len(text) < 30}
+    assert any(answer[1] in short for answer in wanted)
+    _same(_rows(on_spark.query(asked, df, min_jaccard=least, cell_rows=cell_rows)), wanted)
+
+
+def test_verified_clusters(both64):
+    df, database, _ = both64
+    pairs = on_spark.pairs(df, min_jaccard=LIKE, spanning=True)
+    found: dict[str, set[str]] = {}
+    for representative, key in _rows(on_spark.clusters(pairs)):
+        found.setdefault(representative, set()).add(key)
+    wanted = {frozenset(cluster.keys) for cluster in database.clusters(min_jaccard=LIKE)}
+    assert {frozenset(keys) for keys in found.values()} == wanted
+    assert all(first == min(keys) for first, keys in found.items())
+
+
+def test_spanning_pairs_connect_a_thousand_copies_with_a_thousand_rows(spark):
+    rows = [(f"copy{number:04}", 7) for number in range(1000)] + [("near", 7 ^ 1 << 60)]
+    df = spark.createDataFrame(rows, "key string, fingerprint bigint")
+    found = _rows(on_spark.pairs(df, spanning=True).select("key", "other", "distance"))
+    assert len(found) == 1000
+    assert ("copy0000", "near", 1) in found
+    assert {pair[0] for pair in found} == {"copy0000"}
+    assert on_spark.pairs(df).count() == 1001 * 1000 // 2
+    assert {row[0] for row in _rows(on_spark.clusters(on_spark.pairs(df, spanning=True)))} == {
+        "copy0000"
+    }
+
+
+def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark):
+    from fpdb.integrations.spark import joining
+    from fpdb.integrations.spark.columns import kind_of
+
+    chance = random.Random(9)
+    # All share their first sixteen bits, and some are near each other.
+    numbers = {chance.getrandbits(46) | 0x1234 << 48 for _ in range(3000)}
+    numbers |= {number ^ 1 << chance.randrange(46) for number in list(numbers)[:300]}
+    df = spark.createDataFrame(
+        [(number, number) for number in sorted(numbers)], "key bigint, fingerprint bigint"
+    )
+    plan = next(p for p in fpdb.join_plans(64, 3, len(numbers), cores=2) if p.prefix == 16)
+    kind = kind_of(df)
+    crowds = joining._crowds(df.select("fingerprint"), None, kind, plan, 200)
+    # Three of the four blocks are crowded or not, but the first one is with all its rows.
+    assert max(crowd.left for crowd in crowds) == -(-len(numbers) // 200)
+    cells = joining._cells(joining._rows(df.select("fingerprint"), kind, plan), crowds, 2)
+    sizes = (
+        cells.groupBy("table", "prefix", "cell").count().selectExpr("max(count)").collect()[0][0]
+    )
+    assert sizes < 2.5 * 200 < len(numbers) / 2
+    found = {
+        frozenset(row)
+        for row in on_spark.pairs(df, plan=plan, cell_rows=200).select("key", "other").collect()
+    }
+    ordered = sorted(numbers)
+    wanted = {
+        frozenset((a, b))
+        for place, a in enumerate(ordered)
+        for b in ordered[place + 1 :]
+        if (a ^ b).bit_count() <= 3
+    }
+    assert found == wanted
+
+
+def test_integer_keys(spark, tmp_path):
+    chance = random.Random(2)
+    numbers = [chance.getrandbits(64) for _ in range(500)]
+    numbers += [number ^ 1 << chance.randrange(64) for number in numbers[:50]]
+    with fpdb.create(tmp_path / "db", recipe="web", keys="integer") as database:
+        database.add_fingerprints(range(len(numbers)), numbers)
+        wanted = {(min(p[:2]), max(p[:2]), p.distance) for p in database.pairs()}
+    rows = [
+        (key, number - (1 << 64) if number >> 63 else number) for key, number in enumerate(numbers)
+    ]
+    df = spark.createDataFrame(rows, "key bigint, fingerprint bigint")
+    _same(_rows(on_spark.pairs(df).select("key", "other", "distance")), wanted)

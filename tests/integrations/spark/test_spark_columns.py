@@ -1,0 +1,176 @@
+"""What fingerprint makes of texts, and what columns it takes back."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb.integrations import spark as on_spark
+from fpdb.integrations.spark.columns import kind_of
+
+TEXT = "the quick brown fox jumps over the lazy dog and then over the fence of the garden"
+CHINESE = "网页去重用指纹比较两个页面是否几乎相同，这是一个比较长的句子，里面有很多不同的词语"
+
+
+def _unsigned(number):
+    return number % (1 << 64)
+
+
+@pytest.fixture(scope="module")
+def texts(spark):
+    rows = [("a", TEXT, 1), ("b", CHINESE, 2), ("c", "short", 3), ("d", None, 4), ("e", "", 5)]
+    return spark.createDataFrame(rows, "url string, body string, rank int")
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+def test_fingerprints_are_those_of_the_recipe(texts, bits):
+    recipe = fpdb.recipe("web").with_bits(bits)
+    made = on_spark.fingerprint(
+        texts, text="body", key="url", recipe=recipe, sketch="minhash", keep=["rank"]
+    )
+    rows = {row["key"]: row for row in made.collect()}
+    for key, text in (("a", TEXT), ("b", CHINESE)):
+        own = rows[key]["fingerprint"]
+        number = (
+            _unsigned(own["high"]) << 64 | _unsigned(own["low"]) if bits == 128 else _unsigned(own)
+        )
+        assert number == recipe.fingerprint(text)
+        assert bytes(rows[key]["sketch"]) == recipe.sketch(text)
+        assert bytes(rows[key]["digest"]) == fpdb.text_digest(text)
+        assert rows[key]["characters"] == len(text)
+        assert rows[key]["problem"] is None
+    assert [rows[key]["rank"] for key in "abcde"] == [1, 2, 3, 4, 5]
+    for key, text in (("c", "short"), ("e", "")):
+        assert rows[key]["fingerprint"] is None
+        assert bytes(rows[key]["digest"]) == fpdb.text_digest(text)
+        assert rows[key]["problem"] is None
+    assert (rows["d"]["fingerprint"], rows["d"]["digest"]) == (None, None)
+    assert rows["d"]["problem"] == "found no text"
+
+
+def test_a_text_that_is_too_large_costs_only_itself(texts):
+    recipe = fpdb.recipe("web").replace(largest=100)
+    made = on_spark.fingerprint(texts, text="body", key="url", recipe=recipe)
+    rows = {row["key"]: row for row in made.collect()}
+    assert _unsigned(rows["a"]["fingerprint"]) == recipe.fingerprint(TEXT)
+    assert "bytes" in rows["b"]["problem"]
+    assert rows["b"]["fingerprint"] is None
+
+
+def test_a_keyed_recipe_reaches_the_workers_with_its_secret(texts):
+    keyed = fpdb.recipe("web").replace(hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
+    made = on_spark.fingerprint(texts, text="body", key="url", recipe=keyed)
+    rows = {row["key"]: row for row in made.collect()}
+    assert _unsigned(rows["a"]["fingerprint"]) == keyed.fingerprint(TEXT)
+    assert keyed.fingerprint(TEXT) != fpdb.recipe("web").fingerprint(TEXT)
+
+
+def test_a_column_tells_what_it_is_through_parquet(spark, texts, tmp_path):
+    recipe = fpdb.recipe("web").with_bits(32)
+    on_spark.fingerprint(texts, text="body", key="url", recipe=recipe).write.parquet(
+        str(tmp_path / "made")
+    )
+    assert kind_of(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id)
+
+
+@pytest.mark.parametrize(("bits", "form"), [(64, "parquet"), (64, "jsonl"), (128, "jsonl")])
+def test_exports_of_a_database_are_taken(spark, tmp_path, bits, form):
+    chance = np.random.default_rng(bits)
+    numbers = [int(n) << 64 * (bits // 64 - 1) | 5 for n in chance.integers(1 << 62, 1 << 63, 50)]
+    numbers += [number ^ 3 for number in numbers[:20]] + [(1 << bits) - 1, (1 << bits) - 2]
+    recipe = fpdb.recipe("web").with_bits(bits)
+    with fpdb.create(tmp_path / "own.fpdb", recipe=recipe) as database:
+        database.add_fingerprints([f"k{n}" for n in range(len(numbers))], numbers)
+        wanted = {(min(p[:2]), max(p[:2]), p.distance) for p in database.pairs()}
+    path = str(tmp_path / f"own.{form}")
+    command = [sys.executable, "-m", "fpdb", "export", str(tmp_path / "own.fpdb"), "-o", path]
+    subprocess.run(command, check=True)
+    df = spark.read.json(path) if form == "jsonl" else spark.read.parquet(path)
+    found = on_spark.pairs(df, bits=bits).select("key", "other", "distance").collect()
+    assert {tuple(row) for row in found} == wanted
+
+
+def test_questions_by_another_recipe_are_refused(spark, texts):
+    own = on_spark.fingerprint(texts, text="body", key="url")
+    other = on_spark.fingerprint(texts, text="body", key="url", recipe="char-4")
+    with pytest.raises(fpdb.RecipeMismatchError, match=fpdb.recipe("char-4").id):
+        on_spark.query(other, own)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda df: on_spark.fingerprint(df, text="none", key="url"), fpdb.InputError, "'none'"),
+        (lambda df: on_spark.fingerprint(df, text="body"), fpdb.InputError, "'key'"),
+        (
+            lambda df: on_spark.fingerprint(df.selectExpr("body", "rank / 2 as key"), text="body"),
+            fpdb.InputError,
+            "double",
+        ),
+        (
+            lambda df: on_spark.fingerprint(
+                df.selectExpr("body", "url as key", "1 as digest"), text="body", keep=["digest"]
+            ),
+            fpdb.InputError,
+            "keep",
+        ),
+        (
+            lambda df: on_spark.fingerprint(df, text="body", key="url", sketch="big"),
+            fpdb.InputError,
+            "'big'",
+        ),
+        (on_spark.pairs, fpdb.InputError, "'key'"),
+        (
+            lambda df: on_spark.pairs(df.selectExpr("url as key", "true as fingerprint")),
+            fpdb.InputError,
+            "boolean",
+        ),
+        (
+            lambda df: on_spark.pairs(
+                df.selectExpr("url as key", "1L as fingerprint"), min_jaccard=0.8
+            ),
+            fpdb.NoSketchError,
+            "sketches",
+        ),
+        (
+            lambda df: on_spark.pairs(df.selectExpr("url as key", "1L as fingerprint"), bits=48),
+            fpdb.InputError,
+            "48",
+        ),
+        (
+            lambda df: on_spark.pairs(df.selectExpr("url as key", "1L as fingerprint"), bits=128),
+            fpdb.InputError,
+            "128",
+        ),
+        (
+            lambda df: on_spark.pairs(
+                df.selectExpr("url as key", "1L as fingerprint"),
+                5,
+                plan=fpdb.join_plans(64, 3, 10)[0],
+            ),
+            fpdb.PlanError,
+            "k=3",
+        ),
+    ],
+)
+def test_bad_use_is_told_before_anything_runs(texts, call, error, message):
+    with pytest.raises(error, match=message):
+        call(texts)
+
+
+def test_what_spark_itself_lacks_is_told():
+    code = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "import fpdb\n"
+        "try:\n"
+        "    import fpdb.integrations.spark\n"
+        "except fpdb.MissingExtraError as error:\n"
+        "    import json; print(json.dumps([str(error), error.hint]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    message, hint = json.loads(done.stdout)
+    assert "Apache Spark" in message
+    assert "fpdb[spark]" in hint

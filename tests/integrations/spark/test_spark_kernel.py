@@ -1,0 +1,126 @@
+"""What a task of the join does with its rows, without Spark: against comparing all with all."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fpdb
+from fpdb.integrations.spark.columns import Kind, words_array
+from fpdb.integrations.spark.joining import _ALONE, _BLOCK, _FIRST, _SECOND, _Check
+
+# Few bits that ever change, so that fingerprints are near, and prefixes crowded.
+near_numbers = st.integers(0, (1 << 12) - 1).map(
+    lambda n: sum((n >> bit & 1) << bit * 11 % 64 for bit in range(12))
+)
+
+
+def _plan(bits, k, tables):
+    return next(p for p in fpdb.join_plans(bits, k, 100, cores=1) if len(p.masks) == tables)
+
+
+def _batches(rows, bits, size):
+    """Sort rows as Spark does, and hand them over in batches."""
+    rows = sorted(rows)
+    numbers = [row[-1] for row in rows]
+    words = [[number >> 64, number & (1 << 64) - 1] for number in numbers]
+    array = np.array(words, np.uint64).reshape(-1, 2)
+    columns = {
+        "fingerprint": words_array(array if bits == 128 else array[:, 1:]),
+        **{
+            name: pa.array([row[place] for row in rows], pa.int64())
+            for place, name in enumerate(("table", "prefix", "cell", "part"))
+        },
+    }
+    whole = pa.RecordBatch.from_pydict(columns)
+    return [whole.slice(start, size) for start in range(0, len(rows), size)]
+
+
+def _number(value):
+    words = (value["high"], value["low"]) if isinstance(value, dict) else (0, value)
+    high, low = (word % (1 << 64) for word in words)
+    return high << 64 | low
+
+
+def _found(check, batches):
+    return [
+        (frozenset((_number(row["first"]), _number(row["second"]))), row["distance"])
+        for batch in check(batches)
+        for row in batch.to_pylist()
+    ]
+
+
+def _prefix(number, mask):
+    own = number & mask
+    return (own >> 64 ^ own) % (1 << 63)
+
+
+@given(
+    st.sets(near_numbers),
+    st.sampled_from(((64, 3, 4), (64, 3, 10), (128, 2, 3), (32, 1, 2))),
+    st.integers(1, 50),
+)
+def test_each_pair_is_found_once_wherever_its_rows_lie(numbers, design, size):
+    bits, k, tables = design
+    own = {number % (1 << bits) for number in numbers}
+    own |= {number << 64 | number for number in own} if bits == 128 else set()
+    plan = _plan(bits, k, tables)
+    rows = [
+        (table, _prefix(number, mask), 0, _ALONE, number)
+        for number in own
+        for table, mask in enumerate(plan.masks)
+    ]
+    found = _found(_Check(Kind(bits, None), plan), _batches(rows, bits, size))
+    wanted = {
+        (frozenset((a, b)), (a ^ b).bit_count())
+        for a in own
+        for b in own
+        if a < b and (a ^ b).bit_count() <= k
+    }
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
+
+
+@given(st.sets(near_numbers), st.sets(near_numbers), st.integers(1, 50))
+def test_two_parts_meet_each_other_and_not_themselves(left, right, size):
+    plan = _plan(64, 3, 4)
+    rows = [
+        (table, number & mask, 0, part, number)
+        for part, side in ((_FIRST, left), (_SECOND, right))
+        for number in side
+        for table, mask in enumerate(plan.masks)
+    ]
+    check = _Check(Kind(64, None), plan)
+    found = [
+        (row["first"], row["second"], row["distance"])
+        for batch in check(_batches([(t, p % (1 << 63), *rest) for t, p, *rest in rows], 64, size))
+        for row in batch.to_pylist()
+    ]
+    assert sorted((a % (1 << 64), b % (1 << 64), d) for a, b, d in found) == sorted(
+        (a, b, (a ^ b).bit_count()) for a in left for b in right if (a ^ b).bit_count() <= 3
+    )
+
+
+def test_a_cell_that_is_larger_than_a_step_stays_whole():
+    generator = np.random.default_rng(3)
+    numbers = np.unique(generator.integers(0, 1 << 40, _BLOCK + 5000))
+    planted = int(numbers[0]) ^ 1
+    numbers = sorted({*numbers.tolist(), planted})
+    plan = _plan(64, 0, 1)
+    rows = [(0, 0, 0, _ALONE, number) for number in numbers]
+
+    class Near(_Check):
+        """Takes all rows as one prefix, and pairs at distance 1."""
+
+        def __init__(self):
+            super().__init__(Kind(64, None), plan)
+            self._k = 1
+            self._masks = [[0]]
+
+    small = rows[: 3 * 1000]
+    whole = _found(Near(), _batches(small, 64, 100))
+    assert whole == _found(Near(), _batches(small, 64, 3000))
+    [batch] = _batches(rows, 64, len(rows))
+    check = Near()
+    pieces = list(check._whole_cells([batch.slice(i, 10_000) for i in range(0, len(rows), 10_000)]))
+    assert [len(piece.words) for piece in pieces] == [len(rows)]
