@@ -8,10 +8,11 @@ from fpdb.cli.databases import DEFAULT_RECIPE
 from fpdb.cli.options import (
     AnyRecipeOption,
     BitsOption,
+    CapacityOption,
     JsonOption,
     MinJaccardOption,
     RecipeOption,
-    Sketch,
+    SketchOption,
 )
 from fpdb.cli.output import NoCsvGuardOption
 from fpdb.cli.spark.options import (
@@ -56,10 +57,7 @@ def fingerprint(
     text: TextOption = "text",
     recipe: RecipeOption = DEFAULT_RECIPE,
     bits: BitsOption = None,
-    sketch: Annotated[
-        Sketch | None,
-        typer.Option("--sketch", help="Add sketches, by which pairs are verified: 128 bytes each."),
-    ] = None,
+    sketch: SketchOption = None,
     keep: Annotated[
         list[str] | None,
         typer.Option("--keep", metavar="F", help="A further column to keep; may be repeated."),
@@ -205,6 +203,39 @@ def query(
     sources = (Source((questions,), form, key, text), Source(tuple(inputs), form, key, text))
     making = _making(recipe, bits, min_jaccard)
     _jobs().query(_engine(master, conf, memory, work), *sources, making, target, k, min_jaccard)
+
+
+@app.command("sorted")
+def sorted_columns(
+    inputs: DocumentsArgument,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="DIR", help="A new directory.")],
+    k: KOption = None,
+    capacity: CapacityOption = None,
+    form: FormOption = None,
+    key: KeyOption = "key",
+    text: TextOption = "text",
+    recipe: RecipeOption = DEFAULT_RECIPE,
+    bits: BitsOption = None,
+    sketch: SketchOption = None,
+    master: MasterOption = None,
+    memory: HeapOption = None,
+    conf: ConfOption = None,
+    work: WorkOption = None,
+) -> None:
+    """Write documents as sorted columns, which `fpdb ingest --sorted` makes a database of.
+
+    The input has fingerprints, and --recipe is the one that made them; or texts. Columns with the
+    names added and meta are taken as well.
+
+    \b
+    Example:
+      fpdb spark sorted prints.parquet -o columns --recipe web
+      fpdb ingest crawl.fpdb columns --sorted
+    """
+    source = Source(tuple(inputs), form, key, text)
+    making = Making(recipe, bits, sketch)
+    engine = _engine(master, conf, memory, work)
+    _jobs().sorted_columns(engine, source, making, output, k, capacity)
 
 
 def _engine(

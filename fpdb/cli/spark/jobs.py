@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fpdb.integrations import spark as integration  # isort: skip - says how to install Spark
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 import fpdb
@@ -17,6 +17,7 @@ from fpdb.cli.spark.options import Engine, Making, OutputForm, Source, Target
 from fpdb.cli.spark.session import started
 from fpdb.cli.values import duration, size
 
+_K = 3
 _SHOWN = 5
 # Rows in a batch for Python: many of those that are joined, which are small, and few texts.
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -60,11 +61,7 @@ def fingerprint(
     began = time.monotonic()
     with _running(engine, output) as run:
         found = _fingerprinted(run, source, making, output, keep)
-        short, problems = found["short"], found["problems"]
-    render.note(
-        f"{output}: documents {found['documents']:,}, short {short:,}, "
-        f"problems {problems:,}; {_since(began)}"
-    )
+    render.note(f"{output}: {_sizes(found)}; {_since(began)}")
 
 
 def pairs(
@@ -143,26 +140,52 @@ def clusters(
     render.note(f"{_where(target)}clusters {heads:,}, duplicates {duplicates:,}; {_since(began)}")
 
 
-def _documents(run: Run, source: Source, making: Making, name: str = "documents") -> DataFrame:
+def sorted_columns(
+    engine: Engine, source: Source, making: Making, output: str, k: int | None, capacity: int | None
+) -> None:
+    """Write sorted columns, which become a database without being sorted again."""
+    began = time.monotonic()
+    with _running(engine, output) as run:
+        df = _documents(run, source, making, keep=("added", "meta"))
+        count = integration.write_sorted(
+            df.where("problem IS NULL"),
+            output,
+            recipe=making.build(),
+            k=_K if k is None else k,
+            capacity=capacity,
+        )
+    render.note(f"{output}: documents {count:,}; {_since(began)}")
+
+
+def _documents(
+    run: Run, source: Source, making: Making, name: str = "documents", keep: tuple[str, ...] = ()
+) -> DataFrame:
     """Read documents that have fingerprints; those of texts are computed once, and written."""
-    df = files.read(run.spark, source)
+    df = files.read(run.spark, source, keep)
+    paths = ", ".join(source.paths)
     if "fingerprint" in df.columns:
-        require(making.recipe is None, f"{source.paths[0]} has fingerprints: leave --recipe out")
+        # Only sorted columns keep anything, and the recipe.
+        require(keep or making.recipe is None, f"{paths} has fingerprints: leave --recipe out")
         _require_columns(df, source, source.key)
-        return df.drop("key").withColumnRenamed(source.key, "key") if source.key != "key" else df
-    path = f"{run.work}/{name}.parquet"
-    found = _fingerprinted(run, source, making, path)
-    render.note(
-        f"fingerprinted {', '.join(source.paths)}: documents {found['documents']:,}, "
-        f"short {found['short']:,}, problems {found['problems']:,}"
-    )
-    return run.spark.read.parquet(path)
+        if source.key != "key":
+            df = df.drop("key").withColumnRenamed(source.key, "key")
+        if "problem" not in df.columns:
+            df = df.withColumn("problem", F.lit(None).cast("string"))
+        found = df.agg(*_counts()).collect()[0].asDict()
+        _name_problems(df, found["problems"])
+    else:
+        path = f"{run.work}/{name}.parquet"
+        kept = tuple(name for name in keep if name in df.columns)
+        found = _fingerprinted(run, source, making, path, kept)
+        df = run.spark.read.parquet(path)
+    render.note(f"{paths}: {_sizes(found)}")
+    return df
 
 
 def _fingerprinted(
     run: Run, source: Source, making: Making, output: str, keep: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Fingerprint texts into a directory, and name the first that can't be."""
+    """Fingerprint texts into a directory, and count them."""
     df = files.read(run.spark, source, keep)
     _require_columns(df, source, source.key, source.text, *keep)
     run.tune(_BATCH, _TEXTS)
@@ -174,21 +197,37 @@ def _fingerprinted(
         recipe=making.build(),
         sketch=making.sketch,
         keep=keep,
-    ).observe(
-        seen,
+    )
+    files.write(made.observe(seen, *_counts()), output, OutputForm.PARQUET)
+    found = seen.get
+    _name_problems(run.spark.read.parquet(output), found["problems"])
+    return found
+
+
+def _name_problems(df: DataFrame, count: int) -> None:
+    """Say why texts have no fingerprint, of the first of them."""
+    if count:
+        bad = df.where("problem IS NOT NULL").select("key", "problem")
+        for key, problem in bad.limit(_SHOWN).collect():
+            render.note(f"{'(no key)' if key is None else key}: {problem}")
+    if count > _SHOWN:
+        render.note(f"and {count - _SHOWN:,} more, which the column problem tells")
+
+
+def _counts() -> tuple[Column, ...]:
+    short = F.col("fingerprint").isNull() & F.col("problem").isNull()
+    return (
         F.count(F.lit(1)).alias("documents"),
-        F.count_if(F.col("fingerprint").isNull() & F.col("problem").isNull()).alias("short"),
+        F.count_if(short).alias("short"),
         F.count("problem").alias("problems"),
     )
-    files.write(made, output, OutputForm.PARQUET)
-    found = seen.get
-    if found["problems"]:
-        written = run.spark.read.parquet(output).where("problem IS NOT NULL")
-        for row in written.select("key", "problem").limit(_SHOWN).collect():
-            render.note(f"{'(no key)' if row[0] is None else row[0]}: {row[1]}")
-        if found["problems"] > _SHOWN:
-            render.note(f"and {found['problems'] - _SHOWN:,} more, in the column problem")
-    return found
+
+
+def _sizes(found: dict[str, Any]) -> str:
+    return (
+        f"documents {found['documents']:,}, short {found['short']:,}, "
+        f"problems {found['problems']:,}"
+    )
 
 
 def _require_columns(df: DataFrame, source: Source, *names: str) -> None:
