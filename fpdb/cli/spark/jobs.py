@@ -77,7 +77,7 @@ def pairs(
     """Find the pairs of documents."""
     began = time.monotonic()
     with _running(engine, target.path) as run:
-        df = _documents(run, source, making)
+        df = _documents(run, making, source)[0]
         plan = _planned(run, df, None, making, k, min_jaccard)
         found = integration.pairs(
             df, k, min_jaccard=min_jaccard, spanning=spanning, bits=plan.bits, plan=plan
@@ -99,8 +99,7 @@ def query(
     """Find the matches of questions."""
     began = time.monotonic()
     with _running(engine, target.path) as run:
-        asked = _documents(run, questions, making, "questions")
-        df = _documents(run, source, making)
+        asked, df = _documents(run, making, questions, source)
         plan = _planned(run, asked, df, making, k, min_jaccard)
         found = integration.query(asked, df, k, min_jaccard=min_jaccard, bits=plan.bits, plan=plan)
         shown = ("query", "key", "distance", "similarity", "jaccard")
@@ -125,7 +124,7 @@ def clusters(
             require(given == (None,) * 4, "pairs are found already: how to find them isn't asked")
             found = integration.clusters(df)
         else:
-            df = _documents(run, source, making)
+            df = _documents(run, making, source)[0]
             plan = _planned(run, df, None, making, k, min_jaccard)
             found = integration.clusters(
                 integration.pairs(
@@ -146,7 +145,7 @@ def sorted_columns(
     """Write sorted columns, which become a database without being sorted again."""
     began = time.monotonic()
     with _running(engine, output) as run:
-        df = _documents(run, source, making, keep=("added", "meta"))
+        df = _documents(run, making, source, keep=("added", "meta"))[0]
         count = integration.write_sorted(
             df.where("problem IS NULL"),
             output,
@@ -158,28 +157,38 @@ def sorted_columns(
 
 
 def _documents(
-    run: Run, source: Source, making: Making, name: str = "documents", keep: tuple[str, ...] = ()
-) -> DataFrame:
+    run: Run, making: Making, *sources: Source, keep: tuple[str, ...] = ()
+) -> list[DataFrame]:
     """Read documents that have fingerprints; those of texts are computed once, and written."""
-    df = files.read(run.spark, source, keep)
-    paths = ", ".join(source.paths)
-    if "fingerprint" in df.columns:
-        # Only sorted columns keep anything, and the recipe.
-        require(keep or making.recipe is None, f"{paths} has fingerprints: leave --recipe out")
-        _require_columns(df, source, source.key)
-        if source.key != "key":
-            df = df.drop("key").withColumnRenamed(source.key, "key")
-        if "problem" not in df.columns:
-            df = df.withColumn("problem", F.lit(None).cast("string"))
-        found = df.agg(*_counts()).collect()[0].asDict()
-        _name_problems(df, found["problems"])
-    else:
-        path = f"{run.work}/{name}.parquet"
-        kept = tuple(name for name in keep if name in df.columns)
-        found = _fingerprinted(run, source, making, path, kept)
-        df = run.spark.read.parquet(path)
-    render.note(f"{paths}: {_sizes(found)}")
-    return df
+    found = []
+    fresh = False
+    for number, source in enumerate(sources):
+        df = files.read(run.spark, source, keep)
+        if "fingerprint" in df.columns:
+            df, counts = _known(df, source)
+        else:
+            fresh = True
+            path = f"{run.work}/{number}.parquet"
+            kept = tuple(name for name in keep if name in df.columns)
+            counts = _fingerprinted(run, source, making, path, kept)
+            df = run.spark.read.parquet(path)
+        render.note(f"{', '.join(source.paths)}: {_sizes(counts)}")
+        found.append(df)
+    # Sorted columns keep what there is, and the recipe too.
+    require(fresh or keep or making.recipe is None, "there are fingerprints: leave --recipe out")
+    return found
+
+
+def _known(df: DataFrame, source: Source) -> tuple[DataFrame, dict[str, Any]]:
+    """Take fingerprints as they are, and count them."""
+    _require_columns(df, source, source.key)
+    if source.key != "key":
+        df = df.drop("key").withColumnRenamed(source.key, "key")
+    if "problem" not in df.columns:
+        df = df.withColumn("problem", F.lit(None).cast("string"))
+    counts = df.agg(*_counts()).collect()[0].asDict()
+    _name_problems(df, counts["problems"])
+    return df, counts
 
 
 def _fingerprinted(

@@ -20,6 +20,7 @@ import fpdb
 from fpdb.cli import main
 
 LIKE = 0.8
+FILES = (".parquet", ".jsonl", ".csv", "columns")
 PROBLEMS = [
     {"key": "empty", "text": None},
     {"text": "a text that has no name, and so can't be found by anything that asks for it"},
@@ -71,8 +72,9 @@ def command(folder, monkeypatch, capfd):
     """Run a command in this process, on the Spark that runs already; give what it printed."""
 
     def run(*arguments, code=0):
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["fpdb", "spark", *map(str, arguments)])
+        # Java's own directory is another.
+        placed = [folder / a if a.endswith(FILES) else a for a in arguments]
+        monkeypatch.setattr(sys, "argv", ["fpdb", "spark", *map(str, placed)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
@@ -150,7 +152,7 @@ def test_pairs_are_those_of_a_database(command, prints, database):
     assert f"pairs {len(_pairs(database))}; " in err
 
 
-def test_plan_and_sizes_come_first(command, prints, database):
+def test_plan_and_sizes_come_first(command, prints, folder, database):
     _, err = command("pairs", "prints.parquet", "-k", "4", "-o", "planned.parquet")
     lines = err.splitlines()
     assert re.fullmatch(r"Spark 4\S+, local-cluster.*, 2 cores", lines[0])
@@ -162,7 +164,7 @@ def test_plan_and_sizes_come_first(command, prints, database):
     distinct = len({f for _, f in _fingerprints(database)})
     assert f"{distinct} distinct ones of 64 bits" in lines[place]
     assert "k=4, " in lines[place + 1]
-    assert lines[-1].startswith("planned.parquet: pairs ")
+    assert lines[-1].startswith(f"{folder}/planned.parquet: pairs ")
 
 
 def _fingerprints(database):
@@ -186,8 +188,8 @@ def test_verified_pairs_of_texts_as_json(command, database):
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
 def test_pairs_go_to_files_of_any_format(command, prints, folder, database, suffix):
+    command("pairs", "prints.parquet", "-o", f"any.{suffix}")
     path = folder / f"any.{suffix}"
-    command("pairs", "prints.parquet", "-o", path)
     match suffix:
         case "parquet":
             found = _written(path)
@@ -305,7 +307,7 @@ def test_a_job_that_fails_leaves_nothing(command, prints, folder, monkeypatch):
         raise RuntimeError("the disk of a worker is gone")
 
     def pairs(df, *_, **__):
-        return df.select("key", "digest").mapInArrow(lambda rows: map(broken, rows), "key string")
+        return df.mapInArrow(lambda rows: map(broken, rows), "key string, other string")
 
     monkeypatch.setattr("fpdb.integrations.spark.pairs", pairs)
     _, err = command("pairs", "prints.parquet", "-o", "broken.parquet", code=3)
@@ -358,9 +360,9 @@ def test_spark_submit_runs_the_commands(java, prints, folder, database):
     home.mkdir()
     for part in submit.parents[1].iterdir():
         (home / part.name).symlink_to(part)
+    job = ["job.py", "spark", "pairs", "prints.parquet", "-o", "submitted.parquet"]
     done = subprocess.run(
-        [submit, "--master", "local-cluster[2,1,1024]", "--conf", "spark.ui.enabled=false"]
-        + ["job.py", "spark", "pairs", "prints.parquet", "-o", "submitted.parquet"],
+        [submit, "--master", "local-cluster[2,1,1024]", "--conf", "spark.ui.enabled=false", *job],
         check=False,
         cwd=folder,
         env={
@@ -375,7 +377,8 @@ def test_spark_submit_runs_the_commands(java, prints, folder, database):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert "local-cluster[2,1,1024], 2 cores" in done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("Spark 4")]
+    assert "local-cluster[2,1,1024]" in told[0]
     rows = _written(folder / "submitted.parquet")
     assert {(r["key"], r["other"], r["distance"]) for r in rows} == _pairs(database)
 
