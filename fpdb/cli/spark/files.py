@@ -22,7 +22,7 @@ _CSV: dict[str, Any] = {"header": True, "escape": '"'}
 
 
 def read(spark: SparkSession, source: Source, keep: tuple[str, ...] = ()) -> DataFrame:
-    """Read documents, with the names that Source gives to their columns."""
+    """Read documents, with whatever columns they have."""
     match source.format:
         case InputForm.PARQUET:
             return spark.read.parquet(*source.paths)
@@ -31,6 +31,18 @@ def read(spark: SparkSession, source: Source, keep: tuple[str, ...] = ()) -> Dat
         case InputForm.JSONL:
             schema = _fields(spark, source, keep)
             return spark.read.json(list(source.paths), schema=schema)
+
+
+def column(df: DataFrame, source: Source, names: tuple[str, ...]) -> str:
+    """Choose the column that has one of these names."""
+    for name in names:
+        if name in df.columns:
+            return name
+    raise fpdb.InputError(
+        f"{source.paths[0]} has the columns {', '.join(df.columns) or '(none)'}, "
+        f"expected {' or '.join(map(repr, names))} among them",
+        hint="--key-field and --text-field name the columns of keys and texts",
+    )
 
 
 def _fields(spark: SparkSession, source: Source, keep: tuple[str, ...]) -> StructType:
@@ -43,7 +55,7 @@ def _fields(spark: SparkSession, source: Source, keep: tuple[str, ...]) -> Struc
                 if value is not None:
                     is_whole = isinstance(value, int) and not isinstance(value, bool)
                     whole[name] = whole.get(name, True) and is_whole
-    named = (source.key, source.text, "other", "fingerprint", *keep)
+    named = (*source.keys, *source.texts, "other", "fingerprint", *keep)
     wanted = [name for name in dict.fromkeys(named) if name in whole]
     return StructType(
         [StructField(name, LongType() if whole[name] else StringType()) for name in wanted]

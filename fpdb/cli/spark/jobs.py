@@ -181,9 +181,9 @@ def _documents(
 
 def _known(df: DataFrame, source: Source) -> tuple[DataFrame, dict[str, Any]]:
     """Take fingerprints as they are, and count them."""
-    _require_columns(df, source, source.key)
-    if source.key != "key":
-        df = df.drop("key").withColumnRenamed(source.key, "key")
+    key = files.column(df, source, source.keys)
+    if key != "key":
+        df = df.drop("key").withColumnRenamed(key, "key")
     if "problem" not in df.columns:
         df = df.withColumn("problem", F.lit(None).cast("string"))
     counts = df.agg(*_counts()).collect()[0].asDict()
@@ -196,13 +196,15 @@ def _fingerprinted(
 ) -> dict[str, Any]:
     """Fingerprint texts into a directory, and count them."""
     df = files.read(run.spark, source, keep)
-    _require_columns(df, source, source.key, source.text, *keep)
+    key, text = (files.column(df, source, names) for names in (source.keys, source.texts))
+    for name in keep:
+        files.column(df, source, (name,))
     run.tune(_BATCH, _TEXTS)
     seen = Observation()
     made = integration.fingerprint(
         df,
-        text=source.text,
-        key=source.key,
+        text=text,
+        key=key,
         recipe=making.build(),
         sketch=making.sketch,
         keep=keep,
@@ -237,16 +239,6 @@ def _sizes(found: dict[str, Any]) -> str:
         f"documents {found['documents']:,}, short {found['short']:,}, "
         f"problems {found['problems']:,}"
     )
-
-
-def _require_columns(df: DataFrame, source: Source, *names: str) -> None:
-    for name in names:
-        if name not in df.columns:
-            raise fpdb.InputError(
-                f"{source.paths[0]} has the columns {', '.join(df.columns) or '(none)'}, "
-                f"expected {name!r} among them",
-                hint="--key-field and --text-field name the columns of keys and texts",
-            )
 
 
 def _planned(

@@ -43,10 +43,18 @@ FormOption = Annotated[
     typer.Option("--format", help="The format, if the suffix doesn't tell it; default parquet."),
 ]
 KeyOption = Annotated[
-    str, typer.Option("--key-field", metavar="F", help="The column of the documents' names.")
+    str | None,
+    typer.Option(
+        "--key-field",
+        metavar="F",
+        help="The column of the documents' names; default key, id or url, whichever is first.",
+    ),
 ]
 TextOption = Annotated[
-    str, typer.Option("--text-field", metavar="F", help="The column of the texts.")
+    str | None,
+    typer.Option(
+        "--text-field", metavar="F", help="The column of the texts; default text, content or body."
+    ),
 ]
 SparkBitsOption = Annotated[
     int | None,
@@ -140,8 +148,18 @@ class Source:
 
     paths: tuple[str, ...]
     form: InputForm | None = None
-    key: str = "key"
-    text: str = "text"
+    key: str | None = None
+    text: str | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names that the column of keys may have, the first that is there counts."""
+        return ("key", "id", "url") if self.key is None else (self.key,)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The names that the column of texts may have."""
+        return ("text", "content", "body") if self.text is None else (self.text,)
 
     @property
     def format(self) -> InputForm:

@@ -273,7 +273,11 @@ def test_keys_that_look_like_formulas_are_guarded_in_csv(command, folder):
         (["pairs", "nowhere.parquet"], "Path does not exist", "workers must reach"),
         (["pairs", "pages.jsonl", "--format", "parquet"], "pages.jsonl", "--format"),
         (["pairs", "pages.jsonl", "-o", "questions.parquet"], "exists already", "another"),
-        (["pairs", "questions.parquet"], "the columns name, body, expected 'key'", "--key-field"),
+        (
+            ["pairs", "questions.parquet"],
+            "the columns name, body, expected 'key' or",
+            "--key-field",
+        ),
         (["pairs", "prints.parquet", "-k", "40"], "k = 40", "k from 0"),
         (["query", "odd.jsonl", "prints.parquet", "--recipe", "char-4"], "recipe", "the same"),
     ],
