@@ -14,9 +14,16 @@ PAGES = [
 ]
 
 
+# Its commands start Spark, which isn't to run in several workers of xdist at once.
+SPARK = ROOT / "docs" / "howto" / "spark.md"
+PAGES[PAGES.index(SPARK)] = pytest.param(SPARK, marks=pytest.mark.xdist_group("spark"))
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch):
+def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
+    if path == SPARK:
+        request.getfixturevalue("java")
     if path.parent == ROOT:  # the README speaks of a checkout
         (tmp_path / "sample").symlink_to(ROOT / "sample")
     report = None

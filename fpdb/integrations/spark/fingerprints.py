@@ -41,7 +41,7 @@ def fingerprint(
     The columns are `key`, `fingerprint` (bigint, of 128 bits a struct of two; null for a short
     text), `digest` (16 bytes, by which equal texts are known), `characters`, `sketch` if asked for
     with "minhash" (128 bytes; null for a text without shingles), `problem`, which says why a text
-    has no fingerprint at all (null, or too large), and those that you `keep`.
+    has no fingerprint at all (no text, no key, or too large), and those that you `keep`.
 
     The recipe goes to the workers as data, and is built once in each of their processes. Nothing is
     computed before it is asked for, and then each time: write the result to Parquet, or cache it.
@@ -99,7 +99,8 @@ class _Work:
 
     def _made(self, recipe: fpdb.Recipe, rows: pa.RecordBatch) -> pa.RecordBatch:
         texts = rows["text"].to_pylist()
-        good, batch, problems = _fingerprinted(recipe, texts, sketched=self._sketched)
+        keyed = rows["key"].is_valid().to_pylist()
+        good, batch, problems = _fingerprinted(recipe, texts, keyed, sketched=self._sketched)
         placed = np.zeros(len(texts), np.bool_)
         placed[good] = True
         known = np.flatnonzero(placed)
@@ -141,11 +142,14 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _fingerprinted(
-    recipe: fpdb.Recipe, texts: Sequence[str | None], *, sketched: bool
+    recipe: fpdb.Recipe, texts: Sequence[str | None], keyed: Sequence[bool], *, sketched: bool
 ) -> tuple[list[int], fpdb.Batch, list[str | None]]:
     """Fingerprint what can be; give the places of that, and what is wrong with the rest."""
-    problems: list[str | None] = ["found no text" if text is None else None for text in texts]
-    good = [place for place, text in enumerate(texts) if text is not None]
+    problems: list[str | None] = [
+        "found no key" if not named else "found no text" if text is None else None
+        for text, named in zip(texts, keyed, strict=True)
+    ]
+    good = [place for place, problem in enumerate(problems) if problem is None]
     try:
         return good, recipe.batch((texts[p] or "" for p in good), sketches=sketched), problems
     except fpdb.InputError:
