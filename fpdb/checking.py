@@ -33,6 +33,7 @@ _CODE = (
 # It works with one processor; libraries that would take all of them need memory for each.
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _SHOWN = 200
+_DIED = "the process that read it died of "
 
 
 def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Problem]:
@@ -76,6 +77,11 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
             yield from _died(code, complaints)
 
 
+def was_killed(problem: Problem) -> bool:
+    """Tell whether a check ended because its process was killed, which says nothing of the file."""
+    return problem.what.startswith((f"{_DIED}SIGKILL", f"{_DIED}SIGTERM"))
+
+
 def _read(line: bytes) -> Problem:
     message = json.loads(line)
     if "error" in message:
@@ -98,7 +104,7 @@ def _died(code: int, complaints: IO[bytes]) -> Iterator[Problem]:
         reason = ": it took far more time than so large a file needs"
     elif -code == signal.SIGKILL:
         reason = ": was memory short? Not all was looked at"
-    yield Problem(DATA_FILE, f"the process that read it died of {name}{reason}")
+    yield Problem(DATA_FILE, f"{_DIED}{name}{reason}")
 
 
 def serve(directory: str, *, deep: bool) -> None:

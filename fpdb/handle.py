@@ -198,7 +198,7 @@ class Handle:
 
     def _replanned(self, capacity: int | None, k: int | None, plan: Plan | None) -> header.Header:
         """Give the header of a copy with a plan, or the best plan for a capacity or a k."""
-        require_whole("capacity", capacity)
+        require_whole("capacity", capacity, 1)
         require_whole("k", k)
         room = self._header["capacity"] if capacity is None else capacity
         wanted = self.k if k is None else k
@@ -264,7 +264,7 @@ def _describe(
             hint="minhash keeps 128 bytes of each text, to verify matches; None keeps nothing",
         )
     require_whole("k", k)
-    require_whole("capacity", capacity)
+    require_whole("capacity", capacity, 1)
     if plan is None:
         plan = best_plan(chosen.bits, k, capacity, sketch)
     require_fit(plan, chosen.bits, k)

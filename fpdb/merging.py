@@ -9,9 +9,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fpdb.checking import check
+from fpdb.checking import check, was_killed
 from fpdb.documents import require_whole
-from fpdb.errors import DamagedError, InputError, KeyConflictError, RecipeMismatchError
+from fpdb.errors import (
+    DamagedError,
+    InputError,
+    KeyConflictError,
+    RecipeMismatchError,
+    WorkerError,
+)
 from fpdb.handle import Handle, best_plan, require_fit
 from fpdb.models import Merged, MergedSource
 from fpdb.storage import Environment, drafts, header, preflight
@@ -65,30 +71,32 @@ def merge(
         )
     directory = Path(os.path.realpath(path))
     preflight.require_vacant(directory)
-    with contextlib.ExitStack() as stack:
-        opened = [
-            stack.enter_context(_Source.open(source, readonly=True))
-            for source in _distinct(sources)
-        ]
-        _require_alike(opened)
-        for source in opened:
-            stack.enter_context(source.snapshot)
-        head = _header(opened, k, capacity, plan)
-        work = _work(opened, on_conflict, head)
-        index = Index(Plan.from_dict(head["plan"]))
-        names = ["header", *opened[0].catalog_names, *index.names]
-        entries = corpus.begun(len(opened), sketched=opened[0].sketch is not None)
-        first = {"header": {b"header": header.encode(head), **entries}}
-        draft = stack.enter_context(drafts.lasting(directory, work, names, first, _USELESS))
-        with Environment.open(draft.path, names) as built:
+    with contextlib.ExitStack() as claim:
+        with contextlib.ExitStack() as stack:
+            opened = [
+                stack.enter_context(_Source.open(source, readonly=True))
+                for source in _distinct(sources)
+            ]
+            _require_alike(opened)
+            for source in opened:
+                stack.enter_context(source.snapshot)
+            head = _header(opened, k, capacity, plan)
+            work = _work(opened, on_conflict, head)
+            index = Index(Plan.from_dict(head["plan"]))
+            names = ["header", *opened[0].catalog_names, *index.names]
+            entries = corpus.begun(len(opened), sketched=opened[0].sketch is not None)
+            first = {"header": {b"header": header.encode(head), **entries}}
+            draft = claim.enter_context(drafts.lasting(directory, work, names, first, _USELESS))
             origins = _origins(opened, draft)
-            corpus.merge(origins, built, index, rule=on_conflict, memory=memory)
+            with Environment.open(draft.path, names) as built:
+                corpus.merge(origins, built, index, rule=on_conflict, memory=memory)
+            taken = tuple(
+                MergedSource(origin.path, origin.counters.documents - lost, lost)
+                for origin in origins
+                for lost in [len(origin.dropped)]
+            )
+        # The check needs no snapshots, which keep the files of others growing.
         _require_sound(draft, directory)
-        taken = tuple(
-            MergedSource(origin.path, origin.counters.documents - lost, lost)
-            for origin in origins
-            for lost in [len(origin.dropped)]
-        )
     return Merged(directory, sum(source.documents for source in taken), taken, draft.begun)
 
 
@@ -177,7 +185,7 @@ def _header(
     opened: Sequence[_Source], k: int | None, capacity: int | None, plan: Plan | None
 ) -> Header:
     """Describe the new database: as the sources, with tables that suit all their documents."""
-    require_whole("capacity", capacity)
+    require_whole("capacity", capacity, 1)
     require_whole("k", k)
     first = opened[0]
     ks = sorted({source.k for source in opened})
@@ -220,6 +228,11 @@ def _origins(opened: Sequence[_Source], draft: Draft) -> "list[Origin]":
 
 def _require_sound(draft: Draft, directory: Path) -> None:
     for problem in check(draft.path, deep=True):
+        if was_killed(problem):
+            raise WorkerError(
+                f"what was merged for {directory} isn't checked: {problem.what}",
+                hint="merge again: only the check is left",
+            )
         raise DamagedError(
             f"what was merged for {directory} isn't whole: {problem.where}: {problem.what}",
             hint="run `fpdb check --deep` on the databases that it was made of",

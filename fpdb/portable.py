@@ -84,7 +84,7 @@ class Head:
         _require_fields(found, 1, frozenset(cls.__dataclass_fields__), every=True)
         for name, good, expected in (
             ("recipe", isinstance(found["recipe"], dict), "an object"),
-            ("bits", found["bits"] in WIDTHS, " or ".join(map(str, WIDTHS))),
+            ("bits", _is_width(found["bits"]), " or ".join(map(str, WIDTHS))),
             ("k", _is_whole(found["k"], 0), "a whole number"),
             ("keys", found["keys"] in list(CATALOGS), " or ".join(CATALOGS)),
             ("sketch", found["sketch"] in SKETCHES, "minhash or null"),
@@ -350,6 +350,10 @@ def _require_fields(
         )
     if every and (missing := sorted(names - found.keys())):
         raise _wrong(number, f"has no field {missing[0]}", "one")
+
+
+def _is_width(value: object) -> bool:
+    return type(value) is int and value in WIDTHS
 
 
 def _is_whole(value: object, least: int) -> bool:

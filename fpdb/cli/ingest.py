@@ -177,10 +177,10 @@ def ingest(
     becomes a new database: verified, and loaded without sorting. Its manifest says the recipe, the
     tables and the kind of keys. It needs the extra `arrow`.
 
-    The portable form, which `fpdb export` writes, is recognised by its first line. A database that
-    isn't there is made like the one that was exported, and appears when everything is in it; one
-    that is there must have the same recipe. Times of adding are kept. Only --capacity goes with
-    it, and a damaged line is an error.
+    The portable form, which `fpdb export` writes, is recognised by its first line, or by the suffix
+    .fpdb.jsonl. A database that isn't there is made like the one that was exported, and appears
+    when everything is in it; one that is there must have the same recipe. Times of adding are
+    kept. Only --capacity goes with it, and a damaged line is an error.
 
     With --follow, JSON lines are taken as they come, from standard input or from the files that
     grow in a directory, and each is answered with one line that says what became of it: the

@@ -10,7 +10,7 @@ import fpdb
 from fpdb.cli import databases, render
 from fpdb.cli.options import JsonOption, MemoryOption
 from fpdb.cli.values import parse_count
-from fpdb.errors import FpdbError
+from fpdb.errors import FpdbError, LockTimeoutError
 from fpdb.storage.drafts import place_of
 from fpdb.tables.loading import MEMORY
 
@@ -78,6 +78,8 @@ def merge(
         merged = fpdb.merge(
             sources, output, on_conflict=on_conflict.value, k=k, capacity=capacity, memory=memory
         )
+    except LockTimeoutError:  # the draft is another's, who is at work on it
+        raise
     except (KeyboardInterrupt, FpdbError):
         _note_draft(output)
         raise
@@ -105,6 +107,6 @@ def merge(
 
 def _note_draft(output: Path) -> None:
     """Say what is left to go on with."""
-    draft = place_of(output.absolute())
+    draft = place_of(output.resolve())
     if draft.exists():
         render.note(f"{draft} holds what is done: the same command goes on, or delete it")

@@ -22,7 +22,7 @@ _WITH = {"path", "files", "capacity", "quiet", "strict"}
 
 
 def told(path: str) -> bool:
-    """Tell by its suffix whether a file to be written is to have the portable form."""
+    """Tell by its suffix whether a file has the portable form, or is to have it."""
     return path.lower().removesuffix(".gz").removesuffix(".zst").endswith(SUFFIX)
 
 
@@ -62,7 +62,9 @@ def took(
 
     Such files go alone, and hardly an option goes with them.
     """
-    found = [is_portable(source) for source in sources]
+    # One that is cut at its very beginning is still no other.
+    named = context.params["form"] is None
+    found = [(named and told(source)) or is_portable(source) for source in sources]
     if not any(found):
         return False
     require(all(found), "the portable form of a database goes alone, without other files")

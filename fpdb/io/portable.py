@@ -4,7 +4,6 @@ import contextlib
 import io
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from typing import IO
 
@@ -16,33 +15,40 @@ from fpdb.io.streams import Progress, StreamError
 PORTABLE = "fpdb_portable"
 BEGINNING = f'{{"{PORTABLE}":'.encode()
 _MARK = b"\xef\xbb\xbf"
+# So many bytes tell how a file is packed, and so many hold a block of zstd, whatever is in it.
+_MAGIC, _ENOUGH = 4, 1 << 18
 
 
 def is_portable(path: str) -> bool:
     """Tell whether a file, or standard input, begins as the portable form does.
 
-    Standard input is looked at and not read. A named pipe isn't opened: it can be only once.
+    Standard input is given again to whoever opens it next. A named pipe isn't opened: it can be
+    only once.
     """
     try:
-        first = _first_bytes(path)
-        packing = streams.packing_of(first)
-        if packing:
-            first = _unpacked(first, packing)
+        if path == "-":
+            first = streams.beginning_of_input(lambda found: _verdict(found) is not None)
+        elif stat.S_ISREG(os.stat(path).st_mode):
+            with open(path, "rb") as file:
+                first = file.read(io.DEFAULT_BUFFER_SIZE)
+                if _verdict(first) is None:
+                    first += file.read(_ENOUGH)
+        else:
+            return False
     except (OSError, ValueError, StreamError):
         return False  # whoever reads it says why
-    return first.removeprefix(_MARK).startswith(BEGINNING)
+    return _verdict(first) is True
 
 
-def _first_bytes(path: str) -> bytes:
-    if path != "-":
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return b""
-        with open(path, "rb") as file:
-            return file.read(io.DEFAULT_BUFFER_SIZE)
-    stream = getattr(sys.stdin, "buffer", None)
-    if isinstance(stream, io.BytesIO):
-        return bytes(stream.getbuffer()[stream.tell() :])
-    return stream.peek() if isinstance(stream, io.BufferedReader) else b""
+def _verdict(first: bytes) -> bool | None:
+    """Tell whether a file that begins so has the portable form; None if only more of it tells."""
+    packing = streams.packing_of(first)
+    begun = _unpacked(first, packing) if packing else first
+    if begun.removeprefix(_MARK).startswith(BEGINNING):
+        return True
+    open_yet = (_MARK + BEGINNING).startswith(begun) or BEGINNING.startswith(begun)
+    few = len(first) < _MAGIC or (open_yet and len(first) < _ENOUGH)
+    return None if few else False
 
 
 def _unpacked(first: bytes, packing: streams.Packing) -> bytes:

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, Protocol
+from weakref import WeakKeyDictionary
 
 from fpdb.errors import MissingExtraError
 
 _CHUNK = 1 << 18
+# What was read of standard input already, to see what it is.
+_beginnings: "WeakKeyDictionary[IO[bytes], bytes]" = WeakKeyDictionary()
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Progress = Callable[[int], object]
@@ -122,9 +125,7 @@ def opened(
     `idle` is called before each read that may have to wait.
     """
     with _binary(path) as file:
-        # Of standard input as much as is there: its other end may be a person, or a slow crawler.
-        read = getattr(file, "read1", file.read)
-        chunks = _chunks(read, progress, _before(file, idle))
+        chunks = _chunks(file, progress, _before(file, idle))
         packing = _packing(path)
         if path == "-":
             first = next(chunks, b"")
@@ -144,7 +145,19 @@ def raw(
 ) -> Iterator[Iterator[bytes]]:
     """Open a file or standard input, and give its bytes as they lie there, chunk by chunk."""
     with _binary(path) as file:
-        yield _chunks(getattr(file, "read1", file.read), progress, _before(file, idle))
+        yield _chunks(file, progress, _before(file, idle))
+
+
+def beginning_of_input(enough: Callable[[bytes], bool]) -> bytes:
+    """Read so much of standard input as is enough; whoever opens it next is given that again."""
+    with _binary("-") as file:
+        found, read = _beginnings.pop(file, b""), _reading(file)
+        try:
+            while not enough(found) and (chunk := read(_CHUNK)):
+                found += chunk
+        finally:
+            _beginnings[file] = found
+    return found
 
 
 def packing_of(first: bytes) -> Packing | None:
@@ -265,9 +278,20 @@ def _before(file: IO[bytes], idle: Idle | None) -> Callable[[], object] | None:
     return None if stat.S_ISREG(os.fstat(number).st_mode) else partial(idle, number)
 
 
+def _reading(file: IO[bytes]) -> Callable[[int], bytes]:
+    """Read of standard input what is there: its other end may be a person, or a slow crawler."""
+    read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+    return read
+
+
 def _chunks(
-    read: Callable[[int], bytes], progress: Progress | None, before: Callable[[], object] | None
+    file: IO[bytes], progress: Progress | None, before: Callable[[], object] | None
 ) -> Iterator[bytes]:
+    read = _reading(file)
+    if beginning := _beginnings.pop(file, b""):
+        if progress:
+            progress(len(beginning))
+        yield beginning
     while True:
         if before:
             before()

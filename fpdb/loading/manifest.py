@@ -79,7 +79,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise InputError(f"{path} isn't JSON", hint=_HINT) from None
     number = manifest.get("format") if isinstance(manifest, dict) else None
-    if not isinstance(number, int) or isinstance(number, bool):
+    if type(number) is not int or number < 1:
         raise InputError(f"{path} names no format, expected the number {FORMAT}", hint=_HINT)
     if number > FORMAT:
         raise TooNewError(

@@ -9,6 +9,7 @@ import numpy as np
 
 from fpdb.errors import DamagedError
 from fpdb.storage.columns import Column
+from fpdb.storage.creation import sync
 from fpdb.storage.faults import disk_named
 
 _WIDTH = 8
@@ -39,10 +40,14 @@ class Numbers:
         """Add numbers behind those that are there."""
         if not len(numbers):
             return
-        with disk_named(self._path.parent), open(self._path, "ab", opener=_private) as file:
-            file.write(numbers.astype("<u8").tobytes())
-            file.flush()
-            os.fsync(file.fileno())
+        new = not len(self)
+        with disk_named(self._path.parent):
+            with open(self._path, "ab", opener=_private) as file:
+                file.write(numbers.astype("<u8").tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+            if new:
+                sync(self._path.parent)
 
     def sort(self) -> None:
         """Put the numbers in their order."""
@@ -56,6 +61,7 @@ class Numbers:
             numbers.sort()
             numbers.flush()
             copy.replace(self._path)
+            sync(self._path.parent)
 
     def read(self) -> Column:
         """Map the numbers: what isn't looked at isn't read."""

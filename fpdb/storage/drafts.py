@@ -5,8 +5,10 @@ work on it, and holds the name of that work once the draft can be gone on with.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -78,16 +80,13 @@ def lasting(
 @contextlib.contextmanager
 def _claimed(directory: Path, path: Path) -> Iterator[int]:
     """Lock the claim of a draft, which is made if there is none."""
-    locked = False
-    while not locked:
+    descriptor = None
+    while descriptor is None:
         preflight.require_vacant(directory)
         creation.remove_abandoned(directory)
         descriptor = _open_claim(directory, path)
-        try:
-            locked = _lock(directory, path, descriptor)
-        finally:
-            if not locked:
-                os.close(descriptor)
+        if descriptor is not None and not _lock(directory, path, descriptor):
+            descriptor = None
     try:
         yield descriptor
     finally:
@@ -95,36 +94,57 @@ def _claimed(directory: Path, path: Path) -> Iterator[int]:
 
 
 def _lock(directory: Path, path: Path, descriptor: int) -> bool:
-    """Lock a claim; say whether it is still that of the draft, which others may have moved."""
+    """Lock a claim, or close it, if it isn't that of the draft any more: others have moved it."""
+    locked = False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(FileNotFoundError):
+            locked = os.path.samestat(os.fstat(descriptor), os.stat(path / CLAIM_FILE))
     except BlockingIOError as error:
         raise LockTimeoutError(
             f"another process is making {directory}", hint="wait for it, or choose another path"
         ) from error
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path / CLAIM_FILE))
-    except FileNotFoundError:
-        return False
+    finally:
+        if not locked:
+            os.close(descriptor)
+    return locked
 
 
-def _open_claim(directory: Path, path: Path) -> int:
+def _open_claim(directory: Path, path: Path) -> int | None:
+    """Open the claim of a draft; None if somebody has just moved that draft to its place."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with disk_named(directory.parent):
-            path.mkdir(mode=0o700, exist_ok=True)
+    hint = "move it away, or choose another path"
+    with disk_named(path):
+        try:
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(mode=0o700)
+            _require_own(path)
             others = set(os.listdir(path)) if not (path / CLAIM_FILE).exists() else ()
             if others:
                 raise DatabaseExistsError(
                     f"{path} holds other files ({min(others)}), expected the draft of a merge",
-                    hint="move it away, or choose another path",
+                    hint=hint,
                 )
             return os.open(path / CLAIM_FILE, flags, 0o600)
-    except PermissionError as error:
+        except FileNotFoundError:
+            preflight.require_vacant(directory)
+            return None
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.EISDIR, errno.ELOOP):
+                raise
+            raise DatabaseExistsError(f"{path} isn't the draft of a merge", hint=hint) from error
+
+
+def _require_own(path: Path) -> None:
+    """Refuse what is no directory, and one into which others may put what they like."""
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise AccessError(
-            f"user {os.geteuid()} may not write to {path}",
+            f"the draft {path} can be changed by others than user {os.geteuid()}",
             hint="choose another path, or remove that draft as its owner",
-        ) from error
+        )
 
 
 def _begin(

@@ -23,6 +23,8 @@ from fpdb.errors import (
 from fpdb.storage.datafile import DATA_FILE
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
 LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk
 
 
@@ -38,13 +40,22 @@ def translate(error: lmdb.Error, directory: Path) -> FpdbError:
 
 
 def explained(error: OSError, directory: Path) -> FpdbError | None:
-    """Return fpdb's error for one of the system's if it is the disk's fault."""
+    """Return fpdb's error for one of the system's if it is that of the disk or the path."""
     if error.errno in _NO_ROOM:
         return _disk_full(error, directory)
     if error.errno == errno.EIO:
         return DamagedError(
             f"an error of the disk at {directory}: {error}", hint="check the disk, then try again"
         )
+    if error.errno in _NO_ACCESS:
+        return AccessError(
+            f"user {os.geteuid()} may not use {directory}: {error.strerror}",
+            hint="choose another path, or run as its owner",
+        )
+    if error.errno in _TOO_MANY:
+        return _too_many_files(error, directory)
+    if error.errno == errno.ENAMETOOLONG:
+        return OpenError(f"the name is too long: {directory}", hint="choose a shorter one")
     return None
 
 
@@ -124,6 +135,14 @@ def _readers_full(_: lmdb.Error, directory: Path) -> ReadersFullError:
     )
 
 
+def _too_many_files(_: Exception, directory: Path) -> OpenError:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return OpenError(
+        f"{directory} can't be opened: too many files are open, this process may have {limit:,}",
+        hint="raise that limit (ulimit -n), or open fewer at a time",
+    )
+
+
 def _no_access(error: lmdb.Error, directory: Path) -> AccessError:
     return AccessError(
         f"user {os.geteuid()} may not use {directory}: {error}",
@@ -157,7 +176,6 @@ _BY_CODE: dict[int, _Explain] = {
     errno.EIO: _input_output,
     **dict.fromkeys(_NO_ROOM, _disk_full),
     errno.EAGAIN: _pid_clash,
-    errno.EACCES: _no_access,
-    errno.EPERM: _no_access,
-    errno.EROFS: _no_access,
+    **dict.fromkeys(_NO_ACCESS, _no_access),
+    **dict.fromkeys(_TOO_MANY, _too_many_files),
 }

@@ -15,6 +15,7 @@ from fpdb.errors import (
     OpenError,
 )
 from fpdb.storage.datafile import DATA_FILE, Meta, require_sound
+from fpdb.storage.faults import disk_named
 from fpdb.storage.filesystem import require_local
 
 Identity = tuple[int, int]
@@ -82,6 +83,11 @@ def require_64_bits() -> None:
 def require_vacant(directory: Path) -> None:
     """Raise if something stands in the way of a new database."""
     require_64_bits()
+    with disk_named(directory):
+        _require_vacant(directory)
+
+
+def _require_vacant(directory: Path) -> None:
     parent = directory.parent
     if not parent.is_dir():
         raise DatabaseNotFoundError(
@@ -116,7 +122,8 @@ def require_vacant(directory: Path) -> None:
 def is_vacant(directory: str | os.PathLike[str]) -> bool:
     """Tell whether there is nothing at a path, or an empty directory."""
     path = Path(directory)
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    with disk_named(path):
+        return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def _data_file(directory: Path) -> os.stat_result:

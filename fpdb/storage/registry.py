@@ -11,6 +11,7 @@ import lmdb
 from fpdb.errors import StorageError
 from fpdb.storage import creation, preflight
 from fpdb.storage.creation import Entries
+from fpdb.storage.faults import disk_named
 from fpdb.storage.opening import open_lmdb
 from fpdb.storage.seal import require_sealed
 from fpdb.storage.shared import SharedEnvironment
@@ -30,7 +31,7 @@ def join(
 
     A data file that was copied there has `verify` look at it first.
     """
-    with _lock:
+    with _lock, disk_named(directory):
         shared = _open.get(preflight.identify(directory))
         if shared is None or shared.given_up:
             preflight.require_openable(directory, readonly=readonly)

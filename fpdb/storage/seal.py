@@ -7,6 +7,7 @@ verified before it is opened for the first time.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import struct
@@ -35,7 +36,8 @@ def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
         try:
             descriptor = stack.enter_context(_seal_file(directory))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:  # who may not write here verifies each time
+        except OSError as error:  # who may not write here verifies each time
+            _require_room(error)
             verify(directory)
             return
         if not _is_sealed(directory):
@@ -51,10 +53,17 @@ def _is_sealed(directory: Path) -> bool:
         return False
     try:
         return os.pread(descriptor, _SEAL_BYTES, 0) == _identity(directory)
-    except OSError:
+    except OSError as error:
+        _require_room(error)
         return False
     finally:
         os.close(descriptor)
+
+
+def _require_room(error: OSError) -> None:
+    """Pass on that too many files are open: then a check couldn't be begun either."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        raise error
 
 
 def _identity(directory: Path) -> bytes:

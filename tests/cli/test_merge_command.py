@@ -5,6 +5,7 @@ import json
 import pytest
 
 import fpdb
+from fpdb.storage import drafts
 
 
 @pytest.fixture
@@ -68,3 +69,19 @@ def test_it_says_that_it_went_on(run, pair, tmp_path, monkeypatch):
 
 def interrupt(*_, **__):
     raise KeyboardInterrupt
+
+
+def test_a_draft_that_another_is_at_work_on_is_left_to_it(run, pair, tmp_path):
+    with drafts._claimed(tmp_path / "c", tmp_path / ".c.merge"):
+        done = run("merge", *pair, "-o", tmp_path / "c")
+    assert done.code == 3
+    assert "another process is making" in done.err
+    assert "delete" not in done.err
+
+
+def test_a_draft_behind_a_link_is_named(run, pair, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to("c")
+    with monkeypatch.context() as patch:
+        patch.setattr("heapq.merge", interrupt)
+        done = run("merge", *pair, "-o", tmp_path / "link")
+    assert done.err.startswith(f"{tmp_path / '.c.merge'} holds what is done")

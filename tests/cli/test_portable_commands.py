@@ -3,13 +3,16 @@
 import gzip
 import io
 import json
+import random
 import subprocess
+import time
 
 import pytest
 import zstandard
 
 import fpdb
 
+PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
 PAGE = "The library lends books for four weeks; whoever keeps them longer pays a small fee. "
 
 
@@ -179,3 +182,69 @@ def test_records_that_begin_a_little_like_it(run, tmp_path):
 def test_a_file_that_isn_t_there(run, tmp_path):
     done = run("ingest", tmp_path / "copy.fpdb", tmp_path / "absent.fpdb.jsonl")
     assert (done.code, "No such file" in done.err) == (3, True)
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A database whose first block of zstd alone is larger than a buffer of standard input."""
+    where, chance = tmp_path / "large.fpdb", random.Random(5)
+    with fpdb.create(where, recipe="char-4") as database:
+        keys = [f"https://a.example/{chance.getrandbits(300):x}" for _ in range(3000)]
+        database.add_fingerprints(keys, [chance.getrandbits(64) for _ in keys])
+    return where
+
+
+@pytest.mark.parametrize("name", ["large.fpdb.jsonl.zst", "large.zst", "-"])
+def test_a_large_packed_export_is_recognised(run, large, tmp_path, name):
+    data = zstandard.ZstdCompressor().compress(dumped(large))
+    assert len(data) > 1 << 17
+    file = name if name == "-" else tmp_path / name
+    if name != "-":
+        file.write_bytes(data)
+    done = run("ingest", tmp_path / "copy.fpdb", file, stdin=data)
+    assert done.code == 0
+    assert "recipe char-4" in done.err
+    assert dumped(tmp_path / "copy.fpdb") == dumped(large)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("first", [3, 15])
+def test_a_pipe_that_begins_slowly_is_recognised(start, path, tmp_path, suffix, first):
+    data = PACK[suffix](dumped(path))
+    ingest = start("ingest", tmp_path / "copy.fpdb", "-")
+    for part in (data[:first], data[first:]):
+        ingest.stdin.write(part)
+        ingest.stdin.flush()
+        time.sleep(1)
+    _, errors = ingest.communicate(timeout=60)
+    assert ingest.returncode == 0, errors
+    assert dumped(tmp_path / "copy.fpdb") == dumped(path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 17, 90])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_what_is_cut_at_its_beginning_makes_no_other_database(run, path, tmp_path, suffix, size):
+    file = tmp_path / f"crawl.fpdb.jsonl{suffix}"
+    file.write_bytes(PACK[suffix](dumped(path))[:size])
+    done = run("ingest", tmp_path / "copy.fpdb", file)
+    assert done.code == 3
+    assert "error: " in done.err
+    assert "hint: " in done.err
+    assert not (tmp_path / "copy.fpdb").exists()
+
+
+def test_a_format_that_is_named_is_that_of_the_file(run, path, tmp_path):
+    run("export", path, "--format", "jsonl", "-o", tmp_path / "plain.fpdb.jsonl")
+    done = run("ingest", tmp_path / "copy.fpdb", tmp_path / "plain.fpdb.jsonl", "--format", "jsonl")
+    assert done.code == 0
+    assert "read 3" in done.err
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"a", b"ab\n", b"{\n", b'{"fpdb', "\ufeff".encode(), b"\x1f"]
+)
+def test_what_hardly_begins_is_read_as_it_is(run, tmp_path, text):
+    done = run("ingest", tmp_path / "copy.fpdb", "-", "--format", "lines", stdin=text)
+    assert done.code == 0
+    assert "Traceback" not in done.err
+    assert f"read {int(text not in (b'', chr(0xFEFF).encode()))}," in done.err

@@ -318,9 +318,22 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
         (lambda paths, c: (paths, c, {"on_conflict": "oldest"}), InputError),
         (lambda paths, c: (paths, c, {"memory": 1}), InputError),
         (lambda paths, c: (paths, c, {"k": True}), InputError),
+        (lambda paths, c: (paths, c, {"capacity": 0}), InputError),
         (lambda paths, c: (paths, c, {"plan": fpdb.plans(64, 1, 100)[0]}), fpdb.PlanError),
     ],
-    ids=["none", "text", "twice", "itself", "inside", "missing", "rule", "memory", "k", "plan"],
+    ids=[
+        "none",
+        "text",
+        "twice",
+        "itself",
+        "inside",
+        "missing",
+        "rule",
+        "memory",
+        "k",
+        "room",
+        "plan",
+    ],
 )
 def test_bad_use_is_an_error_and_leaves_nothing(
     paths: list[Path],

@@ -421,6 +421,7 @@ def test_a_sketch_of_another_kind(tmp_path):
         ({"bits": 128}, "of its recipe"),
         ({"bits": 63}, "32 or 64"),
         ({"bits": "64"}, "32 or 64"),
+        ({"bits": 64.0}, "32 or 64"),
         ({"k": -1}, "k -1"),
         ({"k": True}, "k True"),
         ({"keys": []}, "keys"),

@@ -197,6 +197,8 @@ DAMAGED: list[tuple[Callable[..., None], str]] = [
     (said(recipe_id="0000"), "was written with the recipe 0000, found web"),
     (said(format=2), "has the format 2, this fpdb reads 1"),
     (said(format="1"), "names no format"),
+    (said(format=0), "names no format"),
+    (said(capacity=0), "found capacity=0, expected at least 1"),
     (said(plan=fpdb.plans(64, 5, 1000)[0].to_dict()), "columns holds documents, .*, expected"),
     (said(plan={}), "this is no plan"),
     (said(recipe={"name": "web"}), "recipe"),

@@ -1,12 +1,14 @@
 """The acts of a database that change a disk, each on a small database that was made for it."""
 
 import contextlib
+import json
 import os
 import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from oracle import Oracle, contents, flaws
 from workload import WORDS, Operation, Script, perform
@@ -14,6 +16,7 @@ from workload import WORDS, Operation, Script, perform
 import fpdb
 
 LOAD = 4000
+OTHER, DUMPED, COLUMNS = "other", "dumped", "columns"
 LONG_AGO = (0, 0)
 
 
@@ -28,6 +31,11 @@ class Act(NamedTuple):
     def makes(self) -> bool:
         """Whether it makes another database."""
         return self.operation is None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether what it left is what the next one goes on with."""
+        return self.name == "merge"
 
 
 def acts(seed: int) -> list[Act]:
@@ -51,6 +59,9 @@ def acts(seed: int) -> list[Act]:
         Act("build"),
         Act("compact"),
         Act("backup"),
+        Act("merge"),
+        Act("load the portable form"),
+        Act("load sorted columns"),
     ]
 
 
@@ -60,12 +71,15 @@ class Place:
     def __init__(self, work: Path, seed: int) -> None:
         self.work, self.folder = work, work / "place"
         self._oracles: dict[str, Oracle] = {}
-        for stage, count in (("empty", 0), ("stored", 60)):
+        for stage, count, start in (("empty", 0, 0), ("stored", 60, 0), (OTHER, 40, 10)):
             with fpdb.create(work / stage) as db:
                 oracle = self._oracles[stage] = Oracle(db.recipe, db.k)
-                for operation, _ in zip(Script(seed), range(count), strict=False):
+                for operation, _ in zip(Script(seed, start=start), range(count), strict=False):
                     oracle.hear({"begin": operation})
                     oracle.hear({"done": perform(db, operation)})
+        with fpdb.open(work / "stored") as db, open(work / DUMPED, "wb") as file:
+            db.dump(file)
+        write_columns(work / COLUMNS)
 
     @property
     def path(self) -> Path:
@@ -122,16 +136,53 @@ def expected_of(name: str, path: Path) -> dict[Any, Any]:
     """Give what the database must hold that an act makes."""
     if name == "create":
         return {}
-    if name == "build":
+    if name in {"build", "load sorted columns"}:
         return {key: (number, None) for key, number in _built()}
+    found = {}
+    if name == "merge":
+        with fpdb.open(path.parent.parent / OTHER, readonly=True) as db:
+            found = contents(db)
     with fpdb.open(path, readonly=True) as db:
-        return contents(db)
+        return found | contents(db)
 
 
 def _built() -> Iterator[tuple[str, int]]:
     chance = random.Random(7)
     for number in range(LOAD):
         yield f"built {number}", chance.getrandbits(64)
+
+
+def write_columns(directory: Path) -> None:
+    """Write what is built as sorted columns."""
+    import numpy as np
+    import pyarrow
+    from pyarrow import parquet
+
+    plan, recipe, documents = fpdb.plans(64, 3, LOAD)[0], fpdb.recipe("web"), sorted(_built())
+    keys, numbers = zip(*documents, strict=True)
+    home = sorted((number, place) for place, number in enumerate(numbers))
+    tables = {
+        "documents": {"key": keys, "fingerprint": np.array(numbers, np.uint64)},
+        "table-00": dict(zip(("fingerprint", "id"), np.array(home, np.uint64).T, strict=True)),
+    }
+    for place, table in enumerate(plan.tables[1:], 1):
+        permuted = sorted(map(table.permutation.apply_one, set(numbers)))
+        tables[f"table-{place:02d}"] = {"fingerprint": np.array(permuted, np.uint64)}
+    for name, columns in tables.items():
+        (directory / name).mkdir(parents=True)
+        parquet.write_table(pyarrow.table(columns), directory / name / "part.parquet")
+    manifest = {
+        "format": 1,
+        "recipe": recipe.to_dict(),
+        "recipe_id": recipe.id,
+        "plan": plan.to_dict(),
+        "keys": "text",
+        "sketch": None,
+        "capacity": LOAD,
+        "documents": LOAD,
+        "short": 0,
+    }
+    (directory / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
 def make(name: str, path: Path, target: Path) -> None:
@@ -142,6 +193,15 @@ def make(name: str, path: Path, target: Path) -> None:
         keys, fingerprints = zip(*_built(), strict=True)
         with fpdb.Database.build(target) as built:
             built.add_fingerprints(keys, fingerprints)
+    elif name == "merge":
+        # What another process calls would be counted as if it was called by this one.
+        with mock.patch("fpdb.merging.check", return_value=()):
+            fpdb.merge([path, path.parent.parent / OTHER], target, on_conflict="first")
+    elif name == "load the portable form":
+        with open(path.parent.parent / DUMPED, "rb") as file:
+            fpdb.load(target, file)
+    elif name == "load sorted columns":
+        fpdb.load_sorted(path.parent.parent / COLUMNS, target)
     else:
         with fpdb.open(path, readonly=True) as db:
             (db.compact if name == "compact" else db.backup)(target)

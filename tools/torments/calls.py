@@ -137,7 +137,8 @@ class Torment:
         problems = []
         if ended not in _EXPECTED[fault]:
             problems.append(f"it ended with {ended}")
-        if act.makes and ended != "done" and (drafts := self._place.drafts()):
+        clean = act.makes and not act.goes_on
+        if clean and ended != "done" and (drafts := self._place.drafts()):
             problems.append(f"it left {[draft.name for draft in drafts]}")
         return problems
 
