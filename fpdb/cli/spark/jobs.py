@@ -18,11 +18,11 @@ from fpdb.cli.spark.session import started
 
 _K = 3
 _SHOWN = 5
-# Rows in a batch for Python: many of those that are joined, which are small, and few texts.
+# Texts in a batch for Python: fewer than Spark's 10,000 rows, since they may be large.
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SHUFFLE = "spark.sql.shuffle.partitions"
-_SMALL_ROWS = 100_000
 _TEXTS = 2_000
+_ROWS = 10_000
 
 
 class Run(NamedTuple):
@@ -250,7 +250,7 @@ def _planned(
 ) -> fpdb.JoinPlan:
     """Plan the work, and tell what it will take before it begins."""
     bits = making.bits
-    run.tune(_BATCH, _SMALL_ROWS)
+    run.tune(_BATCH, _ROWS)
     plan = integration.plan(df, k, corpus=corpus, min_jaccard=min_jaccard, bits=bits)
     asked = "" if plan.queries is None else f"{plan.queries:,} of questions, "
     run.tune(_SHUFFLE, max(plan.tasks, 4 * plan.cores))
