@@ -67,8 +67,9 @@ def kind_of(df: DataFrame, bits: int | None = None) -> Kind:
     known = note.get("bits") or bits or (128 if wide else 64)
     if bits not in (None, known) or wide != (known == 128 and not _is_text(field.dataType)):
         raise fpdb.InputError(
-            f"found fingerprints {field.dataType.simpleString()} of {known} bits, "
-            f"expected {bits or known} bits",
+            f"found a column of {field.dataType.simpleString()}"
+            + (f" that tells of {note['bits']} bits" if "bits" in note else "")
+            + f", expected fingerprints of {bits or known} bits",
             hint="64 bits are a bigint, 128 a struct of two: high and low",
         )
     if known not in (32, 64, 128):

@@ -24,6 +24,8 @@ from fpdb.integrations.spark.columns import WIDE, note, require_columns, words_a
 _KEYS = (StringType, ByteType, ShortType, IntegerType, LongType)
 # So many characters of texts are worked on at once.
 _CHARACTERS = 1 << 23
+# No column that is kept has this name.
+_TEXT = "text to fingerprint"
 _BUILT: dict[tuple[str, int], fpdb.Recipe] = {}
 
 
@@ -74,7 +76,7 @@ def fingerprint(
         *(df.schema[name] for name in keep),
     ]
     source = df.select(
-        F.col(key).cast(whole).alias("key"), F.col(text).cast("string").alias("text"), *keep
+        F.col(key).cast(whole).alias("key"), F.col(text).cast("string").alias(_TEXT), *keep
     )
     work = _Work(chosen, sketched=sketch is not None, keep=tuple(keep))
     found = source.mapInArrow(work, StructType(fields))
@@ -98,7 +100,7 @@ class _Work:
                 yield self._made(recipe, rows)
 
     def _made(self, recipe: fpdb.Recipe, rows: pa.RecordBatch) -> pa.RecordBatch:
-        texts = rows["text"].to_pylist()
+        texts = rows[_TEXT].to_pylist()
         keyed = rows["key"].is_valid().to_pylist()
         good, batch, problems = _fingerprinted(recipe, texts, keyed, sketched=self._sketched)
         placed = np.zeros(len(texts), np.bool_)
@@ -131,7 +133,7 @@ class _Work:
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch where its texts become too many to be worked on at once."""
-    sizes = [len(text or b"") for text in batch["text"].cast(pa.binary()).to_pylist()]
+    sizes = [len(text or b"") for text in batch[_TEXT].cast(pa.binary()).to_pylist()]
     start = room = 0
     for place, size in enumerate(sizes):
         room += size

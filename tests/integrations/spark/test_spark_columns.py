@@ -62,9 +62,11 @@ def test_a_text_that_is_too_large_costs_only_itself(texts):
 
 def test_a_keyed_recipe_reaches_the_workers_with_its_secret(texts):
     keyed = fpdb.recipe("web").replace(hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
-    made = on_spark.fingerprint(texts, text="body", key="url", recipe=keyed)
+    texts = texts.withColumnRenamed("body", "text")
+    made = on_spark.fingerprint(texts, key="url", recipe=keyed, keep=["text"])
     rows = {row["key"]: row for row in made.collect()}
     assert _unsigned(rows["a"]["fingerprint"]) == keyed.fingerprint(TEXT)
+    assert rows["a"]["text"] == TEXT
     assert keyed.fingerprint(TEXT) != fpdb.recipe("web").fingerprint(TEXT)
 
 
