@@ -1,4 +1,4 @@
-"""Measure the join on Spark against that of a database: `python tools/benchmarks/spark.py`.
+"""Measure the join on Spark against that of a database: `tools/bench spark`.
 
 Both find all pairs within 3 of the same fingerprints: random ones, a tenth of them near others and
 a fiftieth equal to others. Spark runs as a cluster of its own on this machine, with one worker and
