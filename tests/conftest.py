@@ -14,7 +14,11 @@ settings.load_profile("fpdb")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Keep what needs Java in one worker of xdist, so that there is one Spark and not several."""
+    """Keep what needs Java in one worker of xdist, so that there is one Spark and not several.
+
+    It comes first, because it takes longest.
+    """
+    items.sort(key=lambda item: "java" not in getattr(item, "fixturenames", ()))
     for item in items:
         if "java" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
