@@ -12,16 +12,18 @@ settings.register_profile("fpdb", deadline=None, derandomize=True, database=None
 settings.load_profile("fpdb")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Keep what needs Java in one worker of xdist, so that there is one Spark and not several.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keep what needs Spark in one worker, so that there is one Spark and not several."""
+    from xdist.scheduler import LoadScopeScheduling
 
-    It comes first, because it takes longest.
-    """
-    items.sort(key=lambda item: "java" not in getattr(item, "fixturenames", ()))
-    for item in items:
-        if "java" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    class OneForSpark(LoadScopeScheduling):
+        """Hands all these tests to one worker, before the others, and every other by itself."""
+
+        def _split_scope(self, nodeid):
+            return "spark" if "spark" in nodeid else nodeid
+
+    return OneForSpark(config, log)
 
 
 @pytest.fixture(scope="session")

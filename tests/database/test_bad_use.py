@@ -169,7 +169,7 @@ def test_a_database_isnt_created_over_another(closed: Path) -> None:
         (PlanError, {"k": -1}),
         (PlanError, {"k": 17}),
         (PlanError, {"recipe": "bigram-32", "k": 16}),
-        (PlanError, {"capacity": 0}),
+        (InputError, {"capacity": 0}),
         (PlanError, {"plan": fpdb.plans(128, 3, 1000)[0]}),
         (PlanError, {"plan": fpdb.plans(64, 2, 1000)[0]}),
         (InputError, {"keys": "both"}),

@@ -131,12 +131,11 @@ def test_arguments_of_the_wrong_type_are_refused(tmp_path: Path) -> None:
         for wrong in ({"memory": 0}, {"memory": 1000}, {"memory": "4G"}, {"memory": True}):
             with pytest.raises(InputError):
                 db.add_fingerprints(["a"], [1], **wrong)
-        for wrong in ({"capacity": "5"}, {"k": "5"}, {"memory": "1G"}):
+        for wrong in ({"capacity": "5"}, {"capacity": 0}, {"k": "5"}, {"memory": "1G"}):
             with pytest.raises(InputError):
                 db.compact(tmp_path / "new", **wrong)
-        for wrong in ({"plan": "x"}, {"capacity": 0}):
-            with pytest.raises(fpdb.PlanError):
-                db.compact(tmp_path / "new", **wrong)
+        with pytest.raises(fpdb.PlanError):
+            db.compact(tmp_path / "new", plan="x")  # type: ignore[arg-type]
         for wrong in ("ab", b"ab", 3, None):
             with pytest.raises(InputError):
                 db.add_fingerprints(wrong, [1, 2])

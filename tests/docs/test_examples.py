@@ -14,9 +14,8 @@ PAGES = [
 ]
 
 
-# Its commands start Spark, which isn't to run in several workers of xdist at once.
+# Its commands start Spark, which looks for Java.
 SPARK = ROOT / "docs" / "howto" / "spark.md"
-PAGES[PAGES.index(SPARK)] = pytest.param(SPARK, marks=pytest.mark.xdist_group("spark"))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
