@@ -32,10 +32,10 @@ class JoinCosts:
     """
 
     seconds_per_document: float = 4e-6
-    seconds_per_row: float = 2.5e-6
-    seconds_per_candidate: float = 1.5e-9
-    bytes_per_row: float = 22.0
-    start_seconds: float = 15.0
+    seconds_per_row: float = 3e-6
+    seconds_per_candidate: float = 6e-9
+    bytes_per_row: float = 24.4
+    start_seconds: float = 20.0
     # Not measured but assumed: what one machine sends and receives, which is a gigabit a second.
     bytes_per_second_per_machine: float = 125e6
 
