@@ -51,7 +51,7 @@ def both64(spark, tmp_path_factory):
         yield both
 
 
-@pytest.fixture(params=[32, 128])
+@pytest.fixture(params=[128])
 def both(request, spark, tmp_path):
     with _made(spark, tmp_path, request.param, None) as both:
         yield both
@@ -109,7 +109,7 @@ def _answers(database, questions, least):
     }
 
 
-@pytest.mark.parametrize(("least", "cell_rows"), [(None, 20), (None, 1 << 15), (LIKE, 50)])
+@pytest.mark.parametrize(("least", "cell_rows"), [(None, 1 << 15), (LIKE, 20)])
 def test_queries(both64, spark, least, cell_rows):
     df, database, documents = both64
     questions, asked = _questions(spark, documents, database)

@@ -371,7 +371,7 @@ def test_spark_submit_runs_the_commands(java, prints, folder, database):
         (home / part.name).symlink_to(part)
     job = ["job.py", "spark", "pairs", "prints.parquet", "-o", "submitted.parquet"]
     done = subprocess.run(
-        [submit, "--master", "local-cluster[2,1,1024]", "--conf", "spark.ui.enabled=false", *job],
+        [submit, "--master", "local-cluster[1,1,1024]", "--conf", "spark.ui.enabled=false", *job],
         check=False,
         cwd=folder,
         env={
@@ -387,7 +387,7 @@ def test_spark_submit_runs_the_commands(java, prints, folder, database):
     )
     assert done.returncode == 0, done.stderr
     # Spark has one stream for what a program prints, whatever it is.
-    assert re.search(r"Spark 4.*, local-cluster\[2,1,1024\], ", done.stdout)
+    assert re.search(r"Spark 4.*, local-cluster\[1,1,1024\], ", done.stdout)
     assert "submitted.parquet: pairs " in done.stdout
     rows = _written(folder / "submitted.parquet")
     assert {(r["key"], r["other"], r["distance"]) for r in rows} == _pairs(database)

@@ -89,7 +89,7 @@ def test_a_worker_that_is_killed_costs_no_cluster(spark, crawl):
 
 
 def test_a_join_of_more_rows_than_fit_into_the_memory_of_the_workers(spark, tmp_path):
-    numbers = fingerprints(500_000)
+    numbers = fingerprints(400_000)
     rows = pa.table({"key": np.arange(len(numbers)), "fingerprint": numbers.view(np.int64)})
     df = spark.createDataFrame(rows).repartition(4)
     df.write.parquet(str(tmp_path / "rows"))
@@ -114,7 +114,7 @@ def test_a_long_path_is_one_cluster_after_few_rounds(spark, monkeypatch):
     monkeypatch.setattr(
         components, "_names", lambda edges, salt: (rounds.append(salt), own(edges, salt))[1]
     )
-    length = 400
+    length = 200
     order = [f"page-{number:03}" for number in range(length)]
     random.Random(4).shuffle(order)
     pairs = spark.createDataFrame(
