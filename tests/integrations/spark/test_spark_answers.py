@@ -51,7 +51,7 @@ def both64(spark, tmp_path_factory):
         yield both
 
 
-@pytest.fixture(params=[128])
+@pytest.fixture(params=[pytest.param(32, marks=pytest.mark.long), 128])
 def both(request, spark, tmp_path):
     with _made(spark, tmp_path, request.param, None) as both:
         yield both

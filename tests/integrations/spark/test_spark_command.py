@@ -360,6 +360,7 @@ def test_the_command_line_starts_without_pyspark():
     assert done.stdout.split() == []
 
 
+@pytest.mark.long
 def test_spark_submit_runs_the_commands(java, prints, folder, database):
     import pyspark
 
@@ -393,6 +394,7 @@ def test_spark_submit_runs_the_commands(java, prints, folder, database):
     assert {(r["key"], r["other"], r["distance"]) for r in rows} == _pairs(database)
 
 
+@pytest.mark.long
 def test_an_interrupted_command_leaves_no_process_and_no_file(java, folder):
     slow = folder / "slow.parquet"
     texts = [f"{number} {TEXTS[number % 99][1]}" for number in range(60_000)]

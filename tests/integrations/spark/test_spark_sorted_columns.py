@@ -58,8 +58,8 @@ def frame(spark: SparkSession, db: fpdb.Database, bits: int) -> DataFrame:
     ("keys", "bits", "sketch", "partitions"),
     [
         ("text", 64, "minhash", 3),
-        ("text", 128, None, None),
-        ("integer", 32, None, 2),
+        pytest.param("text", 128, None, None, marks=pytest.mark.long),
+        pytest.param("integer", 32, None, 2, marks=pytest.mark.long),
         ("integer", 64, "minhash", 5),
     ],
 )

@@ -75,6 +75,7 @@ def test_a_worker_that_is_killed_costs_no_answer(spark, crawl):
         assert time.monotonic() < deadline
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_costs_no_cluster(spark, crawl):
     pairs = on_spark.pairs(crawl, spanning=True).cache()
     wanted = {tuple(row) for row in on_spark.clusters(pairs).collect()}
