@@ -109,7 +109,9 @@ def _answers(database, questions, least):
     }
 
 
-@pytest.mark.parametrize(("least", "cell_rows"), [(None, 1 << 15), (LIKE, 20)])
+@pytest.mark.parametrize(
+    ("least", "cell_rows"), [pytest.param(None, 1 << 15, marks=pytest.mark.long), (LIKE, 20)]
+)
 def test_queries(both64, spark, least, cell_rows):
     df, database, documents = both64
     questions, asked = _questions(spark, documents, database)
@@ -178,6 +180,7 @@ def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark):
     assert found == wanted
 
 
+@pytest.mark.long
 def test_integer_keys(spark, tmp_path):
     chance = random.Random(2)
     numbers = [chance.getrandbits(64) for _ in range(500)]

@@ -78,7 +78,9 @@ def test_a_column_tells_what_it_is_through_parquet(spark, texts, tmp_path):
     assert kind_of(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id)
 
 
-@pytest.mark.parametrize(("bits", "form"), [(64, "parquet"), (128, "jsonl")])
+@pytest.mark.parametrize(
+    ("bits", "form"), [(64, "parquet"), pytest.param(128, "jsonl", marks=pytest.mark.long)]
+)
 def test_exports_of_a_database_are_taken(spark, tmp_path, bits, form):
     chance = np.random.default_rng(bits)
     numbers = [int(n) << 64 * (bits // 64 - 1) | 5 for n in chance.integers(1 << 62, 1 << 63, 50)]

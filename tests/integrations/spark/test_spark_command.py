@@ -192,7 +192,10 @@ def test_verified_pairs_of_texts_as_json(command, database):
     assert "problems 3" in err
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
+@pytest.mark.parametrize(
+    "suffix",
+    ["parquet", *(pytest.param(form, marks=pytest.mark.long) for form in ("jsonl", "csv"))],
+)
 def test_pairs_go_to_files_of_any_format(command, prints, folder, database, suffix):
     command("pairs", "prints.parquet", "-o", f"any.{suffix}")
     path = folder / f"any.{suffix}"

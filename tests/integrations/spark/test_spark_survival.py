@@ -89,6 +89,7 @@ def test_a_worker_that_is_killed_costs_no_cluster(spark, crawl):
     assert found == [wanted]
 
 
+@pytest.mark.long
 def test_a_join_of_more_rows_than_fit_into_the_memory_of_the_workers(spark, tmp_path):
     numbers = fingerprints(400_000)
     rows = pa.table({"key": np.arange(len(numbers)), "fingerprint": numbers.view(np.int64)})
