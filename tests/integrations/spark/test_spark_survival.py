@@ -110,6 +110,7 @@ def test_a_join_of_more_rows_than_fit_into_the_memory_of_the_workers(spark, tmp_
     assert tuple(found) == (len(distances), sum(distances))
 
 
+@pytest.mark.long
 def test_a_long_path_is_one_cluster_after_few_rounds(spark, monkeypatch):
     rounds = []
     own = components._names
