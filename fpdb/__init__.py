@@ -3,22 +3,17 @@
 The folders are the architecture, and imports point down:
 
     cli | integrations     the command line; nothing that the library can't do | Scrapy's pipeline
-    database               the facade: what can be changed, in transactions
-    reader                 its other half: what can be asked
-    snapshot               a view of one moment, with the questions of the facade
-    merging                several databases, written into a new one
-    handle                 an open database: its header, plan and recipe
-    checking               a database that is read by a further process, for it may be damaged
-    loading                a new database from columns that are sorted already
-    portable               the form in which a database travels to other machines
-    preparing              what is done with a part of the input, in any process
-    repairing              a sound database of what is intact in a damaged one
-    corpus | io            work over whole databases | readers of documents and texts
+    database               create, open, build; add, delete, compact, backup
+    reader | merging       the questions | several databases merged into a new one
+    handle | snapshot      an open database | a view of one moment
+    checking               a check of a database in a child process
+    maintenance | joins    check, repair, merge, compact | pairs, clusters, evaluation
+    io                     readers of documents and texts
     documents              documents by key and id, looked up and written
     tables                 bits -> candidates: permutations, plans, pages, the index
     storage | fingerprint  LMDB and every byte on disk | text -> bits: recipes and their stages
-    workers                processes that run a function, in order
-    columns                columns of pandas, polars and Arrow
+    processes              child processes that run a function, in order
+    arrays                 columns of pandas, polars and Arrow
     models                 frozen values
     errors                 the exception tree
 """
@@ -125,11 +120,10 @@ __version__ = "0.1.0"
 create = Database.create
 load = Database.load
 build = Database.build
-load_sorted = Database.load_sorted
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
 
 if typing.TYPE_CHECKING:
-    from fpdb.corpus import evaluate, evaluation_html, evaluation_svg
+    from fpdb.joins import evaluate, evaluation_html, evaluation_svg
 
 __all__ = [
     "AccessError",
@@ -219,7 +213,6 @@ __all__ = [
     "html_text",
     "join_plans",
     "load",
-    "load_sorted",
     "merge",
     "open",
     "plans",
@@ -234,7 +227,7 @@ __all__ = [
 def __getattr__(name: str) -> typing.Any:
     """Import the evaluation of recipes when it is first asked for: most programs never do."""
     if name in {"evaluate", "evaluation_html", "evaluation_svg"}:
-        from fpdb import corpus
+        from fpdb import joins
 
-        return getattr(corpus, name)
+        return getattr(joins, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -145,7 +145,7 @@ def _limit(directory: Path) -> None:
 
 
 def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
-    from fpdb import corpus
+    from fpdb import maintenance
     from fpdb.storage import structure
 
     for fault in structure.state_faults(directory):
@@ -161,7 +161,7 @@ def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
         index, catalog = layout(head)
         environment.include([*catalog.names, *index.names])
         with environment.read() as txn:
-            yield from corpus.check(txn, index, catalog)
+            yield from maintenance.check(txn, index, catalog)
 
 
 def _send(message: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
 from fpdb import portable
-from fpdb.columns import each
+from fpdb.arrays import each
 from fpdb.documents import (
     BATCH,
     LOAD,
@@ -34,15 +34,15 @@ from fpdb.models import (
     Key,
     Loaded,
 )
+from fpdb.processes import Workers
 from fpdb.reader import Reader
 from fpdb.storage import LOCK_SECONDS, WriteTransaction
 from fpdb.storage.preflight import is_vacant
 from fpdb.tables import Index
 from fpdb.tables.loading import LEAST_MEMORY, MEMORY
-from fpdb.workers import Workers
 
 if TYPE_CHECKING:
-    from fpdb.corpus import Members
+    from fpdb.joins import Members
 
 
 # Documents that are stored together in a database that nobody else sees yet.
@@ -289,14 +289,12 @@ class Database(Reader):
         that is durable; a cluster with more comes in several parts. What has changed since the
         clusters were found stays. Nothing is deleted before the result is iterated.
         """
-        from fpdb import corpus
+        from fpdb import joins
 
         wanted, verifier = self._wanted(k, keep, min_jaccard, exact)
         with self._environment.read() as txn:
             clusters = list(
-                corpus.members(
-                    txn, self._index, self._catalog, wanted, keep=keep, verifier=verifier
-                )
+                joins.members(txn, self._index, self._catalog, wanted, keep=keep, verifier=verifier)
             )
         duplicates = _duplicates(self._index, clusters)
         while batch := list(islice(duplicates, BATCH)):

@@ -85,36 +85,6 @@ class Handle:
             yield cls(environment, chosen)
 
     @classmethod
-    def load_sorted(
-        cls,
-        directory: str | os.PathLike[str],
-        path: str | os.PathLike[str],
-        *,
-        recipe: str | Recipe | None = None,
-    ) -> int:
-        """Create a database from a directory of sorted columns; return how many documents it has.
-
-        What the columns are, their manifest says; a recipe that is given must be theirs, and one
-        with a secret must be given. They are read once, verified, and written as they come. The
-        database appears at its path whole, or, if anything is amiss, not at all.
-        """
-        from fpdb.loading import SortedColumns, fill
-
-        columns = SortedColumns(directory)
-        given = preset(recipe) if isinstance(recipe, str) else recipe
-        _, names, first = _describe(
-            columns.recipe(given),
-            columns.plan.k,
-            columns.capacity,
-            columns.keys,
-            columns.plan,
-            sketch=columns.sketch,
-        )
-        with Environment.build(path, names, first) as environment:
-            fill(columns, environment, int(time.time()))
-        return columns.documents
-
-    @classmethod
     @contextlib.contextmanager
     def _build_like(cls, path: str | os.PathLike[str], head: Head) -> Iterator[Self]:
         """Create a database for a block to fill; the secret of its recipe isn't needed."""

@@ -29,7 +29,7 @@ from fpdb.tables import Index, Plan
 from fpdb.tables.loading import LEAST_MEMORY, MEMORY
 
 if TYPE_CHECKING:
-    from fpdb.corpus import Origin
+    from fpdb.maintenance import Origin
 
 # What the name of a work means; another fpdb may go on with a draft only if it means the same.
 _FORM = 1
@@ -61,12 +61,12 @@ def merge(
     its path, on disk for good. A merge that is cut short leaves a draft beside the path, and the
     same merge goes on from there, unless a source has been written to.
     """
-    from fpdb import corpus
+    from fpdb import maintenance
 
     require_whole("memory", memory, LEAST_MEMORY)
-    if on_conflict not in corpus.RULES:
+    if on_conflict not in maintenance.RULES:
         raise InputError(
-            f"found on_conflict={on_conflict!r}, expected one of {', '.join(corpus.RULES)}",
+            f"found on_conflict={on_conflict!r}, expected one of {', '.join(maintenance.RULES)}",
             hint="newest keeps the document that was added last",
         )
     directory = Path(os.path.realpath(path))
@@ -84,12 +84,12 @@ def merge(
             work = _work(opened, on_conflict, head)
             index = Index(Plan.from_dict(head["plan"]))
             names = ["header", *opened[0].catalog_names, *index.names]
-            entries = corpus.begun(len(opened), sketched=opened[0].sketch is not None)
+            entries = maintenance.begun(len(opened), sketched=opened[0].sketch is not None)
             first = {"header": {b"header": header.encode(head), **entries}}
             draft = claim.enter_context(drafts.lasting(directory, work, names, first, _USELESS))
             origins = _origins(opened, draft)
             with Environment.open(draft.path, names) as built:
-                corpus.merge(origins, built, index, rule=on_conflict, memory=memory)
+                maintenance.merge(origins, built, index, rule=on_conflict, memory=memory)
             taken = tuple(
                 MergedSource(origin.path, origin.counters.documents - lost, lost)
                 for origin in origins
@@ -128,9 +128,9 @@ class _Source(Handle):
 
     def origin(self, base: int, dropped: Numbers) -> "Origin":
         """Give it as the merge reads it."""
-        from fpdb import corpus
+        from fpdb import maintenance
 
-        return corpus.Origin(
+        return maintenance.Origin(
             self.path, self._index, self._catalog, self.snapshot, self.counters(), base, dropped
         )
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
-from fpdb.columns import each
+from fpdb.arrays import each
 from fpdb.documents import (
     BATCH,
     CANDIDATES,
@@ -33,12 +33,12 @@ from fpdb.models import (
     Problem,
     Stats,
 )
+from fpdb.processes import Workers
 from fpdb.snapshot import Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction
 from fpdb.storage.counters import Counters
 from fpdb.tables import Hits, Plan
 from fpdb.tables.loading import LEAST_MEMORY, MEMORY
-from fpdb.workers import Workers
 
 # The answers of `query_many` that are held at once have hardly more matches than this.
 _MATCHES = 100_000
@@ -232,17 +232,17 @@ class Reader(Handle):
         `min_jaccard` (and `exact`), pairs are verified as the matches of `query_many` are. Short
         texts have no pairs. One snapshot is read, which lasts as long as the result is iterated.
         """
-        from fpdb import corpus
+        from fpdb import joins
 
         wanted, verifier = self._look(k, None, min_jaccard, exact)
         if groups and verifier:
             raise InputError("found groups and min_jaccard", hint="a group isn't verified")
         if groups:
             return self._snapshot(
-                lambda txn: corpus.grouped(txn, self._index, self._catalog, wanted)
+                lambda txn: joins.grouped(txn, self._index, self._catalog, wanted)
             )
         return self._snapshot(
-            lambda txn: corpus.pairs(txn, self._index, self._catalog, wanted, verifier)
+            lambda txn: joins.pairs(txn, self._index, self._catalog, wanted, verifier)
         )
 
     def clusters(
@@ -260,11 +260,11 @@ class Reader(Handle):
         cluster, so a duplicate may be farther than k from its representative. With `min_jaccard`
         (and `exact`), pairs are verified, as `pairs` says.
         """
-        from fpdb import corpus
+        from fpdb import joins
 
         wanted, verifier = self._wanted(k, keep, min_jaccard, exact)
         return self._snapshot(
-            lambda txn: corpus.clusters(
+            lambda txn: joins.clusters(
                 txn, self._index, self._catalog, wanted, keep=keep, verifier=verifier
             )
         )
@@ -319,10 +319,12 @@ class Reader(Handle):
 
     def stats(self) -> Stats:
         """Tell what the database holds, and how."""
-        from fpdb import corpus
+        from fpdb import maintenance
 
         with self._environment.read() as txn:
-            return corpus.stats(txn, self._index, self._catalog, self._header, self._environment)
+            return maintenance.stats(
+                txn, self._index, self._catalog, self._header, self._environment
+            )
 
     def compact(
         self,
@@ -339,12 +341,14 @@ class Reader(Handle):
         of that plan. It is made beside the path and moved there whole. What is added meanwhile
         isn't in it.
         """
-        from fpdb import corpus
+        from fpdb import maintenance
 
         require_whole("memory", memory, LEAST_MEMORY)
         head = self._replanned(capacity, k, plan)
         with self._environment.read() as txn:
-            corpus.compact(txn, self._index, self._catalog, head=head, path=path, memory=memory)
+            maintenance.compact(
+                txn, self._index, self._catalog, head=head, path=path, memory=memory
+            )
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the database to a new directory while others write; it is on disk on return.
@@ -352,10 +356,10 @@ class Reader(Handle):
         The copy is this moment's, without free pages. It is verified, structure and checksums,
         before it appears at the path.
         """
-        from fpdb import corpus
+        from fpdb import maintenance
 
         with self._environment.backup(path) as copy, copy.read() as txn:
-            corpus.require_sound(txn, self._index, self._catalog)
+            maintenance.require_sound(txn, self._index, self._catalog)
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[Path]:
@@ -375,10 +379,10 @@ class Reader(Handle):
         another one, and can follow LMDB's own structure. It takes a bounded amount of memory,
         however many documents there are. The snapshot lasts as long as the iteration.
         """
-        from fpdb import corpus
+        from fpdb import maintenance
 
         with self._environment.read() as txn:
-            yield from corpus.check(txn, self._index, self._catalog)
+            yield from maintenance.check(txn, self._index, self._catalog)
 
     def __getitem__(self, key: Key) -> Document:
         found = self.get(key)

@@ -20,7 +20,7 @@ UNSAFE_CALLS = {"__import__", "compile", "eval", "exec"}
 # no name. They are functions, parts of any reader, and errors of any class, so no plainer form
 # would do; and whoever could write to the socket could also trace the processes.
 PICKLING = {"multiprocessing"}
-MAY_PICKLE = {"fpdb/workers.py"}
+MAY_PICKLE = {"fpdb/processes.py"}
 
 each_module = pytest.mark.parametrize(
     "path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix()

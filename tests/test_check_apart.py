@@ -100,7 +100,7 @@ def test_too_much_memory_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatc
     code = (
         "import sys; sys.path[:] = sys.argv[3:]; import fpdb.checking as c; "
         "from fpdb import corpus; "
-        "c._MEMORY = 1 << 28; corpus.check = lambda *_: iter([bytearray(1 << 29)]); "
+        "c._MEMORY = 1 << 28; maintenance.check = lambda *_: iter([bytearray(1 << 29)]); "
         "c.serve(sys.argv[1], deep=False)"
     )
     monkeypatch.setattr(checking, "_CODE", code)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import fpdb
-from fpdb import workers
-from fpdb.workers import MOST, Workers, count_jobs
+from fpdb import processes as workers
+from fpdb.processes import MOST, Workers, count_jobs
 
 
 def running():
@@ -176,7 +176,7 @@ def test_a_secret_is_neither_an_argument_nor_in_the_environment():
 SCRIPT = """
 import sys, time
 import fpdb
-from fpdb.workers import Workers
+from fpdb.processes import Workers
 
 pool = Workers(time.sleep, 2)
 for seconds in (0, 0, 60, 60):

@@ -131,9 +131,9 @@ def evaluate(
       fpdb eval pages.jsonl --min-jaccard 0.8 --html quality.html
       fpdb eval pages.jsonl pairs.tsv --recipe web --recipe my.toml -k 3,6
     """
-    from fpdb.corpus import evaluate as rate
-    from fpdb.corpus import evaluation_html, evaluation_svg
-    from fpdb.corpus.picture import measured
+    from fpdb.joins import evaluate as rate
+    from fpdb.joins import evaluation_html, evaluation_svg
+    from fpdb.joins.picture import measured
 
     require("-" not in (page, picture), "--html and --svg need the name of a file")
     require(documents != "-" or pairs != "-", "only one of DOCUMENTS and PAIRS can be -")

@@ -22,7 +22,7 @@ from fpdb.cli.options import (
 from fpdb.io import Text, is_table_file, read_lines, read_rows, read_text
 from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import batch_of
-from fpdb.workers import Workers
+from fpdb.processes import Workers
 
 _LABEL = 60
 _BATCH = 256

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from fpdb.io import Part
-from fpdb.workers import Workers
+from fpdb.processes import Workers
 
 Result = TypeVar("Result")
 

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from fpdb.cli import databases, portable, render
-from fpdb.cli import sorted_columns as columns
 from fpdb.cli.bulk import Bulk
 from fpdb.cli.databases import require
 from fpdb.cli.flow import Flow
@@ -108,12 +107,6 @@ def ingest(
         ),
     ] = None,
     memory: MemoryOption = MEMORY,
-    sorted_columns: Annotated[
-        bool,
-        typer.Option(
-            "--sorted", help="Load a new database from a directory of sorted columns, as Spark's."
-        ),
-    ] = False,
     header: HeaderOption = None,
     skip_duplicates: Annotated[
         bool,
@@ -173,10 +166,6 @@ def ingest(
     them. Records need a key and a fingerprint, in fields of these names unless --key and
     --fingerprint say otherwise.
 
-    With --sorted, a directory of columns that are sorted already, as a job of Spark writes them,
-    becomes a new database: verified, and loaded without sorting. Its manifest says the recipe, the
-    tables and the kind of keys. It needs the extra `arrow`.
-
     The portable form, which `fpdb export` writes, is recognised by its first line, or by the suffix
     .fpdb.jsonl. A database that isn't there is made like the one that was exported, and appears
     when everything is in it; one that is there must have the same recipe. Times of adding are
@@ -194,12 +183,8 @@ def ingest(
       fpdb ingest crawl.fpdb *.warc.gz --jobs 0
       fpdb ingest news.fpdb ready.tsv --key 1 --fingerprint 4 --fingerprint-base decimal
       fpdb ingest crawl.fpdb --follow crawled/ --skip-duplicates
-      fpdb ingest corpus.fpdb columns/ --sorted
       fpdb ingest copy.fpdb crawl.fpdb.jsonl.gz
     """
-    if sorted_columns:
-        columns.load(context, path, files, recipe, quiet=quiet)
-        return
     require(skip_duplicates or min_jaccard is None, "--min-jaccard needs --skip-duplicates")
     wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables, sketch)
     require(skip_duplicates or follow or not as_json, "--json needs --skip-duplicates")

@@ -9,7 +9,7 @@ import typer
 from fpdb.cli.values import parse_bytes, parse_count
 from fpdb.fingerprint import PRESETS, WIDTHS, Recipe, preset, read_recipe, to_int
 from fpdb.models import LARGEST_TEXT, MOST_BYTES
-from fpdb.workers import MOST
+from fpdb.processes import MOST
 
 
 class Format(StrEnum):

@@ -1,8 +1,6 @@
 """The command that plans tables: which there are for a width, a k and a number of documents."""
 
-import json
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,7 +8,7 @@ from fpdb.cli import fleet, render, units
 from fpdb.cli.databases import require
 from fpdb.cli.options import JsonOption, Keys, KeysOption
 from fpdb.cli.values import parse_count
-from fpdb.errors import InputError, PlanError
+from fpdb.errors import PlanError
 from fpdb.tables import (
     Costs,
     Estimate,
@@ -75,25 +73,12 @@ def plan(
             help="Plan the join of so many other documents with them, in place of all pairs.",
         ),
     ] = None,
-    costs_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--costs",
-            metavar="FILE",
-            help="Take costs and join_costs from a JSON file, such as this command writes.",
-        ),
-    ] = None,
-    calibrate: Annotated[
-        bool,
-        typer.Option("--calibrate", help="Measure what work costs on this machine first."),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the tables that would do, and what each choice costs; an asterisk marks the best.
 
     The best has the shortest time for one query and one insert; it is what create takes for
-    --capacity documents. Times and bytes are estimates. --calibrate takes some seconds and uses
-    the directory for temporary files.
+    --capacity documents. Times and bytes are estimates.
 
     With --machines it shows three ways instead: a database on each machine, each with its part of
     the documents; all pairs by one join on Spark; and one database of all. Memory and network of a
@@ -109,10 +94,7 @@ def plan(
     for name, value in alone.items():
         require(machines is not None or value is None, f"{name} goes with --machines")
     require(machines is None or query_k is None, "--query-k doesn't go with --machines")
-    require(not calibrate or costs_file is None, "give --calibrate or --costs, not both")
-    costs, join_costs = (Costs(), JoinCosts()) if costs_file is None else _read(costs_file)
-    if calibrate:
-        costs = _measured()
+    costs, join_costs = Costs(), JoinCosts()
     found: FleetPlan | None = None
     if machines is not None:
         found = fleet_plan(
@@ -144,9 +126,6 @@ def plan(
             | ({} if found is None else {"fleet": fleet.plain(found)})
         )
         return
-    if calibrate:
-        render.report({name: f"{cost:.3g}" for name, cost in costs.to_dict().items()})
-        render.block("\n")
     if found is not None:
         fleet.report(found)
         return
@@ -193,30 +172,3 @@ def _cells(plan: Plan, cost: Estimate | None, *, chosen: bool) -> tuple[str, ...
         units.time(cost.seconds),
         units.time(cost.insert_seconds),
     )
-
-
-def _measured() -> Costs:
-    from fpdb.corpus.calibrate import calibrate
-
-    return calibrate()
-
-
-def _read(path: Path) -> tuple[Costs, JoinCosts]:
-    """Read costs as `--json` writes them: of a database, of a join, or both."""
-    try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror}", hint="name a file") from None
-    except ValueError:
-        data = None
-    parts = [data.get(name, {}) for name in ("costs", "join_costs")] if _is_costs(data) else []
-    if not parts or not all(isinstance(part, dict) for part in parts):
-        raise InputError(
-            f"{path} is no JSON object with costs or join_costs",
-            hint="fpdb plan --machines 2 --json writes one with all of them",
-        )
-    return Costs.from_dict(parts[0]), JoinCosts.from_dict(parts[1])
-
-
-def _is_costs(data: object) -> bool:
-    return isinstance(data, dict) and not data.keys().isdisjoint(("costs", "join_costs"))

@@ -6,7 +6,7 @@ fingerprints into matches; intake checks and fingerprints what is to be added; w
 changes of one transaction.
 """
 
-from fpdb.documents.catalog import Catalog, Stored, digest_of
+from fpdb.documents.catalog import Catalog, Stored, View, digest_of
 from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, require_whole, take
 from fpdb.documents.kinds import CATALOGS, layout
 from fpdb.documents.lookup import CANDIDATES, Ask, Lookup, to_document, unpack_meta
@@ -29,6 +29,7 @@ __all__ = [
     "Stored",
     "Texts",
     "Verifier",
+    "View",
     "Writer",
     "at_places",
     "digest_of",

@@ -3,6 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -213,6 +214,15 @@ class Catalog(ABC):
             raise DamagedError("an id has more than 64 bits", hint="run `fpdb check`")
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else to_stored(number, unpack_record(value))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one transaction sees of a database: its tables and its documents."""
+
+    txn: ReadTransaction
+    index: Index
+    catalog: Catalog
 
 
 def to_stored(number: int, record: Record) -> Stored:

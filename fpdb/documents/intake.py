@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.columns import column
+from fpdb.arrays import column
 from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
 from fpdb.documents.kinds import CATALOGS
 from fpdb.documents.verify import Texts, Verifier

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.columns import each
+from fpdb.arrays import each
 from fpdb.errors import InputError, RecipeError, ShortTextError
 from fpdb.fingerprint import clean, hashing, segment, weights
 from fpdb.fingerprint.engine import Engine

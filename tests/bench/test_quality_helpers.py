@@ -72,7 +72,7 @@ def test_pairs_of_the_package_simhash_are_those_within_k(helper):
 
 
 def test_rating_pairs_of_others_counts_as_a_recipe_is_rated(helper):
-    truth = fpdb.corpus.truth.Truth(
+    truth = fpdb.joins.truth.Truth(
         5, np.array([1, 2, 8, 13]), np.array([0.9, 0.75, 0.6, 0.8]), np.array([0, 1, 2, 3, 0])
     )
     rated = helper("run").rate_pairs(truth, np.array([0, 2, 1, 0, 1]), np.array([1, 0, 3, 4, 2]))

@@ -6,8 +6,6 @@ import pytest
 
 import fpdb
 from fpdb.cli.values import parse_count
-from fpdb.corpus import calibrate as calibration
-from fpdb.tables import Costs
 
 
 def rows(done):
@@ -126,30 +124,6 @@ def test_no_counts(run, text):
     assert "is no whole number from 1" in " ".join(done.err.split())
 
 
-def test_calibrated_costs_are_shown_and_used(run, monkeypatch):
-    costs = Costs(seconds_per_probe=1.0)
-    monkeypatch.setattr(calibration, "calibrate", lambda: costs)
-    shown = json.loads(run("plan", "--calibrate", "--json").out)
-    assert shown["costs"] == costs.to_dict()
-    assert shown["plans"][0]["query_seconds"] > 1
-    text = run("plan", "--calibrate").out
-    assert "seconds_per_probe" in text
-    assert text.splitlines()[len(costs.to_dict())] == ""
-
-
-def test_the_calibration_measures_this_machine(monkeypatch):
-    monkeypatch.setattr(calibration, "_DOCUMENTS", 50_000)
-    monkeypatch.setattr(calibration, "_QUERIES", 40)
-    monkeypatch.setattr(calibration, "_BATCHES", 3)
-    costs = calibration.calibrate()
-    assert 0 <= costs.seconds_per_query < 1e-2
-    assert 0 < costs.seconds_per_probe + costs.seconds_per_query < 1e-2
-    assert 0 < costs.seconds_per_candidate < 1e-5
-    assert 0 < costs.seconds_per_insert < 1e-1
-    assert costs.seconds_per_cold_page > 0
-    assert costs.bytes_of_memory > 1 << 28
-
-
 def test_the_three_ways_for_people(run):
     done = run("plan", "--documents", "8e9", "--machines", 200, "--cores", 8)
     assert (done.code, done.err) == (0, "")
@@ -196,47 +170,6 @@ def test_one_machine_with_one_core(run):
     assert "with keys" not in done.out
 
 
-def test_costs_come_from_a_file(run, tmp_path):
-    file = tmp_path / "costs.json"
-    file.write_text('{"costs": {"seconds_per_query": 1}, "join_costs": {"start_seconds": 1000}}')
-    found = json.loads(run("plan", "--machines", 2, "--costs", file, "--json").out)
-    assert found["costs"]["seconds_per_query"] == 1
-    assert found["plans"][0]["query_seconds"] > 1
-    assert found["fleet"]["join"]["seconds"] > 1000
-    file.write_text(json.dumps(found))
-    assert json.loads(run("plan", "--machines", 2, "--costs", file, "--json").out) == found
-
-
-def test_costs_of_nothing_are_no_division_by_zero(run, tmp_path):
-    file = tmp_path / "free.json"
-    free = dict.fromkeys(Costs().to_dict(), 0)
-    join = fpdb.JoinCosts().to_dict() | {"seconds_per_row": 0, "bytes_per_row": 0}
-    file.write_text(json.dumps({"costs": free, "join_costs": join}))
-    assert run("plan", "--machines", 2, "--costs", file).code == 0
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "can't be read"),
-        ("{", "no JSON object with costs"),
-        ("[]", "no JSON object with costs"),
-        ("{}", "no JSON object with costs"),
-        ('{"costs": 1}', "no JSON object with costs"),
-        ('{"costs": {"speed": 1}}', "speed = 1 is no cost"),
-        ('{"join_costs": {"bytes_per_second_per_machine": 0}}', "is no cost"),
-    ],
-)
-def test_files_without_costs(run, tmp_path, content, message):
-    file = tmp_path / "costs.json"
-    if content is not None:
-        file.write_text(content)
-    done = run("plan", "--costs", file)
-    assert (done.code, done.out) == (3, "")
-    assert message in done.err
-    assert "\nhint: " in done.err
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -248,7 +181,6 @@ def test_files_without_costs(run, tmp_path, content, message):
         ["--cores", "2"],
         ["--keys", "text"],
         ["--queries", "2"],
-        ["--calibrate", "--costs", "costs.json"],
     ],
 )
 def test_usage_of_machines(run, arguments):

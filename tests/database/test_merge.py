@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fpdb
-from fpdb import Database, Document, Grams, InputError, Recipe, corpus
+from fpdb import Database, Document, Grams, InputError, Recipe, maintenance
 from fpdb.documents import layout
 from fpdb.storage import Environment, header
 
@@ -109,9 +109,9 @@ def test_a_merge_is_the_union_by_the_rule(
     with pytest.MonkeyPatch.context() as patch:
         # The check of each would start a process; whether one finds what is wrong is another test.
         patch.setattr("fpdb.merging.check", check_here)
-        patch.setattr("fpdb.corpus.winners.KEYS", 3)
-        patch.setattr("fpdb.corpus.winners.ROWS", 3)
-        patch.setattr("fpdb.corpus.origins._ENTRIES", 2)
+        patch.setattr("fpdb.maintenance.winners.KEYS", 3)
+        patch.setattr("fpdb.maintenance.winners.ROWS", 3)
+        patch.setattr("fpdb.maintenance.origins._ENTRIES", 2)
         with pytest.MonkeyPatch.context() as clockwork:
             for number, own in enumerate(moves):
                 plan = fpdb.plans(bits, 3, 1000)[tables[number] - 1]
@@ -142,7 +142,7 @@ def check_here(path: Path, *, deep: bool) -> Any:
             index, catalog = layout(header.decode(txn.get("header", b"header") or b""))
         environment.include([*catalog.names, *index.names])
         with environment.read() as txn:
-            yield from corpus.check(txn, index, catalog)
+            yield from maintenance.check(txn, index, catalog)
 
 
 def by_id(document: Document) -> int:
@@ -400,7 +400,7 @@ def test_damage_of_a_source_never_gets_into_the_merged(
 def test_what_the_check_finds_is_an_error(
     paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpus.Origin, "sketches_dropped", lambda self: 1)
+    monkeypatch.setattr(maintenance.Origin, "sketches_dropped", lambda self: 1)
     for path in paths:
         shutil.rmtree(path)
         with fpdb.create(path, recipe=recipe_of(64), sketch="minhash") as db:

@@ -23,13 +23,13 @@ COUNT = 400
 KILLS = """
 import json, signal
 from pathlib import Path
-import fpdb.corpus, fpdb.merging
+import fpdb.maintenance, fpdb.merging
 from fpdb.storage.transactions import WriteTransaction
 
 fpdb.merging.check = lambda path, deep: iter(())  # the test checks what comes of it
-sys.modules["fpdb.corpus.merge"].STEP = 5000
-sys.modules["fpdb.corpus.winners"].KEYS = 200
-sys.modules["fpdb.corpus.winners"].ROWS = 200
+sys.modules["fpdb.maintenance.merge"].STEP = 5000
+sys.modules["fpdb.maintenance.winners"].KEYS = 200
+sys.modules["fpdb.maintenance.winners"].ROWS = 200
 a, b, c, rule, first, step = argv
 left = 0
 
@@ -159,15 +159,15 @@ def eval_list(said: str) -> list[str]:
 def cut_short(pair: list[Path], path: Path, after: int = 3, **options: Any) -> None:
     """Begin a merge that is interrupted in one of its transactions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fpdb.corpus.winners.KEYS", 50)
-        patch.setattr("fpdb.corpus.winners.ROWS", 50)
-        patch.setattr(sys.modules["fpdb.corpus.merge"]._Progress, "pack", interrupted(after))
+        patch.setattr("fpdb.maintenance.winners.KEYS", 50)
+        patch.setattr("fpdb.maintenance.winners.ROWS", 50)
+        patch.setattr(sys.modules["fpdb.maintenance.merge"]._Progress, "pack", interrupted(after))
         with pytest.raises(KeyboardInterrupt):
             fpdb.merge(pair, path, **options)
 
 
 def interrupted(after: int) -> Callable[..., bytes]:
-    module = sys.modules["fpdb.corpus.merge"]
+    module = sys.modules["fpdb.maintenance.merge"]
     real, left = module._Progress.pack, [after]
 
     def pack(progress: Any) -> bytes:
@@ -321,10 +321,10 @@ def test_memory_doesnt_grow_with_the_documents(
     tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fpdb.merging.check", lambda path, deep: iter(()))
-    monkeypatch.setattr("fpdb.corpus.winners.KEYS", 1 << 10)
-    monkeypatch.setattr("fpdb.corpus.winners.ROWS", 1 << 10)
-    monkeypatch.setattr("fpdb.corpus.origins._ENTRIES", 1 << 8)
-    monkeypatch.setattr("fpdb.corpus.origins.BLOCK", 1 << 12)
+    monkeypatch.setattr("fpdb.maintenance.winners.KEYS", 1 << 10)
+    monkeypatch.setattr("fpdb.maintenance.winners.ROWS", 1 << 10)
+    monkeypatch.setattr("fpdb.maintenance.origins._ENTRIES", 1 << 8)
+    monkeypatch.setattr("fpdb.maintenance.origins.BLOCK", 1 << 12)
     peaks = []
     for count in (100, 20_000, 60_000):  # the first time, other things are imported and kept
         for name, first in (("a", 0), ("b", count // 2)):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import fpdb
 from fpdb import Database, Document
-from fpdb.corpus import copies
 from fpdb.documents import lookup
 from fpdb.errors import InputError, NoSketchError, PlanError
+from fpdb.joins import copies
 from fpdb.storage import Environment
 from fpdb.storage.counters import Counters
 from fpdb.storage.records import Record, pack_record, unpack_record

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fpdb.corpus.evaluation import classes
-from fpdb.corpus.truth import exact_truth
+from fpdb.joins.evaluation import classes
+from fpdb.joins.truth import exact_truth
 
 NAMES = ("news-zh", "laws-zh", "reuters-en", "manual-html-en")
 FLOOR = 0.5

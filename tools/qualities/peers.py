@@ -3,7 +3,7 @@
 import numpy as np
 
 import fpdb
-from fpdb.corpus.groups import Groups, near_in_groups
+from fpdb.joins.groups import Groups, near_in_groups
 
 
 def simhash_pairs(texts, k=3):

@@ -15,7 +15,7 @@ import recipes
 import report
 
 from fpdb import Evaluation, evaluation_svg, first_look
-from fpdb.corpus.evaluation import Thresholds, rate
+from fpdb.joins.evaluation import Thresholds, rate
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW = DOCS / "quality.md", DOCS / "quality.json"

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-_WARM = ("fpdb", "fpdb.corpus", "workload")
+_WARM = ("fpdb", "fpdb.maintenance", "workload")
 
 
 class Channel:

@@ -2,7 +2,6 @@
 
 `fingerprints` makes the column of fingerprints, `joining` finds what is near, `verifying` compares
 sketches, `finding` asks all that of documents, and `components` makes clusters of pairs.
-`sorted_columns` writes what `fpdb ingest --sorted` loads, and `surveying` looks at it on the way.
 `columns` knows what a column of fingerprints looks like.
 """
 
@@ -12,11 +11,10 @@ try:
     from fpdb.integrations.spark.components import clusters
     from fpdb.integrations.spark.finding import pairs, plan, query
     from fpdb.integrations.spark.fingerprints import fingerprint
-    from fpdb.integrations.spark.sorted_columns import write_sorted
 except ImportError as error:
     raise fpdb.MissingExtraError(
         f"this is for Apache Spark, of which {error.name or 'a part'} isn't installed",
         hint="pip install 'fpdb[spark]'",
     ) from None
 
-__all__ = ["clusters", "fingerprint", "pairs", "plan", "query", "write_sorted"]
+__all__ = ["clusters", "fingerprint", "pairs", "plan", "query"]

@@ -1,0 +1,299 @@
+"""Run a function in worker processes, in order and within bounds; with one job, in this process.
+
+A worker is a new Python that is told over a socket what to do, and that ends when the socket is
+closed, however that comes about. It isn't forked: LMDB and threads can't be carried over. It
+doesn't import the program that started it either, as multiprocessing would, so a script needs no
+`if __name__ == "__main__"`. What can't be pickled, or not be found by the other side, is done here.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from fpdb.errors import InputError, WorkerError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from multiprocessing.connection import Connection
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MOST = 256
+# Items in flight for each worker: one that it works on, and one that waits for it.
+_AHEAD = 2
+_CODE = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from fpdb.processes import serve; serve(int(sys.argv[1]))"
+)
+# Each worker has one processor; libraries that would take all of them only get in the way.
+_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_DONE, _FAILED, _UNFIT = "done", "failed", "unfit"
+
+
+class _UnfitError(Exception):
+    """Something can't be sent to another process or back."""
+
+
+def count_jobs(jobs: int) -> int:
+    """Give the number of processes that is meant: 0 stands for all processors there are."""
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or not 0 <= jobs <= MOST:
+        raise InputError(
+            f"found jobs={jobs!r}, expected a whole number from 0 to {MOST}",
+            hint="1 works without further processes, 0 takes all processors",
+        )
+    return jobs or len(os.sched_getaffinity(0))
+
+
+class Workers(Generic[Item, Result]):
+    """A function at work in several processes; results come in the order of the items.
+
+    With one job there are no processes: `put` calls the function itself.
+    """
+
+    def __init__(self, work: Callable[[Item], Result], jobs: int) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        jobs = count_jobs(jobs)
+        self._work = work
+        self._limit = _AHEAD * jobs if jobs > 1 else 0
+        self._pending: deque[tuple[Item, Future[Result]]] = deque()
+        self._idle: deque[_Worker] = deque()
+        self._started: list[_Worker] = []
+        self._closed = False
+        self._lock = threading.Lock()
+        # A thread for each worker: it waits for the answers, and at once gives the next item.
+        self._threads = (
+            ThreadPoolExecutor(jobs, "fpdb-worker", _block_interrupts) if jobs > 1 else None
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def map(self, items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+        """Give each item with its result; what came before an error is given before it."""
+        with self:
+            held: list[Item] = []  # a single item isn't worth a process
+            source = _Source(items)
+            for place, item in enumerate(source):
+                if place == 0 and self._threads:
+                    held.append(item)
+                    continue
+                for each in (*held, item):
+                    self.put(each)
+                held = []
+                yield from self.ready()
+            for item in held:
+                yield item, self._work(item)
+            yield from self.rest()
+            if source.failure:
+                raise source.failure
+
+    def put(self, item: Item) -> None:
+        """Have one more item worked on."""
+        if self._threads:
+            self._pending.append((item, self._threads.submit(self._run, item)))
+            return
+        from concurrent.futures import Future
+
+        done: Future[Result] = Future()
+        try:
+            done.set_result(self._work(item))
+        except Exception as error:  # it is raised where the result is asked for
+            done.set_exception(error)
+        self._pending.append((item, done))
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are results to come."""
+        return bool(self._pending)
+
+    def ready(self) -> Iterator[tuple[Item, Result]]:
+        """Give the results that are there; wait for some if too many items are in flight."""
+        while self._pending and (len(self._pending) > self._limit or self._pending[0][1].done()):
+            yield self._next()
+
+    def rest(self) -> Iterator[tuple[Item, Result]]:
+        """Wait for all results."""
+        while self._pending:
+            yield self._next()
+
+    def _next(self) -> tuple[Item, Result]:
+        item, future = self._pending.popleft()
+        return item, future.result()
+
+    def close(self) -> None:
+        """End all processes; what they were working on is dropped."""
+        with self._lock:
+            self._closed = True
+            for worker in self._started:
+                worker.kill()
+        if self._threads:
+            self._threads.shutdown(cancel_futures=True)
+        while self._started:
+            self._started.pop().close()
+        self._pending.clear()
+
+    def _run(self, item: Item) -> Result:
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = self._start()
+        try:
+            outcome, value = worker.ask(item)
+        except _UnfitError:
+            outcome, value = _UNFIT, None
+        self._idle.append(worker)
+        if outcome == _FAILED:
+            raise value
+        result: Result = value if outcome == _DONE else self._work(item)
+        return result
+
+    def _start(self) -> "_Worker":
+        with self._lock:
+            if self._closed:
+                raise WorkerError("the workers were closed")
+            worker = _Worker()
+            self._started.append(worker)
+        worker.prepare(self._work)
+        return worker
+
+
+class _Source(Iterator[Item]):
+    """Items, up to the error that ends them."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self.failure: Exception | None = None
+        self._items = iter(items)
+
+    def __next__(self) -> Item:
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.failure = error
+            raise StopIteration from None
+
+
+class _Worker:
+    """A process of its own, and the socket to it."""
+
+    def __init__(self) -> None:
+        import subprocess
+        from multiprocessing.connection import Connection
+
+        own, other = socket.socketpair()
+        number = other.fileno()
+        command = [sys.executable or "", "-c", _CODE, str(number), *map(str, sys.path)]
+        try:
+            with other:
+                self._process = subprocess.Popen(  # noqa: S603 - it is this very Python
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[number],
+                    env=_ENVIRONMENT | os.environ,
+                )
+        except OSError as error:
+            own.close()
+            raise WorkerError(
+                f"a worker process can't be started: {error.strerror}",
+                hint="ask for fewer jobs; one job needs no further process",
+            ) from None
+        self._connection: Connection[Any, Any] = Connection(own.detach())
+
+    def prepare(self, work: Callable[..., Any]) -> None:
+        """Say what is to be done with each item."""
+        with contextlib.suppress(_UnfitError):
+            self._send(work)
+            return
+        self._send(None)
+
+    def ask(self, item: object) -> tuple[str, Any]:
+        """Have one item worked on."""
+        self._send(item)
+        try:
+            answer: tuple[str, Any] = self._connection.recv()
+        except (EOFError, OSError):
+            raise self._lost() from None
+        except MemoryError:  # half of the answer may still be in the socket
+            self.kill()
+            raise self._lost() from None
+        except Exception:  # the class of an error may be unknown here
+            raise _UnfitError from None
+        return answer
+
+    def _send(self, value: object) -> None:
+        try:
+            self._connection.send(value)
+        except OSError:
+            raise self._lost() from None
+        except Exception:  # pickle raises what it likes
+            raise _UnfitError from None
+
+    def _lost(self) -> WorkerError:
+        code = self._process.wait()
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+        return WorkerError(
+            f"the worker process {self._process.pid} {how}",
+            hint="was memory short? fewer jobs need less; what was acknowledged is stored",
+        )
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Give back what the process took."""
+        self._process.wait()
+        self._connection.close()
+
+
+def _block_interrupts() -> None:
+    """Keep Ctrl-C from the processes that this thread starts, from their first moment on."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def serve(number: int) -> None:
+    """Be a worker: take what to do from a socket, and then item after item until it is closed."""
+    from multiprocessing.connection import Connection
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection: Connection[Any, Any] = Connection(number)
+    # Whoever is at the other end may be gone at any moment; then there is nothing left to do.
+    with connection, contextlib.suppress(EOFError, OSError):
+        work = _received(connection)
+        while True:
+            item = _received(connection)
+            if work is None or item is None:
+                connection.send((_UNFIT, None))
+                continue
+            try:
+                answer = _DONE, work(item)
+            except Exception as error:  # it is raised where the result is used
+                answer = _FAILED, error
+            try:
+                connection.send(answer)
+            except OSError:
+                raise
+            except Exception:  # pickle raises what it likes
+                connection.send((_UNFIT, None))
+
+
+def _received(connection: "Connection[Any, Any]") -> Any:
+    try:
+        return connection.recv()
+    except (EOFError, OSError):
+        raise
+    except Exception:  # what this process can't find is left to the other one
+        return None

@@ -1,0 +1,293 @@
+"""Precision and recall, against a count of all pairs of a generated corpus, one by one."""
+
+import random
+import xml.etree.ElementTree as ET
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb.errors import InputError
+from fpdb.joins import evaluation, truth
+
+SMALL = fpdb.recipe("web").replace(name="small", grams=fpdb.Grams(minimum=4))
+
+
+def corpus(seed, count=60):
+    """Make texts, most of them changed copies of others; some equal, some short, one empty."""
+    generator = random.Random(seed)
+    words = [a + b + c for a in "bdgklm" for b in "aeiou" for c in "nrst"]
+    signs = "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏"
+    texts = ["", "two words", "three more words"]
+    while len(texts) < count:
+        kind = generator.random()
+        if kind < 0.65 and len(texts) > 5:
+            old = generator.choice(texts).split(" ")
+            for _ in range(generator.choice([0, 1, 1, 2, 4])):
+                old[generator.randrange(len(old))] = generator.choice(words)
+            texts.append(" ".join(old))
+        elif kind < 0.8:
+            texts.append("".join(generator.choices(signs, k=generator.randrange(20, 90))))
+        else:
+            texts.append(" ".join(generator.choices(words, k=generator.randrange(5, 70))))
+    return [fpdb.Document(f"d{number}", text) for number, text in enumerate(texts)]
+
+
+def all_pairs(recipe, documents):
+    """Give the similarity and equality of all pairs by definition."""
+    sets = [set(recipe.shingles(document.text).tolist()) for document in documents]
+    for one, other in combinations(range(len(documents)), 2):
+        first, second = sets[one], sets[other]
+        if first or second:
+            equal = first == second
+        else:
+            equal = documents[one].text.split() == documents[other].text.split()
+        jaccard = len(first & second) / len(first | second) if first | second else 0.0
+        yield one, other, jaccard, equal
+
+
+def expected(recipe, documents, k, pairs, min_jaccard=None):
+    """Count by definition what is reported, right, wrong and found; and what there is to find."""
+    batch = recipe.batch([document.text for document in documents], sketches=True)
+    fingerprints = [fpdb.fingerprint.to_int(each) for each in batch.fingerprints]
+    counts = dict.fromkeys(("equal", "reported", "right", "wrong", "found"), 0)
+    true = 0
+    for one, other, jaccard, equal in pairs:
+        true += not equal and jaccard >= 0.8
+        if batch.short[one] or batch.short[other]:
+            continue
+        if fpdb.distance(fingerprints[one], fingerprints[other]) > k:
+            continue
+        if min_jaccard is not None:
+            rows = batch.sketches[one : one + 1], batch.sketches[other : other + 1]
+            if not fpdb.fingerprint.minhash.estimate(*rows)[0] >= min_jaccard:
+                continue
+        if equal:
+            counts["equal"] += 1
+            continue
+        counts["reported"] += 1
+        counts["right"] += jaccard >= 0.7
+        counts["wrong"] += jaccard < 0.5
+        counts["found"] += jaccard >= 0.8
+    return counts, true
+
+
+def equal_ones(documents):
+    return [
+        number
+        for one, other, _, equal in all_pairs(SMALL, documents)
+        if equal
+        for number in (one, other)
+    ]
+
+
+def counts_of(rating):
+    return {
+        name: getattr(rating, name) for name in ("equal", "reported", "right", "wrong", "found")
+    }
+
+
+@pytest.mark.parametrize("recipe", [SMALL, SMALL.with_bits(128), fpdb.recipe("char-4")])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_counts_are_those_of_a_comparison_one_by_one(recipe, seed):
+    documents = corpus(seed)
+    found = fpdb.evaluate(documents, recipes=[recipe], k=[0, 3, 7, 20], min_jaccard=0.8)
+    pairs = list(all_pairs(recipe, documents))
+    [quality] = found.recipes
+    assert [rating.k for rating in quality.ratings] == [0, 3, 7, 20]
+    for rating, verified in zip(quality.ratings, quality.verified, strict=True):
+        counts, true = expected(recipe, documents, rating.k, pairs)
+        assert (counts_of(rating), found.true) == (counts, true)
+        assert counts_of(verified) == expected(recipe, documents, rating.k, pairs, 0.8)[0]
+    assert found.equal == sum(equal for *_, equal in pairs)
+    assert found.exact
+    assert found.documents == len(documents)
+
+
+def test_shares_follow_from_the_counts():
+    found = fpdb.evaluate(corpus(5), recipes=[SMALL], k=[20])
+    [rating] = found.recipes[0].ratings
+    assert rating.wrong
+    assert rating.right
+    assert rating.found < rating.right
+    assert rating.precision == rating.right / (rating.right + rating.wrong)
+    assert rating.recall == rating.found / found.true
+    assert rating.f1 == pytest.approx(2 / (1 / rating.precision + 1 / rating.recall))
+
+
+def test_of_nothing_there_is_no_share():
+    found = fpdb.evaluate([fpdb.Document("a", "text"), fpdb.Document("b", "other")])
+    rating = found.recipes[0].ratings[3]
+    assert (rating.precision, rating.recall, rating.f1) == (None, None, None)
+    assert fpdb.evaluate([]).recipes[0].bit_shares == (0.0,) * 64
+
+
+def test_listed_pairs_are_the_truth_and_all_others_differ():
+    documents = corpus(1)
+    exact = [(one, other, j, e) for one, other, j, e in all_pairs(SMALL, documents) if j >= 0.5]
+    listed = [(f"d{one}", f"d{other}", jaccard) for one, other, jaccard, _ in exact]
+    found = fpdb.evaluate(documents, listed, recipes=[SMALL], k=[3, 9])
+    same = fpdb.evaluate(documents, recipes=[SMALL], k=[3, 9])
+    for one, other in zip(found.recipes[0].ratings, same.recipes[0].ratings, strict=True):
+        # A list may hold pairs of one similarity 1 whose texts differ: these aren't equal then.
+        assert one.wrong == other.wrong
+        assert one.reported + one.equal == other.reported + other.equal
+    assert not found.exact
+
+
+def test_labels_are_shares_of_one_and_nothing():
+    documents = corpus(2)
+    batch = SMALL.batch([document.text for document in documents])
+    usable = np.flatnonzero(~batch.short)[:2]
+    pair = tuple(f"d{number}" for number in usable)
+    yes = fpdb.evaluate(documents, [(*pair, True)], recipes=[SMALL], k=[64])
+    no = fpdb.evaluate(documents, [(*pair, False)], recipes=[SMALL], k=[64])
+    assert (yes.true, no.true) == (1, 0)
+    assert yes.recipes[0].ratings[0].found == 1
+    assert no.recipes[0].ratings[0].wrong == yes.recipes[0].ratings[0].wrong + 1
+
+
+def test_of_listed_pairs_only_nothing_else_is_looked_at():
+    documents = corpus(3)
+    batch = SMALL.batch([document.text for document in documents])
+    distinct = np.flatnonzero(~batch.short & ~np.isin(np.arange(60), equal_ones(documents)))
+    a, b, c, d = (f"d{number}" for number in distinct[:4])
+    pairs = [(a, b, 0.9), (c, a, 0.1), (b, d, 0.6), ("d0", a, 0.95)]
+    found = fpdb.evaluate(documents, pairs, recipes=[SMALL], k=[64], listed_only=True)
+    [rating] = found.recipes[0].ratings
+    # The empty document has no fingerprint: its pair is there to be found, and isn't.
+    assert (rating.reported, rating.right, rating.wrong, rating.found) == (3, 1, 1, 1)
+    assert (found.true, rating.recall) == (2, 0.5)
+    assert sum(found.recipes[0].other_distances) == 1
+
+
+def test_distances_of_true_and_other_pairs_and_the_balance_of_bits():
+    documents = corpus(4)
+    found = fpdb.evaluate(documents, recipes=[SMALL])
+    [quality] = found.recipes
+    batch = SMALL.batch([document.text for document in documents])
+    pairs = list(all_pairs(SMALL, documents))
+    usable = [
+        (batch.fingerprints[one], batch.fingerprints[other], jaccard)
+        for one, other, jaccard, equal in pairs
+        if not equal and not batch.short[one] and not batch.short[other]
+    ]
+    for distances, kept in (
+        (quality.true_distances, lambda jaccard: jaccard >= 0.8),
+        (quality.other_distances, lambda jaccard: jaccard < 0.5),
+    ):
+        counted = [0] * 65
+        for one, other, jaccard in usable:
+            if kept(jaccard):
+                counted[fpdb.distance(int(one), int(other))] += 1
+        assert list(distances) == counted
+    assert quality.short == batch.short.sum()
+    for bit, share in enumerate(quality.bit_shares):
+        ones = [int(each) >> bit & 1 for each in batch.fingerprints[~batch.short]]
+        assert share == pytest.approx(sum(ones) / len(ones))
+
+
+def test_other_pairs_of_a_larger_corpus_are_a_sample(monkeypatch):
+    monkeypatch.setattr(evaluation, "_SAMPLED", 500)
+    [quality] = fpdb.evaluate(corpus(6), recipes=[SMALL]).recipes
+    assert 400 < sum(quality.other_distances) <= 500
+
+
+def test_the_first_recipe_cleans_the_texts_of_the_truth():
+    page = "<p>the quick brown fox jumps over the lazy dog again and again</p>"
+    texts = [page, page.replace("<p>", "<p class='some other thing of many words here'>")]
+    documents = [fpdb.Document(number, text) for number, text in enumerate(texts)]
+    tagless = SMALL.replace(name="tagless", clean=("tags", "unicode"))
+    assert fpdb.evaluate(documents, recipes=[tagless, SMALL]).equal == 1
+    assert fpdb.evaluate(documents, recipes=[SMALL, tagless]).equal == 0
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([("a", "c", 0.5)], "document 'c', which isn't there"),
+        ([("a", "b", 1.5)], "expected 0 to 1"),
+        ([("a", "b", float("nan"))], "expected 0 to 1"),
+        ([("a", "a", 0.5)], "a pair of 'a' with itself"),
+        ([("a", "b", 0.5), ("b", "a", 0.6)], "two similarities of 'b' and 'a': 0.5, 0.6"),
+    ],
+)
+def test_pairs_that_cannot_be_are_refused(pairs, message):
+    documents = [fpdb.Document("a", "text"), fpdb.Document("b", "other")]
+    with pytest.raises(InputError, match=message):
+        fpdb.evaluate(documents, pairs)
+
+
+@pytest.mark.parametrize(
+    ("documents", "options", "message"),
+    [
+        ([fpdb.Document("a", None)], {}, "document 'a' has no text"),
+        ([fpdb.Document("a", "x"), fpdb.Document("a", "y")], {}, "two documents with the key 'a'"),
+        ([], {"recipes": []}, "no recipe"),
+        ([], {"k": []}, "expected some from 0"),
+        ([], {"k": [-1]}, "expected some from 0"),
+        ([], {"k": [65]}, "at most 64"),
+        ([], {"listed_only": True}, "found no pairs"),
+        ([], {"truth_from": 0.6}, "each no larger than the next"),
+        ([], {"wrong_below": 0}, "expected .1 to 1"),
+        ([], {"min_jaccard": 1.5}, "found min_jaccard 1.5"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(documents, options, message):
+    with pytest.raises(InputError, match=message):
+        fpdb.evaluate(documents, **options)
+
+
+def test_too_many_documents_are_refused(monkeypatch):
+    monkeypatch.setattr(evaluation, "MOST_DOCUMENTS", 3)
+    with pytest.raises(InputError, match="more than 3 documents"):
+        fpdb.evaluate(corpus(1))
+
+
+def test_too_many_shingles_are_refused_before_all_are_made(monkeypatch):
+    monkeypatch.setattr(truth, "MOST_ELEMENTS", 100)
+    with pytest.raises(InputError, match="found more than 100 shingles") as error:
+        fpdb.evaluate(corpus(1))
+    assert "a part of the documents" in error.value.hint
+
+
+def test_the_picture_is_xml_and_says_what_was_measured():
+    found = fpdb.evaluate(corpus(1), recipes=[SMALL, "char-4"], min_jaccard=0.8)
+    root = ET.fromstring(fpdb.evaluation_svg(found))
+    words = " ".join(element.text or "" for element in root.iter())
+    assert f"60 documents, {found.true} true pairs (similarity from 0.8)" in words
+    assert f"{found.equal} pairs of equal texts are left out" in words
+    assert "small: 64 bits, " in words
+    assert "char-4: 64 bits, " in words
+    names = [element.text for element in root.iter("{http://www.w3.org/2000/svg}title")]
+    curves = ["precision", "recall", "verified precision", "verified recall"]
+    assert names == [*curves, "true pairs", "other pairs, drawn at random", "bits"] * 2
+
+
+def test_the_curves_are_where_the_shares_are():
+    found = fpdb.evaluate(corpus(1), recipes=[SMALL], k=range(9))
+    root = ET.fromstring(fpdb.evaluation_svg(found))
+    space = "{http://www.w3.org/2000/svg}"
+    [recall] = [line for line in root.iter(f"{space}polyline") if line[0].text == "recall"]
+    points = [tuple(map(float, point.split(","))) for point in recall.get("points").split()]
+    across, heights = zip(*points, strict=True)
+    assert np.diff(across) == pytest.approx(np.full(8, across[1] - across[0]), abs=0.11)
+    shares = [rating.recall for rating in found.recipes[0].ratings]
+    bottom, top = max(heights), min(heights)
+    assert bottom - top > 10
+    for height, share in zip(heights, shares, strict=True):
+        scale = (bottom - top) / (max(shares) - min(shares))
+        assert height == pytest.approx(top + (max(shares) - share) * scale, abs=0.2)
+
+
+def test_a_picture_of_nothing_can_be_drawn():
+    assert ET.fromstring(fpdb.evaluation_svg(fpdb.evaluate([], k=[0]))) is not None
+
+
+def test_the_page_needs_no_network_and_no_script():
+    page = fpdb.evaluation_html(fpdb.evaluate(corpus(1), recipes=[SMALL], min_jaccard=0.8))
+    assert page.startswith("<!DOCTYPE html>")
+    addresses = page.replace("http://www.w3.org/2000/svg", "")
+    assert not any(word in addresses for word in ("http", "<script", "<link", "src=", "url("))
+    assert page.count("<table>") == page.count("</table>") == 2

@@ -1,0 +1,500 @@
+"""What `check` says of sound databases, and of every kind of damage."""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb import Database, Document, Grams, Recipe, maintenance
+from fpdb.models import Key, Problem
+from fpdb.storage import WriteTransaction
+from fpdb.storage.columns import Rows, pack_rows, shape_of, unpack_rows
+from fpdb.storage.counters import Counters
+from fpdb.storage.records import pack_record, unpack_record
+from fpdb.tables.bits import to_array
+from fpdb.tables.pages import Pages
+from fpdb.tables.plan import choose_plan
+
+RECIPE = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
+DOCUMENTS = 700  # more than one page in each table
+TEXTS = {3: "one two three four", 4: "short", 5: "short", 6: "another"}
+BARE, WITH_TEXT, SHORT = 11, 3, 4
+
+Damage = Callable[[WriteTransaction, Database], None]
+
+
+@pytest.fixture(params=["text", "integer"], scope="module")
+def keys(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[64, 128], ids=["64 bits", "128 bits"], scope="module")
+def bits(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory, keys: str, bits: int) -> Iterator[Database]:
+    """Bare fingerprints, some of them equal, a text, and three short texts."""
+    recipe, dice = RECIPE.with_bits(bits), random.Random(7)
+    numbers = [dice.getrandbits(bits) for _ in range(DOCUMENTS)]
+    numbers[20:25] = [numbers[BARE]] * 5
+    plan = choose_plan(bits, 3)
+    with fpdb.create(
+        tmp_path_factory.mktemp("check") / "db", recipe=recipe, keys=keys, plan=plan
+    ) as database:
+        database.add_fingerprints([named(n, keys) for n in range(DOCUMENTS)], numbers)
+        added = [Document(named(n, keys), text, {"n": n}) for n, text in TEXTS.items()]
+        statuses = [entry.status for entry in database.add_many(added)]
+        assert statuses.count("replaced") + statuses.count("short") == len(TEXTS)
+        yield database
+
+
+def named(number: int, keys: str) -> Key:
+    return number if keys == "integer" else f"page/{number:04d}"
+
+
+def key_of(db: Database, number: int) -> Key:
+    return named(number, db._catalog.kind)
+
+
+class Undone(Exception):  # noqa: N818 - it is no error
+    """Ends a transaction without a trace."""
+
+
+def problems(db: Database, damage: Damage | None = None) -> list[Problem]:
+    """What check finds after damage, which is undone at the end."""
+    if damage is None:
+        return list(db.check())
+    with contextlib.suppress(Undone), db._environment.write() as txn:
+        damage(txn, db)
+        found = list(maintenance.check(txn, db._index, db._catalog))
+        raise Undone
+    return found
+
+
+def places(found: list[Problem]) -> set[str]:
+    assert all(problem.what for problem in found)
+    return {problem.where for problem in found}
+
+
+def row_of(db: Database, pages: Pages, number: int) -> Rows:
+    """The row in a table of the document with this number."""
+    document = db[key_of(db, number)]
+    assert document.fingerprint is not None
+    array = to_array([document.fingerprint], db.plan.bits)
+    if pages is db._index.home:
+        return [*db._index.words(array), np.array([document.id], np.uint64)]
+    table = db.plan.tables[db._index.names.index(pages.name)]
+    return db._index.words(table.permutation.apply(array))
+
+
+def shown(row: Rows) -> str:
+    return ", ".join(str(column[0]) for column in row)
+
+
+def stranger(db: Database, pages: Pages) -> Rows:
+    """A row of no document."""
+    return [np.array([12345], np.uint64)] * pages.columns
+
+
+def tables(db: Database) -> list[Pages]:
+    return [db._index.home, *db._index.further]
+
+
+def rewrite(
+    txn: WriteTransaction, name: str, change: Callable[[bytes, bytes], tuple[bytes, bytes]]
+) -> None:
+    """Change the middle entry of a sub-database, key and value."""
+    with txn.cursor(name) as cursor:
+        entries = [(bytes(key), bytes(value)) for key, value in cursor]
+    key, value = entries[len(entries) // 2]
+    txn.delete(name, key)
+    txn.put(name, *change(key, value))
+
+
+# Sound databases
+
+
+def test_a_sound_database_has_no_problems(db: Database) -> None:
+    assert len(db) == DOCUMENTS
+    assert db.stats().short == 3
+    assert all(table.pages > 1 for table in db.stats().tables)
+    assert problems(db) == []
+
+
+def test_an_empty_database_has_no_problems(tmp_path: Path, keys: str) -> None:
+    with fpdb.create(tmp_path / "empty", recipe=RECIPE, keys=keys) as database:
+        assert problems(database) == []
+        database.add(named(1, keys), "one two three four")
+        database.delete(named(1, keys))
+        assert problems(database) == []
+
+
+def test_a_read_only_handle_checks_too(db: Database) -> None:
+    with fpdb.open(db.path, readonly=True, recipe=db.recipe) as again:
+        assert problems(again) == []
+
+
+def test_checking_changes_nothing(db: Database) -> None:
+    with db._environment.read() as txn:
+        before = txn.number()
+    problems(db)
+    with db._environment.read() as txn:
+        assert txn.number() == before
+
+
+# Tables
+
+
+@pytest.mark.parametrize("table", [1, 2, 3])
+def test_a_row_missing_in_a_further_table_is_reported(db: Database, table: int) -> None:
+    pages = tables(db)[table]
+    row = row_of(db, pages, WITH_TEXT)
+    found = problems(db, lambda txn, _: pages.splice(txn, pages.empty(), row))
+    expected = shown(row)
+    assert found == [Problem(pages.name, f"the row {expected} of a document is missing")]
+
+
+@pytest.mark.parametrize("table", [0, 1, 2, 3])
+def test_a_row_of_no_document_is_reported(db: Database, table: int) -> None:
+    pages = tables(db)[table]
+    row = stranger(db, pages)
+    found = problems(db, lambda txn, _: pages.splice(txn, row, pages.empty()))
+    expected = shown(row)
+    assert found == [Problem(pages.name, f"the row {expected} belongs to no document")]
+
+
+@pytest.mark.parametrize("number", [BARE, WITH_TEXT], ids=["bare", "with a text"])
+def test_an_id_missing_at_home_is_reported(db: Database, number: int) -> None:
+    home = db._index.home
+    row = row_of(db, home, number)
+    document = db[key_of(db, number)]
+    found = problems(db, lambda txn, _: home.splice(txn, home.empty(), row))
+    if db._catalog.kind == "integer" and number == BARE:
+        # The home table is all that has its fingerprint.
+        assert found[0] == Problem("table-00", f"the document {document.id} is in no table")
+    else:
+        expected = shown(row)
+        assert found == [Problem("table-00", f"the row {expected} of a document is missing")]
+
+
+@pytest.mark.parametrize("table", [0, 1, 2, 3])
+@pytest.mark.parametrize("part", ["checksum", "head", "first row", "last byte"])
+def test_a_flipped_byte_in_a_page_is_reported(db: Database, table: int, part: str) -> None:
+    at = {"checksum": 0, "head": 5, "first row": 40, "last byte": -1}[part]
+
+    def flip(key: bytes, value: bytes) -> tuple[bytes, bytes]:
+        changed = bytearray(value)
+        changed[at] ^= 0x10
+        return key, bytes(changed)
+
+    pages = tables(db)[table]
+    found = problems(db, lambda txn, _: rewrite(txn, pages.name, flip))
+    assert places(found) == {pages.name}
+    assert "checksum" in found[0].what
+
+
+@pytest.mark.parametrize("table", [0, 1, 2, 3])
+def test_rows_out_of_order_within_a_page_are_reported(db: Database, table: int) -> None:
+    pages = tables(db)[table]
+
+    def swap(key: bytes, value: bytes) -> tuple[bytes, bytes]:
+        rows = unpack_rows(value, pages.columns)
+        middle = np.arange(len(rows[0]))
+        middle[[5, 6]] = middle[[6, 5]]
+        rows = [column[middle] for column in rows]
+        return key, pack_rows(rows, shape_of(rows))
+
+    found = problems(db, lambda txn, _: rewrite(txn, pages.name, swap))
+    assert found == [Problem(pages.name, "rows aren't in order")]
+
+
+@pytest.mark.parametrize("table", [0, 1, 2, 3])
+def test_pages_out_of_order_are_reported(db: Database, table: int) -> None:
+    pages = tables(db)[table]
+
+    def exchange(txn: WriteTransaction, _: Database) -> None:
+        with txn.cursor(pages.name) as cursor:
+            (first, one), (second, two), *_ = [(bytes(k), bytes(v)) for k, v in cursor]
+        txn.put(pages.name, first, two)
+        txn.put(pages.name, second, one)
+
+    found = problems(db, exchange)
+    assert places(found) == {pages.name}
+    assert Problem(pages.name, "rows aren't in order") in found
+
+
+@pytest.mark.parametrize("table", [0, 1, 2, 3])
+@pytest.mark.parametrize("by", [1, -1])
+def test_a_page_under_a_wrong_key_is_reported(db: Database, table: int, by: int) -> None:
+    """Its rows are in order, but whoever looks for its first ones goes to another page."""
+    pages = tables(db)[table]
+
+    def shift(key: bytes, value: bytes) -> tuple[bytes, bytes]:
+        return (int.from_bytes(key, "big") + by).to_bytes(len(key), "big"), value
+
+    found = problems(db, lambda txn, _: rewrite(txn, pages.name, shift))
+    assert places(found) == {pages.name}
+    assert "key" in found[0].what
+
+
+@pytest.mark.parametrize("table", [0, 1, 2, 3])
+def test_a_row_that_stands_twice_is_reported(db: Database, table: int) -> None:
+    pages = tables(db)[table]
+
+    def double(key: bytes, value: bytes) -> tuple[bytes, bytes]:
+        rows = [np.concatenate((c[:1], c)) for c in unpack_rows(value, pages.columns)]
+        return key, pack_rows(rows, shape_of(rows))
+
+    found = problems(db, lambda txn, _: rewrite(txn, pages.name, double))
+    assert found == [Problem(pages.name, "1 rows stand twice")]
+
+
+def test_a_table_that_lost_everything_is_reported(db: Database) -> None:
+    pages = db._index.further[1]
+
+    def empty(txn: WriteTransaction, _: Database) -> None:
+        with txn.cursor(pages.name) as cursor:
+            page_keys = [bytes(key) for key, _ in cursor]
+        assert all(txn.delete(pages.name, key) for key in page_keys)
+
+    found = problems(db, empty)
+    assert places(found) == {pages.name}
+    distinct = {document.fingerprint for document in db.scan()} - {None}
+    assert len(found) == len(distinct)
+
+
+# Documents
+
+
+def number_bytes(db: Database, number: int) -> bytes:
+    return db[key_of(db, number)].id.to_bytes(8, "big")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("number", [WITH_TEXT, SHORT], ids=["with a text", "short"])
+def test_a_missing_record_is_reported(db: Database, number: int) -> None:
+    document = db[key_of(db, number)]
+    own = number_bytes(db, number)
+    found = problems(db, lambda txn, _: txn.delete("documents", own) or None)
+    if db._catalog.kind == "text":
+        rest = {"short"} if document.short else set(db._index.names)
+        # Other documents have the same fingerprint only by chance.
+        assert places(found) == {"keys", "counters", *rest}
+    elif document.short:
+        # Without a record, the document looks like a bare fingerprint that is nowhere.
+        assert Problem("table-00", f"the document {document.id} is in no table") in found
+    else:
+        # With integer keys, documents may lack a record: it looks like one of these.
+        assert found == []
+
+
+def test_a_key_that_leads_to_another_document_is_reported(db: Database) -> None:
+    if db._catalog.kind == "integer":  # its keys are its ids
+        return
+    one, other = (number_bytes(db, number) for number in (BARE, WITH_TEXT))
+
+    def exchange(txn: WriteTransaction, db: Database) -> None:
+        txn.put("keys", str(key_of(db, BARE)).encode(), other)
+        txn.put("keys", str(key_of(db, WITH_TEXT)).encode(), one)
+
+    found = problems(db, exchange)
+    assert places(found) == {"keys"}
+    assert len(found) == 4
+
+
+def test_a_missing_key_is_reported(db: Database) -> None:
+    """The document is found by its fingerprint, and can be neither got nor deleted."""
+    if db._catalog.kind == "integer":
+        row = [np.array([key_of(db, WITH_TEXT)], np.uint64)] * 3
+        ids = db._catalog.ids
+        found = problems(db, lambda txn, _: ids.splice(txn, ids.empty(), row))
+        assert places(found) == {"ids"}
+    else:
+        key = str(key_of(db, WITH_TEXT)).encode()
+        found = problems(db, lambda txn, _: txn.delete("keys", key) or None)
+        assert places(found) == {"keys"}
+    assert len(found) == 1
+    assert "is missing" in found[0].what
+
+
+def test_a_record_without_its_key_is_reported(db: Database) -> None:
+    """Whatever else leads to it: it can be neither got nor deleted."""
+
+    def orphan(txn: WriteTransaction, db: Database) -> None:
+        record = unpack_record(txn.get("documents", number_bytes(db, WITH_TEXT)) or b"")
+        txn.put("documents", (2**40).to_bytes(8, "big"), pack_record(record))
+
+    where = "keys" if db._catalog.kind == "text" else "ids"
+    found = [problem for problem in problems(db, orphan) if problem.where == where]
+    assert len(found) == 1
+    assert str(2**40) in found[0].what or (2**40).to_bytes(8, "big").hex() in found[0].what
+
+
+@pytest.mark.parametrize("at", [0, 4, -1])
+def test_a_flipped_byte_in_a_record_is_reported(db: Database, at: int) -> None:
+    own = number_bytes(db, WITH_TEXT)
+
+    def flip(txn: WriteTransaction, _: Database) -> None:
+        value = bytearray(txn.get("documents", own) or b"")
+        value[at] ^= 1
+        txn.put("documents", own, bytes(value))
+
+    found = problems(db, flip)
+    assert places(found) == {"documents"}
+    assert str(int.from_bytes(own, "big")) in found[0].what
+    assert "checksum of a document" in found[0].what
+
+
+def test_a_record_with_another_fingerprint_is_reported(db: Database) -> None:
+    own = number_bytes(db, WITH_TEXT)
+
+    def change(txn: WriteTransaction, _: Database) -> None:
+        record = unpack_record(txn.get("documents", own) or b"")
+        other = bytes([record.fingerprint[0] ^ 1]) + record.fingerprint[1:]
+        txn.put("documents", own, pack_record(record._replace(fingerprint=other)))
+
+    assert {f"table-{number:02d}" for number in range(4)} <= places(problems(db, change))
+
+
+@pytest.mark.parametrize("column", [1, 2], ids=["fingerprint", "time"])
+def test_a_row_of_ids_that_isnt_that_of_the_record_is_reported(db: Database, column: int) -> None:
+    if db._catalog.kind == "text":  # it has no rows of ids
+        return
+    document, ids = db[key_of(db, WITH_TEXT)], db._catalog.ids
+    row = [document.id, (document.fingerprint or 0) >> (db.plan.bits - 32), document.added]
+    row[column] = (row[column] or 0) ^ 1
+    changed = [np.array([number], np.uint64) for number in row]
+    found = problems(db, lambda txn, _: ids.splice(txn, changed, ids.empty()))
+    what = f"the row of the document {document.id} isn't that of its record"
+    assert found == [Problem("ids", what)]
+
+
+def test_a_missing_short_text_is_reported(db: Database) -> None:
+    """No query would find the document."""
+
+    def forget(txn: WriteTransaction, _: Database) -> None:
+        with txn.cursor("short") as cursor:
+            assert cursor.first()
+            key = bytes(cursor.key())
+        assert txn.delete("short", key)
+
+    found = problems(db, forget)
+    assert places(found) == {"short"}
+    assert len(found) == 1
+
+
+def test_a_short_text_of_no_document_is_reported(db: Database) -> None:
+    found = problems(db, lambda txn, _: txn.put("short", bytes(16) + bytes(8), b""))
+    assert places(found) == {"short"}
+    assert len(found) == 1
+
+
+def test_a_flipped_byte_in_a_page_of_ids_is_reported(db: Database) -> None:
+    if db._catalog.kind == "text":
+        return
+
+    def flip(key: bytes, value: bytes) -> tuple[bytes, bytes]:
+        return key, value[:-1] + bytes([value[-1] ^ 1])
+
+    found = problems(db, lambda txn, _: rewrite(txn, "ids", flip))
+    assert places(found) == {"ids"}
+
+
+# Counters
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"documents": 1}, "documents"),
+        ({"documents": -1}, "documents"),
+        ({"short": 1}, "short documents"),
+        ({"short": -2}, "short documents"),
+    ],
+)
+def test_counters_that_are_off_are_reported(db: Database, change: Any, where: str) -> None:
+    ((name, by),) = change.items()
+
+    def alter(txn: WriteTransaction, _: Database) -> None:
+        counters = Counters.unpack(txn.get("header", b"counters"))
+        changed = counters._replace(**{name: getattr(counters, name) + by})
+        txn.put("header", b"counters", changed.pack())
+
+    have = {"documents": DOCUMENTS, "short": 3}[name]
+    assert problems(db, alter) == [Problem("counters", f"{have} {where}, expected {have + by}")]
+
+
+def test_counters_that_would_give_an_id_twice_are_reported(db: Database) -> None:
+    if db._catalog.kind == "integer":  # its ids are its keys
+        return
+
+    def alter(txn: WriteTransaction, _: Database) -> None:
+        counters = Counters.unpack(txn.get("header", b"counters"))
+        txn.put("header", b"counters", counters._replace(next_id=DOCUMENTS - 1).pack())
+
+    assert places(problems(db, alter)) == {"counters"}
+
+
+@pytest.mark.parametrize("value", [b"", b"short", bytes(40)])
+def test_damaged_counters_are_reported(db: Database, value: bytes) -> None:
+    found = problems(db, lambda txn, _: txn.put("header", b"counters", value))
+    assert Problem("counters", "the counters are damaged") in found
+
+
+# All at once
+
+
+def test_damage_in_several_places_is_reported_in_each(db: Database) -> None:
+    second, third = db._index.further[:2]
+
+    def damage(txn: WriteTransaction, db: Database) -> None:
+        second.splice(txn, second.empty(), row_of(db, second, WITH_TEXT))
+        third.splice(txn, stranger(db, third), third.empty())
+        counters = Counters.unpack(txn.get("header", b"counters"))
+        txn.put("header", b"counters", counters._replace(documents=9).pack())
+
+    assert places(problems(db, damage)) == {"table-01", "table-02", "counters"}
+
+
+def test_damage_doesnt_hide_other_damage(db: Database) -> None:
+    """Of a page that can't be read, nothing is told but this; other tables are still compared."""
+    broken, sparse = db._index.further[:2]
+
+    def damage(txn: WriteTransaction, db: Database) -> None:
+        rewrite(txn, broken.name, lambda key, value: (key, value[:-1]))
+        sparse.splice(txn, sparse.empty(), row_of(db, sparse, WITH_TEXT))
+
+    found = problems(db, damage)
+    assert [problem.where for problem in found] == [broken.name, sparse.name]
+
+
+def test_a_change_of_any_byte_is_reported(tmp_path: Path, keys: str) -> None:
+    with fpdb.create(tmp_path / "small", recipe=RECIPE, keys=keys) as database:
+        added = [Document(named(n, keys), text, {"n": n}) for n, text in TEXTS.items()]
+        list(database.add_many([*added, Document(named(9, keys), fingerprint=2**63)]))
+        dice, tried = random.Random(3), 0
+
+        def silent(txn: WriteTransaction, name: str, key: bytes, value: bytes) -> Iterator[int]:
+            for at in range(len(value)):
+                changed = bytearray(value)
+                changed[at] ^= 1 << dice.randrange(8)
+                txn.put(name, key, bytes(changed))
+                if not list(maintenance.check(txn, database._index, database._catalog)):
+                    yield at
+            txn.put(name, key, value)
+
+        with database._environment.write() as txn:
+            for name in (*database._catalog.names, *database._index.names):
+                with txn.cursor(name) as cursor:
+                    entries = [(bytes(key), bytes(value)) for key, value in cursor]
+                for key, value in entries:
+                    assert list(silent(txn, name, key, value)) == [], (name, key)
+                    tried += len(value)
+        assert tried > 300
+        assert list(database.check()) == []
