@@ -39,7 +39,7 @@ from fpdb.reader import Reader
 from fpdb.storage import LOCK_SECONDS, WriteTransaction
 from fpdb.storage.preflight import is_vacant
 from fpdb.tables import Index
-from fpdb.tables.loading import LEAST_MEMORY, MEMORY
+from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 if TYPE_CHECKING:
     from fpdb.joins import Members

@@ -18,7 +18,7 @@ from fpdb.storage import LOCK_SECONDS, Environment, header
 from fpdb.storage.counters import Counters
 from fpdb.storage.creation import Entries
 from fpdb.tables import Index, Plan, plans
-from fpdb.tables.first_look import USUAL, first_look
+from fpdb.tables.planner import USUAL, first_look
 
 
 class Handle:

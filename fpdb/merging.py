@@ -26,7 +26,7 @@ from fpdb.storage.counters import Counters
 from fpdb.storage.drafts import Draft
 from fpdb.storage.header import Header
 from fpdb.tables import Index, Plan
-from fpdb.tables.loading import LEAST_MEMORY, MEMORY
+from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 if TYPE_CHECKING:
     from fpdb.maintenance import Origin

@@ -38,7 +38,7 @@ from fpdb.snapshot import Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction
 from fpdb.storage.counters import Counters
 from fpdb.tables import Hits, Plan
-from fpdb.tables.loading import LEAST_MEMORY, MEMORY
+from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 # The answers of `query_many` that are held at once have hardly more matches than this.
 _MATCHES = 100_000

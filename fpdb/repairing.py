@@ -6,7 +6,7 @@ from pathlib import Path
 from fpdb.documents import require_whole
 from fpdb.models import Repaired
 from fpdb.storage import Environment, header, preflight
-from fpdb.tables.loading import LEAST_MEMORY, MEMORY
+from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 
 def repair(

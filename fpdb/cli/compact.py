@@ -9,7 +9,7 @@ import fpdb
 from fpdb.cli import databases, render
 from fpdb.cli.options import DatabaseArgument, MemoryOption, TablesOption
 from fpdb.cli.values import parse_count
-from fpdb.tables.loading import MEMORY
+from fpdb.tables.bulk_load import MEMORY
 
 
 def compact(

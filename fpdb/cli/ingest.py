@@ -48,7 +48,7 @@ from fpdb.cli.sources import (
 from fpdb.io import LARGEST_HTML, PART, Passing, is_array, read_records, size_of
 from fpdb.models import LARGEST_TEXT
 from fpdb.preparing import Taken
-from fpdb.tables.loading import MEMORY
+from fpdb.tables.bulk_load import MEMORY
 
 
 def ingest(

@@ -12,7 +12,7 @@ from fpdb.cli.options import JsonOption, MemoryOption
 from fpdb.cli.values import parse_count
 from fpdb.errors import FpdbError, LockTimeoutError
 from fpdb.storage.drafts import place_of
-from fpdb.tables.loading import MEMORY
+from fpdb.tables.bulk_load import MEMORY
 
 _BEGUN = {
     "resumed": "went on with the draft of a merge that was cut short",

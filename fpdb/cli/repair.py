@@ -8,7 +8,7 @@ import typer
 import fpdb
 from fpdb.cli import databases, render
 from fpdb.cli.options import DatabaseArgument, JsonOption, MemoryOption
-from fpdb.tables.loading import MEMORY
+from fpdb.tables.bulk_load import MEMORY
 
 
 def repair(

@@ -25,7 +25,7 @@ from fpdb.storage.columns import Column
 from fpdb.storage.records import LARGEST_META
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints, to_array
-from fpdb.tables.first_look import first_look
+from fpdb.tables.planner import first_look
 
 # Documents of one transaction: with texts, and as ready fingerprints.
 BATCH = 1000

@@ -16,7 +16,7 @@ from fpdb.storage.columns import Column
 from fpdb.storage.counters import Counters
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, distances, to_array
-from fpdb.tables.loading import in_blocks, load
+from fpdb.tables.bulk_load import in_blocks, load
 
 # Documents that change in one transaction of a bulk load; each takes far longer than a new one.
 _CHANGED = 50_000

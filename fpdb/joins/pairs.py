@@ -12,9 +12,9 @@ from fpdb.models import Group, Key, Pair
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column, Rows, unpack_rows
 from fpdb.tables import Index
+from fpdb.tables.batch import ids_of
 from fpdb.tables.bits import Fingerprints, to_ints
 from fpdb.tables.pages import seek
-from fpdb.tables.together import ids_of
 
 Places = NDArray[np.int64]
 # Fingerprints as one array that sorts as their numbers do: uint64, or 16 bytes of 128 bits.

@@ -14,7 +14,7 @@ from fpdb.storage.columns import Column, Rows
 from fpdb.storage.counters import Counters
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.loading import BLOCK, load
+from fpdb.tables.bulk_load import BLOCK, load
 
 
 def compact(

@@ -21,7 +21,7 @@ from fpdb.storage.columns import Column
 from fpdb.storage.counters import Counters
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.loading import ahead, parts
+from fpdb.tables.bulk_load import ahead, parts
 
 # What one transaction of records writes.
 STEP = 1 << 25

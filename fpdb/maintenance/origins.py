@@ -20,7 +20,7 @@ from fpdb.storage.counters import Counters
 from fpdb.storage.records import require_sound
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.loading import BLOCK
+from fpdb.tables.bulk_load import BLOCK
 
 _ID_BYTES = 8
 # Entries that are held at once, and bytes of them.

@@ -22,7 +22,7 @@ from fpdb.storage.header import Header
 from fpdb.storage.salvage import Salvage
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.loading import load
+from fpdb.tables.bulk_load import load
 
 # Keys that are sorted before they are written.
 _SORTED = 1 << 18

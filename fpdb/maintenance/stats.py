@@ -8,7 +8,7 @@ from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
 from fpdb.storage.readers import open_snapshots
 from fpdb.tables import Index, Plan, estimate, plans
-from fpdb.tables.first_look import USUAL, first_look
+from fpdb.tables.planner import USUAL, first_look
 
 # A rebuild must make queries and inserts so many times as fast to be worth its time.
 _WORTHWHILE = 1.2

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fpdb.errors import PlanError
 from fpdb.tables.bits import Permutation
-from fpdb.tables.coverage import ball, masks, radii
+from fpdb.tables.probes import ball, masks, radii
 
 # More probes than this, and reading the whole home table is the better query.
 MOST_PROBES = 20_000

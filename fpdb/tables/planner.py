@@ -6,7 +6,7 @@ from math import comb, isfinite
 from operator import le
 from typing import Any
 
-from fpdb.errors import PlanError
+from fpdb.errors import InputError, PlanError
 from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
 
 WIDTHS = (32, 64, 128)
@@ -175,3 +175,34 @@ def _designs(bits: int, k: int, query_k: int) -> Iterator[Plan]:
             yield choose_plan(bits, k, choose=choose)
     if (k + 1) ** 2 <= MOST_TABLES:
         yield nested_plan(bits, k)
+
+
+# From the smallest Jaccard similarity that is wanted to k, for 64 bits and the recipe web. The
+# comments give the shares of pairs that similar which lie within k (news-zh, laws-zh, reuters-en).
+_K_OF_64 = (
+    (0.95, 6),  # .99, 1, 1
+    (0.8, 7),  # .98, 1, .99
+    (0.75, 8),  # .99, 1, .98
+    (0.7, 9),  # .99, 1, .99
+    (0.6, 12),  # .95, 1, .97
+    (0.5, 15),  # .91, 1, .97
+)
+# What a near-duplicate usually is; tables of a database with sketches are chosen for it.
+USUAL = 0.8
+
+
+def first_look(bits: int, k: int, min_jaccard: float) -> int:
+    """Return the k that finds the texts with a Jaccard similarity, at least the database's own k.
+
+    Raises:
+        InputError: No k is known for a similarity that low.
+    """
+    for least, within in _K_OF_64:
+        if min_jaccard >= least:
+            # A distance grows with the bits; for 32 of them the half is rounded up.
+            return max(k, -(-within * bits // 64))
+    raise InputError(
+        f"no k is known that finds the texts with a Jaccard similarity of {min_jaccard}, "
+        f"expected at least {_K_OF_64[-1][0]}",
+        hint="give the k of the first look as well; 16 of 64 bits hold most texts at .5",
+    )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fpdb
 from fpdb import reader
 from fpdb.documents import lookup
-from fpdb.tables import batch, blocks, together
+from fpdb.tables import batch
 from fpdb.tables.bits import to_array
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
@@ -77,8 +77,8 @@ def brute_force(stored, queries, k):
 @pytest.fixture(params=["large", "small"])
 def chunks(request, monkeypatch):
     if request.param == "small":
-        monkeypatch.setattr(blocks, "_ROWS", 64)
-        monkeypatch.setattr(blocks, "_PAIRS", 7)
+        monkeypatch.setattr(batch, "_ROWS", 64)
+        monkeypatch.setattr(batch, "_PAIRS", 7)
         monkeypatch.setattr(batch, "_LEAST", 3)
 
 
@@ -223,7 +223,7 @@ def test_the_memory_of_a_batch_does_not_grow_with_its_candidates(tmp_path):
 
 
 def test_an_answer_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(together, "MOST_HITS", 100)
+    monkeypatch.setattr(batch, "MOST_HITS", 100)
     with create(tmp_path / "db", choose_plan(64, 3)) as db:
         db.add_fingerprints(range(20), [7] * 20)
         with pytest.raises(fpdb.InputError, match="has 120 hits, at most 100") as caught:

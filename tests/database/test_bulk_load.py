@@ -183,7 +183,7 @@ def test_a_load_that_fails_halfway_leaves_the_database_empty(
 
     with fpdb.create(tmp_path / "db", keys="integer") as db:
         with monkeypatch.context() as patch:
-            patch.setattr("fpdb.tables.loading.distinct", broken)
+            patch.setattr("fpdb.tables.bulk_load.distinct", broken)
             with pytest.raises(MemoryError):
                 db.add_fingerprints(np.arange(5000), fingerprints(64, 5000))
         assert len(db) == 0

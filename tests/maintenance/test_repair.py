@@ -24,7 +24,7 @@ from fpdb.maintenance import rejoin
 from fpdb.storage.nodes import BRANCH, LEAF, kind_of, number_of, read_page
 from fpdb.storage.rawfile import RawFile
 from fpdb.storage.salvage import Salvage
-from fpdb.tables.loading import LEAST_MEMORY
+from fpdb.tables.bulk_load import LEAST_MEMORY
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 PAGE = 4096

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.tables import blocks
+from fpdb.tables import batch
 from fpdb.tables.bits import to_array
 
 
@@ -42,8 +42,8 @@ def drawn(generator, bits, count):
 @pytest.mark.parametrize("keys", ["text", "integer"])
 @pytest.mark.parametrize(("bits", "k"), [(32, 1), (64, 0), (64, 3), (128, 3)])
 def test_a_batch_finds_what_single_queries_find(tmp_path, monkeypatch, bits, k, keys, sizes):
-    monkeypatch.setattr(blocks, "_ROWS", sizes[0])
-    monkeypatch.setattr(blocks, "_PAIRS", sizes[1])
+    monkeypatch.setattr(batch, "_ROWS", sizes[0])
+    monkeypatch.setattr(batch, "_PAIRS", sizes[1])
     generator = np.random.default_rng(bits + k)
     recipe = fpdb.recipe("web").with_bits(bits)
     with fpdb.create(tmp_path / "db", recipe=recipe, k=k, keys=keys, capacity=5_000) as db:

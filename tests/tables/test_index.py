@@ -11,7 +11,7 @@ from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
 from fpdb.tables import Index, Plan
 from fpdb.tables import pages as pages_module
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
-from fpdb.tables.loading import in_blocks, load
+from fpdb.tables.bulk_load import in_blocks, load
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 

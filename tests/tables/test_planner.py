@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpdb.errors import FpdbError, PlanError
-from fpdb.tables import coverage
+from fpdb.tables import probes
 from fpdb.tables.bits import Fingerprints, Permutation, to_array, to_ints
 from fpdb.tables.plan import (
     Plan,
@@ -90,7 +90,7 @@ def test_no_change_within_k_is_missed(plan: Plan, more: int) -> None:
 def test_the_proof_by_sums_alone_is_sound_too(
     plan: Plan, more: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coverage, "MOST_COUNTS", 0)
+    monkeypatch.setattr(probes, "MOST_COUNTS", 0)
     k = min(plan.k + more, plan.bits)
     assert missed(plan.tables, replace(plan).probes(k), k) == []
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpdb.storage import Environment, ReadTransaction
-from fpdb.tables import Index, Plan, loading
+from fpdb.tables import Index, Plan, bulk_load
 from fpdb.tables.bits import distinct, order
-from fpdb.tables.loading import ahead, in_blocks, load
+from fpdb.tables.bulk_load import ahead, in_blocks, load
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
 PLANS = {
@@ -53,7 +53,7 @@ def rows_of(txn: ReadTransaction, index: Index) -> list[list[tuple[int, ...]]]:
 def test_ranges_load_what_one_sort_does(
     plan: Plan, ranges: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "BLOCK", 100)
+    monkeypatch.setattr(bulk_load, "BLOCK", 100)
     index, array = Index(plan), numbers(plan.bits, 1500)
     ids = np.random.default_rng(1).permutation(5000)[: len(array)].astype(np.uint64)
     row = 192 if plan.bits == 128 else 96
@@ -93,7 +93,7 @@ def test_memory_bounds_what_is_sorted_at_once(
         sorted_at_once.append(len(array))
         return order(array, *ties)
 
-    monkeypatch.setattr(loading, "order", spy)
+    monkeypatch.setattr(bulk_load, "order", spy)
     dice = np.random.default_rng(3)
     array = dice.integers(0, 2**64, 40_000, np.uint64)
     index = Index(choose_plan(64, 3))
