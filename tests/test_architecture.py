@@ -1,40 +1,42 @@
-"""The source keeps to its own rules: layers, sizes, imports, and nothing that runs data as code."""
+"""The source keeps to its own rules: layers, sizes, names, imports, and no data run as code."""
 
 import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = sorted((ROOT / "fpdb").rglob("*.py"))
-LINES = 400
+MODULES = {
+    path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "fpdb").rglob("*.py"))
+}
+LONGEST_MODULE = 600
 # What `import fpdb` must not load: the command line's packages, the dictionaries, the test tools.
 HEAVY = {"hypothesis", "jieba", "pytest", "rich", "rjieba", "typer"}
-# What reads data as code.
+# Modules and functions that read data as code.
 UNSAFE_IMPORTS = {"dill", "marshal", "pickle", "shelve", "yaml"}
 UNSAFE_CALLS = {"__import__", "compile", "eval", "exec"}
-# A process and the workers that it started itself exchange pickles, over a pair of sockets that has
-# no name. They are functions, parts of any reader, and errors of any class, so no plainer form
-# would do; and whoever could write to the socket could also trace the processes.
+# A process and the workers that it started exchange pickles over a pair of sockets without a name.
+# They are functions, readers and errors of any class, so no plainer form would do; whoever could
+# write to the socket could also trace the processes.
 PICKLING = {"multiprocessing"}
 MAY_PICKLE = {"fpdb/processes.py"}
 
-each_module = pytest.mark.parametrize(
-    "path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix()
-)
+
+@cache
+def text(name):
+    return MODULES[name].read_text(encoding="utf-8")
 
 
-def parse(path):
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+@cache
+def tree(name):
+    return ast.parse(text(name), filename=name)
 
 
-def test_there_are_modules():
-    assert MODULES
-
-
+@pytest.mark.process
 def test_imports_point_down():
     lint_imports = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run(
@@ -48,6 +50,7 @@ def test_imports_point_down():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.process
 def test_import_is_light():
     program = f"import fpdb, sys; print(*sorted({HEAVY} & set(sys.modules)))"
     done = subprocess.run(
@@ -56,24 +59,24 @@ def test_import_is_light():
     assert done.stdout.split() == []
 
 
-@each_module
-def test_module_is_short(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES
+def test_no_module_is_too_long():
+    lengths = {name: len(text(name).splitlines()) for name in MODULES}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
 
 
-@each_module
-def test_module_says_what_it_is_for(path):
-    docstring = ast.get_docstring(parse(path))
-    assert docstring, "no docstring"
-    assert docstring.splitlines()[0].endswith(".")
+def test_modules_say_what_they_are_for():
+    docstrings = {name: ast.get_docstring(tree(name)) or "" for name in MODULES}
+    assert [
+        name for name, found in docstrings.items() if not found.partition("\n")[0].endswith(".")
+    ] == []
 
 
-@each_module
-def test_module_never_runs_data(path):
-    found = unsafe(parse(path))
-    if path.relative_to(ROOT).as_posix() in MAY_PICKLE:
-        found -= PICKLING
-    assert not sorted(found)
+def test_no_module_runs_data():
+    found = {
+        name: sorted(unsafe(tree(name)) - (PICKLING if name in MAY_PICKLE else set()))
+        for name in MODULES
+    }
+    assert {name: names for name, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize(
@@ -98,10 +101,10 @@ def test_unsafe_code_is_found(source, found):
     assert unsafe(ast.parse(source)) == found
 
 
-def unsafe(tree):
+def unsafe(module):
     """Return the names of the unsafe modules and functions that a module uses."""
     found = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(module):
         match node:
             case ast.Import(names=names):
                 roots = {alias.name.partition(".")[0] for alias in names}
@@ -110,8 +113,8 @@ def unsafe(tree):
                 module="multiprocessing.connection", names=[ast.alias(name="wait")]
             ):
                 continue  # it waits for files and sends nothing
-            case ast.ImportFrom(module=str(module), level=0):
-                found |= {module.partition(".")[0]} & (UNSAFE_IMPORTS | PICKLING)
+            case ast.ImportFrom(module=str(origin), level=0):
+                found |= {origin.partition(".")[0]} & (UNSAFE_IMPORTS | PICKLING)
             case ast.Call(func=ast.Name(id=name)):
                 found |= {name} & UNSAFE_CALLS
             case ast.Call(func=ast.Attribute(value=ast.Name(id="builtins"), attr=name)):

@@ -16,7 +16,7 @@ PAGES = [
 
 # Its commands start Spark, which looks for Java.
 SPARK = ROOT / "docs" / "howto" / "spark.md"
-PAGES[PAGES.index(SPARK)] = pytest.param(SPARK, marks=pytest.mark.long)
+PAGES[PAGES.index(SPARK)] = pytest.param(SPARK, marks=pytest.mark.spark)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

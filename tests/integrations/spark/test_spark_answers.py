@@ -8,6 +8,8 @@ import pytest
 import fpdb
 from fpdb.integrations import spark as on_spark
 
+pytestmark = pytest.mark.spark
+
 LIKE = 0.8
 
 
@@ -51,7 +53,7 @@ def both64(spark, tmp_path_factory):
         yield both
 
 
-@pytest.fixture(params=[pytest.param(32, marks=pytest.mark.long), 128])
+@pytest.fixture(params=[32, 128])
 def both(request, spark, tmp_path):
     with _made(spark, tmp_path, request.param, None) as both:
         yield both
@@ -109,9 +111,7 @@ def _answers(database, questions, least):
     }
 
 
-@pytest.mark.parametrize(
-    ("least", "cell_rows"), [pytest.param(None, 1 << 15, marks=pytest.mark.long), (LIKE, 20)]
-)
+@pytest.mark.parametrize(("least", "cell_rows"), [(None, 1 << 15), (LIKE, 20)])
 def test_queries(both64, spark, least, cell_rows):
     df, database, documents = both64
     questions, asked = _questions(spark, documents, database)
@@ -180,7 +180,6 @@ def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark):
     assert found == wanted
 
 
-@pytest.mark.long
 def test_integer_keys(spark, tmp_path):
     chance = random.Random(2)
     numbers = [chance.getrandbits(64) for _ in range(500)]

@@ -11,6 +11,8 @@ import fpdb
 from fpdb.integrations import spark as on_spark
 from fpdb.integrations.spark.columns import kind_of
 
+pytestmark = pytest.mark.spark
+
 TEXT = "the quick brown fox jumps over the lazy dog and then over the fence of the garden"
 CHINESE = "网页去重用指纹比较两个页面是否几乎相同，这是一个比较长的句子，里面有很多不同的词语"
 
@@ -78,9 +80,7 @@ def test_a_column_tells_what_it_is_through_parquet(spark, texts, tmp_path):
     assert kind_of(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id)
 
 
-@pytest.mark.parametrize(
-    ("bits", "form"), [(64, "parquet"), pytest.param(128, "jsonl", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("bits", "form"), [(64, "parquet"), (128, "jsonl")])
 def test_exports_of_a_database_are_taken(spark, tmp_path, bits, form):
     chance = np.random.default_rng(bits)
     numbers = [int(n) << 64 * (bits // 64 - 1) | 5 for n in chance.integers(1 << 62, 1 << 63, 50)]

@@ -16,6 +16,8 @@ import fpdb
 from fpdb.integrations import spark as on_spark
 from fpdb.integrations.spark import components
 
+pytestmark = pytest.mark.spark
+
 
 def _executors(spark):
     """Find the processes of Java for which the workers' Python works."""
@@ -75,7 +77,6 @@ def test_a_worker_that_is_killed_costs_no_answer(spark, crawl):
         assert time.monotonic() < deadline
 
 
-@pytest.mark.long
 def test_a_worker_that_is_killed_costs_no_cluster(spark, crawl):
     pairs = on_spark.pairs(crawl, spanning=True).cache()
     wanted = {tuple(row) for row in on_spark.clusters(pairs).collect()}
@@ -89,7 +90,6 @@ def test_a_worker_that_is_killed_costs_no_cluster(spark, crawl):
     assert found == [wanted]
 
 
-@pytest.mark.long
 def test_a_join_of_more_rows_than_fit_into_the_memory_of_the_workers(spark, tmp_path):
     numbers = fingerprints(400_000)
     rows = pa.table({"key": np.arange(len(numbers)), "fingerprint": numbers.view(np.int64)})
@@ -110,7 +110,6 @@ def test_a_join_of_more_rows_than_fit_into_the_memory_of_the_workers(spark, tmp_
     assert tuple(found) == (len(distances), sum(distances))
 
 
-@pytest.mark.long
 def test_a_long_path_is_one_cluster_after_few_rounds(spark, monkeypatch):
     rounds = []
     own = components._names
