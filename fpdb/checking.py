@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from fpdb import errors
-from fpdb.documents import layout
+from fpdb.documents import read_layout
 from fpdb.errors import FormatError, FpdbError, OpenError, WorkerError
 from fpdb.models import Problem
-from fpdb.storage import Environment, header, preflight
+from fpdb.storage import Environment, preflight
 from fpdb.storage.datafile import DATA_FILE
 
 # What the process may take: far more than any sound database needs.
@@ -154,12 +154,7 @@ def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
         for fault in structure.faults(directory):
             yield Problem(DATA_FILE, fault)
     with Environment.open(directory, ["header"], readonly=True) as environment:
-        with environment.read() as txn:
-            value = txn.get("header", b"header")
-            head = header.decode(value if value is not None else b"")
-        header.require_openable(head, readonly=True)
-        index, catalog = layout(head)
-        environment.include([*catalog.names, *index.names])
+        _, index, catalog = read_layout(environment)
         with environment.read() as txn:
             yield from maintenance.check(txn, index, catalog)
 

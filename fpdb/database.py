@@ -22,7 +22,6 @@ from fpdb.documents import (
     Verifier,
     Writer,
     at_places,
-    require_whole,
     take,
 )
 from fpdb.errors import InputError, RecipeError, RecipeMismatchError
@@ -33,6 +32,7 @@ from fpdb.models import (
     Document,
     Key,
     Loaded,
+    require_whole,
 )
 from fpdb.processes import Workers
 from fpdb.reader import Reader

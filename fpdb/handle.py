@@ -2,23 +2,19 @@
 
 import contextlib
 import os
-import time
-import uuid
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from fpdb.checking import check
-from fpdb.documents import CATALOGS, layout, require_whole
-from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
+from fpdb.documents import new_database, new_header, read_layout
+from fpdb.errors import DamagedError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
-from fpdb.portable import SKETCHES, Head
-from fpdb.storage import LOCK_SECONDS, Environment, header
-from fpdb.storage.counters import Counters
-from fpdb.storage.creation import Entries
-from fpdb.tables import Index, Plan, plans
-from fpdb.tables.planner import USUAL, first_look
+from fpdb.portable import Head
+from fpdb.storage import LOCK_SECONDS, Environment
+from fpdb.storage.header import Header
+from fpdb.tables import Plan
 
 
 class Handle:
@@ -29,13 +25,8 @@ class Handle:
     ) -> None:
         self._environment = environment
         self._timeout = timeout
-        with environment.read() as txn:
-            value = txn.get("header", b"header")
-            self._header = header.decode(value if value is not None else b"")
-        header.require_openable(self._header, readonly=environment.readonly)
-        self._index, self._catalog = layout(self._header)
+        self._header, self._index, self._catalog = read_layout(environment)
         self.plan = self._index.plan
-        environment.include([*self._catalog.names, *self._index.names])
         if recipe is not None:
             self._require_recipe(recipe)
             self.recipe = recipe
@@ -59,8 +50,8 @@ class Handle:
         `sketch="minhash"` it keeps a sketch of each text, by which matches can be verified. A
         write waits for other writers up to `timeout` seconds.
         """
-        chosen, names, first = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
-        return cls(Environment.create(path, names, first), chosen, timeout)
+        chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
+        return cls(Environment.create(path, *new_database(described)), chosen, timeout)
 
     @classmethod
     @contextlib.contextmanager
@@ -80,16 +71,24 @@ class Handle:
         It is made beside the path and moved there when the block ends, whole and on disk for
         good. If the block fails, there is none. The handle ends with the block.
         """
-        chosen, names, first = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
-        with Environment.build(path, names, first) as environment:
+        chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
+        with Environment.build(path, *new_database(described)) as environment:
             yield cls(environment, chosen)
 
     @classmethod
     @contextlib.contextmanager
     def _build_like(cls, path: str | os.PathLike[str], head: Head) -> Iterator[Self]:
         """Create a database for a block to fill; the secret of its recipe isn't needed."""
-        plan = best_plan(head.bits, head.k, head.capacity, head.sketch)
-        with Environment.build(path, *_begin(head, plan)) as environment:
+        described = new_header(
+            head.recipe,
+            head.recipe_id,
+            bits=head.bits,
+            keys=head.keys,
+            sketch=head.sketch,
+            k=head.k,
+            capacity=head.capacity,
+        )
+        with Environment.build(path, *new_database(described)) as environment:
             yield cls(environment)
 
     @classmethod
@@ -166,19 +165,6 @@ class Handle:
         """Whether this handle refuses to write."""
         return self._environment.readonly
 
-    def _replanned(self, capacity: int | None, k: int | None, plan: Plan | None) -> header.Header:
-        """Give the header of a copy with a plan, or the best plan for a capacity or a k."""
-        require_whole("capacity", capacity, 1)
-        require_whole("k", k)
-        room = self._header["capacity"] if capacity is None else capacity
-        wanted = self.k if k is None else k
-        if plan is None:
-            replan = capacity is not None or wanted != self.k
-            bits = self.plan.bits
-            plan = best_plan(bits, wanted, room, self.sketch) if replan else self.plan
-        require_fit(plan, self.plan.bits, wanted)
-        return {**self._header, "plan": plan.to_dict(), "capacity": room}
-
     def close(self) -> None:
         """Close the handle; closing it again does nothing."""
         self._environment.close()
@@ -220,63 +206,17 @@ def _reopen(
 
 def _describe(
     recipe: str | Recipe, k: int, capacity: int, keys: str, plan: Plan | None, *, sketch: str | None
-) -> tuple[Recipe, list[str], Entries]:
-    """Give the recipe, the sub-databases and the first entries of a new database."""
+) -> tuple[Recipe, Header]:
+    """Return the recipe and the header of a new database."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
-    if keys not in CATALOGS:
-        raise InputError(
-            f"found keys={keys!r}, expected one of {', '.join(CATALOGS)}",
-            hint="text for URLs and names, integer for numbers of your own",
-        )
-    if sketch not in SKETCHES:
-        raise InputError(
-            f"found sketch={sketch!r}, expected one of {', '.join(map(repr, SKETCHES))}",
-            hint="minhash keeps 128 bytes of each text, to verify matches; None keeps nothing",
-        )
-    require_whole("k", k)
-    require_whole("capacity", capacity, 1)
-    if plan is None:
-        plan = best_plan(chosen.bits, k, capacity, sketch)
-    require_fit(plan, chosen.bits, k)
-    head = Head(chosen.to_dict(), chosen.id, chosen.bits, k, keys, sketch, capacity)
-    return chosen, *_begin(head, plan)
-
-
-def _begin(head: Head, plan: Plan) -> tuple[list[str], Entries]:
-    """Give the sub-databases and the first entries of a new database."""
-    fields = {
-        "uuid": str(uuid.uuid4()),
-        "created": int(time.time()),
-        "created_by": "fpdb",
-        "keys": head.keys,
-        "recipe": head.recipe,
-        "recipe_id": head.recipe_id,
-        "plan": plan.to_dict(),
-        "capacity": head.capacity,
-    }
-    if head.sketch:
-        fields |= {"sketch": head.sketch, "features": [head.sketch]}
-    index = Index(plan)
-    names = ["header", *CATALOGS[head.keys].names, *index.names]
-    counters = Counters(sketches=0 if head.sketch else None)
-    return names, {"header": {b"header": header.encode(fields), b"counters": counters.pack()}}
-
-
-def best_plan(bits: int, k: int, capacity: int, sketch: str | None) -> Plan:
-    """Choose the tables; with sketches those that are best for the first look."""
-    query_k = first_look(bits, k, USUAL) if sketch else None
-    return plans(bits, k, capacity, query_k=query_k)[0]
-
-
-def require_fit(plan: Plan, bits: int, k: int) -> None:
-    """Refuse a plan that is made for something else."""
-    if not isinstance(plan, Plan):
-        raise PlanError(
-            f"found {plan!r:.40}, expected a plan",
-            hint="take one of fpdb.plans(bits, k, documents)",
-        )
-    if (plan.bits, plan.k) != (bits, k):
-        raise PlanError(
-            f"the plan is made for {plan.bits} bits and k={plan.k}, expected {bits} bits and k={k}",
-            hint="take one of fpdb.plans(bits, k, documents)",
-        )
+    described = new_header(
+        chosen.to_dict(),
+        chosen.id,
+        bits=chosen.bits,
+        keys=keys,
+        sketch=sketch,
+        k=k,
+        capacity=capacity,
+        plan=plan,
+    )
+    return chosen, described

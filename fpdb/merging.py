@@ -3,14 +3,12 @@
 import contextlib
 import json
 import os
-import time
-import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fpdb.checking import check, was_killed
-from fpdb.documents import require_whole
+from fpdb.documents import new_database, replanned
 from fpdb.errors import (
     DamagedError,
     InputError,
@@ -18,9 +16,9 @@ from fpdb.errors import (
     RecipeMismatchError,
     WorkerError,
 )
-from fpdb.handle import Handle, best_plan, require_fit
-from fpdb.models import Merged, MergedSource
-from fpdb.storage import Environment, drafts, header, preflight
+from fpdb.handle import Handle
+from fpdb.models import Merged, MergedSource, require_whole
+from fpdb.storage import Environment, drafts, preflight
 from fpdb.storage.aside import Numbers
 from fpdb.storage.counters import Counters
 from fpdb.storage.drafts import Draft
@@ -83,9 +81,9 @@ def merge(
             head = _header(opened, k, capacity, plan)
             work = _work(opened, on_conflict, head)
             index = Index(Plan.from_dict(head["plan"]))
-            names = ["header", *opened[0].catalog_names, *index.names]
+            names, first = new_database(head)
             entries = maintenance.begun(len(opened), sketched=opened[0].sketch is not None)
-            first = {"header": {b"header": header.encode(head), **entries}}
+            first = {"header": {**first["header"], **entries}}
             draft = claim.enter_context(drafts.lasting(directory, work, names, first, _USELESS))
             origins = _origins(opened, draft)
             with Environment.open(draft.path, names) as built:
@@ -111,11 +109,6 @@ class _Source(Handle):
     def head(self) -> Header:
         """Its header."""
         return self._header
-
-    @property
-    def catalog_names(self) -> tuple[str, ...]:
-        """The sub-databases of its documents."""
-        return self._catalog.names
 
     def counters(self) -> Counters:
         """Count what the snapshot holds."""
@@ -185,8 +178,6 @@ def _header(
     opened: Sequence[_Source], k: int | None, capacity: int | None, plan: Plan | None
 ) -> Header:
     """Describe the new database: as the sources, with tables that suit all their documents."""
-    require_whole("capacity", capacity, 1)
-    require_whole("k", k)
     first = opened[0]
     ks = sorted({source.k for source in opened})
     if k is None and len(ks) > 1:
@@ -201,13 +192,8 @@ def _header(
         alike = all(source.plan == first.plan for source in opened) and wanted == first.k
         if alike and capacity is None and total <= room:
             plan = first.plan
-        else:
-            capacity = max(total, room) if capacity is None else capacity
-            plan = best_plan(first.plan.bits, wanted, capacity, first.sketch)
-    require_fit(plan, first.plan.bits, wanted)
-    own = {"uuid": str(uuid.uuid4()), "created": int(time.time())}
     room = max(total, room) if capacity is None else capacity
-    return {**first.head, **own, "plan": plan.to_dict(), "capacity": room}
+    return replanned(first.head, k=wanted, capacity=room, plan=plan)
 
 
 def _work(opened: Sequence[_Source], rule: str, head: Header) -> bytes:

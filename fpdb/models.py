@@ -8,12 +8,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.errors import InputError
+
 Key = str | int
 
 # So many bytes of UTF-8 a text, a line or a record may have unless somebody allows more: no text
 # of this size, whatever is in it, takes more than two seconds or 256 MiB.
 LARGEST_TEXT = 1 << 21
 MOST_BYTES = 1 << 40
+
+
+def require_whole(name: str, value: object, least: int | None = None) -> None:
+    """Raise InputError if an argument is neither None nor a whole number, or if it is too small."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(
+            f"found {name}={value!r}, expected a whole number",
+            hint=f"leave {name} out for the usual one",
+        )
+    if least is not None and value < least:
+        raise InputError(
+            f"found {name}={value}, expected at least {least}",
+            hint=f"leave {name} out for the usual one",
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import IO, Any, Self
 
-from fpdb.documents import BATCH, CATALOGS, Catalog, Stored, unpack_meta
+from fpdb.documents import BATCH, CATALOGS, SKETCHES, Catalog, Stored, unpack_meta
 from fpdb.errors import DamagedError, InputError, RecipeError, RecipeMismatchError, TooNewError
 from fpdb.fingerprint import WIDTHS, Recipe, id_of
 from fpdb.io.portable import BEGINNING, PORTABLE
 from fpdb.models import Document
-from fpdb.storage import ReadTransaction, header
+from fpdb.storage import ReadTransaction
 from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
 
 VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
-SKETCHES = (None, header.MINHASH)
 
 # Bytes of a line: no document takes more, whatever its metadata; a recipe may hold a whole table.
 _LONGEST = 1 << 20

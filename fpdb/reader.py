@@ -17,7 +17,7 @@ from fpdb.documents import (
     Lookup,
     Texts,
     Verifier,
-    require_whole,
+    replanned,
     to_document,
 )
 from fpdb.errors import DocumentNotFoundError, InputError
@@ -32,6 +32,7 @@ from fpdb.models import (
     Pair,
     Problem,
     Stats,
+    require_whole,
 )
 from fpdb.processes import Workers
 from fpdb.snapshot import Snapshot
@@ -344,7 +345,7 @@ class Reader(Handle):
         from fpdb import maintenance
 
         require_whole("memory", memory, LEAST_MEMORY)
-        head = self._replanned(capacity, k, plan)
+        head = replanned(self._header, k=k, capacity=capacity, plan=plan)
         with self._environment.read() as txn:
             maintenance.compact(
                 txn, self._index, self._catalog, head=head, path=path, memory=memory

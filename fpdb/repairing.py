@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from fpdb.documents import require_whole
-from fpdb.models import Repaired
+from fpdb.models import Repaired, require_whole
 from fpdb.storage import Environment, header, preflight
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 

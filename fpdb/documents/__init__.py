@@ -7,8 +7,16 @@ changes of one transaction.
 """
 
 from fpdb.documents.catalog import Catalog, Stored, View, digest_of
-from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, require_whole, take
-from fpdb.documents.kinds import CATALOGS, layout
+from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, take
+from fpdb.documents.layout import (
+    CATALOGS,
+    SKETCHES,
+    layout,
+    new_database,
+    new_header,
+    read_layout,
+    replanned,
+)
 from fpdb.documents.lookup import CANDIDATES, Ask, Lookup, to_document, unpack_meta
 from fpdb.documents.verify import Known, Texts, Verifier, side_of
 from fpdb.documents.writing import Candidate, Writer, at_places
@@ -18,6 +26,7 @@ __all__ = [
     "CANDIDATES",
     "CATALOGS",
     "LOAD",
+    "SKETCHES",
     "Ask",
     "Candidate",
     "Catalog",
@@ -34,7 +43,10 @@ __all__ = [
     "at_places",
     "digest_of",
     "layout",
-    "require_whole",
+    "new_database",
+    "new_header",
+    "read_layout",
+    "replanned",
     "side_of",
     "take",
     "to_document",

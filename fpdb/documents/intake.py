@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import column
 from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
-from fpdb.documents.kinds import CATALOGS
+from fpdb.documents.layout import CATALOGS
 from fpdb.documents.verify import Texts, Verifier
 from fpdb.documents.writing import Candidate
 from fpdb.errors import InputError, NoSketchError, PlanError, RecipeError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.minhash import SIZE, has_sketch
-from fpdb.models import Document, Key
+from fpdb.models import Document, Key, require_whole
 from fpdb.storage import pack
 from fpdb.storage.columns import Column
 from fpdb.storage.records import LARGEST_META
@@ -33,22 +33,6 @@ LOAD = 1_000_000
 _BATCH_CHARACTERS = 1 << 23
 _MOST = (1 << 63) - 1
 _LATEST = 253_402_300_799  # the last second of the year 9999
-
-
-def require_whole(name: str, value: object, least: int | None = None) -> None:
-    """Refuse an argument that is neither None nor a whole number, or one that is too small."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(
-            f"found {name}={value!r}, expected a whole number",
-            hint=f"leave {name} out for the usual one",
-        )
-    if least is not None and value < least:
-        raise InputError(
-            f"found {name}={value}, expected at least {least}",
-            hint=f"leave {name} out for the usual one",
-        )
 
 
 def _require_several(name: str, values: object) -> None:

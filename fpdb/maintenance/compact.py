@@ -1,17 +1,15 @@
 """Rebuild a database beside another: the same documents and ids, full pages, tables of any plan."""
 
 import os
-import time
-import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
-from fpdb.documents import Catalog
-from fpdb.storage import Environment, ReadTransaction, header
+from fpdb.documents import Catalog, new_database
+from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.columns import Column, Rows
 from fpdb.storage.counters import Counters
+from fpdb.storage.header import Header
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import BLOCK, load
@@ -22,17 +20,15 @@ def compact(
     index: Index,
     catalog: Catalog,
     *,
-    head: Mapping[str, Any],
+    head: Header,
     path: str | os.PathLike[str],
     memory: int,
 ) -> None:
     """Write what a snapshot shows into a new database, with the tables that its header names."""
     tables = Index(Plan.from_dict(head["plan"]))
-    own = {"uuid": str(uuid.uuid4()), "created": int(time.time())}
     counters = Counters.unpack(txn.get("header", b"counters"))
-    first = {b"header": header.encode({**head, **own}), b"counters": counters.pack()}
-    names = ["header", *catalog.names, *tables.names]
-    with Environment.build(path, names, {"header": first}) as built, built.write() as into:
+    new = new_database(head, counters)
+    with Environment.build(path, *new) as built, built.write() as into:
         catalog.copy(txn, into)
         count = counters.documents - counters.short
         load(into, tables, lambda: _documents(txn, index), count, memory)

@@ -1,13 +1,10 @@
 """Build a sound database of what is intact in a damaged one."""
 
 import os
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from fpdb.documents import Catalog, layout
+from fpdb.documents import Catalog, layout, new_database
 from fpdb.documents.integer_keys import IntegerCatalog
 from fpdb.documents.text_keys import key_bytes
 from fpdb.errors import DamagedError, StorageError
@@ -53,12 +50,7 @@ def repair(
         header.require_openable(head, readonly=True)
         index, catalog = layout(head)
         source = Source(salvage, index, catalog)
-        first = {
-            b"header": header.encode({**head, **_own()}),
-            b"counters": Counters(sketches=0 if catalog.sketched else None).pack(),
-        }
-        names = ["header", *catalog.names, *index.names]
-        with Environment.build(path, names, {"header": first}) as built:
+        with Environment.build(path, *new_database(head)) as built:
             work = _Repair(salvage, source, index, catalog)
             work.run(built, memory)
             if salvage.changed():
@@ -70,10 +62,6 @@ def repair(
     return Repaired(
         Path(path), work.counters.documents, work.missing, tuple(work.lost), tuple(problems)
     )
-
-
-def _own() -> dict[str, Any]:
-    return {"uuid": str(uuid.uuid4()), "created": int(time.time())}
 
 
 class _Repair:

@@ -1,0 +1,131 @@
+"""The layout of a database: which tables and which catalog its header names, old or new.
+
+A database is described by its header alone. `new_header` makes one from scratch, `replanned` one
+for a rebuild, and `new_database` turns either into what an environment is created with.
+"""
+
+import time
+import uuid
+from typing import Any
+
+from fpdb.documents.catalog import Catalog
+from fpdb.documents.integer_keys import IntegerCatalog
+from fpdb.documents.text_keys import TextCatalog
+from fpdb.errors import DamagedError, InputError, PlanError
+from fpdb.models import require_whole
+from fpdb.storage import Environment, header
+from fpdb.storage.counters import Counters
+from fpdb.storage.creation import Entries
+from fpdb.storage.header import MINHASH, Header
+from fpdb.tables import Index, Plan, plans
+from fpdb.tables.planner import USUAL, first_look
+
+CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
+SKETCHES = (None, MINHASH)
+
+
+def layout(stored: Header) -> tuple[Index, Catalog]:
+    """Return the tables and the catalog that a header describes."""
+    index = Index(Plan.from_dict(stored["plan"]))
+    if stored["keys"] not in CATALOGS:
+        raise DamagedError(
+            f"the header names {stored['keys']!r} keys, expected one of {', '.join(CATALOGS)}",
+            hint="restore the database from a backup",
+        )
+    return index, CATALOGS[stored["keys"]](index, sketched=stored.get("sketch") is not None)
+
+
+def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:
+    """Read the header of an environment, check it, and open the sub-databases that it names."""
+    with environment.read() as txn:
+        stored = header.decode(txn.get("header", b"header") or b"")
+    header.require_openable(stored, readonly=environment.readonly)
+    index, catalog = layout(stored)
+    environment.include([*catalog.names, *index.names])
+    return stored, index, catalog
+
+
+def new_header(
+    recipe: dict[str, Any],
+    recipe_id: str,
+    *,
+    bits: int,
+    keys: str,
+    sketch: str | None,
+    k: int,
+    capacity: int,
+    plan: Plan | None = None,
+) -> Header:
+    """Describe a new database; without a plan, it gets the best one for its k and capacity.
+
+    The recipe is plain data, so no secret is needed.
+    """
+    for name, found, expected, hint in (
+        ("keys", keys, list(CATALOGS), "text for URLs and names, integer for numbers of your own"),
+        ("sketch", sketch, list(SKETCHES), "minhash keeps 128 bytes of each text; None nothing"),
+    ):
+        if found not in expected:
+            raise InputError(
+                f"found {name}={found!r}, expected one of {', '.join(map(str, expected))}",
+                hint=hint,
+            )
+    fields: Header = {
+        "created_by": "fpdb",
+        "keys": keys,
+        "recipe": recipe,
+        "recipe_id": recipe_id,
+    }
+    if sketch:
+        fields |= {"sketch": sketch, "features": [sketch]}
+    return _planned(fields, bits, k, capacity, plan)
+
+
+def replanned(stored: Header, *, k: int | None, capacity: int | None, plan: Plan | None) -> Header:
+    """Describe a copy of a database with a plan, or with the best plan for a k or a capacity.
+
+    With none of the three, it keeps its plan.
+    """
+    current = Plan.from_dict(stored["plan"])
+    if plan is None and capacity is None and k in {None, current.k}:
+        plan = current
+    return _planned(
+        stored,
+        current.bits,
+        current.k if k is None else k,
+        stored["capacity"] if capacity is None else capacity,
+        plan,
+    )
+
+
+def _planned(fields: Header, bits: int, k: int, capacity: int, plan: Plan | None) -> Header:
+    require_whole("k", k)
+    require_whole("capacity", capacity, 1)
+    if plan is None:
+        # A database with sketches needs the tables that serve the first look of its questions.
+        query_k = first_look(bits, k, USUAL) if fields.get("sketch") else None
+        plan = plans(bits, k, capacity, query_k=query_k)[0]
+    if not isinstance(plan, Plan):
+        raise PlanError(
+            f"found {plan!r:.40}, expected a plan",
+            hint="take one of fpdb.plans(bits, k, documents)",
+        )
+    if (plan.bits, plan.k) != (bits, k):
+        raise PlanError(
+            f"the plan is made for {plan.bits} bits and k={plan.k}, expected {bits} bits and k={k}",
+            hint="take one of fpdb.plans(bits, k, documents)",
+        )
+    return {**fields, "plan": plan.to_dict(), "capacity": capacity}
+
+
+def new_database(described: Header, counters: Counters | None = None) -> tuple[list[str], Entries]:
+    """Return the sub-databases and the first entries of a new database, to create it with.
+
+    Use it as `Environment.build(path, *new_database(header))`. Its identity and the time of its
+    creation are new in any case; counters are zero unless they are given.
+    """
+    index, catalog = layout(described)
+    own = {"uuid": str(uuid.uuid4()), "created": int(time.time())}
+    if counters is None:
+        counters = Counters(sketches=0 if catalog.sketched else None)
+    first = {b"header": header.encode({**described, **own}), b"counters": counters.pack()}
+    return ["header", *catalog.names, *index.names], {"header": first}
