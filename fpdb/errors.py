@@ -2,7 +2,8 @@
 
 FpdbError
 ├─ InputError (+ ValueError)           a text, a line or a value that can't be used as it is
-│  └─ ShortTextError                   too few features for a trustworthy fingerprint
+│  ├─ ShortTextError                   too few features for a trustworthy fingerprint
+│  └─ HtmlError                        a page that can't be read as HTML within its limits
 ├─ RecipeError (+ ValueError)          a recipe that doesn't exist, or can't be built
 ├─ RecipeMismatchError (+ ValueError)  another recipe or k than the database was created with
 ├─ KeyConflictError (+ ValueError)     databases to be merged differ in a document: .key, .paths
