@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb import reader
@@ -103,7 +104,7 @@ def test_batch_and_single_queries_and_brute_force_agree(tmp_path, plan):
             assert single == expected
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     queries=st.lists(st.integers(0, 2**32 - 1), max_size=50),
     flips=st.lists(st.tuples(st.integers(0, 49), st.integers(0, 31)), max_size=60),

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb import Database, Document, Grams, Hash, Recipe, Secret
@@ -454,9 +455,7 @@ JSON = st.recursive(
 )
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(JSON)
 def test_any_json_value_comes_back(db: Database, numbered: Database, meta: Any) -> None:
     for own, key in ((db, "a"), (numbered, 1)):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb import Database, Document, Grams, InputError, Recipe, maintenance
@@ -84,7 +85,7 @@ def require_sound(path: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     crawls,
     st.sampled_from(RULES),

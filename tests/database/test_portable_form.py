@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb import Document
@@ -104,7 +105,7 @@ def seen(database):
     }
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=examples(20))
 @given(contents())
 def test_everything_comes_back(made):
     options, held = made

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tiers import examples
 
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
@@ -330,6 +331,7 @@ class Machine(RuleBasedStateMachine):
         assert stats.short == sum(kept.number is None for kept in self.model.values())
 
 
+@pytest.mark.hypothesis  # it isn't marked by itself, as @given isn't used
 @pytest.mark.parametrize(("name", "keys", "small"), CASES)
 def test_any_history_agrees_with_brute_force(
     name: str, keys: str, small: bool, monkeypatch: pytest.MonkeyPatch
@@ -345,10 +347,8 @@ def test_any_history_agrees_with_brute_force(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=10,
+            max_examples=examples(3),
             stateful_step_count=20,
-            deadline=None,
-            database=None,
             suppress_health_check=list(HealthCheck),
             phases=[Phase.generate],
         ),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb import Database, Document
@@ -94,7 +95,7 @@ class Model(dict[Any, tuple[str | None, int | None, bytes | None]]):
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(4), suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_history_answers_as_brute_force_over_the_sketches(tmp_path_factory, keys, seed):
     dice = random.Random(seed)

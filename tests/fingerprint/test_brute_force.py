@@ -12,6 +12,7 @@ import pytest
 import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb import Grams, Hash, IdfTable, Recipe, Weights
@@ -126,7 +127,7 @@ def test_every_width_and_tie_is_the_majority_of_binary_weights(bits, tie, text):
 @pytest.mark.parametrize("cap", [0, 3])
 @pytest.mark.parametrize("n", [1, 2, 3])
 @given(text=SENTENCES)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_word_grams_are_weighted_by_every_damping_and_cap(by, cap, n, text):
     recipe = Recipe(
         "own", 64, (), "words", Grams(n=n, minimum=0), Weights(by=by, cap=cap, idf=None)
@@ -139,7 +140,7 @@ def test_word_grams_are_weighted_by_every_damping_and_cap(by, cap, n, text):
 @pytest.mark.parametrize("by", ["count", "log"])
 @pytest.mark.parametrize("n", [1, 2])
 @given(text=SENTENCES)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_idf_tables_multiply_the_damped_counts(by, n, text):
     recipe = Recipe("own", 64, (), "words", Grams(n=n, minimum=0), Weights(by=by, idf=IDF))
     weights = {
@@ -170,7 +171,7 @@ def test_stopped_characters_are_dropped_before_windows_are_made(text):
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])
 @pytest.mark.parametrize(("by", "cap"), [("count", 0), ("count", 2), ("log", 0), ("binary", 0)])
 @given(text=st.text(max_size=60))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_character_windows_of_any_length_are_weighted_as_words_are(n, by, cap, text):
     recipe = Recipe("own", 64, (), "characters", Grams(n=n, minimum=0), Weights(by=by, cap=cap))
     weights = damped(Counter(grams(text, n, "")), by, cap)
@@ -249,7 +250,7 @@ def test_an_empty_feature_hashes_to_zero_by_multiply_xor():
 
 @pytest.mark.parametrize("seed", [0, 5489, 19260817, (1 << 32) - 1])
 @given(text=st.text(st.characters(max_codepoint=127), max_size=60))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_mersenne_gives_each_ascii_character_one_output_of_the_twister(seed, text):
     table = mersenne_twister(seed, 128)
     recipe = Recipe(

@@ -9,6 +9,7 @@ import unicodedata
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb.fingerprint.clean import (
@@ -34,7 +35,7 @@ def longest_mark_run(text):
     return longest
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.text() | st.text(TRICKY, max_size=60))
 @example("a\u0301\u0323中\u0301b\u0301")
 @example("中\u0301")

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb.errors import InputError
@@ -94,14 +95,14 @@ def test_rjieba_cuts_every_han_character_as_jieba_does(rjieba):
     assert rjieba.cut(text, hmm=False) == jieba_alone(text)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(text=HAN | MIXED)
 @example(text="喆喆㐀㐁𠀀龥鿕豈更")
 def test_rjieba_cuts_any_han_as_jieba_does(rjieba, text):
     assert CUTS["jieba"](text) == cut_by_jieba_alone(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(HAN | MIXED | st.text(max_size=60))
 @example("中_文")
 @example("_")

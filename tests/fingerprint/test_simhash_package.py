@@ -5,6 +5,7 @@ import warnings
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 
@@ -14,7 +15,7 @@ with warnings.catch_warnings(action="ignore"):
 MIXED = st.text(st.sampled_from("abcABC 123_-.,\n\t你好世界新闻　！éİßﬁ😀𠀀"), max_size=200)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.text() | MIXED)
 @example("")
 @example("İstanbul ẞtraße ǅ")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb.fingerprint import minhash, shingles
@@ -70,7 +71,7 @@ def test_a_text_in_pieces_has_the_same_shingles(texts, size):
         assert ours(["".join(texts) * 3])[0] == ours(["".join(texts) * 3])[0]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.text(alphabet="ab 漢", min_size=50, max_size=900))
 def test_any_cut_of_a_long_text_gives_the_same_sketch(text):
     whole, alone = minhash.sketch_texts([text]), ours([text])

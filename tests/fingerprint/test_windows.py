@@ -5,6 +5,7 @@ import pytest
 import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from fpdb.fingerprint.windows import window_hashes
 
@@ -23,7 +24,7 @@ def one_by_one(text, length, seed):
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(text=TEXTS, seed=SEEDS)
 @example(text="abcd", seed=(1 << 64) - 1)
 @example(text="😀😀😀😀", seed=1 << 63)

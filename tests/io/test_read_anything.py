@@ -11,10 +11,11 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from fpdb.io import BadRecord, Fields, Record, read_records
 
-settings_here = settings(deadline=None, max_examples=150)
+settings_here = settings(max_examples=examples(150))
 # What UTF-8 can't hold is for the tests of bad records.
 characters = st.characters(exclude_categories=["Cs"])
 texts = st.text(characters, max_size=40)

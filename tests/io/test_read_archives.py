@@ -10,6 +10,7 @@ import pytest
 import warcs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 from warcs import arc, chunked, http, packed, page, record
 
 from fpdb.errors import InputError, MissingExtraError
@@ -171,7 +172,7 @@ def test_a_record_that_is_too_large():
         assert "expected at most 2,000" in broken(found)[0][1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_any_damage_ends_and_is_told(data):
     pack = data.draw(st.booleans())
@@ -188,7 +189,7 @@ def test_any_damage_ends_and_is_told(data):
     assert all(isinstance(each, Capture | Broken) for each in found)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_archive(data):
     captures(data)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from fpdb.errors import InputError
 from fpdb.joins import truth
@@ -54,7 +55,7 @@ def as_dict(found):
     return dict(zip(pairs, found.jaccards.tolist(), strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(collections(), st.sampled_from(THRESHOLDS))
 def test_every_pair_from_the_threshold_on_is_found_with_its_similarity(sets, at_least):
     found = computed(sets, at_least)
@@ -62,7 +63,7 @@ def test_every_pair_from_the_threshold_on_is_found_with_its_similarity(sets, at_
     assert (np.diff(found.codes) > 0).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(collections())
 def test_equal_sets_are_of_one_class_and_empty_ones_alone(sets):
     found = computed(sets, 0.5)
@@ -79,7 +80,7 @@ def test_empty_sets_are_equal_if_their_texts_are():
     assert len(set(found.classes.tolist())) == 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(collections())
 def test_little_room_changes_nothing(sets):
     with pytest.MonkeyPatch.context() as patch:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb import Cluster, Group, Pair
@@ -112,7 +113,7 @@ def test_each_pair_is_found_once(tmp_path, sizes, name):
             assert list(db.clusters(k)) == components(len(numbers), expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.integers(0, 255).map(lambda n: (n & 15) * 0x1000_2000_4000_8001 ^ n), max_size=30),
     st.integers(0, 6),

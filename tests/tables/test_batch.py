@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb.errors import InputError
@@ -57,7 +58,7 @@ def test_a_batch_finds_what_single_queries_find(tmp_path, monkeypatch, bits, k, 
             assert any(distance == 0 for _, distance, _ in expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.integers(0, (1 << 64) - 1), max_size=12), st.integers(0, 5))
 def test_a_batch_of_any_queries(tmp_path_factory, queries, k):
     path = tmp_path_factory.mktemp("any") / "db"

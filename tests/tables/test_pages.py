@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from fpdb.errors import DamagedError
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
@@ -125,7 +126,7 @@ def batches(draw: st.DrawFn, width: int, keys: int) -> list[tuple[list[Row], lis
 
 
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_splice_agrees_with_a_sorted_set(
     pages: Pages, data: st.DataObject, undone: Any, tiny_pages: int
@@ -367,7 +368,7 @@ def test_fill_makes_full_pages_with_the_content_of_splice(
     undone(work)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(
     numbers=st.sets(
         st.one_of(st.integers(0, 300), st.integers(2**32 - 9, 2**32 + 9), st.integers(0, TOP)),
@@ -449,7 +450,6 @@ def any_rows(draw: st.DrawFn) -> Rows:
     return found
 
 
-@settings(deadline=None)
 @given(any_rows())
 def test_columns_come_back_whatever_they_span(rows: Rows) -> None:
     shape = shape_of(rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpdb.errors import FpdbError, PlanError
@@ -106,7 +106,6 @@ def any_tables(draw: st.DrawFn) -> tuple[Table, ...]:
 
 
 @given(any_tables(), st.integers(0, 9))
-@settings(deadline=None)
 def test_whatever_the_tables_are_nothing_is_missed(tables: tuple[Table, ...], k: int) -> None:
     k = min(k, tables[0].permutation.bits)
     plan = Plan(tables[0].permutation.bits, 0, tables)
@@ -133,7 +132,6 @@ def test_each_table_is_needed(plan: Plan) -> None:
 
 
 @given(st.sampled_from([32, 64, 128]), st.integers(0, 6), st.integers(0, 3), st.data())
-@settings(deadline=None)
 def test_at_full_width_the_prefix_of_a_near_one_is_probed(
     bits: int, k: int, more: int, data: st.DataObject
 ) -> None:
