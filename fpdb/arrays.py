@@ -1,14 +1,93 @@
-"""Columns of pandas, polars and Arrow, taken through their protocols, without importing them."""
+"""Arrays: columns of numbers and what is done with them everywhere, and columns of other libraries.
 
-from collections.abc import Iterable, Iterator
+A block of rows is a list of columns of equal length. Columns of pandas, polars and Arrow are taken
+through their protocols, without importing them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpdb.errors import InputError
 
-# So many values of a column are Python objects at once.
+Column = NDArray[np.uint64]
+Rows = list[Column]
+Marks = NDArray[np.bool_]
+Places = NDArray[np.int64]
+
+# Values of a column that are Python objects at the same time.
 _SLICE = 1000
+
+
+def joined(blocks: Iterable[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+    """Concatenate blocks of rows, of which there is at least one, column by column."""
+    return [np.concatenate(columns) for columns in zip(*blocks, strict=True)]
+
+
+def gathered(blocks: Iterable[Rows], least: int) -> Iterator[Rows]:
+    """Join small blocks of rows until they have at least N rows; the last may have fewer."""
+    held: list[Rows] = []
+    size = 0
+    for block in blocks:
+        held.append(block)
+        size += len(block[0])
+        if size >= least:
+            yield joined(held)
+            held, size = [], 0
+    if held:
+        yield joined(held)
+
+
+def differs(*columns: NDArray[Any]) -> Marks:
+    """Mark each row that differs from the row before in any column, and the first row."""
+    marks = np.zeros(len(columns[0]), np.bool_)
+    marks[:1] = True
+    for column in columns:
+        marks[1:] |= column[1:] != column[:-1]
+    return marks
+
+
+def run_starts(*columns: NDArray[Any]) -> Places:
+    """Return the places where runs of equal rows begin."""
+    starts: Places = differs(*columns).nonzero()[0]
+    return starts
+
+
+def unique(column: Column) -> Column:
+    """Sort numbers, and drop repeated ones."""
+    ordered = np.sort(column)
+    return ordered[differs(ordered)]
+
+
+def among(values: NDArray[Any], known: NDArray[Any]) -> Marks:
+    """Mark the values that occur in sorted ones."""
+    if not len(known):
+        return np.zeros(len(values), np.bool_)
+    at = known.searchsorted(values)
+    at[at == len(known)] = 0
+    found: Marks = known[at] == values
+    return found
+
+
+def spans(starts: NDArray[Any], counts: NDArray[Any]) -> Places:
+    """Return the places of runs, given where each begins and how long it is, one after another."""
+    ends = counts.cumsum()
+    shifts: Places = np.repeat(starts - (ends - counts), counts)
+    return shifts + np.arange(len(shifts))
+
+
+def as_words(fingerprints: Column) -> Rows:
+    """Split fingerprints into columns of 64 bits, the high word first."""
+    if fingerprints.ndim == 1:
+        return [fingerprints]
+    return [np.ascontiguousarray(fingerprints[:, word]) for word in range(fingerprints.shape[1])]
+
+
+def of_words(words: Sequence[Column]) -> Column:
+    """Return the fingerprints whose words are these columns."""
+    return words[0] if len(words) == 1 else np.stack(words, axis=-1)
 
 
 def column(values: Any, what: str) -> Any:

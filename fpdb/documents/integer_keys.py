@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.arrays import differs
 from fpdb.documents.catalog import SLICE, Catalog, Columns, Keys, Stored
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
@@ -108,7 +109,7 @@ class IntegerCatalog(Catalog):
             return column, fingerprints
         places = np.argsort(column, kind="stable")
         column = column[places]
-        last = np.append(column[1:] != column[:-1], True)
+        last = np.append(differs(column)[1:], True)
         return column[last], fingerprints[places[last]]
 
     def sift(

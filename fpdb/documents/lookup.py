@@ -7,6 +7,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.arrays import unique
 from fpdb.documents.catalog import Catalog, Stored, digest_of
 from fpdb.documents.verify import Side, Verifier, side_of
 from fpdb.models import Batch, Document, Key, Match, Matches
@@ -222,8 +223,7 @@ class Lookup:
         found: dict[int, list[Match]] = {}
         if not len(hits.ids):
             return found
-        ids = np.sort(hits.ids)
-        ids = ids[np.append(True, ids[1:] != ids[:-1])]
+        ids = unique(hits.ids)
         known = verifier.known(txn, ids)
         at = ids.searchsorted(hits.ids)
         jaccard = verifier.jaccard(side, places[hits.queries], known.side, at)

@@ -15,12 +15,26 @@ from typing import NamedTuple
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from fpdb.arrays import Column, Rows
 from fpdb.errors import DamagedError
 
-Column = NDArray[np.uint64]
-Rows = list[Column]
+# Columns and rows are those of fpdb.arrays.
+__all__ = [
+    "LARGEST",
+    "Column",
+    "Rows",
+    "Shape",
+    "number_at",
+    "pack_rows",
+    "page_length",
+    "raw_column",
+    "rows_of",
+    "rows_that_fit",
+    "shape_of",
+    "unpack_rows",
+    "with_rows",
+]
 
 # What fits on one overflow page of LMDB behind its header: no page ever needs a run of free pages.
 LARGEST = 4080
