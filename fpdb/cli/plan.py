@@ -1,36 +1,19 @@
-"""The command that plans tables: which there are for a width, a k and a number of documents."""
+"""The command `plan`: the tables that serve a width, a k and a number of documents."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from fpdb.cli import fleet, render, units
+from fpdb.cli import render
 from fpdb.cli.databases import require
-from fpdb.cli.options import JsonOption, Keys, KeysOption
+from fpdb.cli.options import JsonOption
 from fpdb.cli.values import parse_count
 from fpdb.errors import PlanError
-from fpdb.tables import (
-    Costs,
-    Estimate,
-    FleetPlan,
-    JoinCosts,
-    Plan,
-    estimate,
-    fleet_plan,
-    plans,
-)
+from fpdb.storage.opening import LARGEST_MAP
+from fpdb.tables import Estimate, JoinPlan, Plan, estimate, join_plans, plans
 
-_HEADER = (
-    "",
-    "tables",
-    "prefix",
-    "probes",
-    "candidates/probe",
-    "candidates",
-    "bytes",
-    "query",
-    "insert",
-)
+_CORES = 8
 
 
 def plan(
@@ -43,132 +26,145 @@ def plan(
     documents: Annotated[
         int,
         typer.Option(
-            "--documents", "-n", metavar="N", parser=parse_count, help="How many, as 8e9 or 2**34."
+            "--documents", "-n", metavar="N", parser=parse_count, help="E.g. 8e9 or 2**34."
         ),
     ] = 1_000_000,
     query_k: Annotated[
-        int | None,
-        typer.Option("--query-k", min=0, help="Say what queries with another k would cost."),
+        int | None, typer.Option("--query-k", min=0, help="Show the cost of queries with this k.")
     ] = None,
     machines: Annotated[
         int | None,
         typer.Option(
-            "--machines",
-            metavar="N",
-            parser=parse_count,
-            help="Plan for so many machines: a database on each, or a join on Spark.",
-        ),
-    ] = None,
-    cores: Annotated[
-        int | None,
-        typer.Option("--cores", min=1, help="The cores of each machine; default those of this."),
-    ] = None,
-    keys: KeysOption = None,
-    queries: Annotated[
-        int | None,
-        typer.Option(
-            "--queries",
-            metavar="N",
-            parser=parse_count,
-            help="Plan the join of so many other documents with them, in place of all pairs.",
+            "--machines", metavar="N", parser=parse_count, help="Plan for N machines of 8 cores."
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the tables that would do, and what each choice costs; an asterisk marks the best.
+    """List the possible tables with their costs; an asterisk marks the best.
 
     The best has the shortest time for one query and one insert; it is what create takes for
     --capacity documents. Times and bytes are estimates.
 
-    With --machines it shows three ways instead: a database on each machine, each with its part of
-    the documents; all pairs by one join on Spark; and one database of all. Memory and network of a
-    machine are those of the costs: 16 GB, and a gigabit a second.
+    With --machines it compares a database on each machine, a join on Spark, and one database
+    of all documents. A machine is assumed to have 16 GB of memory, 8 cores and a gigabit network.
 
     \b
     Example:
       fpdb plan --documents 8e9
       fpdb plan --bits 64 -k 3 --documents 2**34 --query-k 5
-      fpdb plan --documents 8e9 --machines 200 --cores 8
+      fpdb plan --documents 8e9 --machines 200
     """
-    alone = {"--cores": cores, "--keys": keys, "--queries": queries}
-    for name, value in alone.items():
-        require(machines is not None or value is None, f"{name} goes with --machines")
     require(machines is None or query_k is None, "--query-k doesn't go with --machines")
-    costs, join_costs = Costs(), JoinCosts()
-    found: FleetPlan | None = None
+    asked: dict[str, object] = {"bits": bits, "k": k, "documents": documents}
     if machines is not None:
-        found = fleet_plan(
-            bits,
-            k,
-            documents,
-            machines=machines,
-            cores=cores,
-            keys=Keys.TEXT.value if keys is None else keys.value,
-            queries=queries,
-            costs=costs,
-            join_costs=join_costs,
-        )
-    rows = [
-        (each, _estimate(each, documents, query_k, costs))
-        for each in plans(bits, k, documents, costs=costs)
-    ]
+        _compare_ways(bits, k, documents, machines, asked if as_json else None)
+        return
+    rows = [(each, _estimate(each, documents, query_k)) for each in plans(bits, k, documents)]
     if as_json:
-        render.record(
-            {
-                "bits": bits,
-                "k": k,
-                "documents": documents,
-                "query_k": k if query_k is None else query_k,
-                "costs": costs.to_dict(),
-                "join_costs": join_costs.to_dict(),
-                "plans": [_plain(*row, chosen=row is rows[0]) for row in rows],
-            }
-            | ({} if found is None else {"fleet": fleet.plain(found)})
-        )
+        listed = [{"chosen": row is rows[0]} | _plain(*row) for row in rows]
+        asked["query_k"] = k if query_k is None else query_k
+        render.record(asked | {"plans": listed})
         return
-    if found is not None:
-        fleet.report(found)
-        return
-    render.table([_HEADER, *(_cells(*row, chosen=row is rows[0]) for row in rows)])
+    header = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
+    table = [_cells(*row, mark="*" if row is rows[0] else "") for row in rows]
+    render.table([(*header, "bytes", "query", "insert"), *table])
 
 
-def _estimate(plan: Plan, documents: int, k: int | None, costs: Costs) -> Estimate | None:
+def _compare_ways(
+    bits: int, k: int, documents: int, machines: int, asked: dict[str, object] | None
+) -> None:
+    """Print what a database on each machine, a join and one database of all would take."""
+    part = -(-documents // machines)
+    each, whole = (plans(bits, k, count)[0] for count in (part, documents))
+    each_cost, whole_cost = estimate(each, part), estimate(whole, documents)
+    join = join_plans(bits, k, documents, machines=machines, cores=_CORES)[0]
+    if asked is not None:
+        ways = {
+            "each": {"documents": part} | _plain(each, each_cost),
+            "join": _plain_join(join),
+            "whole": _plain(whole, whole_cost),
+        }
+        render.record(asked | {"machines": machines, "cores": _CORES} | ways)
+        return
+    render.block("A database on each machine; a query goes to all of them")
+    render.report({"  documents": f"{part:,} on each"} | _lines(each, each_cost))
+    render.block("\nAll pairs, by a join on Spark")
+    render.report(_join_lines(join))
+    render.block("\nOne database of all, on one machine")
+    render.report(_lines(whole, whole_cost))
+
+
+def _estimate(plan: Plan, documents: int, k: int | None) -> Estimate | None:
     try:
-        return estimate(plan, documents, k, costs)
-    except PlanError:
+        return estimate(plan, documents, k)
+    except PlanError:  # queries with this k would take too many probes
         return None
 
 
-def _plain(plan: Plan, cost: Estimate | None, *, chosen: bool) -> dict[str, object]:
-    found: dict[str, object] = {
-        "chosen": chosen,
-        "name": plan.name,
-        "tables": len(plan.tables),
-        "prefix": plan.prefix,
-    }
-    if cost is None:
-        return found | {"feasible": False}
-    return found | {
-        "feasible": True,
-        "probes": cost.probes,
-        "candidates_per_probe": cost.candidates_per_probe,
-        "candidates": cost.candidates,
-        "bytes": cost.bytes,
-        "query_seconds": cost.seconds,
-        "insert_seconds": cost.insert_seconds,
-    }
+def _plain(plan: Plan, cost: Estimate | None) -> dict[str, object]:
+    found = {"name": plan.name, "tables": len(plan.tables), "prefix": plan.prefix}
+    return found | {"feasible": cost is not None} | (asdict(cost) if cost else {})
 
 
-def _cells(plan: Plan, cost: Estimate | None, *, chosen: bool) -> tuple[str, ...]:
-    first = ("*" if chosen else "", str(len(plan.tables)), str(plan.prefix))
+def _plain_join(join: JoinPlan) -> dict[str, object]:
+    names = ("name", "prefix", "rows", "candidates", "tasks", "shuffle_bytes")
+    times = ("core_seconds", "work_seconds", "network_seconds", "seconds")
+    return {"tables": len(join.masks)} | {name: getattr(join, name) for name in names + times}
+
+
+def _cells(plan: Plan, cost: Estimate | None, mark: str) -> tuple[str, ...]:
+    first = (mark, str(len(plan.tables)), str(plan.prefix))
     if cost is None:
         return (*first, *["-"] * 6)
-    return (
-        *first,
-        f"{cost.probes:,}",
-        units.number(cost.candidates_per_probe),
-        units.number(cost.candidates),
-        units.size(cost.bytes),
-        units.time(cost.seconds),
-        units.time(cost.insert_seconds),
-    )
+    counts = (_number(cost.candidates_per_probe), _number(cost.candidates))
+    times = (_time(cost.seconds), _time(cost.insert_seconds))
+    return (*first, f"{cost.probes:,}", *counts, _size(cost.bytes), *times)
+
+
+def _lines(plan: Plan, cost: Estimate) -> dict[str, str]:
+    total = cost.bytes + cost.key_bytes
+    too_large = f"; a database has at most {_size(LARGEST_MAP)}" if total > LARGEST_MAP else ""
+    return {
+        "  plan": plan.name,
+        "  bytes": f"{_size(cost.bytes)}, with text keys {_size(total)}{too_large}",
+        "  in memory": f"{cost.memory_share:.0%} of the tables",
+        "  query": _time(cost.seconds),
+        "  insert": _time(cost.insert_seconds),
+        "  bulk load": _time(cost.load_seconds),
+    }
+
+
+def _join_lines(join: JoinPlan) -> dict[str, str]:
+    share = _size(join.shuffle_bytes / join.machines)
+    parts = f"{_time(join.work_seconds)} work, {_time(join.network_seconds)} network"
+    return {
+        "  plan": join.name,
+        "  rows": f"{join.rows:,} in {join.tasks:,} tasks",
+        "  candidates": f"{join.candidates:,}",
+        "  shuffle": f"{_size(join.shuffle_bytes)}, {share} a machine",
+        "  work": f"{_number(join.core_seconds / 3600)} core-hours",
+        "  time": f"{_time(join.seconds)}: {parts}",
+    }
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def _size(count: float) -> str:
+    units = ["PB", "TB", "GB", "MB", "kB", "B"]
+    while count >= 1000 and len(units) > 1:
+        count /= 1000
+        units.pop()
+    return f"{count:.3g} {units[-1]}"
+
+
+def _time(seconds: float) -> str:
+    """Write a time; from two minutes on, in the largest unit of which it has two."""
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            count = seconds / length
+            return f"{count:,.0f} {unit}" if count >= 100 else f"{count:.2g} {unit}"
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"

@@ -1,37 +1,30 @@
 """From fingerprints to candidates: bit permutations, plans, and the tables they describe.
 
-`bits` moves and counts bits, one at a time or in arrays. `plan` says which tables a database
-keeps, `probes` which probes into them find everything within k, and `planner` what a plan costs.
-`join_plan` plans a join of all with all, and `fleet_plan` what several machines would do.
-Nothing in this folder knows a text or a file.
+`bits` moves and counts bits, one at a time or in arrays. `plan` describes the tables of a
+database, `probes` finds which lookups in them leave nothing within k out, and `planner` chooses
+tables and estimates their cost. `pages` keeps sorted rows, `index` the tables of one database.
+`batch` answers many queries together, and `bulk_load` fills empty tables. Nothing in this folder
+depends on texts or files.
 """
 
 from fpdb.tables.batch import Hits, find_together, near_many
 from fpdb.tables.bits import Permutation, distances
-from fpdb.tables.fleet_plan import DatabasePlan, FleetPlan, fleet_plan
 from fpdb.tables.index import Index
-from fpdb.tables.join_plan import JoinCosts, JoinPlan, join_plans
-from fpdb.tables.plan import Plan, Table, TableProbes
-from fpdb.tables.planner import Costs, Estimate, estimate, first_look, plans
+from fpdb.tables.plan import Plan, Table
+from fpdb.tables.planner import Estimate, JoinPlan, estimate, first_look, join_plans, plans
 
 __all__ = [
-    "Costs",
-    "DatabasePlan",
     "Estimate",
-    "FleetPlan",
     "Hits",
     "Index",
-    "JoinCosts",
     "JoinPlan",
     "Permutation",
     "Plan",
     "Table",
-    "TableProbes",
     "distances",
     "estimate",
     "find_together",
     "first_look",
-    "fleet_plan",
     "join_plans",
     "near_many",
     "plans",

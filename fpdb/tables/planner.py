@@ -1,128 +1,129 @@
-"""Choose the tables for a width, a k and a number of documents, and say what they cost."""
+"""Choose the tables of a database, or the prefixes of a join, and estimate what they cost.
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from math import comb, isfinite
+The constants were measured with tools/bench on one core; only the network, the memory and the
+disk of a machine are assumptions.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import ceil, comb
 from operator import le
-from typing import Any
 
 from fpdb.errors import InputError, PlanError
 from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
 
-WIDTHS = (32, 64, 128)
-LARGEST_K = 16
-MOST_TABLES = 48
-MOST_CHOSEN = 3
+_WIDTHS = (32, 64, 128)
+_LARGEST_K = 16
+# More tables than this make inserts slow; the storage would open more.
+_MOST_PLANNED = 48
+_MOST_CHOSEN = 3
 # Long enough to single out one document in billions; a longer one only makes more flips.
-HOME_PREFIX = 32
-# To read a larger share of all fingerprints through tables is no better than to read them all.
-LARGEST_SHARE = 0.125
+_HOME_PREFIX = 32
+# Reading a larger share of all fingerprints through tables is no better than reading them all.
+_LARGEST_SHARE = 0.125
 
+_QUERY_SECONDS = 10e-6
+_PROBE_SECONDS = 2e-6
+_CANDIDATE_SECONDS = 15e-9
+# One insert into one table, in a transaction with others.
+_INSERT_SECONDS = 15e-6
+# One fingerprint in one table, and one text key, in a bulk load.
+_LOADED_ROW_SECONDS = 0.25e-6
+_LOADED_KEY_SECONDS = 11e-6
+# What a probe or an insert takes longer when its page has to come from the disk.
+_COLD_PAGE_SECONDS = 100e-6
+_MEMORY_BYTES = 16e9
+# Keys, checksums and slack of pages, for each byte of fingerprints and ids.
+_BYTES_PER_BYTE = 1.02
+_ID_BYTES = 8
+# A text key of 50 bytes with the record of its document.
+_TEXT_KEY_BYTES = 161
 
-@dataclass(frozen=True)
-class Costs:
-    """What work costs: seconds and bytes. The defaults were measured on one machine."""
+# A row of a join is one fingerprint in one table: made, sent to where its prefix belongs, sorted,
+# and read again there. Measured with Spark.
+_JOIN_DOCUMENT_SECONDS = 4e-6
+_JOIN_ROW_SECONDS = 3e-6
+_JOIN_CANDIDATE_SECONDS = 6e-9
+_JOIN_ROW_BYTES = 24.4
+_JOIN_START_SECONDS = 20.0
+# Assumed: what one machine sends and receives in a second, which is a gigabit.
+_NETWORK_BYTES = 125e6
+_MOST_JOIN_TABLES = 1000
+# A task takes about this long; shorter ones cost more to start, longer ones more to repeat.
+_TASK_SECONDS = 60.0
+# A task of this size stays far below the memory of a usual executor.
+_TASK_ROWS = 4_000_000
 
-    seconds_per_query: float = 10e-6
-    seconds_per_probe: float = 2e-6
-    seconds_per_candidate: float = 15e-9
-    # Of one insert in a transaction with others, not of a bulk load.
-    seconds_per_insert: float = 15e-6
-    # What a probe or an insert takes longer when its page has to come from the disk.
-    seconds_per_cold_page: float = 100e-6
-    bytes_of_memory: float = 16e9
-    # Keys, checksums and slack of pages, for each byte of fingerprints and ids.
-    bytes_per_byte: float = 1.02
-    bytes_per_id: float = 8.0
-    # One fingerprint in one table: loaded from sorted columns, or merged and checked.
-    seconds_per_loaded_row: float = 0.17e-6
-    seconds_per_merged_row: float = 0.25e-6
-    # What a document takes more with a text key of 50 bytes, to load or merge it and to keep it.
-    seconds_per_text_key: float = 11e-6
-    bytes_per_text_key: float = 161.0
-
-    def to_dict(self) -> dict[str, float]:
-        """Write the costs as plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Costs":
-        """Read costs from plain data; what isn't there keeps its default."""
-        return cls(**read_costs(data, [field.name for field in fields(cls)]))
-
-
-def read_costs(data: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
-    """Read numbers from plain data, each a cost of one of these names."""
-    known = set(names)
-    for name, value in data.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if name not in known or not number or not isfinite(value) or value < 0:
-            raise PlanError(
-                f"{name} = {value!r} is no cost",
-                hint=f"Give numbers from 0 for any of {', '.join(sorted(known))}.",
-            )
-    return {name: float(value) for name, value in data.items()}
-
-
-DEFAULT_COSTS = Costs()
+# From the smallest Jaccard similarity that is wanted to k, for 64 bits and the recipe web. The
+# comments give the shares of such pairs that lie within k (news-zh, laws-zh, reuters-en).
+_K_OF_64 = (
+    (0.95, 6),  # .99, 1, 1
+    (0.8, 7),  # .98, 1, .99
+    (0.75, 8),  # .99, 1, .98
+    (0.7, 9),  # .99, 1, .99
+    (0.6, 12),  # .95, 1, .97
+    (0.5, 15),  # .91, 1, .97
+)
+# What a near-duplicate usually is; the tables of a database with sketches are chosen for it.
+USUAL = 0.8
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a plan is expected to cost: per query, per insert, and in bytes for all documents."""
+    """What a plan is expected to cost: per query, per insert, and for all documents.
 
-    tables: int
-    prefix: int
+    `bytes` is the size of the tables, `key_bytes` what text keys of 50 bytes add to it.
+    `memory_share` is the part of the tables that fits into 16 GB.
+    """
+
     probes: int
     candidates_per_probe: float
     candidates: float
     bytes: int
+    key_bytes: int
+    memory_share: float
     seconds: float
     insert_seconds: float
+    load_seconds: float
 
     @property
     def seconds_per_document(self) -> float:
-        """One query and one insert, which is what a crawler does with a page."""
+        """The time of one query and one insert, which is what a crawler does with a page."""
         return self.seconds + self.insert_seconds
 
 
-def estimate(
-    plan: Plan, documents: int, k: int | None = None, costs: Costs = DEFAULT_COSTS
-) -> Estimate:
-    """Estimate what a plan costs with so many documents, for queries within k."""
+def estimate(plan: Plan, documents: int, k: int | None = None) -> Estimate:
+    """Estimate what a plan costs with N documents, for queries within k."""
     probes, share = _probed(plan, k)
     candidates = documents * share
     tables = len(plan.tables)
-    per_document = tables * plan.bits / 8 + costs.bytes_per_id
-    size = documents * per_document * costs.bytes_per_byte
-    cold = max(0.0, 1 - costs.bytes_of_memory / size) * costs.seconds_per_cold_page if size else 0.0
+    size = documents * (tables * plan.bits / 8 + _ID_BYTES) * _BYTES_PER_BYTE
+    memory_share = min(1.0, _MEMORY_BYTES / size) if size else 1.0
+    cold = (1 - memory_share) * _COLD_PAGE_SECONDS
     return Estimate(
-        tables=tables,
-        prefix=plan.prefix,
         probes=probes,
         candidates_per_probe=candidates / probes,
         candidates=candidates,
         bytes=round(size),
-        seconds=costs.seconds_per_query
-        + probes * (costs.seconds_per_probe + cold)
-        + candidates * costs.seconds_per_candidate,
-        insert_seconds=tables * (costs.seconds_per_insert + cold),
+        key_bytes=documents * _TEXT_KEY_BYTES,
+        memory_share=memory_share,
+        seconds=_QUERY_SECONDS + probes * (_PROBE_SECONDS + cold) + candidates * _CANDIDATE_SECONDS,
+        insert_seconds=tables * (_INSERT_SECONDS + cold),
+        load_seconds=documents * (tables * _LOADED_ROW_SECONDS + _LOADED_KEY_SECONDS),
     )
 
 
-def plans(
-    bits: int, k: int, documents: int, *, query_k: int | None = None, costs: Costs = DEFAULT_COSTS
-) -> list[Plan]:
-    """List the plans for a width, a k and a number of documents, the best first.
+def plans(bits: int, k: int, documents: int, *, query_k: int | None = None) -> list[Plan]:
+    """Return the plans for a width, a k and a number of documents, the best first.
 
-    With a `query_k` they are chosen for queries with that k instead, if any tables serve it.
+    With a `query_k` larger than k, the plans are chosen for queries within it, if any serves them.
+
+    Raises:
+        PlanError: No tables serve this k, or an argument is out of its range.
     """
-    if bits not in WIDTHS:
-        raise PlanError(f"fingerprints of {bits} bits", hint="Choose 32, 64 or 128 bits.")
-    if not 0 <= k <= LARGEST_K:
-        raise PlanError(f"a plan for k = {k}", hint=f"Choose k from 0 to {LARGEST_K}.")
-    if documents < 1:
-        raise PlanError(f"a plan for {documents} documents", hint="Plan for at least one.")
+    _check_request(bits, k, documents=documents)
     wider = query_k is not None and query_k > k
     found = list(_feasible(bits, k, query_k)) if wider else []
     if not found:
@@ -133,14 +134,22 @@ def plans(
             f"k = {k} in {bits} bits takes too many probes, or probes that read too much",
             hint=f"With {bits} bits k can be {nearest}; or take wider fingerprints.",
         )
+    return sorted(found, key=lambda plan: estimate(plan, documents, query_k).seconds_per_document)
 
-    return sorted(
-        found, key=lambda plan: estimate(plan, documents, query_k, costs).seconds_per_document
-    )
+
+def _check_request(bits: int, k: int, **counts: int | None) -> None:
+    """Raise PlanError if no plan can be made for a width, a k or one of some numbers."""
+    if bits not in _WIDTHS:
+        raise PlanError(f"fingerprints of {bits} bits", hint="Choose 32, 64 or 128 bits.")
+    if not 0 <= k <= _LARGEST_K:
+        raise PlanError(f"a plan for k = {k}", hint=f"Choose k from 0 to {_LARGEST_K}.")
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise PlanError(f"a plan for {value} {name}", hint=f"Give at least 1 of {name}.")
 
 
 def _probed(plan: Plan, k: int | None = None) -> tuple[int, float]:
-    """How many probes a query makes, and which share of all fingerprints they read."""
+    """Count the probes of a query, and the share of all fingerprints that they read."""
     probes = plan.probes(k)
     count = sum(len(masks) for _, masks in probes)
     share = sum(len(masks) / 2 ** plan.tables[table].prefix for table, masks in probes)
@@ -148,7 +157,7 @@ def _probed(plan: Plan, k: int | None = None) -> tuple[int, float]:
 
 
 def _feasible(bits: int, k: int, query_k: int | None = None) -> Iterator[Plan]:
-    """All designs whose probes are neither too many nor too wide, and that nothing else beats."""
+    """Yield the designs with few and short enough probes that no other one beats."""
     known: list[tuple[int, int, float]] = []
     for plan in sorted(_designs(bits, k, query_k or k), key=lambda plan: len(plan.tables)):
         try:
@@ -157,52 +166,157 @@ def _feasible(bits: int, k: int, query_k: int | None = None) -> Iterator[Plan]:
             continue
         burden = (len(plan.tables), probes, share)
         beaten = any(all(map(le, other, burden)) for other in known)
-        if share <= LARGEST_SHARE and not beaten:
+        if share <= _LARGEST_SHARE and not beaten:
             known.append(burden)
             yield plan
 
 
 def _designs(bits: int, k: int, query_k: int) -> Iterator[Plan]:
     if k == 0:
-        yield home_plan(bits, k, min(bits, HOME_PREFIX))
+        yield home_plan(bits, k, min(bits, _HOME_PREFIX))
         return
     # Fewer blocks than k + 1 make fewer tables with longer prefixes, at the price of flipped bits.
-    # More of them have shorter prefixes, which a query with a larger k flips fewer bits of.
+    # More of them have shorter prefixes, of which a query with a larger k flips fewer bits.
     for blocks in range(2, query_k + 2):
         yield choose_plan(bits, k, blocks)
-    for choose in range(2, MOST_CHOSEN + 1):
-        if comb(k + choose, choose) <= MOST_TABLES and k + choose <= bits:
+    for choose in range(2, _MOST_CHOSEN + 1):
+        if comb(k + choose, choose) <= _MOST_PLANNED and k + choose <= bits:
             yield choose_plan(bits, k, choose=choose)
-    if (k + 1) ** 2 <= MOST_TABLES:
+    if (k + 1) ** 2 <= _MOST_PLANNED:
         yield nested_plan(bits, k)
 
 
-# From the smallest Jaccard similarity that is wanted to k, for 64 bits and the recipe web. The
-# comments give the shares of pairs that similar which lie within k (news-zh, laws-zh, reuters-en).
-_K_OF_64 = (
-    (0.95, 6),  # .99, 1, 1
-    (0.8, 7),  # .98, 1, .99
-    (0.75, 8),  # .99, 1, .98
-    (0.7, 9),  # .99, 1, .99
-    (0.6, 12),  # .95, 1, .97
-    (0.5, 15),  # .91, 1, .97
-)
-# What a near-duplicate usually is; tables of a database with sketches are chosen for it.
-USUAL = 0.8
-
-
 def first_look(bits: int, k: int, min_jaccard: float) -> int:
-    """Return the k that finds the texts with a Jaccard similarity, at least the database's own k.
+    """Return the k that finds the texts of a Jaccard similarity, at least the database's own k.
 
     Raises:
-        InputError: No k is known for a similarity that low.
+        InputError: No k is known for a similarity this low.
     """
     for least, within in _K_OF_64:
         if min_jaccard >= least:
-            # A distance grows with the bits; for 32 of them the half is rounded up.
+            # A distance grows with the bits; for 32 of them a half is rounded up.
             return max(k, -(-within * bits // 64))
     raise InputError(
         f"no k is known that finds the texts with a Jaccard similarity of {min_jaccard}, "
         f"expected at least {_K_OF_64[-1][0]}",
         hint="give the k of the first look as well; 16 of 64 bits hold most texts at .5",
     )
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """A way to find all pairs within k of N documents on some machines, without a database.
+
+    A join sends each fingerprint once to each table, where it meets those that agree with it in
+    the bits of the prefix; `masks` has these bits. Of k + c blocks, two fingerprints within k agree
+    in at least c, so that a table for each choice of c blocks leaves no pair out. With `queries`,
+    the join is of that many other fingerprints with the documents.
+
+    Times are estimates for fingerprints that are spread evenly.
+    """
+
+    bits: int
+    k: int
+    documents: int
+    machines: int
+    cores: int
+    masks: tuple[int, ...]
+    queries: int | None = None
+
+    @property
+    def prefix(self) -> int:
+        """The length of the shortest prefix."""
+        return min(mask.bit_count() for mask in self.masks)
+
+    @property
+    def name(self) -> str:
+        """The plan in short, e.g. `10 tables, p=25`."""
+        tables = "1 table" if len(self.masks) == 1 else f"{len(self.masks)} tables"
+        return f"{tables}, p={self.prefix}"
+
+    @property
+    def rows(self) -> int:
+        """How many fingerprints are sent, each once for each table."""
+        return (self.documents + (self.queries or 0)) * len(self.masks)
+
+    @property
+    def shuffle_bytes(self) -> int:
+        """The size of the rows on their way between the machines, and on their disks meanwhile."""
+        return round(self.rows * _JOIN_ROW_BYTES)
+
+    @property
+    def candidates(self) -> int:
+        """How many pairs of fingerprints are expected to share a prefix, and are checked."""
+        share = sum(2.0 ** -mask.bit_count() for mask in self.masks)
+        others = (self.documents - 1) / 2 if self.queries is None else self.queries
+        return round(self.documents * others * share)
+
+    @property
+    def core_seconds(self) -> float:
+        """The time of the work on one core, without the start."""
+        return (
+            (self.documents + (self.queries or 0)) * _JOIN_DOCUMENT_SECONDS
+            + self.rows * _JOIN_ROW_SECONDS
+            + self.candidates * _JOIN_CANDIDATE_SECONDS
+        )
+
+    @property
+    def work_seconds(self) -> float:
+        """The time of the work if all cores have an equal part of it."""
+        return self.core_seconds / (self.machines * self.cores)
+
+    @property
+    def network_seconds(self) -> float:
+        """The time that rows take to other machines; of N machines, one Nth stays."""
+        return self.shuffle_bytes / self.machines * (1 - 1 / self.machines) / _NETWORK_BYTES
+
+    @property
+    def seconds(self) -> float:
+        """The time of the start, the work and the network, one after the other."""
+        return _JOIN_START_SECONDS + self.work_seconds + self.network_seconds
+
+    @property
+    def tasks(self) -> int:
+        """The number of parts into which the work is cut."""
+        parts = max(self.core_seconds / _TASK_SECONDS, self.rows / _TASK_ROWS)
+        return max(self.machines * self.cores, ceil(parts))
+
+
+def join_plans(
+    bits: int,
+    k: int,
+    documents: int,
+    *,
+    queries: int | None = None,
+    machines: int = 1,
+    cores: int | None = None,
+) -> list[JoinPlan]:
+    """Return the plans for a join of N documents, the fastest first.
+
+    With `queries`, it is a join of that many other fingerprints with the documents. `cores` are
+    those of one machine; by default as many as this one has.
+
+    Raises:
+        PlanError: An argument is out of its range.
+    """
+    each = cores if cores is not None else os.cpu_count() or 1
+    _check_request(bits, k, documents=documents, machines=machines, cores=each, queries=queries)
+    # More tables have longer prefixes: more rows to send, and fewer candidates to check.
+    found = [
+        JoinPlan(bits, k, documents, machines, each, masks, queries)
+        for masks in _join_masks(bits, k)
+    ]
+    return sorted(found, key=lambda plan: plan.seconds)
+
+
+def _join_masks(bits: int, k: int) -> Iterator[tuple[int, ...]]:
+    """Yield the masks of each design: c of k + c blocks each."""
+    if k == 0:
+        yield ((1 << bits) - 1,)
+        return
+    for choose in range(1, bits - k):
+        if comb(k + choose, choose) > _MOST_JOIN_TABLES:
+            break
+        cuts = [bits * block // (k + choose) for block in range(k + choose + 1)]
+        blocks = [(1 << high) - (1 << low) for low, high in pairwise(cuts)]
+        yield tuple(sum(chosen) for chosen in combinations(blocks, choose))

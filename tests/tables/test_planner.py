@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpdb.errors import FpdbError, PlanError
-from fpdb.tables import probes
+from fpdb.errors import FpdbError, InputError, PlanError
+from fpdb.tables import planner, probes
 from fpdb.tables.bits import Fingerprints, Permutation, to_array, to_ints
 from fpdb.tables.plan import (
     Plan,
@@ -22,7 +23,7 @@ from fpdb.tables.plan import (
     home_plan,
     nested_plan,
 )
-from fpdb.tables.planner import Costs, Estimate, estimate, plans
+from fpdb.tables.planner import Estimate, estimate, first_look, join_plans, plans
 
 SMALL = [
     home_plan(8, 0, 8),
@@ -278,11 +279,12 @@ def test_the_best_plan_grows_with_the_documents() -> None:
     assert len(best.tables) > 4
 
 
-def test_the_best_plan_follows_the_measured_costs() -> None:
-    slow_inserts = Costs(seconds_per_insert=1e-3)
-    slow_probes = Costs(seconds_per_probe=1e-3)
-    assert len(plans(64, 3, 10_000_000, costs=slow_inserts)[0].tables) < 4
-    assert estimate(plans(64, 3, 10_000_000, costs=slow_probes)[0], 10_000_000).probes == 4
+def test_the_best_plan_follows_the_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(planner, "_INSERT_SECONDS", 1e-3)
+        assert len(plans(64, 3, 10_000_000)[0].tables) < 4
+    monkeypatch.setattr(planner, "_PROBE_SECONDS", 1e-3)
+    assert estimate(plans(64, 3, 10_000_000)[0], 10_000_000).probes == 4
 
 
 def test_equal_fingerprints_need_one_table() -> None:
@@ -394,35 +396,178 @@ def test_estimates_grow_with_what_they_depend_on() -> None:
     plan = choose_plan(64, 3)
     small, large = estimate(plan, 1_000_000), estimate(plan, 100_000_000)
     assert small == Estimate(
-        tables=4,
-        prefix=16,
         probes=4,
         candidates_per_probe=1_000_000 / 65_536,
         candidates=4_000_000 / 65_536,
         bytes=40_800_000,
+        key_bytes=161_000_000,
+        memory_share=1.0,
         seconds=small.seconds,
         insert_seconds=small.insert_seconds,
+        load_seconds=small.load_seconds,
     )
     assert large.seconds > small.seconds
     assert estimate(plan, 1_000_000, k=7).probes == 68
     assert estimate(plan, 1_000_000, k=7).seconds > small.seconds
-    assert estimate(plan, 0).bytes == 0
-    # Once a database outgrows the memory, its pages come from the disk.
-    cramped = estimate(plan, 1_000_000, costs=Costs(bytes_of_memory=1e6))
+    assert (estimate(plan, 0).bytes, estimate(plan, 0).memory_share) == (0, 1.0)
+
+
+def test_pages_of_a_database_larger_than_the_memory_come_from_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = choose_plan(64, 3)
+    small = estimate(plan, 1_000_000)
+    monkeypatch.setattr(planner, "_MEMORY_BYTES", 10.2e6)
+    cramped = estimate(plan, 1_000_000)
+    assert cramped.memory_share == 0.25
     assert cramped.seconds > small.seconds
     assert cramped.insert_seconds > small.insert_seconds
 
 
-def test_costs_are_plain_data() -> None:
-    costs = Costs(seconds_per_probe=1e-6)
-    assert Costs.from_dict(json.loads(json.dumps(costs.to_dict()))) == costs
-    assert Costs.from_dict({"seconds_per_probe": 1e-6}) == costs
-    for wrong in (
-        {"speed": 1},
-        {"bytes_per_id": -1},
-        {"bytes_per_id": "8"},
-        {"bytes_per_id": float("nan")},
-    ):
-        with pytest.raises(PlanError, match="no cost") as caught:
-            Costs.from_dict(wrong)
-        assert "bytes_per_id" in caught.value.hint
+def test_a_lower_similarity_takes_a_larger_k() -> None:
+    steps = [1.0, 0.95, 0.9, 0.8, 0.75, 0.7, 0.6, 0.5]
+    assert [first_look(64, 3, step) for step in steps] == [6, 6, 7, 7, 8, 9, 12, 15]
+    assert [first_look(128, 3, step) for step in steps] == [12, 12, 14, 14, 16, 18, 24, 30]
+    assert [first_look(32, 3, step) for step in steps] == [3, 3, 4, 4, 4, 5, 6, 8]
+
+
+def test_it_is_never_below_the_databases_own_k() -> None:
+    assert first_look(64, 10, 0.9) == 10
+
+
+@pytest.mark.parametrize("least", [0.49, 0.1, 0.0])
+def test_below_a_half_k_has_to_be_given(least: float) -> None:
+    with pytest.raises(InputError, match=r"expected at least 0\.5"):
+        first_look(64, 3, least)
+
+
+@pytest.mark.parametrize(("bits", "query_k"), [(32, 4), (64, 7), (64, 9), (128, 14)])
+@pytest.mark.parametrize("documents", [1000, 1_000_000, 100_000_000])
+def test_tables_chosen_for_a_wider_k_are_no_worse_for_it(
+    bits: int, query_k: int, documents: int
+) -> None:
+    plain, wide = plans(bits, 3, documents)[0], plans(bits, 3, documents, query_k=query_k)
+    costs = [estimate(plan, documents, query_k).seconds_per_document for plan in wide]
+    assert costs == sorted(costs)
+    assert costs[0] <= estimate(plain, documents, query_k).seconds_per_document
+    assert {plan.k for plan in wide} == {3}
+
+
+def test_a_k_that_isnt_wider_changes_nothing() -> None:
+    for query_k in (0, 3):
+        assert plans(64, 3, 1_000_000, query_k=query_k) == plans(64, 3, 1_000_000)
+
+
+def test_if_no_tables_serve_the_wider_k_they_are_those_for_k() -> None:
+    assert plans(32, 3, 1_000_000, query_k=30) == plans(32, 3, 1_000_000)
+
+
+def test_the_usual_tables_serve_the_usual_first_look() -> None:
+    assert plans(64, 3, 1_000_000, query_k=7)[0] == choose_plan(64, 3)
+
+
+@given(st.sampled_from((32, 64, 128)), st.integers(0, 7), st.data())
+def test_fingerprints_within_k_agree_in_some_prefix(bits: int, k: int, data: st.DataObject) -> None:
+    plan = data.draw(st.sampled_from(join_plans(bits, k, 1000, cores=1)))
+    changed = data.draw(st.sets(st.integers(0, bits - 1), max_size=k))
+    differing = sum(1 << bit for bit in changed)
+    assert any(not differing & mask for mask in plan.masks)
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_every_prefix_has_as_many_blocks_as_were_chosen(bits: int, k: int) -> None:
+    for plan in join_plans(bits, k, 10, cores=1):
+        choose = next(c for c in range(1, bits) if comb(k + c, c) == len(plan.masks))
+        assert len(set(plan.masks)) == len(plan.masks)
+        for mask in plan.masks:
+            assert abs(mask.bit_count() - bits * choose / (k + choose)) < choose
+            assert mask < 1 << bits
+
+
+def test_without_a_distance_there_is_one_table_of_all_bits() -> None:
+    [plan] = join_plans(64, 0, 10)
+    assert plan.masks == ((1 << 64) - 1,)
+    assert plan.name == "1 table, p=64"
+
+
+def test_more_documents_take_more_tables_with_longer_prefixes() -> None:
+    chosen = [join_plans(64, 3, 10**n, cores=2)[0] for n in (4, 6, 8, 10)]
+    assert [len(plan.masks) for plan in chosen] == sorted(len(plan.masks) for plan in chosen)
+    assert len(chosen[0].masks) == 4
+    assert len(chosen[-1].masks) > 4
+
+
+def test_the_estimate_of_a_join_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {
+        "_JOIN_DOCUMENT_SECONDS": 1,
+        "_JOIN_ROW_SECONDS": 10,
+        "_JOIN_CANDIDATE_SECONDS": 100,
+        "_JOIN_ROW_BYTES": 5,
+        "_JOIN_START_SECONDS": 7,
+        "_NETWORK_BYTES": 16,
+    }
+    for name, value in costs.items():
+        monkeypatch.setattr(planner, name, value)
+    [plan] = [p for p in join_plans(64, 3, 1 << 17, cores=4) if p.prefix == 16]
+    assert plan.rows == 4 << 17
+    assert plan.shuffle_bytes == 5 * (4 << 17)
+    # Each of four tables brings each fingerprint together with those of 2**16 that share a prefix.
+    assert plan.candidates == 4 * ((1 << 17) * ((1 << 17) - 1) // 2) // (1 << 16)
+    assert plan.core_seconds == (1 << 17) + 10 * plan.rows + 100 * plan.candidates
+    assert plan.network_seconds == 0
+    assert plan.seconds == 7 + plan.core_seconds / 4
+    [twice] = [p for p in join_plans(64, 3, 1 << 17, cores=4, machines=2) if p.prefix == 16]
+    # Each of two machines makes half of the rows, of which half belong to the other one.
+    assert twice.network_seconds == plan.shuffle_bytes / 4 / 16
+    assert twice.seconds == 7 + plan.core_seconds / 8 + twice.network_seconds
+
+
+def test_a_slow_network_prefers_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = join_plans(64, 3, 10**10, machines=100, cores=4)[0]
+    monkeypatch.setattr(planner, "_NETWORK_BYTES", 1.0)
+    assert join_plans(64, 3, 10**10, machines=100, cores=4)[0].rows < usual.rows
+
+
+@given(st.integers(1, 10**10), st.integers(1, 1000))
+def test_more_documents_take_longer_and_more_machines_less(documents: int, machines: int) -> None:
+    found = join_plans(64, 3, documents, machines=machines, cores=2)[0]
+    assert join_plans(64, 3, 2 * documents, machines=machines, cores=2)[0].seconds >= found.seconds
+    wider = join_plans(64, 3, documents, machines=2 * machines, cores=2)[0]
+    assert wider.seconds <= found.seconds or machines == 1
+    few, many = (plans(64, 3, count)[0] for count in (documents, 2 * documents))
+    assert (
+        estimate(few, documents).seconds_per_document
+        <= estimate(many, 2 * documents).seconds_per_document
+    )
+
+
+def test_queries_meet_documents_and_not_each_other() -> None:
+    [plan] = [p for p in join_plans(64, 3, 1 << 20, queries=1 << 10) if p.prefix == 16]
+    assert plan.rows == 4 * ((1 << 20) + (1 << 10))
+    assert plan.candidates == 4 * (1 << 20) * (1 << 10) >> 16
+
+
+def test_each_core_has_a_task_and_no_task_is_large() -> None:
+    small = join_plans(64, 3, 1000, machines=3, cores=4)[0]
+    assert small.tasks == 12
+    large = join_plans(64, 3, 8 * 10**9, machines=3, cores=4)[0]
+    assert large.rows / large.tasks <= 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"bits": 48}, "48 bits"),
+        ({"k": 17}, "k = 17"),
+        ({"k": -1}, "k = -1"),
+        ({"documents": 0}, "0 documents"),
+        ({"machines": 0}, "0 machines"),
+        ({"cores": 0}, "0 cores"),
+        ({"queries": 0}, "0 queries"),
+    ],
+)
+def test_an_invalid_join_is_refused(wrong: dict[str, int], message: str) -> None:
+    asked = {"bits": 64, "k": 3, "documents": 10} | wrong
+    with pytest.raises(PlanError, match=message):
+        join_plans(asked.pop("bits"), asked.pop("k"), asked.pop("documents"), **asked)
