@@ -1,11 +1,17 @@
 """What all tests share: the profile of hypothesis for the tier, and Java for Spark."""
 
+import signal
+
 import javas
 import pytest
 from hypothesis import settings
 from tiers import TIER, examples
 
 pytest_plugins = ["costs"]
+
+# Processes in the background of a script ignore SIGINT, and so would those that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Only the full run tries examples that it has not tried before, with a seed that it prints; the
 # other tiers try the same ones each time, so that they never fail by luck.

@@ -10,6 +10,7 @@ import pytest
 
 # A test of the gate that takes longer is listed at the end of the run, unless it is marked `slow`.
 LISTED_SECONDS = 2.0
+_STARTING_FIXTURES = {"start"}  # of tests/cli
 
 
 def _cpu_seconds() -> float:
@@ -41,9 +42,12 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.line(f"{seconds:5.1f} s  {name}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items):
-    """Require a reason of each test that is marked as slow."""
+    """Mark the tests whose fixtures start processes, and require a reason of each slow test."""
     for item in items:
+        if not _STARTING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("process")
         for mark in item.iter_markers("slow"):
             if not (mark.args and isinstance(mark.args[0], str)):
                 raise pytest.UsageError(f"{item.nodeid}: expected pytest.mark.slow(reason)")
