@@ -93,6 +93,7 @@ from fpdb.models import (
     Snapshots,
     Stats,
     TableStats,
+    Thresholds,
 )
 from fpdb.preparing import documents_of
 from fpdb.repairing import repair
@@ -116,7 +117,7 @@ build = Database.build
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
 
 if typing.TYPE_CHECKING:
-    from fpdb.joins import evaluate, evaluation_html, evaluation_svg
+    from fpdb.joins import evaluate
 
 __all__ = [
     "AccessError",
@@ -179,6 +180,7 @@ __all__ = [
     "Stats",
     "StorageError",
     "TableStats",
+    "Thresholds",
     "TooNewError",
     "UnsupportedFileSystemError",
     "UpgradeRequiredError",
@@ -193,8 +195,6 @@ __all__ = [
     "documents_of",
     "estimate",
     "evaluate",
-    "evaluation_html",
-    "evaluation_svg",
     "first_look",
     "html_text",
     "join_plans",
@@ -212,8 +212,8 @@ __all__ = [
 
 def __getattr__(name: str) -> typing.Any:
     """Import the evaluation of recipes when it is first asked for: most programs never do."""
-    if name in {"evaluate", "evaluation_html", "evaluation_svg"}:
-        from fpdb import joins
+    if name == "evaluate":
+        from fpdb.joins import evaluate
 
-        return getattr(joins, name)
+        return evaluate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -55,9 +55,9 @@ def run_starts(*columns: NDArray[Any]) -> Places:
     return starts
 
 
-def unique(column: Column) -> Column:
-    """Sort numbers, and drop repeated ones."""
-    ordered = np.sort(column)
+def unique(values: NDArray[Any]) -> NDArray[Any]:
+    """Sort values, and drop repeated ones."""
+    ordered = np.sort(values)
     return ordered[differs(ordered)]
 
 

@@ -20,6 +20,7 @@ from fpdb.documents import (
     Preparer,
     Texts,
     Verifier,
+    View,
     Writer,
     at_places,
     take,
@@ -293,9 +294,8 @@ class Database(Reader):
 
         wanted, verifier = self._wanted(k, keep, min_jaccard, exact)
         with self._environment.read() as txn:
-            clusters = list(
-                joins.members(txn, self._index, self._catalog, wanted, keep=keep, verifier=verifier)
-            )
+            view = View(txn, self._index, self._catalog)
+            clusters = list(joins.find_members(view, wanted, keep=keep, verifier=verifier))
         duplicates = _duplicates(self._index, clusters)
         while batch := list(islice(duplicates, BATCH)):
             with self._environment.write(self._timeout) as txn:

@@ -359,21 +359,39 @@ class RecipeQuality:
 
 
 @dataclass(frozen=True)
+class Thresholds:
+    """Which similarities make a pair true, right or wrong when recipes are evaluated.
+
+    True pairs, from `truth_from` on, are to be found. Of the pairs that are reported, those from
+    `right_from` on are right, those below `wrong_below` wrong; pairs between are neither.
+    """
+
+    truth_from: float = 0.8
+    right_from: float = 0.7
+    wrong_below: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0.1 <= self.wrong_below <= self.right_from <= self.truth_from <= 1:
+            raise InputError(
+                f"found wrong_below {self.wrong_below}, right_from {self.right_from} and "
+                f"truth_from {self.truth_from}, expected .1 to 1, each no larger than the next",
+                hint="pairs between wrong_below and right_from are neither right nor wrong",
+            )
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What recipes find of the near-duplicates among some documents.
 
-    `exact` says that the truth is the Jaccard similarity of the texts' shingles, not a list that
-    was given. `true` counts the pairs that should be found, `equal` the pairs of equal texts,
-    which are left out. `truth_from`,
-    `right_from`, `wrong_below` and `min_jaccard` are as they were asked for.
+    `exact` is True if the truth is the Jaccard similarity of the texts' shingles, not a list of
+    pairs. `true` counts the pairs that should be found, `equal` the pairs of equal texts, which
+    are left out. `thresholds` and `min_jaccard` are those that were given.
     """
 
     documents: int
     exact: bool
     true: int
     equal: int
-    truth_from: float
-    right_from: float
-    wrong_below: float
+    thresholds: Thresholds
     min_jaccard: float | None
     recipes: tuple[RecipeQuality, ...]

@@ -17,6 +17,7 @@ from fpdb.documents import (
     Lookup,
     Texts,
     Verifier,
+    View,
     replanned,
     to_document,
 )
@@ -36,7 +37,7 @@ from fpdb.models import (
 )
 from fpdb.processes import Workers
 from fpdb.snapshot import Snapshot
-from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction
+from fpdb.storage import LOCK_SECONDS, Environment
 from fpdb.storage.counters import Counters
 from fpdb.tables import Hits, Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
@@ -239,12 +240,8 @@ class Reader(Handle):
         if groups and verifier:
             raise InputError("found groups and min_jaccard", hint="a group isn't verified")
         if groups:
-            return self._snapshot(
-                lambda txn: joins.grouped(txn, self._index, self._catalog, wanted)
-            )
-        return self._snapshot(
-            lambda txn: joins.pairs(txn, self._index, self._catalog, wanted, verifier)
-        )
+            return self._snapshot(lambda view: joins.find_groups(view, wanted))
+        return self._snapshot(lambda view: joins.find_pairs(view, wanted, verifier))
 
     def clusters(
         self,
@@ -265,9 +262,7 @@ class Reader(Handle):
 
         wanted, verifier = self._wanted(k, keep, min_jaccard, exact)
         return self._snapshot(
-            lambda txn: joins.clusters(
-                txn, self._index, self._catalog, wanted, keep=keep, verifier=verifier
-            )
+            lambda view: joins.find_clusters(view, wanted, keep=keep, verifier=verifier)
         )
 
     def _wanted(
@@ -280,10 +275,10 @@ class Reader(Handle):
             )
         return self._look(k, None, min_jaccard, exact)
 
-    def _snapshot(self, read: Callable[[ReadTransaction], Iterator[_Read]]) -> Iterator[_Read]:
+    def _snapshot(self, read: Callable[[View], Iterator[_Read]]) -> Iterator[_Read]:
         """Read in one transaction that lasts until everything was read."""
         with self._environment.read() as txn:
-            yield from read(txn)
+            yield from read(View(txn, self._index, self._catalog))
 
     def get(self, key: Key, default: Any = None) -> Document | Any:
         """Give the stored document with a key, or the default."""

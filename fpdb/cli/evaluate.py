@@ -19,7 +19,7 @@ from fpdb.cli.sources import (
     make_fields,
 )
 from fpdb.io import BadRecord, Fields, read_pairs, read_records
-from fpdb.models import LARGEST_TEXT, Document, Evaluation, Rating, RecipeQuality
+from fpdb.models import LARGEST_TEXT, Document, Evaluation, Rating, RecipeQuality, Thresholds
 
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 _COLUMNS = (
@@ -38,7 +38,7 @@ _COLUMNS = (
 
 
 def _ks(given: str) -> list[int]:
-    """Read distances such as 3, 0-12 or 0,3,6-8."""
+    """Parse distances such as 3, 0-12 or 0,3,6-8."""
     found: set[int] = set()
     for part in str(given).split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -94,12 +94,6 @@ def evaluate(
         bool,
         typer.Option("--listed-only", help="Count the listed pairs and no others."),
     ] = False,
-    page: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="Write a page with the picture.")
-    ] = None,
-    picture: Annotated[
-        str | None, typer.Option("--svg", metavar="FILE", help="Write the picture.")
-    ] = None,
     form: RecordFormatOption = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="F", help="The field or column of the key.")
@@ -128,34 +122,25 @@ def evaluate(
 
     \b
     Example:
-      fpdb eval pages.jsonl --min-jaccard 0.8 --html quality.html
+      fpdb eval pages.jsonl --min-jaccard 0.8
       fpdb eval pages.jsonl pairs.tsv --recipe web --recipe my.toml -k 3,6
     """
-    from fpdb.joins import evaluate as rate
-    from fpdb.joins import evaluation_html, evaluation_svg
-    from fpdb.joins.picture import measured
+    import fpdb
 
-    require("-" not in (page, picture), "--html and --svg need the name of a file")
     require(documents != "-" or pairs != "-", "only one of DOCUMENTS and PAIRS can be -")
     ks = _ks(k)
     chosen = [choose_recipe(name) for name in recipes or ["web"]]
     fields = make_fields(key, text, None, None, Base.HEX, header)
     rejects = Rejects(strict=strict)
-    found = rate(
+    found = fpdb.evaluate(
         _documents(documents, form, fields, max_bytes, rejects),
         None if pairs is None else read_pairs(pairs, max_bytes),
         recipes=chosen,
         k=ks,
         min_jaccard=min_jaccard,
-        truth_from=truth_from,
-        right_from=right_from,
-        wrong_below=wrong_below,
+        thresholds=Thresholds(truth_from, right_from, wrong_below),
         listed_only=listed_only,
     )
-    for path, draw in ((page, evaluation_html), (picture, evaluation_svg)):
-        if path is not None:
-            with render.into(path):
-                render.block(draw(found))
     if as_json:
         render.record(_plain(found))
     else:
@@ -163,7 +148,7 @@ def evaluate(
         for quality in found.recipes:
             _rows(quality, quality.ratings, "-")
             _rows(quality, quality.verified, f"{min_jaccard:g}" if min_jaccard else "-")
-    for line in measured(found):
+    for line in _summary(found):
         render.note(line)
     for quality in found.recipes:
         sketchless = f", without a sketch {quality.unsketched:,}" if min_jaccard else ""
@@ -189,18 +174,27 @@ def _rows(quality: RecipeQuality, ratings: tuple[Rating, ...], verified: str) ->
         render.row(quality.recipe, verified, *rating[:-3], *shares)
 
 
+def _summary(found: Evaluation) -> Iterator[str]:
+    """Describe in two lines what was measured."""
+    limits = found.thresholds
+    truth = "exact Jaccard similarity of shingles" if found.exact else "the listed pairs"
+    yield (
+        f"{found.documents:,} documents, {found.true:,} true pairs (similarity from "
+        f"{limits.truth_from:g}); truth: {truth}; "
+        f"{found.equal:,} pairs of equal texts are left out."
+    )
+    verified = ""
+    if found.min_jaccard is not None:
+        verified = f" Verified: sketches estimate a similarity of at least {found.min_jaccard:g}."
+    yield (
+        f"Right: from {limits.right_from:g}; wrong: below {limits.wrong_below:g}; pairs between "
+        f"are neither.{verified}"
+    )
+
+
 def _plain(found: Evaluation) -> dict[str, Any]:
-    plain = {
-        field.name: getattr(found, field.name)
-        for field in dataclasses.fields(found)
-        if field.name != "recipes"
-    }
-    recipes = [
-        dataclasses.asdict(quality)
-        | {
-            "ratings": [rating._asdict() for rating in quality.ratings],
-            "verified": [rating._asdict() for rating in quality.verified],
-        }
-        for quality in found.recipes
-    ]
-    return plain | {"recipes": recipes}
+    plain = dataclasses.asdict(found)
+    for quality in plain["recipes"]:
+        for kind in ("ratings", "verified"):
+            quality[kind] = [rating._asdict() for rating in quality[kind]]
+    return plain

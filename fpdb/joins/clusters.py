@@ -1,34 +1,28 @@
-"""Clusters: the documents that pairs connect, found over fingerprints and kept in order."""
+"""Clusters: the documents that pairs connect, found over fingerprints and yielded in order."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fpdb.documents import Catalog, Verifier
-from fpdb.joins.copies import Standing
+from fpdb.arrays import Column, Places, joined, run_starts, unique
+from fpdb.documents import Verifier
+from fpdb.documents.catalog import View
 from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import (
-    Numbers,
-    distinct,
-    find_runs,
+    Scalars,
     home_rows,
-    joined_words,
     keys_of,
-    numbers_of,
-    verified,
-    words_of,
+    stored_groups,
+    to_fingerprints,
+    to_scalars,
+    verified_pairs,
 )
 from fpdb.models import Cluster
-from fpdb.storage import ReadTransaction
-from fpdb.storage.columns import Column
-from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array
 
-Places = NDArray[np.int64]
-
-# Connections held before they are replaced by one for each fingerprint.
+# Connections held before they are replaced by one for each node.
 _CONNECTIONS = 1 << 20
 
 
@@ -39,109 +33,133 @@ class Members(NamedTuple):
     fingerprints: Fingerprints
 
 
-def clusters(
-    txn: ReadTransaction,
-    index: Index,
-    catalog: Catalog,
-    k: int,
-    *,
-    keep: str,
-    verifier: Verifier | None = None,
+def find_clusters(
+    view: View, k: int, *, keep: str, verifier: Verifier | None = None
 ) -> Iterator[Cluster]:
-    """Give the clusters by the keys of their documents."""
-    for found in members(txn, index, catalog, k, keep=keep, verifier=verifier):
-        first, *others = keys_of(txn, catalog, found.ids)
+    """Yield the clusters by the keys of their documents."""
+    for found in find_members(view, k, keep=keep, verifier=verifier):
+        first, *others = keys_of(view, found.ids)
         yield Cluster(first, tuple(others))
 
 
-def members(
-    txn: ReadTransaction,
-    index: Index,
-    catalog: Catalog,
-    k: int,
-    *,
-    keep: str,
-    verifier: Verifier | None = None,
+def find_members(
+    view: View, k: int, *, keep: str, verifier: Verifier | None = None
 ) -> Iterator[Members]:
-    """Give the clusters in the order of their first documents, each in the order of ids.
+    """Yield the clusters in the order of their first documents, each in the order of ids.
 
-    `keep` is first, the one with the smallest id, or longest, the one with the longest text.
+    `keep` is "first", the document with the smallest id, or "longest", the one with the longest
+    text.
     """
     if verifier is None:
-        nodes, labels = _connected(txn, index, k)
-        ids, places = _documents(txn, index, nodes)
+        nodes, labels = _connected_fingerprints(view, k)
+        ids, places = _documents_of(view, nodes)
     else:
-        ids, labels = _verified(txn, index, k, verifier)
-        nodes, places = _fingerprints(txn, index, catalog, ids), np.arange(len(ids))
+        ids, labels = _connected_documents(view, k, verifier)
+        nodes, places = _fingerprints_of(view, ids), np.arange(len(ids))
     own = labels[places]
     order = np.lexsort((ids, own))
     ids, places, own = ids[order], places[order], own[order]
-    starts = np.append(True, own[1:] != own[:-1]).nonzero()[0] if len(own) else own
+    starts = run_starts(own)
     stops = np.append(starts[1:], len(own))
     for cluster in np.argsort(ids[starts]).tolist():
         start, stop = int(starts[cluster]), int(stops[cluster])
         chosen = np.arange(start, stop)
         if keep == "longest":
-            lengths = [catalog.characters(txn, number) for number in ids[start:stop].tolist()]
+            lengths = [
+                view.catalog.characters(view.txn, number) for number in ids[start:stop].tolist()
+            ]
             longest = lengths.index(max(lengths))
             chosen[: longest + 1] = np.roll(chosen[: longest + 1], 1)
-        yield Members(ids[chosen], joined_words(words_of(nodes[places[chosen]])))
+        yield Members(ids[chosen], to_fingerprints(nodes[places[chosen]]))
 
 
-def _connected(txn: ReadTransaction, index: Index, k: int) -> tuple[Numbers, Places]:
-    """Find the fingerprints of clusters, sorted, and for each which cluster it is in."""
+def _connected_fingerprints(view: View, k: int) -> tuple[Scalars, Places]:
+    """Return the fingerprints of clusters, sorted, and a label of the cluster of each."""
     forest = _Forest()
-    for runs in find_runs(txn, index):
-        numbers = numbers_of(runs.words)
-        forest.connect(numbers, numbers)
-    for near in near_pairs(txn, index, k):
-        forest.connect(numbers_of(near.first), numbers_of(near.second))
+    for groups in stored_groups(view):
+        scalars = to_scalars(groups.words)
+        forest.connect(scalars, scalars)
+    for near in near_pairs(view, k):
+        forest.connect(to_scalars(near.first), to_scalars(near.second))
     return forest.trees()
 
 
-def _verified(
-    txn: ReadTransaction, index: Index, k: int, verifier: Verifier
-) -> tuple[Column, Places]:
-    """Find the documents of clusters, sorted by id, and for each which cluster it is in."""
+def _connected_documents(view: View, k: int, verifier: Verifier) -> tuple[Column, Places]:
+    """Return the ids of documents in clusters, sorted, and a label of the cluster of each."""
     forest = _Forest()
-    standing = Standing(txn, index, verifier, forest.connect)
-    for found in verified(txn, index, k, verifier, standing):
+    representatives = partial(_representatives, view, verifier, forest)
+    for found in verified_pairs(view, k, verifier, representatives):
         forest.connect(found.known.ids[found.first], found.known.ids[found.second])
     return forest.trees()
 
 
-def _fingerprints(txn: ReadTransaction, index: Index, catalog: Catalog, ids: Column) -> Numbers:
+def _representatives(
+    view: View, verifier: Verifier, forest: "_Forest", slices: Iterator[Column]
+) -> Column:
+    """Return one document for each sketch or text in a group, and connect the copies with it.
+
+    Copies are similar to the same documents, so they needn't be compared one by one.
+    """
+    first: dict[bytes, int] = {}
+    for ids in slices:
+        copies: list[int] = []
+        originals: list[int] = []
+        likenesses = verifier.likeness(view.txn, ids)
+        for number, likeness in zip(ids.tolist(), likenesses, strict=True):
+            original = first.setdefault(likeness, number)
+            if original != number and likeness:
+                copies.append(number)
+                originals.append(original)
+        forest.connect(np.array(copies, np.uint64), np.array(originals, np.uint64))
+    return np.array(sorted(first.values()), np.uint64)
+
+
+def _documents_of(view: View, nodes: Scalars) -> tuple[Column, Places]:
+    """Return the ids of the documents that have one of some fingerprints, and which one."""
+    ids: list[Column] = [np.empty(0, np.uint64)]
+    found: list[Places] = [np.empty(0, np.int64)]
+    if len(nodes):
+        for *words, own in home_rows(view):
+            scalars = to_scalars(words)
+            places = np.minimum(nodes.searchsorted(scalars), len(nodes) - 1)
+            there = nodes[places] == scalars
+            ids.append(own[there])
+            found.append(places[there])
+    return np.concatenate(ids), np.concatenate(found)
+
+
+def _fingerprints_of(view: View, ids: Column) -> Scalars:
     """Look up the fingerprints of documents."""
-    stored = (catalog.load(txn, number) for number in ids.tolist())
+    stored = (view.catalog.load(view.txn, number) for number in ids.tolist())
     numbers = [document.fingerprint or 0 for document in stored if document is not None]
-    return numbers_of(index.words(to_array(numbers, index.plan.bits)))
+    return to_scalars(view.index.words(to_array(numbers, view.index.plan.bits)))
 
 
 class _Forest:
-    """Fingerprints, or ids, and what connects them, in memory that grows with these only."""
+    """Nodes (fingerprints or ids) and what connects them, in memory that grows with nodes only."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Numbers, Numbers]] = []
+        self._parts: list[tuple[Scalars, Scalars]] = []
         self._size = 0
         self._most = _CONNECTIONS
 
-    def connect(self, first: Numbers, second: Numbers) -> None:
-        """Put fingerprints into one tree, pair by pair."""
+    def connect(self, first: Scalars, second: Scalars) -> None:
+        """Put nodes into one tree, pair by pair."""
         self._parts.append((first, second))
         self._size += len(first)
         if self._size > self._most:
             nodes, labels = self.trees()
-            # Each is connected with one of its tree, and all else is forgotten.
+            # One connection for each node is enough.
             self._parts = [(nodes, nodes[labels])]
             self._size = len(nodes)
             self._most = max(_CONNECTIONS, 2 * self._size)
 
-    def trees(self) -> tuple[Numbers, Places]:
-        """Give the fingerprints, sorted, and for each the place of the lowest in its tree."""
+    def trees(self) -> tuple[Scalars, Places]:
+        """Return the nodes, sorted, and for each the place of the lowest one in its tree."""
         if not self._parts:
             return np.empty(0, np.uint64), np.empty(0, np.int64)
-        first, second = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        nodes = distinct(np.concatenate([first, second]))
+        first, second = joined(self._parts)
+        nodes = unique(np.concatenate([first, second]))
         return nodes, _components(len(nodes), nodes.searchsorted(first), nodes.searchsorted(second))
 
 
@@ -149,7 +167,7 @@ def _components(count: int, first: Places, second: Places) -> Places:
     """Find for each node the lowest one that edges connect it with."""
     parents = np.arange(count)
     while True:
-        # Every parent is a root here. A root that meets a lower one is hung below it.
+        # Every parent is a root here. Of two roots that meet, the higher becomes a child.
         one, other = parents[first], parents[second]
         apart = one != other
         if not apart.any():
@@ -162,17 +180,3 @@ def _components(count: int, first: Places, second: Places) -> Places:
             if np.array_equal(higher, parents):
                 break
             parents = higher
-
-
-def _documents(txn: ReadTransaction, index: Index, nodes: Numbers) -> tuple[Column, Places]:
-    """Find the documents that have one of some fingerprints, and which one."""
-    ids: list[Column] = [np.empty(0, np.uint64)]
-    found: list[Places] = [np.empty(0, np.int64)]
-    if len(nodes):
-        for *words, own in home_rows(txn, index):
-            numbers = numbers_of(words)
-            places = np.minimum(nodes.searchsorted(numbers), len(nodes) - 1)
-            there = nodes[places] == numbers
-            ids.append(own[there])
-            found.append(places[there])
-    return np.concatenate(ids), np.concatenate(found)

@@ -1,95 +1,126 @@
-"""The self-join of the tables: all pairs of distinct fingerprints within k, each once, streamed.
+"""Join all fingerprints: find every pair of distinct fingerprints within k, each once, streamed.
 
-A pass reads a table in chunks of whole buckets, in which all fingerprints hold some bits alike.
-What is too large to compare all with all is cut again: within k, two fingerprints that differ in
-few of the other bits agree in at least one block of them. A pair is given in the first pass and
-the first cut that finds it, which its own bits tell, so that no pair has to be remembered.
+A pass reads a table in chunks of complete buckets; the fingerprints of a bucket agree in some bits.
+A bucket that is too large to compare all with all is split again: two fingerprints within k that
+differ in few of the other bits agree in at least one block of them. A pair is yielded in the first
+pass and the first split that find it, which its own bits tell, so no pair has to be remembered.
+
+The kernel is `_near_in_buckets`, which compares all rows of each bucket with each other;
+`near_rows` runs it on an array that is in no table.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.joins.groups import Groups, groups_of, near_in_groups
-from fpdb.joins.layouts import Layout, between, layout_of, led_by, mask_of, permute, sort_rows
+from fpdb.arrays import Marks, Places, Rows, differs, joined, spans
+from fpdb.documents.catalog import View
 from fpdb.storage import ReadTransaction
-from fpdb.storage.columns import Rows, unpack_rows
-from fpdb.tables import Index
+from fpdb.storage.columns import unpack_rows
+from fpdb.tables import Index, Permutation
 from fpdb.tables.pages import Pages
+
+# The order of bits: which bit of a fingerprint, 0 the highest, is in which place.
+Layout = tuple[int, ...]
+_Distances = NDArray[np.uint8]
 
 # Rows of a table held at once, if no bucket has more.
 _CHUNK = 1 << 20
-# Rows gathered at once from a table that isn't sorted by the bits in question.
+# Rows collected at once from a table that isn't sorted by the bits in question.
 _GATHERED = 1 << 22
 _HISTOGRAM_BITS = 16
-# Nanoseconds to sort a row by other bits and find its group, and to compare two.
+# Nanoseconds to sort a row by other bits and find its bucket, and to compare two rows.
 _SORT = 60.0
 _COMPARE = 0.85
-# Rows of a group that tell how its bits are spread, and how much less a cut must leave to compare.
+# Rows of a bucket sampled to see how its bits are spread, and the share of comparisons that a
+# split may leave at most.
 _SAMPLE = 100
 _WORTH = 0.7
+# Words compared at once: with the results beside them they fit into an L2 cache.
+_TILE = 1 << 15
+# Pairs collected before they are yielded.
+_PAIRS = 1 << 16
+# How much larger than the smallest the largest bucket of a tile may be.
+_SLACK = 1.06
 
 
-class Near(NamedTuple):
+class NearPairs(NamedTuple):
     """Pairs of distinct fingerprints as columns of words, with their distances."""
 
     first: Rows
     second: Rows
-    distances: NDArray[np.uint8]
+    distances: _Distances
 
 
-class _Path(NamedTuple):
-    """Where a search has got to: how bits stand, how many in front are held alike, what was seen.
+class _Buckets(NamedTuple):
+    """Runs of rows: where each starts, and how many rows it has."""
 
-    A pair that is equal in all bits of a seen mask was found on an earlier path.
-    """
+    starts: Places
+    sizes: Places
 
-    layout: Layout
-    held: int
-    seen: tuple[int, ...]
-    whole: bool  # whether these are buckets of a table, and not of a cut
+    def chosen(self, mask: Marks) -> "_Buckets":
+        """Return the buckets that a mask selects."""
+        return _Buckets(self.starts[mask], self.sizes[mask])
+
+    def places(self) -> Places:
+        """Return the places of all rows, bucket after bucket."""
+        return spans(self.starts, self.sizes)
 
 
 class _Pass(NamedTuple):
-    """Buckets of a table: its bits `start` to `stop` are held alike."""
+    """A way to divide a table into buckets: rows agree in the bits from `start` to `stop`."""
 
     table: int
     start: int
     stop: int
 
 
-def near_pairs(txn: ReadTransaction, index: Index, k: int) -> Iterator[Near]:
-    """Give all pairs of distinct fingerprints within k, each once, in no particular order."""
+class _Path(NamedTuple):
+    """The state of a search: the order of bits, how many leading ones agree, what was searched.
+
+    A pair that agrees in all bits of a mask in `seen` was found on an earlier path.
+    """
+
+    layout: Layout
+    held: int
+    seen: tuple[int, ...]
+    whole: bool  # whether these are buckets of a table, not of a split
+
+
+def near_pairs(view: View, k: int) -> Iterator[NearPairs]:
+    """Yield all pairs of distinct fingerprints within k, each once, in no particular order."""
     if k == 0:
         return
+    index = view.index
     bits = index.plan.bits
     seen: tuple[int, ...] = ()
     for bucket in _passes(index, k):
-        layout = layout_of(index.plan.tables[bucket.table].permutation)
+        layout = _layout_of(index.plan.tables[bucket.table].permutation)
         front = layout[bucket.start : bucket.stop]
-        held = mask_of(front, bits)
+        held = _mask_of(front, bits)
         if any(mask & ~held == 0 for mask in seen):
-            continue  # what is equal in more bits was found already
-        path = _Path(led_by(front, layout), len(front), seen, whole=True)
+            continue  # a pair that agrees in more bits was found already
+        path = _Path(_led_by(front, layout), len(front), seen, whole=True)
         search = _Search(bits, k)
-        for rows in _chunks(txn, index, bucket):
+        for rows in _chunks(view.txn, index, bucket):
             yield from search.near(rows, path)
         seen = (*seen, held)
 
 
 def _passes(index: Index, k: int) -> Iterator[_Pass]:
-    """Find buckets such that two fingerprints within k are in one of them together.
+    """Yield passes such that two fingerprints within k share a bucket in at least one.
 
-    A table that is probed with r bits flipped holds one of r + 1 pieces of its prefix unflipped.
+    If a table is probed with r bits flipped, one of r + 1 pieces of its prefix isn't flipped.
     """
     for probes in index.plan.probes(k):
         prefix = index.plan.tables[probes.table].prefix
         pieces = max(mask.bit_count() for mask in probes.masks) + 1
         if pieces > prefix:
-            # Whatever differs in every bit of the prefix is sought, so it says nothing.
+            # Fingerprints that differ in every bit of the prefix are wanted too.
             yield _Pass(probes.table, 0, 0)
             continue
         cuts = [prefix * piece // pieces for piece in range(pieces + 1)]
@@ -98,22 +129,22 @@ def _passes(index: Index, k: int) -> Iterator[_Pass]:
 
 
 def _chunks(txn: ReadTransaction, index: Index, bucket: _Pass) -> Iterator[Rows]:
-    """Read whole buckets, sorted by the bits that they hold alike."""
+    """Yield complete buckets, sorted by the bits in which they agree."""
     pages = (index.home, *index.further)[bucket.table]
     words = len(index.words(np.empty((0, 2), np.uint64)))
     width = min(index.plan.bits, 64)
     if bucket.start == 0:
-        yield from _whole(_distinct(txn, pages, words), width - bucket.stop)
+        yield from _complete(_distinct(txn, pages, words), width - bucket.stop)
     else:
-        layout = layout_of(index.plan.tables[bucket.table].permutation)
-        led = led_by(layout[bucket.start : bucket.stop], layout)
-        permutation = between(layout, led, index.plan.bits)
+        layout = _layout_of(index.plan.tables[bucket.table].permutation)
+        led = _led_by(layout[bucket.start : bucket.stop], layout)
+        permutation = _between(layout, led, index.plan.bits)
         for rows in _gathered(txn, pages, words, width, bucket):
-            yield sort_rows(permute(rows, permutation))
+            yield _sort_rows(_permute(rows, permutation))
 
 
 def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
-    """Read the fingerprints of a table in chunks, each fingerprint once."""
+    """Yield the fingerprints of a table in chunks, each fingerprint once."""
     parts: list[Rows] = []
     size = 0
     last: list[int] = []
@@ -124,7 +155,7 @@ def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
             size += len(parts[-1][0])
             there = cursor.next()
             if size >= _CHUNK or not there:
-                rows = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+                rows = joined(parts)
                 if pages.columns > words:
                     rows = _fresh(rows, last)
                     last = [int(column[-1]) for column in rows] if len(rows[0]) else last
@@ -134,41 +165,39 @@ def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
 
 
 def _fresh(rows: Rows, last: list[int]) -> Rows:
-    """Keep the first row of each run of equal ones; `last` came before them."""
-    fresh = np.zeros(len(rows[0]), np.bool_)
+    """Keep the first row of each run of equal rows; `last` is the row before them."""
+    fresh = differs(*rows)
     fresh[0] = not last or last != [int(column[0]) for column in rows]
-    for column in rows:
-        fresh[1:] |= column[1:] != column[:-1]
     return [column[fresh] for column in rows]
 
 
-def _whole(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
+def _complete(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
     """Cut chunks where the bits above `shift` change."""
     if shift >= 64:
         parts = list(chunks)
         if parts:
-            yield _concatenated(parts)
+            yield joined(parts)
         return
     below = np.uint64(shift)
-    kept: list[Rows] = []  # rows of one bucket, which may go on in the next chunk
+    kept: list[Rows] = []  # rows of one bucket, which may continue in the next chunk
     for rows in chunks:
         high = rows[0] >> below
         if kept and kept[-1][0][-1] >> below != high[0]:
-            yield _concatenated(kept)
+            yield joined(kept)
             kept = []
         cut = int(high.searchsorted(high[-1]))
         if cut:
-            yield _concatenated([*kept, [column[:cut] for column in rows]])
+            yield joined([*kept, [column[:cut] for column in rows]])
             kept = []
         kept.append([column[cut:] for column in rows])
     if kept:
-        yield _concatenated(kept)
+        yield joined(kept)
 
 
 def _gathered(
     txn: ReadTransaction, pages: Pages, words: int, width: int, bucket: _Pass
 ) -> Iterator[Rows]:
-    """Collect buckets of bits inside the rows, as many as fit, in one reading of the table each."""
+    """Collect buckets of inner bits, as many as fit in memory for each scan of the table."""
     below = np.uint64(width - bucket.stop)
     mask = np.uint64((1 << bucket.stop - bucket.start) - 1)
     coarse = np.uint64(max(bucket.stop - bucket.start - _HISTOGRAM_BITS, 0))
@@ -187,129 +216,115 @@ def _gathered(
             chosen = values - np.uint64(first) < np.uint64(last - first)
             parts.append([column[chosen] for column in rows])
         if parts:
-            yield _concatenated(parts)
+            yield joined(parts)
         first = last
 
 
-def _concatenated(parts: list[Rows]) -> Rows:
-    if len(parts) == 1:
-        return parts[0]
-    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-
-
 class _Search:
-    """Finds what is near in rows that are sorted by the bits they hold alike."""
+    """Finds the near pairs among rows that are sorted by the leading bits in which they agree."""
 
     def __init__(self, bits: int, k: int) -> None:
         self._bits = bits
         self._k = k
         self._width = min(bits, 64)
 
-    def near(self, rows: Rows, path: _Path) -> Iterator[Near]:
-        """Give the pairs of rows with the same held bits that no earlier path has found."""
-        groups = groups_of(rows, self._width - path.held)
-        if not len(groups.sizes):
+    def near(self, rows: Rows, path: _Path) -> Iterator[NearPairs]:
+        """Yield the near pairs within each bucket that no earlier path has found."""
+        buckets = _buckets_of(rows, self._width - path.held)
+        if not len(buckets.sizes):
             return
-        blocks, limit = self._cut(path, int(groups.sizes.max()))
+        blocks, limit = self._split(path, int(buckets.sizes.max()))
         if limit < 0:
             return
-        large = groups.sizes > limit
-        for above, below, distances in near_in_groups(rows, groups.chosen(~large), self._k):
-            yield from self._unseen(rows, above, below, distances, path)
+        large = buckets.sizes > limit
+        yield from self._compare(rows, buckets.chosen(~large), path)
         if large.any():
-            yield from self._near_in_large(rows, groups.chosen(large), path, blocks)
+            yield from self._near_in_large(rows, buckets.chosen(large), path, blocks)
 
     def _near_in_large(
-        self, rows: Rows, groups: Groups, path: _Path, blocks: tuple[Layout, ...]
-    ) -> Iterator[Near]:
-        """Cut large groups again, all of them together if they are those of a table.
+        self, rows: Rows, buckets: _Buckets, path: _Path, blocks: tuple[Layout, ...]
+    ) -> Iterator[NearPairs]:
+        """Split large buckets again, all of them together if they are those of a table.
 
-        What a cut has left as large isn't evenly spread, and each group is cut by its own bits.
+        A bucket that is still large after a split isn't evenly spread, so it is split by a sample
+        of its own bits.
         """
-        groups = groups.chosen(self._wanted(rows, groups, path))
-        if path.whole and len(groups.sizes):
-            places = groups.places()
+        buckets = buckets.chosen(self._wanted(rows, buckets, path))
+        if path.whole and len(buckets.sizes):
+            places = buckets.places()
             yield from self._deeper([column[places] for column in rows], path, blocks)
             return
-        for start, size in zip(groups.starts.tolist(), groups.sizes.tolist(), strict=True):
+        for start, size in zip(buckets.starts.tolist(), buckets.sizes.tolist(), strict=True):
             own = [column[start : start + size] for column in rows]
-            blocks = self._cut_by_sample(path, own)
+            blocks = self._split_by_sample(path, own)
             if blocks:
                 yield from self._deeper(own, path, blocks)
-                continue
-            group = Groups(np.zeros(1, np.int64), np.array([size]))
-            for above, below, distances in near_in_groups(own, group, self._k):
-                yield from self._unseen(own, above, below, distances, path)
+            else:
+                yield from self._compare(own, _one_bucket(own), path)
 
-    def _wanted(self, rows: Rows, groups: Groups, path: _Path) -> NDArray[np.bool_]:
-        """Tell which groups have rows that differ in each seen mask; others bring nothing new."""
-        places = groups.places()
-        first = np.cumsum(groups.sizes) - groups.sizes
+    def _wanted(self, rows: Rows, buckets: _Buckets, path: _Path) -> Marks:
+        """Mark the buckets whose rows differ in each mask seen; others yield nothing new."""
+        places = buckets.places()
+        first = np.cumsum(buckets.sizes) - buckets.sizes
         changes = [
             np.bitwise_or.reduceat(
-                column[places] ^ np.repeat(column[groups.starts], groups.sizes), first
+                column[places] ^ np.repeat(column[buckets.starts], buckets.sizes), first
             )
             for column in rows
         ]
-        wanted = np.ones(len(groups.sizes), np.bool_)
-        here = between(tuple(range(self._bits)), path.layout, self._bits)
+        wanted = np.ones(len(buckets.sizes), np.bool_)
+        here = _between(tuple(range(self._bits)), path.layout, self._bits)
         for mask in path.seen:
-            wanted &= self._differ(changes, here.apply_one(mask))
+            wanted &= _differ(changes, here.apply_one(mask))
         return wanted
 
-    def _deeper(self, rows: Rows, path: _Path, blocks: tuple[Layout, ...]) -> Iterator[Near]:
-        """Sort rows by each of some blocks in turn, and find what agrees in one of them."""
+    def _deeper(self, rows: Rows, path: _Path, blocks: tuple[Layout, ...]) -> Iterator[NearPairs]:
+        """Sort rows by each block in turn, and find near pairs that agree in it."""
         held, seen = path.layout[: path.held], path.seen
         for block in blocks:
-            layout = led_by((*held, *block), path.layout)
-            permuted = permute(rows, between(path.layout, layout, self._bits))
+            layout = _led_by((*held, *block), path.layout)
+            permuted = _permute(rows, _between(path.layout, layout, self._bits))
             deeper = _Path(layout, path.held + len(block), seen, whole=False)
-            yield from self.near(sort_rows(permuted), deeper)
-            seen = (*seen, mask_of(block, self._bits))
+            yield from self.near(_sort_rows(permuted), deeper)
+            seen = (*seen, _mask_of(block, self._bits))
 
-    def _unseen(
-        self,
-        rows: Rows,
-        above: NDArray[np.int64],
-        below: NDArray[np.int64],
-        distances: NDArray[np.uint8],
-        path: _Path,
-    ) -> Iterator[Near]:
-        """Put the bits of pairs back, and drop those that an earlier path has found."""
-        back = between(path.layout, tuple(range(self._bits)), self._bits)
-        first = permute([column[above] for column in rows], back)
-        second = permute([column[below] for column in rows], back)
-        changes = [one ^ other for one, other in zip(first, second, strict=True)]
-        fresh = np.ones(len(distances), np.bool_)
-        for mask in path.seen:
-            fresh &= self._differ(changes, mask)
-        if fresh.any():
-            first, second = ([word[fresh] for word in words] for words in (first, second))
-            yield Near(first, second, distances[fresh])
+    def _compare(self, rows: Rows, buckets: _Buckets, path: _Path) -> Iterator[NearPairs]:
+        """Compare all rows of each bucket; drop pairs that an earlier path has found."""
+        back = _between(path.layout, tuple(range(self._bits)), self._bits)
+        for above, below, distances in _near_in_buckets(rows, buckets, self._k):
+            first = _permute([column[above] for column in rows], back)
+            second = _permute([column[below] for column in rows], back)
+            changes = [one ^ other for one, other in zip(first, second, strict=True)]
+            fresh = np.ones(len(distances), np.bool_)
+            for mask in path.seen:
+                fresh &= _differ(changes, mask)
+            if fresh.any():
+                first, second = ([word[fresh] for word in words] for words in (first, second))
+                yield NearPairs(first, second, distances[fresh])
 
-    def _cut(self, path: _Path, size: int) -> tuple[tuple[Layout, ...], float]:
-        """Find the blocks that evenly spread groups are cut by, and the size from which it pays.
+    def _split(self, path: _Path, size: int) -> tuple[tuple[Layout, ...], float]:
+        """Return the blocks that split evenly spread buckets, and the size from which it pays.
 
         The size is negative if no pair is wanted any more.
         """
         best: tuple[float, tuple[Layout, ...]] = float("inf"), ()
-        cuts = self._cuts(path, path.layout)
-        for blocks in cuts or ():
+        splits = self._splits(path, path.layout)
+        for blocks in splits or ():
             each = min(size / 2 ** len(blocks[0]) * _COMPARE / 2, len(blocks) * _SORT)
             best = min(best, (len(blocks) * (_SORT + each), blocks))
-        return best[1], -1 if cuts is None else 2 * best[0] / _COMPARE
+        return best[1], -1 if splits is None else 2 * best[0] / _COMPARE
 
-    def _cut_by_sample(self, path: _Path, rows: Rows) -> tuple[Layout, ...]:
-        """Find the blocks that one group is cut by, nothing if that wouldn't pay.
+    def _split_by_sample(self, path: _Path, rows: Rows) -> tuple[Layout, ...]:
+        """Return the blocks that split one bucket, none if that wouldn't pay.
 
-        A sample tells which bits differ at all, and how many pairs agree in a block. A cut is made
-        only if it leaves clearly less to compare, so that all cuts together cost no more
-        than to compare all rows with each other, whatever the fingerprints are.
+        A sample shows which bits differ at all, and how many pairs agree in a block. A bucket is
+        split only if that leaves clearly fewer comparisons, so that all splits together cost no
+        more than to compare all rows with each other, whatever the fingerprints are.
         """
         size = len(rows[0])
         places = np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64)
-        back = between(path.layout, tuple(range(self._bits)), self._bits)
-        words = permute([column[places] for column in rows], back)
+        back = _between(path.layout, tuple(range(self._bits)), self._bits)
+        words = _permute([column[places] for column in rows], back)
         above, below = np.triu_indices(len(places), 1)
         changes = [word[above] ^ word[below] for word in words]
         differing = 0
@@ -318,23 +333,23 @@ class _Search:
         bits = tuple(bit for bit in path.layout if differing >> (self._bits - 1 - bit) & 1)
         compare = size * _COMPARE / 2
         best: tuple[float, tuple[Layout, ...]] = compare * _WORTH, ()
-        for blocks in self._cuts(path, bits) or ():
+        for blocks in self._splits(path, bits) or ():
             agreeing = sum(
-                1 - self._differ(changes, mask_of(block, self._bits)).mean() for block in blocks
+                1 - _differ(changes, _mask_of(block, self._bits)).mean() for block in blocks
             )
             best = min(best, (len(blocks) * _SORT + agreeing * compare, blocks))
         return best[1]
 
-    def _cuts(self, path: _Path, bits: Layout) -> list[tuple[Layout, ...]] | None:
-        """List the ways to cut some bits such that every pair still wanted agrees in a block.
+    def _splits(self, path: _Path, bits: Layout) -> list[tuple[Layout, ...]] | None:
+        """List the ways to cut some bits into blocks such that every wanted pair agrees in one.
 
-        Such a pair differs somewhere in each seen mask. So of bits outside some seen masks that
-        share none, fewer than k can differ, and fewer blocks will do. There are none, and no way,
-        if that takes more than k bits.
+        A wanted pair differs somewhere in each mask seen. So of the bits outside some disjoint
+        masks fewer than k can differ, and fewer blocks will do. If more than k masks are disjoint,
+        no pair is wanted, and the result is None.
         """
-        held, left = mask_of(path.layout[: path.held], self._bits), self._k
+        held, left = _mask_of(path.layout[: path.held], self._bits), self._k
         taken, longest = held, self._width - path.held
-        cuts = []
+        splits = []
         for mask in (0, *(mask & ~held for mask in path.seen)):
             if mask & taken:
                 continue
@@ -344,18 +359,182 @@ class _Search:
                 return None
             free = [bit for bit in bits if not taken >> (self._bits - 1 - bit) & 1]
             if longest > 0 and len(free) > left:
-                cuts.append(_blocks(free, left + 1, longest))
-        return cuts
+                splits.append(_blocks(free, left + 1, longest))
+        return splits
 
-    def _differ(self, changes: Rows, mask: int) -> NDArray[np.bool_]:
-        """Tell which pairs differ somewhere in a mask."""
-        parts = (mask,) if len(changes) == 1 else (mask >> 64, mask & (1 << 64) - 1)
-        differs = np.zeros(len(changes[0]), np.bool_)
-        for change, part in zip(changes, parts, strict=True):
-            differs |= change & np.uint64(part) != 0
-        return differs
+
+def _differ(changes: Rows, mask: int) -> Marks:
+    """Mark the pairs that differ somewhere in a mask."""
+    parts = (mask,) if len(changes) == 1 else (mask >> 64, mask & (1 << 64) - 1)
+    differs = np.zeros(len(changes[0]), np.bool_)
+    for change, part in zip(changes, parts, strict=True):
+        differs |= change & np.uint64(part) != 0
+    return differs
 
 
 def _blocks(bits: list[int], count: int, longest: int) -> tuple[Layout, ...]:
     cuts = [len(bits) * block // count for block in range(count + 1)]
     return tuple(tuple(bits[start:stop][:longest]) for start, stop in pairwise(cuts))
+
+
+def _sort_rows(rows: Rows) -> Rows:
+    """Sort rows by their first word."""
+    if len(rows) == 1:
+        return [np.sort(rows[0])]
+    order = np.argsort(rows[0])
+    return [column[order] for column in rows]
+
+
+def _permute(rows: Rows, permutation: Permutation) -> Rows:
+    """Permute the bits of all rows."""
+    if permutation.identity:
+        return rows
+    if len(rows) == 1:
+        return [permutation.apply(rows[0])]
+    both = permutation.apply(np.stack(rows, axis=-1))
+    return [np.ascontiguousarray(both[:, word]) for word in range(2)]
+
+
+@lru_cache(maxsize=256)
+def _layout_of(permutation: Permutation) -> Layout:
+    """Return the order in which a permutation puts the bits."""
+    return tuple(
+        bit for start, length in permutation.blocks for bit in range(start, start + length)
+    )
+
+
+def _led_by(front: Layout, layout: Layout) -> Layout:
+    """Move some bits to the front; the others keep their order."""
+    moved = set(front)
+    return (*front, *(bit for bit in layout if bit not in moved))
+
+
+def _mask_of(layout: Layout, bits: int) -> int:
+    """Return the mask of some bits of a fingerprint."""
+    return sum(1 << bits - 1 - bit for bit in layout)
+
+
+@lru_cache(maxsize=256)
+def _between(current: Layout, wanted: Layout, bits: int) -> Permutation:
+    """Return the permutation that takes rows from one layout to another."""
+    place = {bit: at for at, bit in enumerate(current)}
+    blocks: list[tuple[int, int]] = []
+    for bit in wanted:
+        at = place[bit]
+        if blocks and sum(blocks[-1]) == at:
+            blocks[-1] = (blocks[-1][0], blocks[-1][1] + 1)
+        else:
+            blocks.append((at, 1))
+    return Permutation(bits, tuple(blocks))
+
+
+# The dense comparison. Buckets of about the same size are put side by side as the columns of one
+# array, a tile. Its upper rows against its lower rows, at every shift, are all pairs of every
+# bucket, each once, without an index in the innermost loop.
+
+
+def _buckets_of(rows: Rows, shift: int) -> _Buckets:
+    """Find the runs of at least two rows whose first words agree above the `shift` lowest bits."""
+    count = len(rows[0])
+    if count < 2:
+        return _Buckets(np.empty(0, np.int64), np.empty(0, np.int64))
+    if shift >= 64:
+        return _one_bucket(rows)
+    high = rows[0] >> np.uint64(shift)
+    same = np.zeros(count + 1, np.bool_)
+    np.equal(high[1:], high[:-1], out=same[1:count])
+    edges = (same[1:] != same[:-1]).nonzero()[0]
+    starts, lasts = edges[::2], edges[1::2]
+    return _Buckets(starts, lasts - starts + 1)
+
+
+def _one_bucket(rows: Rows) -> _Buckets:
+    return _Buckets(np.zeros(1, np.int64), np.array([len(rows[0])]))
+
+
+def near_rows(rows: Rows, k: int) -> Iterator[tuple[Places, Places, _Distances]]:
+    """Yield the places of all pairs of rows within k, with their distances."""
+    if len(rows[0]) > 1:
+        yield from _near_in_buckets(rows, _one_bucket(rows), k)
+
+
+def _near_in_buckets(
+    rows: Rows, buckets: _Buckets, k: int
+) -> Iterator[tuple[Places, Places, _Distances]]:
+    """Yield the pairs of places in the same bucket whose rows are within k, and their distances."""
+    largest = buckets.sizes.max(initial=0)
+    # numpy sorts 16-bit numbers by radix, without comparisons.
+    narrow = buckets.sizes.astype(np.uint16) if largest < 1 << 16 else buckets.sizes
+    order = np.argsort(narrow, kind="stable")
+    starts, sizes = buckets.starts[order], buckets.sizes[order]
+    found: list[tuple[Places, Places, _Distances]] = []
+    count = done = 0
+    while done < len(sizes):
+        least = int(sizes[done])
+        stop = int(sizes.searchsorted(int(least * _SLACK), "right"))
+        stop = max(done + 1, min(stop, done + _TILE // least))
+        for part in _near_in_tile(rows, _Buckets(starts[done:stop], sizes[done:stop]), k):
+            found.append(part)
+            count += len(part[0])
+            if count >= _PAIRS:
+                yield _concatenated(found)
+                found, count = [], 0
+        done = stop
+    if found:
+        yield _concatenated(found)
+
+
+def _near_in_tile(
+    rows: Rows, buckets: _Buckets, k: int
+) -> Iterator[tuple[Places, Places, _Distances]]:
+    starts, sizes = buckets
+    height, width = int(sizes[-1]), len(sizes)
+    if width == 1:
+        begin = int(starts[0])
+        words = [column[begin : begin + height] for column in rows]
+    else:
+        places = starts + np.arange(height)[:, np.newaxis]
+        # Below its own rows a smaller bucket has rows of others; their matches are dropped.
+        words = [column.take(places, mode="clip").reshape(-1) for column in rows]
+    for first in range(0, width * height, _TILE):
+        # A single bucket may be larger than the cache, so each step is bounded too.
+        last = min(first + _TILE, width * height)
+        yield from _shifted(words, first, last, buckets, k)
+
+
+def _shifted(
+    words: Rows, first: int, last: int, buckets: _Buckets, k: int
+) -> Iterator[tuple[Places, Places, _Distances]]:
+    """Compare the words from first to last with those below them in the tile, shift by shift."""
+    starts, sizes = buckets
+    width, end = len(sizes), len(words[0])
+    changes = np.empty(last - first, np.uint64)
+    counts = np.empty(last - first, np.uint8)
+    more = np.empty(last - first, np.uint8)
+    for shift in range(1, end // width - first // width):
+        by = shift * width
+        size = min(last, end - by) - first
+        if size <= 0:
+            return
+        change, near = changes[:size], counts[:size]
+        np.bitwise_xor(words[0][first : first + size], words[0][first + by :][:size], out=change)
+        np.bitwise_count(change, out=near)
+        for word in words[1:]:
+            np.bitwise_xor(word[first : first + size], word[first + by :][:size], out=change)
+            np.bitwise_count(change, out=more[:size])
+            near += more[:size]
+        if near.min() > k:
+            continue
+        hits = (near <= k).nonzero()[0]
+        at, bucket = np.divmod(hits + first, width)
+        own = at + shift < sizes[bucket]
+        if own.any():
+            upper = starts[bucket[own]] + at[own]
+            yield upper, upper + shift, near[hits[own]]
+
+
+def _concatenated(
+    found: list[tuple[Places, Places, _Distances]],
+) -> tuple[Places, Places, _Distances]:
+    above, below, distances = joined(found)
+    return above, below, distances

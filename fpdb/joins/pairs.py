@@ -1,43 +1,61 @@
-"""From near fingerprints to pairs of documents: runs of equal ones are expanded lazily."""
+"""From near fingerprints to pairs of documents: groups of equal ones are expanded lazily."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.documents import Catalog, Known, Verifier
-from fpdb.joins.join import Near, near_pairs
+from fpdb.arrays import (
+    Column,
+    Marks,
+    Places,
+    Rows,
+    as_words,
+    gathered,
+    of_words,
+    run_starts,
+    spans,
+    unique,
+)
+from fpdb.documents import Known, Verifier
+from fpdb.documents.catalog import View
+from fpdb.joins.join import NearPairs, near_pairs
 from fpdb.models import Group, Key, Pair
-from fpdb.storage import ReadTransaction
-from fpdb.storage.columns import Column, Rows, unpack_rows
-from fpdb.tables import Index
+from fpdb.storage.columns import unpack_rows
 from fpdb.tables.batch import ids_of
 from fpdb.tables.bits import Fingerprints, to_ints
 from fpdb.tables.pages import seek
 
-Places = NDArray[np.int64]
 # Fingerprints as one array that sorts as their numbers do: uint64, or 16 bytes of 128 bits.
-Numbers = NDArray[Any]
+Scalars = NDArray[Any]
+# Returns the documents that represent all of a group, whose ids come in slices.
+Representatives = Callable[[Iterator[Column]], Column]
 
 # Rows of the home table read at once.
 _ROWS = 1 << 19
-# Documents with one fingerprint that are held at once; more are read slice by slice.
-_RUN = 64
+# Documents of a group that are held at once; larger groups are read in slices.
+_GROUP = 64
 _SLICE = 256
+# Smaller groups are expanded without looking for representatives.
+_FEW = 8
 # Pairs of documents that are made at once.
 _PAIRS = 1 << 15
 
 
-class Runs(NamedTuple):
-    """Fingerprints that several documents have: the first of them, and how many there are."""
+class Groups(NamedTuple):
+    """Fingerprints that several documents share: the first of these, and how many there are."""
 
     words: Rows
     firsts: Column
     sizes: Places
 
+    def chosen(self, which: Any) -> "Groups":
+        """Return some of the groups."""
+        return Groups([word[which] for word in self.words], self.firsts[which], self.sizes[which])
 
-class _Block(NamedTuple):
+
+class IdPairs(NamedTuple):
     """Pairs of documents by their ids, the smaller one first."""
 
     first: Column
@@ -45,7 +63,7 @@ class _Block(NamedTuple):
     distances: NDArray[np.uint8]
 
 
-class Verified(NamedTuple):
+class VerifiedPairs(NamedTuple):
     """Pairs that are similar enough, as places in what is known of their documents."""
 
     known: Known
@@ -55,205 +73,165 @@ class Verified(NamedTuple):
     jaccard: NDArray[np.float64]
 
 
-def pairs(
-    txn: ReadTransaction, index: Index, catalog: Catalog, k: int, verifier: Verifier | None
-) -> Iterator[Pair]:
-    """Give all pairs of documents within k, each once: equal fingerprints first, then near ones."""
+def find_pairs(view: View, k: int, verifier: Verifier | None) -> Iterator[Pair]:
+    """Yield all pairs of documents within k, each once: those of equal fingerprints first."""
     if verifier is None:
-        for block in _near_blocks(txn, index, k):
-            yield from _shown(txn, index, catalog, block)
+        for block in _near_documents(view, k):
+            yield from _with_keys(view, block)
         return
-    bits = index.plan.bits
-    for found in verified(txn, index, k, verifier):
+    bits = view.index.plan.bits
+    for found in verified_pairs(view, k, verifier):
         keys = found.known.keys
         columns = (column.tolist() for column in found[1:])
         for a, b, distance, jaccard in zip(*columns, strict=True):
             yield Pair(keys[a], keys[b], distance, 1 - distance / bits, jaccard)
 
 
-def verified(
-    txn: ReadTransaction,
-    index: Index,
-    k: int,
-    verifier: Verifier,
-    expansion: "Expansion | None" = None,
-) -> Iterator[Verified]:
-    """Give the pairs of documents within k that are similar enough, block by block."""
-    for block in _near_blocks(txn, index, k, expansion):
-        known = verifier.known(txn, distinct(np.concatenate([block.first, block.second])))
+def find_groups(view: View, k: int) -> Iterator[Pair | Group]:
+    """Yield all groups, then the near pairs of the first documents of each fingerprint."""
+    expansion = _Expansion(view)
+    for groups in stored_groups(view):
+        expansion.learn(groups)
+        keys = keys_of(view, groups.firsts)
+        numbers = to_ints(of_words(groups.words), view.index.plan.bits)
+        for key, size, number in zip(keys, groups.sizes.tolist(), numbers, strict=True):
+            yield Group(key, size, number)
+    for near in near_pairs(view, k):
+        yield from _with_keys(view, expansion.of_firsts(near))
+
+
+def verified_pairs(
+    view: View, k: int, verifier: Verifier, representatives: Representatives | None = None
+) -> Iterator[VerifiedPairs]:
+    """Yield the pairs of documents within k that are similar enough, block by block.
+
+    With `representatives`, only these are paired in place of all documents of a large group.
+    """
+    for block in _near_documents(view, k, representatives):
+        known = verifier.known(view.txn, unique(np.concatenate([block.first, block.second])))
         own, other = (known.ids.searchsorted(ids) for ids in (block.first, block.second))
         jaccard = verifier.jaccard(known.side, own, known.side, other)
         kept = (jaccard >= verifier.least).nonzero()[0]
         if len(kept):
-            yield Verified(known, own[kept], other[kept], block.distances[kept], jaccard[kept])
+            yield VerifiedPairs(known, own[kept], other[kept], block.distances[kept], jaccard[kept])
 
 
-def _near_blocks(
-    txn: ReadTransaction, index: Index, k: int, expansion: "Expansion | None" = None
-) -> Iterator[_Block]:
-    expansion = Expansion(txn, index) if expansion is None else expansion
-    for runs in find_runs(txn, index):
-        expansion.learn(runs)
-        yield from expansion.expand(_self_pairs(runs))
-    for near in near_pairs(txn, index, k):
+def _near_documents(
+    view: View, k: int, representatives: Representatives | None = None
+) -> Iterator[IdPairs]:
+    expansion = _Expansion(view, representatives)
+    for groups in stored_groups(view):
+        expansion.learn(groups)
+        zeros = np.zeros(len(groups.sizes), np.uint8)
+        yield from expansion.expand(NearPairs(groups.words, groups.words, zeros))
+    for near in near_pairs(view, k):
         yield from expansion.expand(near)
 
 
-def grouped(txn: ReadTransaction, index: Index, catalog: Catalog, k: int) -> Iterator[Pair | Group]:
-    """Give a group for each run of equal fingerprints, then the pairs of first documents."""
-    expansion = Expansion(txn, index)
-    for runs in find_runs(txn, index):
-        expansion.learn(runs)
-        keys = keys_of(txn, catalog, runs.firsts)
-        numbers = to_ints(joined_words(runs.words), index.plan.bits)
-        for key, size, number in zip(keys, runs.sizes.tolist(), numbers, strict=True):
-            yield Group(key, size, number)
-    for near in near_pairs(txn, index, k):
-        yield from _shown(txn, index, catalog, expansion.of_firsts(near))
-
-
-def find_runs(txn: ReadTransaction, index: Index) -> Iterator[Runs]:
-    """Read the home table, and give its runs of two and more equal fingerprints."""
-    kept: Runs | None = None  # the last run, which may go on
-    for *words, ids in home_rows(txn, index):
-        starts = np.append(0, changes(words).nonzero()[0] + 1)
+def stored_groups(view: View) -> Iterator[Groups]:
+    """Scan the home table, and yield the fingerprints that several documents share."""
+    kept: Groups | None = None  # the last one, which may continue in the next chunk
+    for *words, ids in home_rows(view):
+        starts = run_starts(*words)
         sizes = np.diff(np.append(starts, len(ids)))
-        runs = Runs([word[starts] for word in words], ids[starts], sizes)
+        groups = Groups([word[starts] for word in words], ids[starts], sizes)
         if kept is not None:
             if all(last[0] == word[0] for last, word in zip(kept.words, words, strict=True)):
-                runs.firsts[0] = kept.firsts[0]
-                runs.sizes[0] += kept.sizes[0]
+                groups.firsts[0] = kept.firsts[0]
+                groups.sizes[0] += kept.sizes[0]
             elif kept.sizes[0] > 1:
                 yield kept
-        kept = chosen_runs(runs, slice(-1, None))
-        several = (runs.sizes > 1).nonzero()[0]
-        several = several[several < len(starts) - 1]
+        kept = groups.chosen(slice(-1, None))
+        several = (groups.sizes[:-1] > 1).nonzero()[0]
         if len(several):
-            yield chosen_runs(runs, several)
+            yield groups.chosen(several)
     if kept is not None and kept.sizes[0] > 1:
         yield kept
 
 
-def home_rows(txn: ReadTransaction, index: Index) -> Iterator[Rows]:
-    """Read the home table in chunks of fingerprints and ids."""
-    parts: list[Rows] = []
-    size = 0
-    for rows in index.home.scan(txn):
-        parts.append(rows)
-        size += len(rows[0])
-        if size >= _ROWS:
-            yield [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-            parts, size = [], 0
-    if parts:
-        yield [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+def home_rows(view: View) -> Iterator[Rows]:
+    """Yield the rows of the home table in chunks, fingerprints and ids."""
+    return gathered(view.index.home.scan(view.txn), _ROWS)
 
 
-def changes(words: Rows) -> NDArray[np.bool_]:
-    """Tell of each fingerprint but the first whether it differs from the one before."""
-    changed: NDArray[np.bool_] = words[0][1:] != words[0][:-1]
-    for word in words[1:]:
-        changed |= word[1:] != word[:-1]
-    return changed
-
-
-def numbers_of(words: Rows) -> Numbers:
-    """Make one array of fingerprints that sorts as they do."""
+def to_scalars(words: Rows) -> Scalars:
+    """Combine columns of words into one array that sorts as the fingerprints do."""
     if len(words) == 1:
         return words[0]
     return np.stack(words, axis=-1).astype(">u8").view("S16").reshape(-1)
 
 
-def words_of(numbers: Numbers) -> Rows:
-    """Take the array apart into columns of words again."""
-    if numbers.dtype == np.uint64:
-        return [numbers]
-    both = numbers.view(">u8").reshape(-1, 2)
-    return [both[:, word].astype(np.uint64) for word in range(2)]
+def to_fingerprints(scalars: Scalars) -> Fingerprints:
+    """Return the array of fingerprints as it is handed out: uint64[n] or uint64[n, 2]."""
+    if scalars.dtype == np.uint64:
+        return scalars
+    return scalars.view(">u8").reshape(-1, 2).astype(np.uint64)
 
 
-def joined_words(words: Rows) -> Fingerprints:
-    """Make of columns an array of fingerprints as it is handed out."""
-    return words[0] if len(words) == 1 else np.stack(words, axis=-1)
-
-
-def distinct(numbers: Numbers) -> Numbers:
-    """Sort fingerprints and keep each once."""
-    ordered = np.sort(numbers)
-    fresh = np.ones(len(ordered), np.bool_)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    return ordered[fresh]
-
-
-def keys_of(txn: ReadTransaction, catalog: Catalog, ids: Column) -> list[Key]:
-    """Give the keys of documents."""
-    if catalog.kind == "integer":
+def keys_of(view: View, ids: Column) -> list[Key]:
+    """Return the keys of documents."""
+    if view.catalog.kind == "integer":
         return list(ids.tolist())
-    return [catalog.key_and_meta(txn, number)[0] for number in ids.tolist()]
+    return [view.catalog.key_and_meta(view.txn, number)[0] for number in ids.tolist()]
 
 
-class Expansion:
-    """Turns pairs of fingerprints into pairs of the documents that have them."""
+def _with_keys(view: View, block: IdPairs) -> Iterator[Pair]:
+    """Look up the keys of pairs, each once."""
+    ids = unique(np.concatenate([block.first, block.second]))
+    keys = keys_of(view, ids)
+    bits = view.index.plan.bits
+    own, other = ids.searchsorted(block.first).tolist(), ids.searchsorted(block.second).tolist()
+    for a, b, distance in zip(own, other, block.distances.tolist(), strict=True):
+        yield Pair(keys[a], keys[b], distance, 1 - distance / bits)
 
-    def __init__(self, txn: ReadTransaction, index: Index) -> None:
-        self._txn = txn
-        self._index = index
-        self._large: list[Runs] = []
-        self._known: tuple[Numbers, Column] | None = None
 
-    def learn(self, runs: Runs) -> None:
-        """Remember the runs that are too large to be read at once; they come in order."""
-        large = runs.sizes > _RUN
+class _Expansion:
+    """Turns pairs of fingerprints into pairs of the documents that have them.
+
+    Large groups are read in slices. With `representatives`, a group with more than a few
+    documents is replaced by those that represent it, if they aren't too many themselves.
+    """
+
+    def __init__(self, view: View, representatives: Representatives | None = None) -> None:
+        self._view = view
+        self._representatives = representatives
+        self._chosen: dict[Any, Column] = {}  # by fingerprint
+        # Large groups: their fingerprints in order, and the first document of each.
+        self._large: Scalars = np.empty(0, "S16" if view.index.plan.bits > 64 else np.uint64)
+        self._firsts = np.empty(0, np.uint64)
+
+    def learn(self, groups: Groups) -> None:
+        """Remember the large groups, and find who represents them; they come in order."""
+        scalars = to_scalars(groups.words)
+        large = groups.sizes > _GROUP
+        if self._representatives is not None:
+            for at in (groups.sizes > _FEW).nonzero()[0].tolist():
+                chosen = self._representatives(self._slices([int(w[at]) for w in groups.words]))
+                large[at] = len(chosen) > _GROUP
+                if not large[at]:
+                    self._chosen[scalars[at].item()] = chosen
         if large.any():
-            self._large.append(chosen_runs(runs, large))
-            self._known = None
+            self._large = np.concatenate([self._large, scalars[large]])
+            self._firsts = np.concatenate([self._firsts, groups.firsts[large]])
 
-    def _large_runs(self) -> tuple[Numbers, Column]:
-        """Give the fingerprints of large runs, and their first documents."""
-        if self._known is None:
-            words = [np.concatenate(c) for c in zip(*(r.words for r in self._large), strict=True)]
-            firsts = np.concatenate([runs.firsts for runs in self._large])
-            self._known = numbers_of(words), firsts
-        return self._known
-
-    def _find(self, numbers: Numbers) -> tuple[NDArray[np.bool_], Places]:
-        """Tell which fingerprints have a large run, and its place."""
-        if not self._large:
-            return np.zeros(len(numbers), np.bool_), np.zeros(len(numbers), np.int64)
-        known, _ = self._large_runs()
-        places = np.minimum(known.searchsorted(numbers), len(known) - 1)
-        return known[places] == numbers, places
-
-    def ids(self, numbers: Numbers) -> tuple[Column, Places, Places]:
-        """Give the ids of distinct fingerprints, one after the other: where each begins, how many.
-
-        Those with a large run have none.
-        """
-        large, _ = self._find(numbers)
-        small = (~large).nonzero()[0]
-        bounds, ids = ids_of(self._txn, self._index, words_of(numbers[small]))
-        counts = np.zeros(len(numbers), np.int64)
-        counts[small] = np.diff(bounds)
-        return ids, np.cumsum(counts) - counts, counts
-
-    def of_firsts(self, near: Near) -> _Block:
+    def of_firsts(self, near: NearPairs) -> IdPairs:
         """Pair the first documents of each two fingerprints."""
-        first, second = numbers_of(near.first), numbers_of(near.second)
-        known = distinct(np.concatenate([first, second]))
-        ids, starts, _ = self.ids(known)
-        large, places = self._find(known)
-        firsts = np.empty(len(known), np.uint64)
+        first, second = to_scalars(near.first), to_scalars(near.second)
+        scalars = unique(np.concatenate([first, second]))
+        ids, starts, _ = self._ids(scalars)
+        large, places = self._find_large(scalars)
+        firsts = np.empty(len(scalars), np.uint64)
         firsts[~large] = ids[starts[~large]]
-        if large.any():
-            firsts[large] = self._large_runs()[1][places[large]]
-        own, other = (firsts[known.searchsorted(numbers)] for numbers in (first, second))
-        return _Block(np.minimum(own, other), np.maximum(own, other), near.distances)
+        firsts[large] = self._firsts[places[large]]
+        own, other = (firsts[scalars.searchsorted(side)] for side in (first, second))
+        return IdPairs(np.minimum(own, other), np.maximum(own, other), near.distances)
 
-    def expand(self, near: Near) -> Iterator[_Block]:
-        """Pair all documents of each two fingerprints; of one and the same, each two once."""
-        first, second = numbers_of(near.first), numbers_of(near.second)
-        known = distinct(np.concatenate([first, second]))
-        ids, starts, counts = self.ids(known)
-        own, other = known.searchsorted(first), known.searchsorted(second)
+    def expand(self, near: NearPairs) -> Iterator[IdPairs]:
+        """Pair all documents of each two fingerprints; two that share one are paired once."""
+        first, second = to_scalars(near.first), to_scalars(near.second)
+        scalars = unique(np.concatenate([first, second]))
+        ids, starts, counts = self._ids(scalars)
+        own, other = scalars.searchsorted(first), scalars.searchsorted(second)
         products = counts[own] * counts[other]
         small = products.nonzero()[0]
         ends = np.cumsum(products[small])
@@ -264,7 +242,7 @@ class Expansion:
             some = small[done:stop]
             total = products[some]
             each = np.repeat(np.arange(len(some)), total)
-            rank = np.arange(len(each)) - np.repeat(np.cumsum(total) - total, total)
+            rank = spans(np.zeros_like(total), total)
             above, below = np.divmod(rank, counts[other[some]][each])
             a, b = ids[starts[own[some]][each] + above], ids[starts[other[some]][each] + below]
             yield _ordered(a, b, near.distances[some][each])
@@ -276,19 +254,48 @@ class Expansion:
                 int(near.distances[place]),
             )
 
-    def _cross(self, own: list[int], other: list[int], distance: int) -> Iterator[_Block]:
+    def _find_large(self, scalars: Scalars) -> tuple[Marks, Places]:
+        """Mark the fingerprints that have a large group, and return the places of these."""
+        if not len(self._large):
+            return np.zeros(len(scalars), np.bool_), np.zeros(len(scalars), np.int64)
+        places = np.minimum(self._large.searchsorted(scalars), len(self._large) - 1)
+        return self._large[places] == scalars, places
+
+    def _ids(self, scalars: Scalars) -> tuple[Column, Places, Places]:
+        """Return the ids of distinct fingerprints, where those of each start, and their counts.
+
+        Those with a large group have none.
+        """
+        large, _ = self._find_large(scalars)
+        chosen = [self._chosen.get(value) for value in scalars.tolist()] if self._chosen else []
+        known = np.zeros(len(scalars), np.bool_)
+        known[: len(chosen)] = [ids is not None for ids in chosen]
+        read = (~large & ~known).nonzero()[0]
+        bounds, ids = ids_of(
+            self._view.txn, self._view.index, as_words(to_fingerprints(scalars[read]))
+        )
+        starts, counts = np.zeros(len(scalars), np.int64), np.zeros(len(scalars), np.int64)
+        starts[read], counts[read] = bounds[:-1], np.diff(bounds)
+        if known.any():
+            represented = [ids for ids in chosen if ids is not None]
+            sizes = np.array(list(map(len, represented)))
+            starts[known], counts[known] = len(ids) + np.cumsum(sizes) - sizes, sizes
+            ids = np.concatenate([ids, *represented])
+        return ids, starts, counts
+
+    def _cross(self, own: list[int], other: list[int], distance: int) -> Iterator[IdPairs]:
         """Pair the documents of two fingerprints slice by slice."""
-        for above in self.slices(own):
-            for below in self.slices(other):
+        for above in self._slices(own):
+            for below in self._slices(other):
                 a, b = np.repeat(above, len(below)), np.tile(below, len(above))
                 block = _ordered(a, b, np.full(len(a), distance, np.uint8))
                 if len(block.first):
                     yield block
 
-    def slices(self, words: list[int]) -> Iterator[Column]:
-        """Read the ids of the documents with a fingerprint, some at a time."""
-        home = self._index.home
-        with self._txn.cursor(home.name) as cursor:
+    def _slices(self, words: list[int]) -> Iterator[Column]:
+        """Yield the ids of the documents with a fingerprint in slices."""
+        home = self._view.index.home
+        with self._view.txn.cursor(home.name) as cursor:
             there = seek(cursor, home.key(*words, 0))
             while there:
                 rows = unpack_rows(cursor.value(), home.columns)
@@ -302,26 +309,7 @@ class Expansion:
                 there = stop == len(rows[0]) and cursor.next()
 
 
-def _ordered(a: Column, b: Column, distances: NDArray[np.uint8]) -> _Block:
-    """Put the smaller id first; of two documents with one fingerprint keep one of both ways."""
+def _ordered(a: Column, b: Column, distances: NDArray[np.uint8]) -> IdPairs:
+    """Put the smaller id first; keep one of both orders of documents with equal fingerprints."""
     once = (distances > 0) | (a < b)
-    return _Block(np.minimum(a, b)[once], np.maximum(a, b)[once], distances[once])
-
-
-def _self_pairs(runs: Runs) -> Near:
-    return Near(runs.words, runs.words, np.zeros(len(runs.sizes), np.uint8))
-
-
-def chosen_runs(runs: Runs, which: Any) -> Runs:
-    """Choose some runs."""
-    return Runs([word[which] for word in runs.words], runs.firsts[which], runs.sizes[which])
-
-
-def _shown(txn: ReadTransaction, index: Index, catalog: Catalog, block: _Block) -> Iterator[Pair]:
-    """Look up the keys of pairs, each once."""
-    ids = distinct(np.concatenate([block.first, block.second]))
-    keys = keys_of(txn, catalog, ids)
-    bits = index.plan.bits
-    own, other = ids.searchsorted(block.first).tolist(), ids.searchsorted(block.second).tolist()
-    for a, b, distance in zip(own, other, block.distances.tolist(), strict=True):
-        yield Pair(keys[a], keys[b], distance, 1 - distance / bits)
+    return IdPairs(np.minimum(a, b)[once], np.maximum(a, b)[once], distances[once])

@@ -1,27 +1,29 @@
-"""The exact Jaccard similarity of all pairs of texts that reach a threshold, and who is equal.
+"""The truth about a corpus: which pairs of texts are similar, computed exactly or from a list.
 
-Of two sets as similar as the threshold, at least one of the rarest elements of either is in both,
-so only these few are looked up, and only what they lead to is compared as a whole.
+If two sets are as similar as a threshold, they share at least one of the rarest elements of either.
+So only these few elements are looked up, and only sets that share one are compared in full.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.arrays import Column, Marks, Places, differs, spans, unique
 from fpdb.errors import InputError
+from fpdb.fingerprint import Recipe
+from fpdb.models import Key
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+KnownPair = tuple[Key, Key, float | bool]
+_Shares = NDArray[np.float64]
 
-# What is gathered at once, and how much is taken on at all: it is held in memory.
+# Elements that are gathered at once, and limits of what is held in memory.
 _GATHERED = 1 << 21
 MOST_ELEMENTS = 1 << 25
 MOST_PAIRS = 1 << 24
-# Jaccard similarities are fractions; a threshold that is one of them must let it pass.
+# Jaccard similarities are fractions; a threshold that equals one of them must let it pass.
 _ROUNDING = 1e-9
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xBF58476D1CE4E5B9)
@@ -29,26 +31,26 @@ _OTHER = np.uint64(0xBF58476D1CE4E5B9)
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What is known of pairs of documents, which are numbers below `documents`.
+    """The known similarities of pairs of documents, which are numbers below `documents`.
 
     `codes` names pairs in ascending order, each as the smaller number times `documents` plus the
-    larger; `jaccards` belongs to them. Documents of the same class are equal; their pairs may
-    be missing.
+    larger; `jaccards` has their similarities. Documents of the same class are equal; their pairs
+    may be missing.
     """
 
     documents: int
-    codes: I64
-    jaccards: NDArray[np.float64]
-    classes: I64
+    codes: Places
+    jaccards: _Shares
+    classes: Places
 
-    def pairs(self) -> tuple[I64, I64]:
-        """Give the two documents of each pair."""
+    def pairs(self) -> tuple[Places, Places]:
+        """Return the two documents of each pair."""
         first, second = np.divmod(self.codes, max(self.documents, 1))
         return first, second
 
-    def equal(self, first: I64, second: I64) -> Bools:
-        """Tell which pairs are of equal documents."""
-        same: Bools = self.classes[first] == self.classes[second]
+    def equal(self, first: Places, second: Places) -> Marks:
+        """Mark the pairs of equal documents."""
+        same: Marks = self.classes[first] == self.classes[second]
         return same
 
     def equal_pairs(self) -> int:
@@ -56,22 +58,72 @@ class Truth:
         sizes = np.bincount(self.classes)
         return int((sizes * (sizes - 1) // 2).sum())
 
-    def look_up(self, first: I64, second: I64) -> NDArray[np.float64]:
-        """Give the similarity of pairs, 0 where none is known."""
-        wanted = encode(first, second, self.documents)
+    def look_up(self, first: Places, second: Places) -> _Shares:
+        """Return the similarity of pairs, 0 where none is known."""
+        wanted = _encode(first, second, self.documents)
         if not len(self.codes):
             return np.zeros(len(wanted))
         places = np.minimum(self.codes.searchsorted(wanted), len(self.codes) - 1)
         return np.where(self.codes[places] == wanted, self.jaccards[places], 0.0)
 
 
-def encode(first: I64, second: I64, documents: int) -> I64:
-    """Name pairs by one number each, in whatever order their documents come."""
+def shingle_truth(recipe: Recipe, texts: Sequence[str], at_least: float) -> Truth:
+    """Compute the similarity of all pairs from the shingles that a recipe's cleaning leaves."""
+    shingles: list[Column] = []
+    total = 0
+    for text in texts:
+        shingles.append(recipe.shingles(text))
+        total += len(shingles[-1])
+        _check_size(total)
+    counts = np.fromiter(map(len, shingles), np.int64, len(shingles))
+    hashes = np.concatenate([np.empty(0, np.uint64), *shingles])
+    del shingles
+    return exact_truth(hashes, counts, at_least, classes_of(texts))
+
+
+def listed_truth(keys: Sequence[Key], texts: Sequence[str], pairs: Iterable[KnownPair]) -> Truth:
+    """Take the similarity of pairs from a list; a pair may be listed again with the same value."""
+    numbers = {key: number for number, key in enumerate(keys)}
+    known: dict[int, float] = {}
+    for one, other, value in pairs:
+        for key in (one, other):
+            if key not in numbers:
+                raise InputError(
+                    f"a pair names the document {key!r}, which isn't there",
+                    hint="the keys of the pairs must be those of the documents",
+                )
+        jaccard = float(value)
+        if not 0 <= jaccard <= 1:
+            raise InputError(
+                f"found the similarity {value!r} of {one!r} and {other!r}, expected 0 to 1"
+            )
+        first, second = sorted((numbers[one], numbers[other]))
+        if first == second:
+            raise InputError(f"found a pair of {one!r} with itself, expected two documents")
+        code = first * len(keys) + second
+        if known.setdefault(code, jaccard) != jaccard:
+            raise InputError(
+                f"found two similarities of {one!r} and {other!r}: {known[code]:g}, {jaccard:g}"
+            )
+    codes = np.array(sorted(known), np.int64)
+    jaccards = np.array([known[code] for code in sorted(known)], np.float64)
+    return Truth(len(keys), codes, jaccards, classes_of(texts))
+
+
+def classes_of(texts: Sequence[str]) -> Places:
+    """Return the same number for texts that are equal but for white space."""
+    numbers: dict[str, int] = {}
+    bare = ("".join(text.split()) for text in texts)
+    return np.array([numbers.setdefault(text, len(numbers)) for text in bare], np.int64)
+
+
+def _encode(first: Places, second: Places, documents: int) -> Places:
+    """Name each pair by one number, whatever the order of its documents."""
     return np.minimum(first, second) * documents + np.maximum(first, second)
 
 
-def check_size(elements: int) -> None:
-    """Raise if there are more elements than memory should hold."""
+def _check_size(elements: int) -> None:
+    """Raise InputError if there are more elements than memory should hold."""
     if elements > MOST_ELEMENTS:
         raise InputError(
             f"found more than {MOST_ELEMENTS:,} shingles, too many to compare all texts with "
@@ -82,54 +134,51 @@ def check_size(elements: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Sets:
-    """Sets of elements that are in two sets or more, as numbers that grow with their frequency.
+    """Sets, as the elements that two sets or more share; a higher number is a more frequent one.
 
     Set i has the elements from `starts[i]` to `starts[i + 1]`, in ascending order. `sizes` counts
     all elements, also those that are in no other set.
     """
 
     elements: NDArray[np.int32]
-    starts: I64
-    sizes: I64
+    starts: Places
+    sizes: Places
     distinct: int
 
 
-def exact_truth(hashes: U64, counts: I64, at_least: float, texts: I64) -> Truth:
+def exact_truth(hashes: Column, counts: Places, at_least: float, texts: Places) -> Truth:
     """Compute the similarity of all pairs of sets that reach a threshold.
 
-    `hashes` are the elements of one set after the other, repeated or not; `counts` says how many
-    belong to each. An empty set resembles nothing, and equals those with the same number in
-    `texts`.
+    `hashes` has the elements of one set after the other, repeated or not; `counts` how many belong
+    to each set. An empty set resembles nothing, and equals those with the same number in `texts`.
     """
-    check_size(len(hashes))
-    elements, owners = _distinct(hashes, counts)
+    _check_size(len(hashes))
+    elements, owners = _distinct_elements(hashes, counts)
     classes = _classes(elements, owners, texts)
-    # Of equal sets one is compared, and the others follow it.
+    # Of equal sets one is compared, for all of them.
     first = np.full(len(counts), -1, np.int64)
     first[classes[::-1]] = np.arange(len(counts))[::-1]
-    chosen = first[classes] == np.arange(len(counts))
-    kept = chosen[owners]
+    kept = (first[classes] == np.arange(len(counts)))[owners]
     sets = _ranked(elements[kept], owners[kept], len(counts))
     parts = list(_similar(sets, at_least))
     codes = np.concatenate([part[0] for part in parts]) if parts else np.empty(0, np.int64)
     jaccards = np.concatenate([part[1] for part in parts]) if parts else np.empty(0)
-    codes, jaccards = _sorted(codes, jaccards)
+    codes, jaccards = _sorted_pairs(codes, jaccards)
     return Truth(len(counts), *_expanded(codes, jaccards, classes), classes)
 
 
-def _distinct(hashes: U64, counts: I64) -> tuple[U64, I64]:
-    """Drop what a set has twice; give the elements in ascending order, with their sets."""
+def _distinct_elements(hashes: Column, counts: Places) -> tuple[Column, Places]:
+    """Return the distinct elements of each set, in ascending order, with their sets."""
     owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     order = np.argsort(hashes, kind="stable")
     hashes, owners = hashes[order], owners[order]
-    fresh = np.ones(len(hashes), np.bool_)
-    fresh[1:] = (hashes[1:] != hashes[:-1]) | (owners[1:] != owners[:-1])
+    fresh = differs(hashes, owners)
     return hashes[fresh], owners[fresh]
 
 
-def _classes(elements: U64, owners: I64, texts: I64) -> I64:
-    """Give the same number to equal sets, and only to them."""
-    # Sums of scattered numbers tell sets apart as well as a digest of 128 bits would.
+def _classes(elements: Column, owners: Places, texts: Places) -> Places:
+    """Return the same number for equal sets, and only for them."""
+    # Two sums of mixed hashes are as good as a digest of 128 bits.
     spread = (elements ^ (elements >> np.uint64(31))) * _ODD
     spread ^= spread >> np.uint64(29)
     count = len(texts)
@@ -146,19 +195,15 @@ def _classes(elements: U64, owners: I64, texts: I64) -> I64:
     empty = sizes == 0
     digests[0, empty] = texts[empty].astype(np.uint64)
     order = np.lexsort(digests)
-    fresh = np.zeros(count, np.bool_)
-    fresh[1:] = (digests[:, order[1:]] != digests[:, order[:-1]]).any(axis=0)
     classes = np.empty(count, np.int64)
-    classes[order] = np.cumsum(fresh)
+    classes[order] = np.cumsum(differs(*digests[:, order])) - 1
     return classes
 
 
-def _ranked(elements: U64, owners: I64, count: int) -> _Sets:
-    """Rank the elements by how many sets have them, and gather them by set."""
+def _ranked(elements: Column, owners: Places, count: int) -> _Sets:
+    """Rank the elements by how many sets have them, and group them by set."""
     sizes = np.bincount(owners, minlength=count)
-    fresh = np.ones(len(elements), np.bool_)
-    fresh[1:] = elements[1:] != elements[:-1]
-    names = np.cumsum(fresh) - 1
+    names = np.cumsum(differs(elements)) - 1
     frequencies = np.bincount(names) if len(names) else np.empty(0, np.int64)
     shared = frequencies > 1
     ranks = np.zeros(len(frequencies), np.int64)
@@ -172,18 +217,16 @@ def _ranked(elements: U64, owners: I64, count: int) -> _Sets:
     return _Sets((codes % max(distinct, 1)).astype(np.int32), starts, sizes, distinct)
 
 
-def _similar(sets: _Sets, at_least: float) -> Iterator[tuple[I64, NDArray[np.float64]]]:
-    """Give the pairs of different sets that reach the threshold, some perhaps twice."""
+def _similar(sets: _Sets, at_least: float) -> Iterator[tuple[Places, _Shares]]:
+    """Yield the pairs of different sets that reach the threshold, some perhaps twice."""
     count = len(sets.sizes)
     there = np.diff(sets.starts)
     needed = np.ceil(at_least * sets.sizes - _ROUNDING).astype(np.int64)
-    # A set's own elements come first, for they are the rarest, but lead nowhere.
+    # Elements that no other set has are the rarest; they need no lookup.
     leading = np.clip(sets.sizes - needed + 1 - (sets.sizes - there), 0, there)
     owners = np.repeat(np.arange(count), leading)
-    before = np.cumsum(leading) - leading
-    places = np.arange(len(owners)) - np.repeat(before - sets.starts[:-1], leading)
-    elements = sets.elements[places]
-    posted = np.argsort(elements, kind="stable")  # within an element by set
+    elements = sets.elements[spans(sets.starts[:-1], leading)]
+    posted = np.argsort(elements, kind="stable")  # by element, then by set
     listed = owners[posted]
     ends = np.cumsum(np.bincount(elements, minlength=sets.distinct))[elements]
     position = np.empty(len(posted), np.int64)
@@ -196,19 +239,16 @@ def _similar(sets: _Sets, at_least: float) -> Iterator[tuple[I64, NDArray[np.flo
         done = int(total[begin - 1]) if begin else 0
         end = max(begin + 1, int(total.searchsorted(done + _GATHERED, "right")))
         lengths = following[begin:end]
-        inner = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        others = listed[np.repeat(position[begin:end] + 1, lengths) + inner]
-        codes = np.sort(np.repeat(owners[begin:end], lengths) * count + others)
-        fresh = np.ones(len(codes), np.bool_)
-        fresh[1:] = codes[1:] != codes[:-1]
-        yield from _verified(sets, marks, codes[fresh], at_least)
+        others = listed[spans(position[begin:end] + 1, lengths)]
+        codes = unique(np.repeat(owners[begin:end], lengths) * count + others)
+        yield from _compared(sets, marks, codes, at_least)
         begin = end
 
 
-def _verified(
-    sets: _Sets, marks: Bools, codes: I64, at_least: float
-) -> Iterator[tuple[I64, NDArray[np.float64]]]:
-    """Compare pairs as a whole; `marks` is room for one set, and left empty."""
+def _compared(
+    sets: _Sets, marks: Marks, codes: Places, at_least: float
+) -> Iterator[tuple[Places, _Shares]]:
+    """Compare pairs in full; `marks` is scratch space for one set, all False on return."""
     count = len(sets.sizes)
     first, second = np.divmod(codes, count)
     small = np.minimum(sets.sizes[first], sets.sizes[second])
@@ -231,8 +271,8 @@ def _verified(
             yield codes[begin:end][reached], jaccards[reached]
 
 
-def _parts(lengths: I64) -> Iterator[slice]:
-    """Cut into slices that are gathered at once."""
+def _parts(lengths: Places) -> Iterator[slice]:
+    """Yield slices that are gathered at once."""
     total = np.cumsum(lengths)
     begin = 0
     while begin < len(lengths):
@@ -242,21 +282,18 @@ def _parts(lengths: I64) -> Iterator[slice]:
         begin = end
 
 
-def _common(sets: _Sets, marks: Bools, others: I64) -> I64:
+def _common(sets: _Sets, marks: Marks, others: Places) -> Places:
     """Count the marked elements of each set."""
     begins = sets.starts[others]
     lengths = sets.starts[others + 1] - begins
-    before = np.cumsum(lengths) - lengths
-    places = np.arange(int(lengths.sum())) + np.repeat(begins - before, lengths)
-    marked = np.concatenate([[0], np.cumsum(marks[sets.elements[places]])])
-    found: I64 = marked[before + lengths] - marked[before]
+    ends = np.cumsum(lengths)
+    marked = np.concatenate([[0], np.cumsum(marks[sets.elements[spans(begins, lengths)]])])
+    found: Places = marked[ends] - marked[ends - lengths]
     return found
 
 
-def _expanded(
-    codes: I64, jaccards: NDArray[np.float64], classes: I64
-) -> tuple[I64, NDArray[np.float64]]:
-    """Give each pair of sets for all that equal them."""
+def _expanded(codes: Places, jaccards: _Shares, classes: Places) -> tuple[Places, _Shares]:
+    """Repeat each pair of sets for all sets that equal them."""
     count = len(classes)
     if not len(codes):
         return codes, jaccards
@@ -270,17 +307,15 @@ def _expanded(
             f"found {int(copies.sum()):,} similar pairs, expected at most {MOST_PAIRS:,}",
             hint="evaluate a part of the documents, with fewer copies",
         )
-    inner = np.arange(int(copies.sum())) - np.repeat(np.cumsum(copies) - copies, copies)
-    up, down = np.divmod(inner, np.repeat(sizes[other], copies))
+    up, down = np.divmod(spans(np.zeros_like(copies), copies), np.repeat(sizes[other], copies))
     first = members[np.repeat(begins[one], copies) + up]
     second = members[np.repeat(begins[other], copies) + down]
-    return _sorted(encode(first, second, count), np.repeat(jaccards, copies))
+    return _sorted_pairs(_encode(first, second, count), np.repeat(jaccards, copies))
 
 
-def _sorted(codes: I64, values: NDArray[np.float64]) -> tuple[I64, NDArray[np.float64]]:
-    """Sort pairs and drop what is there twice."""
+def _sorted_pairs(codes: Places, values: _Shares) -> tuple[Places, _Shares]:
+    """Sort pairs and keep each once."""
     order = np.argsort(codes, kind="stable")
     codes, values = codes[order], values[order]
-    fresh = np.ones(len(codes), np.bool_)
-    fresh[1:] = codes[1:] != codes[:-1]
+    fresh = differs(codes)
     return codes[fresh], values[fresh]

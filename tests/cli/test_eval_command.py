@@ -1,7 +1,6 @@
-"""`fpdb eval`, from files to tables and pictures."""
+"""`fpdb eval`, from files to tables."""
 
 import json
-import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -77,23 +76,11 @@ def test_integer_keys_are_those_of_the_table(run, tmp_path):
     assert run("eval", documents, pairs, "-k", "0").rows[1][3] == "1"
 
 
-def test_pictures_are_written_whole(run, documents, tmp_path):
-    svg, page = tmp_path / "found.svg", tmp_path / "found.html"
-    outcome = run("eval", documents, "--svg", svg, "--html", page, "--min-jaccard", "0.8")
-    assert outcome.code == 0
-    assert len(outcome.rows) == 27
-    root = ET.parse(svg).getroot()
-    assert any("6 documents" in (element.text or "") for element in root.iter())
-    assert page.read_text().count("<svg") == 1
-    assert not list(tmp_path.glob("*.part"))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["-k", "9-3"], "no range of distances"),
         (["-k", "some"], "no range of distances"),
-        (["--svg", "-"], "need the name of a file"),
     ],
 )
 def test_usage(run, documents, arguments, message):

@@ -14,7 +14,7 @@ import fpdb
 from fpdb import Database, Document
 from fpdb.documents import lookup
 from fpdb.errors import InputError, NoSketchError, PlanError
-from fpdb.joins import copies
+from fpdb.joins import pairs as pairs_module
 from fpdb.storage import Environment
 from fpdb.storage.counters import Counters
 from fpdb.storage.records import Record, pack_record, unpack_record
@@ -425,7 +425,7 @@ def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path, monkeypatch, e
         pairs = {(pair.key, pair.other, pair.jaccard) for pair in db.pairs(**asked)}
         expected = connected(pairs)
         for most in (64, 2, 0):
-            monkeypatch.setattr(copies, "_MOST", most)
+            monkeypatch.setattr(pairs_module, "_GROUP", most)
             clusters = [cluster.keys for cluster in db.clusters(**asked)]
             assert {frozenset(keys) for keys in clusters} == expected
             assert len(clusters) == len(expected)

@@ -1,7 +1,6 @@
 """Precision and recall, against a count of all pairs of a generated corpus, one by one."""
 
 import random
-import xml.etree.ElementTree as ET
 from itertools import combinations
 
 import numpy as np
@@ -229,14 +228,33 @@ def test_pairs_that_cannot_be_are_refused(pairs, message):
         ([], {"k": [-1]}, "expected some from 0"),
         ([], {"k": [65]}, "at most 64"),
         ([], {"listed_only": True}, "found no pairs"),
-        ([], {"truth_from": 0.6}, "each no larger than the next"),
-        ([], {"wrong_below": 0}, "expected .1 to 1"),
         ([], {"min_jaccard": 1.5}, "found min_jaccard 1.5"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(documents, options, message):
     with pytest.raises(InputError, match=message):
         fpdb.evaluate(documents, **options)
+
+
+def test_thresholds_are_in_order():
+    with pytest.raises(InputError, match="each no larger than the next"):
+        fpdb.Thresholds(truth_from=0.6)
+    with pytest.raises(InputError, match=r"expected \.1 to 1"):
+        fpdb.Thresholds(wrong_below=0)
+
+
+def test_thresholds_decide_what_is_true_right_and_wrong():
+    documents = corpus(1)
+    pairs = [pair for pair in all_pairs(SMALL, documents) if not pair[3]]
+    limits = fpdb.Thresholds(truth_from=0.9, right_from=0.6, wrong_below=0.4)
+    found = fpdb.evaluate(documents, recipes=[SMALL], k=[64], thresholds=limits)
+    [rating] = found.recipes[0].ratings
+    short = SMALL.batch([document.text for document in documents]).short
+    seen = [jaccard for one, other, jaccard, _ in pairs if not short[one] and not short[other]]
+    assert found.thresholds == limits
+    assert found.true == sum(jaccard >= 0.9 for *_, jaccard, _ in pairs)
+    assert rating.right == sum(jaccard >= 0.6 for jaccard in seen)
+    assert rating.wrong == sum(jaccard < 0.4 for jaccard in seen)
 
 
 def test_too_many_documents_are_refused(monkeypatch):
@@ -250,44 +268,3 @@ def test_too_many_shingles_are_refused_before_all_are_made(monkeypatch):
     with pytest.raises(InputError, match="found more than 100 shingles") as error:
         fpdb.evaluate(corpus(1))
     assert "a part of the documents" in error.value.hint
-
-
-def test_the_picture_is_xml_and_says_what_was_measured():
-    found = fpdb.evaluate(corpus(1), recipes=[SMALL, "char-4"], min_jaccard=0.8)
-    root = ET.fromstring(fpdb.evaluation_svg(found))
-    words = " ".join(element.text or "" for element in root.iter())
-    assert f"60 documents, {found.true} true pairs (similarity from 0.8)" in words
-    assert f"{found.equal} pairs of equal texts are left out" in words
-    assert "small: 64 bits, " in words
-    assert "char-4: 64 bits, " in words
-    names = [element.text for element in root.iter("{http://www.w3.org/2000/svg}title")]
-    curves = ["precision", "recall", "verified precision", "verified recall"]
-    assert names == [*curves, "true pairs", "other pairs, drawn at random", "bits"] * 2
-
-
-def test_the_curves_are_where_the_shares_are():
-    found = fpdb.evaluate(corpus(1), recipes=[SMALL], k=range(9))
-    root = ET.fromstring(fpdb.evaluation_svg(found))
-    space = "{http://www.w3.org/2000/svg}"
-    [recall] = [line for line in root.iter(f"{space}polyline") if line[0].text == "recall"]
-    points = [tuple(map(float, point.split(","))) for point in recall.get("points").split()]
-    across, heights = zip(*points, strict=True)
-    assert np.diff(across) == pytest.approx(np.full(8, across[1] - across[0]), abs=0.11)
-    shares = [rating.recall for rating in found.recipes[0].ratings]
-    bottom, top = max(heights), min(heights)
-    assert bottom - top > 10
-    for height, share in zip(heights, shares, strict=True):
-        scale = (bottom - top) / (max(shares) - min(shares))
-        assert height == pytest.approx(top + (max(shares) - share) * scale, abs=0.2)
-
-
-def test_a_picture_of_nothing_can_be_drawn():
-    assert ET.fromstring(fpdb.evaluation_svg(fpdb.evaluate([], k=[0]))) is not None
-
-
-def test_the_page_needs_no_network_and_no_script():
-    page = fpdb.evaluation_html(fpdb.evaluate(corpus(1), recipes=[SMALL], min_jaccard=0.8))
-    assert page.startswith("<!DOCTYPE html>")
-    addresses = page.replace("http://www.w3.org/2000/svg", "")
-    assert not any(word in addresses for word in ("http", "<script", "<link", "src=", "url("))
-    assert page.count("<table>") == page.count("</table>") == 2

@@ -1,6 +1,5 @@
 """All pairs and clusters of a database, against a comparison of all with all."""
 
-import importlib
 import itertools
 
 import numpy as np
@@ -12,11 +11,8 @@ from tiers import examples
 import fpdb
 from fpdb import Cluster, Group, Pair
 from fpdb.errors import InputError, PlanError
-from fpdb.joins import groups, join
+from fpdb.joins import clusters, join, pairs
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
-
-pairs = importlib.import_module("fpdb.joins.pairs")  # the folder has a function of that name
-clusters = importlib.import_module("fpdb.joins.clusters")
 
 PLANS = {
     "4 blocks": choose_plan(64, 3),
@@ -85,10 +81,10 @@ def sizes(request, monkeypatch):
     if request.param != "as it is":
         monkeypatch.setattr(join, "_CHUNK", 60)
         monkeypatch.setattr(join, "_GATHERED", 100)
-        monkeypatch.setattr(groups, "_TILE", 32)
-        monkeypatch.setattr(groups, "_PAIRS", 50)
+        monkeypatch.setattr(join, "_TILE", 32)
+        monkeypatch.setattr(join, "_PAIRS", 50)
         monkeypatch.setattr(pairs, "_ROWS", 7)
-        monkeypatch.setattr(pairs, "_RUN", 2)
+        monkeypatch.setattr(pairs, "_GROUP", 2)
         monkeypatch.setattr(pairs, "_SLICE", 2)
         monkeypatch.setattr(pairs, "_PAIRS", 9)
         monkeypatch.setattr(clusters, "_CONNECTIONS", 20)

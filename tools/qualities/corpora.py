@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fpdb.joins.evaluation import classes
-from fpdb.joins.truth import exact_truth
+from fpdb.joins.truth import classes_of, exact_truth
 
 NAMES = ("news-zh", "laws-zh", "reuters-en", "manual-html-en")
 FLOOR = 0.5
@@ -50,7 +49,7 @@ class Corpus:
         sets = [[names.setdefault(each, len(names)) for each in own] for own in self.shingles]
         flat = np.array([number for own in sets for number in own], np.uint64)
         counts = np.array([len(own) for own in sets], np.int64)
-        return exact_truth(flat, counts, FLOOR, classes(self.texts))
+        return exact_truth(flat, counts, FLOOR, classes_of(self.texts))
 
     def check(self):
         """Compare the similarities of the pairs that the corpus comes with; give their number."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 import fpdb
-from fpdb.joins.groups import Groups, near_in_groups
+from fpdb.joins.join import near_rows
 
 
 def simhash_pairs(texts, k=3):
@@ -22,8 +22,7 @@ def simhash_pairs(texts, k=3):
         except OverflowError:
             values.append(instead.fingerprint(text))
             failed += 1
-    everything = Groups(np.zeros(1, np.int64), np.array([len(values)]))
-    found = [part[:2] for part in near_in_groups([np.array(values, np.uint64)], everything, k)]
+    found = [part[:2] for part in near_rows([np.array(values, np.uint64)], k)]
     return [np.concatenate(column) for column in zip(*found, strict=True)], failed
 
 

@@ -11,17 +11,19 @@ from pathlib import Path
 
 import corpora
 import peers
+import picture
 import recipes
 import report
 
-from fpdb import Evaluation, evaluation_svg, first_look
-from fpdb.joins.evaluation import Thresholds, rate
+from fpdb import Thresholds, first_look
+from fpdb.joins.evaluation import rate
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW = DOCS / "quality.md", DOCS / "quality.json"
 KS = range(13)
-VERIFIED = Thresholds(min_jaccard=0.8)
-SURE = Thresholds(truth_from=0.85, min_jaccard=0.8)
+LIMITS = Thresholds()
+SURE = Thresholds(truth_from=0.85)
+MIN_JACCARD = 0.8
 FIRST_LOOK = first_look(64, 3, 0.8)
 
 
@@ -40,7 +42,7 @@ def measure(name, *, hashes):
     found = {
         "documents": len(corpus.texts),
         "listed": listed,
-        "true": int((apart >= VERIFIED.truth_from).sum()),
+        "true": int((apart >= LIMITS.truth_from).sum()),
         "equal": truth.equal_pairs(),
         "recipes": {},
         "wide": [],
@@ -49,19 +51,19 @@ def measure(name, *, hashes):
     }
     for label, recipe in recipes.candidates(corpus.texts).items():
         started = time.process_time()
-        quality = rate(recipe, corpus.texts, truth, KS, Thresholds())
+        quality = rate(recipe, corpus.texts, truth, KS, LIMITS)
         say(f"{name}: {label}, {time.process_time() - started:.1f} s")
         found["recipes"][label] = [rating._asdict() for rating in quality.ratings]
-    wide = rate(recipes.wide(), corpus.texts, truth, range(25), Thresholds())
+    wide = rate(recipes.wide(), corpus.texts, truth, range(25), LIMITS)
     found["wide"] = [rating._asdict() for rating in wide.ratings]
-    default = rate(recipes.DEFAULT, corpus.texts, truth, KS, VERIFIED)
-    sure = rate(recipes.DEFAULT, corpus.texts, truth, KS, SURE)
+    default = rate(recipes.DEFAULT, corpus.texts, truth, KS, LIMITS, min_jaccard=MIN_JACCARD)
+    sure = rate(recipes.DEFAULT, corpus.texts, truth, KS, SURE, min_jaccard=MIN_JACCARD)
     found["short"] = default.short
     found["verified"] = [rating._asdict() for rating in default.verified]
     found["sure"] = [rating._asdict() for rating in sure.verified]
     if hashes:
         for label, same in recipes.rehashed().items():
-            ratings = [rate(each, corpus.texts, truth, [3], Thresholds()) for each in same]
+            ratings = [rate(each, corpus.texts, truth, [3], LIMITS) for each in same]
             found["hashes"][label] = [each.ratings[0]._asdict() for each in ratings]
             say(f"{name}: {label}, {len(same)} hashes")
     if corpus.raw is not corpus.texts:
@@ -71,23 +73,20 @@ def measure(name, *, hashes):
     pairs = {"simhash": near, "datasketch": peers.datasketch_pairs(corpus.shingles)}
     found["peers"] = {peer: rate_pairs(truth, *own) for peer, own in pairs.items()}
     say(f"{name}: peers")
-    picture = Evaluation(
-        documents=found["documents"],
-        exact=True,
-        true=found["true"],
-        equal=found["equal"],
-        truth_from=VERIFIED.truth_from,
-        right_from=VERIFIED.right_from,
-        wrong_below=VERIFIED.wrong_below,
-        min_jaccard=VERIFIED.min_jaccard,
-        recipes=(default,),
+    counted = (
+        f"{name}: {found['documents']:,} documents, {found['true']:,} true pairs, "
+        f"{found['equal']:,} pairs of equal texts left out; {default.short:,} texts too short"
     )
-    return found, picture
+    limits = (
+        f"true from {LIMITS.truth_from:g}, right from {LIMITS.right_from:g}, wrong below "
+        f"{LIMITS.wrong_below:g}; verified: the sketches estimate {MIN_JACCARD:g} or more"
+    )
+    return found, picture.draw([counted, limits], default)
 
 
 def rated_tags(recipe, corpus):
     """Rate a recipe that drops tags itself, on the pages as they are."""
-    quality = rate(recipe, corpus.raw, corpus.truth, [3], Thresholds())
+    quality = rate(recipe, corpus.raw, corpus.truth, [3], LIMITS)
     return {"short": quality.short, **quality.ratings[0]._asdict()}
 
 
@@ -95,17 +94,16 @@ def rate_pairs(truth, first, second):
     """Rate pairs that somebody else found."""
     equal = truth.equal(first, second)
     jaccards = truth.look_up(first[~equal], second[~equal])
-    limits = Thresholds()
     counts = {
         "equal": int(equal.sum()),
         "reported": len(jaccards),
-        "right": int((jaccards >= limits.right_from).sum()),
-        "wrong": int((jaccards < limits.wrong_below).sum()),
-        "found": int((jaccards >= limits.truth_from).sum()),
+        "right": int((jaccards >= LIMITS.right_from).sum()),
+        "wrong": int((jaccards < LIMITS.wrong_below).sum()),
+        "found": int((jaccards >= LIMITS.truth_from).sum()),
         "sure": int((jaccards >= SURE.truth_from).sum()),
     }
     known = ~truth.equal(*truth.pairs())
-    true = int((known & (truth.jaccards >= limits.truth_from)).sum())
+    true = int((known & (truth.jaccards >= LIMITS.truth_from)).sum())
     rated = counts["right"] + counts["wrong"]
     return counts | {
         "precision": counts["right"] / rated if rated else None,
@@ -152,9 +150,9 @@ def main():
             "corpora": {},
         }
         for name in names:
-            raw["corpora"][name], picture = measure(name, hashes=not options.no_hashes)
+            raw["corpora"][name], drawn = measure(name, hashes=not options.no_hashes)
             if options.write:
-                (DOCS / f"quality-{name}.svg").write_text(evaluation_svg(picture), "utf-8")
+                (DOCS / f"quality-{name}.svg").write_text(drawn, "utf-8")
     body = report.body(raw)
     print(body)
     if options.write:
