@@ -20,7 +20,6 @@ The folders are the architecture, and imports point down:
 
 import typing
 
-from fpdb.checking import check
 from fpdb.database import Database
 from fpdb.documents import Prepared, Preparer
 from fpdb.documents import digest_of as text_digest
@@ -69,6 +68,7 @@ from fpdb.fingerprint import (
 )
 from fpdb.fingerprint import preset as recipe
 from fpdb.io import html_text
+from fpdb.maintenance.check import check
 from fpdb.merging import merge
 from fpdb.models import (
     Added,

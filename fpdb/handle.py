@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from fpdb.checking import check
 from fpdb.documents import new_database, new_header, read_layout
 from fpdb.errors import DamagedError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
@@ -187,6 +186,8 @@ class Handle:
 
 
 def _require_whole_copy(directory: Path) -> None:
+    from fpdb.maintenance.check import check
+
     for problem in check(directory, deep=True):
         raise DamagedError(
             f"{directory} is a copy that isn't whole: {problem.where}: {problem.what}",

@@ -5,18 +5,20 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from fpdb.checking import check, was_killed
 from fpdb.documents import new_database, replanned
 from fpdb.errors import (
     DamagedError,
     InputError,
     KeyConflictError,
     RecipeMismatchError,
-    WorkerError,
 )
 from fpdb.handle import Handle
+from fpdb.maintenance import merge as work
+from fpdb.maintenance.check import check
+from fpdb.maintenance.origins import Origin
+from fpdb.maintenance.winners import RULES
 from fpdb.models import Merged, MergedSource, require_whole
 from fpdb.storage import Environment, drafts, preflight
 from fpdb.storage.aside import Numbers
@@ -25,9 +27,6 @@ from fpdb.storage.drafts import Draft
 from fpdb.storage.header import Header
 from fpdb.tables import Index, Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
-
-if TYPE_CHECKING:
-    from fpdb.maintenance import Origin
 
 # What the name of a work means; another fpdb may go on with a draft only if it means the same.
 _FORM = 1
@@ -59,12 +58,10 @@ def merge(
     its path, on disk for good. A merge that is cut short leaves a draft beside the path, and the
     same merge goes on from there, unless a source has been written to.
     """
-    from fpdb import maintenance
-
     require_whole("memory", memory, LEAST_MEMORY)
-    if on_conflict not in maintenance.RULES:
+    if on_conflict not in RULES:
         raise InputError(
-            f"found on_conflict={on_conflict!r}, expected one of {', '.join(maintenance.RULES)}",
+            f"found on_conflict={on_conflict!r}, expected one of {', '.join(RULES)}",
             hint="newest keeps the document that was added last",
         )
     directory = Path(os.path.realpath(path))
@@ -79,15 +76,15 @@ def merge(
             for source in opened:
                 stack.enter_context(source.snapshot)
             head = _header(opened, k, capacity, plan)
-            work = _work(opened, on_conflict, head)
+            name = _work(opened, on_conflict, head)
             index = Index(Plan.from_dict(head["plan"]))
             names, first = new_database(head)
-            entries = maintenance.begun(len(opened), sketched=opened[0].sketch is not None)
+            entries = work.begun(len(opened), sketched=opened[0].sketch is not None)
             first = {"header": {**first["header"], **entries}}
-            draft = claim.enter_context(drafts.lasting(directory, work, names, first, _USELESS))
+            draft = claim.enter_context(drafts.lasting(directory, name, names, first, _USELESS))
             origins = _origins(opened, draft)
             with Environment.open(draft.path, names) as built:
-                maintenance.merge(origins, built, index, rule=on_conflict, memory=memory)
+                work.merge(origins, built, index, rule=on_conflict, memory=memory)
             taken = tuple(
                 MergedSource(origin.path, origin.counters.documents - lost, lost)
                 for origin in origins
@@ -119,11 +116,9 @@ class _Source(Handle):
         counters = self.counters().pack().hex()
         return [str(self.path), self._header["uuid"], counters, self.snapshot.number()]
 
-    def origin(self, base: int, dropped: Numbers) -> "Origin":
+    def origin(self, base: int, dropped: Numbers) -> Origin:
         """Give it as the merge reads it."""
-        from fpdb import maintenance
-
-        return maintenance.Origin(
+        return Origin(
             self.path, self._index, self._catalog, self.snapshot, self.counters(), base, dropped
         )
 
@@ -203,7 +198,7 @@ def _work(opened: Sequence[_Source], rule: str, head: Header) -> bytes:
     return json.dumps(work, sort_keys=True).encode()
 
 
-def _origins(opened: Sequence[_Source], draft: Draft) -> "list[Origin]":
+def _origins(opened: Sequence[_Source], draft: Draft) -> list[Origin]:
     origins: list[Origin] = []
     base = 0
     for number, source in enumerate(opened):
@@ -214,11 +209,6 @@ def _origins(opened: Sequence[_Source], draft: Draft) -> "list[Origin]":
 
 def _require_sound(draft: Draft, directory: Path) -> None:
     for problem in check(draft.path, deep=True):
-        if was_killed(problem):
-            raise WorkerError(
-                f"what was merged for {directory} isn't checked: {problem.what}",
-                hint="merge again: only the check is left",
-            )
         raise DamagedError(
             f"what was merged for {directory} isn't whole: {problem.where}: {problem.what}",
             hint="run `fpdb check --deep` on the databases that it was made of",

@@ -315,12 +315,10 @@ class Reader(Handle):
 
     def stats(self) -> Stats:
         """Tell what the database holds, and how."""
-        from fpdb import maintenance
+        from fpdb.maintenance.stats import stats
 
         with self._environment.read() as txn:
-            return maintenance.stats(
-                txn, self._index, self._catalog, self._header, self._environment
-            )
+            return stats(txn, self._index, self._catalog, self._header, self._environment)
 
     def compact(
         self,
@@ -337,14 +335,12 @@ class Reader(Handle):
         of that plan. It is made beside the path and moved there whole. What is added meanwhile
         isn't in it.
         """
-        from fpdb import maintenance
+        from fpdb.maintenance.compact import compact
 
         require_whole("memory", memory, LEAST_MEMORY)
         head = replanned(self._header, k=k, capacity=capacity, plan=plan)
         with self._environment.read() as txn:
-            maintenance.compact(
-                txn, self._index, self._catalog, head=head, path=path, memory=memory
-            )
+            compact(txn, self._index, self._catalog, head=head, path=path, memory=memory)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the database to a new directory while others write; it is on disk on return.
@@ -352,10 +348,10 @@ class Reader(Handle):
         The copy is this moment's, without free pages. It is verified, structure and checksums,
         before it appears at the path.
         """
-        from fpdb import maintenance
+        from fpdb.maintenance.check import require_intact
 
         with self._environment.backup(path) as copy, copy.read() as txn:
-            maintenance.require_sound(txn, self._index, self._catalog)
+            require_intact(View(txn, self._index, self._catalog))
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[Path]:
@@ -375,10 +371,10 @@ class Reader(Handle):
         another one, and can follow LMDB's own structure. It takes a bounded amount of memory,
         however many documents there are. The snapshot lasts as long as the iteration.
         """
-        from fpdb import maintenance
+        from fpdb.maintenance.check import check_view
 
         with self._environment.read() as txn:
-            yield from maintenance.check(txn, self._index, self._catalog)
+            yield from check_view(View(txn, self._index, self._catalog))
 
     def __getitem__(self, key: Key) -> Document:
         found = self.get(key)

@@ -24,7 +24,7 @@ def repair(
     If the header is lost, `like` names a database that was created with the same recipe, k, keys
     and plan. Sorting takes about `memory` bytes. No secret of a recipe is needed.
     """
-    from fpdb import maintenance
+    from fpdb.maintenance import repair as work
 
     require_whole("memory", memory, LEAST_MEMORY)
     directory = Path(os.path.realpath(path))
@@ -34,4 +34,4 @@ def repair(
     if like is not None:
         with Environment.open(like, ["header"], readonly=True) as other, other.read() as txn:
             otherwise = header.decode(txn.get("header", b"header") or b"")
-    return maintenance.repair(directory, new, otherwise=otherwise, memory=memory)
+    return work.repair(directory, new, otherwise=otherwise, memory=memory)

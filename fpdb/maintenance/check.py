@@ -1,246 +1,689 @@
-"""Check a database: order and checksums of pages, every document in every table and back."""
+"""Check a database: pages and records, and whether every table agrees with the documents.
 
-from collections.abc import Callable, Generator, Iterator
-from typing import NamedTuple
+LMDB trusts its file. A damaged one may end the process that reads it by a signal, or keep it busy
+for ever; so a child process reads it, and how that process ends is part of the answer.
 
-from fpdb.documents import Catalog
+Each table is compared with the documents by digests, which don't depend on the order of the rows: a
+number of rows and a sum of their mixes, for each of 4,096 buckets. Only where digests differ are
+rows read again, those of the buckets that differ, and no more of them than memory is set aside for.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, NamedTuple, NoReturn
+
+import numpy as np
+
+from fpdb import errors
+from fpdb.documents import Catalog, View, read_layout
 from fpdb.documents.integer_keys import IntegerCatalog
-from fpdb.errors import DamagedError
-from fpdb.maintenance.agreement import (
-    Block,
+from fpdb.errors import DamagedError, FormatError, FpdbError, OpenError, WorkerError
+from fpdb.fingerprint import Recipe
+from fpdb.maintenance.scan import (
+    Buckets,
     Digest,
-    Entries,
-    Kept,
+    Faults,
     Mixer,
-    Side,
-    Source,
-    compare,
-    repeated,
-    side,
+    Order,
+    Records,
+    as_array,
+    buckets_of,
+    ids_of,
+    in_step,
+    joined,
+    records,
+    table_rows,
 )
-from fpdb.maintenance.header_check import check_header
-from fpdb.maintenance.identities import Identities
-from fpdb.maintenance.lookups import check_lookups
-from fpdb.maintenance.reading import Faults, Order, Records, as_array, blocks, entries, records
 from fpdb.models import Problem
-from fpdb.storage import ReadTransaction
+from fpdb.storage import Environment, ReadTransaction, header, preflight
 from fpdb.storage.columns import Rows
 from fpdb.storage.counters import Counters
-from fpdb.tables import Index, Permutation
-from fpdb.tables.bits import Fingerprints
+from fpdb.storage.datafile import DATA_FILE
+from fpdb.storage.header import Header
+from fpdb.storage.records import require_sound as require_checksum
+from fpdb.tables import Index, Permutation, Plan
 from fpdb.tables.pages import Pages
 
-# Gives the fingerprints of all documents, some of them repeatedly, whenever it is called.
-Fingerprinted = Callable[[], Iterator[Fingerprints]]
+# The limits of the child process: far more than an intact database needs.
+_MEMORY = 4 << 30
+_SECONDS = 600
+_SECONDS_A_MEGABYTE = 2
+
+_CODE = (
+    "import sys; sys.path[:] = sys.argv[3:]; from fpdb.maintenance.check import serve; "
+    "serve(sys.argv[1], deep=sys.argv[2] == 'deep')"
+)
+# The child uses one processor; libraries that start a thread for each need memory for each.
+_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_SHOWN = 200
+# What the child can't open isn't a problem of the database, but an error of the call.
+_RAISED = (FormatError, OpenError)
+_CLASSES: dict[str, type[FpdbError]] = {
+    kind.__name__: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, _RAISED)
+}
+
+# Rows of both sides of a comparison that are held at once: they take about 60 MB.
+COMPARED = 1 << 18
+# Records that are looked up in the home table at once.
+HELD = 1 << 17
+_HIGH_BITS = 32
+_ID_BYTES = 8
+
+# The types of the header's fields beside those that are needed to open the database.
+_FIELDS = {"recipe_id": str, "capacity": int}
+
+Row = tuple[int, ...]
 
 
-def check(txn: ReadTransaction, index: Index, catalog: Catalog) -> Iterator[Problem]:
-    """Yield everything that is wrong in one snapshot of a database.
+def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Problem]:
+    """Yield everything that is wrong with a database, which a child process reads.
 
-    What can't be read is reported, and what depends on it isn't compared. However many documents
-    there are, only a part of them is in memory at once.
+    However damaged the file is, this process survives: if it kills the child, that is a problem
+    too, and so is what keeps the database from being opened. The path must lead to a database that
+    may be read. No secret of a recipe is needed.
+
+    With `deep`, LMDB's own structure is checked first, page by page, without mapping the file:
+    every page must be reachable once or free. Others may read and write meanwhile.
+
+    Nothing is read before the result is iterated; the child ends when the iterator is closed.
+
+    Raises:
+        WorkerError: The child couldn't start, or somebody killed it, so the check isn't complete.
     """
-    yield from check_header(txn, index, catalog)
-    yield from check_lookups(txn, ["header", *catalog.names, *index.names])
-    yield from _Check(txn, index, catalog).problems()
+    import subprocess
+    import tempfile
+
+    directory = Path(os.path.realpath(path))
+    preflight.identify(directory)
+    kind = "deep" if deep else "plain"
+    with (
+        tempfile.TemporaryFile() as complaints,
+        subprocess.Popen(  # noqa: S603 - it is this very Python
+            [sys.executable, "-c", _CODE, str(directory), kind, *sys.path],
+            # The child ends when this pipe is closed, however that comes about.
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            env={**os.environ, **_ENVIRONMENT},
+        ) as child,
+    ):
+        try:
+            for line in child.stdout or ():
+                if line.endswith(b"\n"):  # else the child died while it wrote
+                    yield _read(line)
+            code = child.wait()
+        finally:
+            child.kill()
+        if code:
+            yield _death(code, complaints)
 
 
-class _Table(NamedTuple):
-    """What was read of a table, and whether that is all of it."""
+def _read(line: bytes) -> Problem:
+    message = json.loads(line)
+    if "error" in message:
+        raise _CLASSES[message["error"]](message["text"], hint=message["hint"])
+    return Problem(message["where"], message["what"])
 
-    side: Side
-    whole: bool
+
+def _death(code: int, complaints: IO[bytes]) -> Problem:
+    """Return the problem that ended the child, or raise WorkerError if it isn't the database's."""
+    complaints.seek(0)
+    lines = complaints.read().decode(errors="replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")[:_SHOWN]
+    if code > 0:
+        raise WorkerError(
+            f"the child process of the check ended with exit code {code}: {last or 'no message'}",
+            hint="can this Python start, and import fpdb, as a child process?",
+        )
+    name = signal.Signals(-code).name
+    if -code in {signal.SIGKILL, signal.SIGTERM}:
+        raise WorkerError(
+            f"the child process of the check was killed by {name}, so the check isn't complete",
+            hint="was memory short? check again when there is more",
+        )
+    reason = f": {last}" if last else ""
+    if -code == signal.SIGXCPU:
+        reason = ": it took far more time than a file of this size needs"
+    return Problem(DATA_FILE, f"it killed the process that read it by {name}{reason}")
+
+
+def serve(directory: str, *, deep: bool) -> None:
+    """Check a database as the child process that `check` starts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller is interrupted, and ends this
+    threading.Thread(target=_end_with_caller, daemon=True).start()
+    try:
+        _limit(Path(directory))
+        for problem in _problems(Path(directory), deep=deep):
+            _send(problem._asdict())
+    except _RAISED as error:
+        _send({"error": type(error).__name__, "text": str(error), "hint": error.hint})
+    except FpdbError as error:
+        _send(Problem(DATA_FILE, str(error))._asdict())
+    except MemoryError:
+        what = "reading it takes far more memory than an intact database needs"
+        _send(Problem(DATA_FILE, what)._asdict())
+    except Exception as error:  # whatever damage leads to is a problem of the database
+        what = f"it can't be read to its end: {type(error).__name__}: {error}"
+        _send(Problem(DATA_FILE, what)._asdict())
+
+
+def _end_with_caller() -> NoReturn:
+    os.read(0, 1)  # nothing is ever sent
+    os._exit(0)
+
+
+def _limit(directory: Path) -> None:
+    size = (directory / DATA_FILE).stat().st_size
+    seconds = _SECONDS + _SECONDS_A_MEGABYTE * (size >> 20)
+    for what, most in (
+        (resource.RLIMIT_DATA, _MEMORY),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(what)[1]
+        resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
+
+
+def _send(message: dict[str, str]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
+    from fpdb.storage import structure
+
+    for fault in structure.state_faults(directory):
+        yield Problem(DATA_FILE, fault)
+    if deep:
+        for fault in structure.faults(directory):
+            yield Problem(DATA_FILE, fault)
+    with Environment.open(directory, ["header"], readonly=True) as environment:
+        _, index, catalog = read_layout(environment)
+        with environment.read() as txn:
+            yield from check_view(View(txn, index, catalog))
+
+
+def check_view(view: View) -> Iterator[Problem]:
+    """Yield everything that is wrong in one snapshot of a database, read by this process.
+
+    What can't be read is reported, and what depends on it isn't compared. Memory is bounded,
+    however many documents there are.
+    """
+    yield from _check_header(view)
+    for name in ("header", *view.catalog.names, *view.index.names):
+        yield from _check_lookups(view.txn, name)
+    yield from _Comparison(view).problems()
+
+
+def _check_header(view: View) -> Iterator[Problem]:
+    """Yield what is wrong in the header that is stored now."""
+    try:
+        head = header.decode(view.txn.get("header", b"header") or b"")
+        header.require_openable(head, readonly=True)
+    except FpdbError as error:
+        yield Problem("header", str(error))
+        return
+    for name, kind in _FIELDS.items():
+        if type(head.get(name)) is not kind:
+            what = f"{name} is of type {type(head.get(name)).__name__}, expected {kind.__name__}"
+            yield Problem("header", what)
+    catalog = view.catalog
+    if head["keys"] != catalog.kind:
+        yield Problem("header", f"the keys are {head['keys']!r}, expected {catalog.kind!r}")
+    sketch = header.MINHASH if catalog.sketched else None
+    if head.get("sketch") != sketch or (header.MINHASH in head["features"]) != catalog.sketched:
+        what = f"it keeps the sketches {head.get('sketch')!r}, with features {head['features']}"
+        yield Problem("header", what)
+    try:
+        plan = Plan.from_dict(head["plan"])
+    except FpdbError as error:
+        yield Problem("header", f"the plan: {error}")
+    else:
+        if plan != view.index.plan:
+            what = f"the plan is {plan.name}, expected {view.index.plan.name}"
+            yield Problem("header", what)
+    yield from _check_recipe(head, view.index)
+
+
+def _check_recipe(head: Header, index: Index) -> Iterator[Problem]:
+    recipe = head["recipe"]
+    if recipe.get("bits") != index.plan.bits:
+        what = f"the recipe has {recipe.get('bits')!r} bits, expected {index.plan.bits}"
+        yield Problem("header", what)
+    choice = recipe.get("hash")
+    if isinstance(choice, dict) and choice.get("secret") is not None:
+        return  # the recipe can't be built without its secret
+    try:
+        expected = Recipe.from_dict(recipe).id
+    except FpdbError as error:
+        yield Problem("header", f"the recipe: {error}")
+        return
+    if head.get("recipe_id") != expected:
+        what = f"the id of the recipe is {head.get('recipe_id')!r}, expected {expected!r}"
+        yield Problem("header", what)
+
+
+def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem]:
+    """Look every key of a tree up from its root, and compare its order with the one before.
+
+    A scan goes from page to page and never follows a key down the tree; nearly every call does. If
+    each key is found, and the keys are in order, then the place of any other key is found as well.
+    """
+    database, get = txn.databases[name], txn.raw.get
+    kinds = [kind for kind, there in database.flags().items() if there]
+    if kinds:
+        yield Problem(name, f"its entries are kept as {', '.join(sorted(kinds))}, expected none")
+    entries = disordered = unfound = 0
+    last = first_disordered = first_unfound = b""
+    with txn.cursor(name) as cursor:
+        for key in map(bytes, cursor.iternext(keys=True, values=False)):
+            if key <= last:
+                first_disordered = first_disordered or key
+                disordered += 1
+            if get(key, None, database) is None:
+                first_unfound = first_unfound or key
+                unfound += 1
+            last = key
+            entries += 1
+    if disordered:
+        yield Problem(name, f"{disordered} keys aren't in order, first {first_disordered.hex()}")
+    if unfound:
+        yield Problem(name, f"{unfound} keys aren't found, first {first_unfound.hex()}")
+    if entries != txn.entries(name):
+        yield Problem(name, f"{entries} entries, expected {txn.entries(name)}")
+
+
+class Side(NamedTuple):
+    """One of two sets of rows that are compared: its digest, and how to read it again."""
+
+    digest: Digest
+    read: Callable[[], Iterable[Rows]]
+
+
+class Difference(NamedTuple):
+    """Rows that are missing, and rows that belong to no document; `complete` if that is all."""
+
+    missing: list[Row]
+    strange: list[Row]
+    complete: bool
+
+
+class _Wording(NamedTuple):
+    """How rows that differ are reported; `row` and `id` are filled in."""
+
+    missing: str
+    strange: str
+
+
+_TABLE = _Wording("the row {row} of a document is missing", "the row {row} belongs to no document")
+_HOME = _Wording(
+    "the row of the document {id} is missing",
+    "a row names the document {id}, which has no such fingerprint",
+)
+_KEYS = _Wording(
+    "the key of the document {id} is missing",
+    "a key leads to the document {id}, which has another one",
+)
+_SHORT = _Wording(
+    "the short text of the document {id} is missing",
+    "a short text leads to the document {id}, which has another one",
+)
 
 
 class _Census:
-    """What one reading of all records says of them."""
+    """What one scan of all records counts."""
 
     def __init__(self) -> None:
         self.home, self.keys, self.short = Digest(), Digest(), Digest()
-        self.documents = 0
-        self.last_id = 0
-        self.sketches = 0
+        self.documents = self.short_texts = self.sketches = self.last_id = 0
 
-    def add(self, block: Records, mixer: Mixer) -> None:
+    def add(self, block: Records) -> None:
         """Count a block of records."""
-        self.home.add(mixer.numbers(block.rows()))
-        self.keys.add(mixer.entries(block.names))
-        self.short.add(mixer.entries(block.digests))
         self.documents += len(block.ids)
+        self.short_texts += len(block.digests)
         self.sketches += block.sketches
         self.last_id = max(self.last_id, int(block.ids.max(initial=0)))
 
 
-class _Check:
-    """One run over a snapshot: what all its steps share."""
+class _Comparison:
+    """One check of a snapshot: the digests of its tables, and of its documents."""
 
-    def __init__(self, txn: ReadTransaction, index: Index, catalog: Catalog) -> None:
-        self._txn = txn
-        self._index = index
-        self._catalog = catalog
+    def __init__(self, view: View) -> None:
+        self._txn = view.txn
+        self._index: Index = view.index
+        self._catalog: Catalog = view.catalog
+        self._below = np.uint64(min(view.index.plan.bits, 64) - _HIGH_BITS)
         self._mixer = Mixer()
         self._census = _Census()
+        # How the home table differs from the documents, and what it lacks of them.
+        self._home = Difference([], [], complete=True)
+        self._lacking: set[Row] = set()
 
     def problems(self) -> Iterator[Problem]:
-        """Read every table and the records, and compare them."""
-        numbered = None
-        if isinstance(self._catalog, IntegerCatalog):
-            numbered = Identities(self._txn, self._index, self._catalog, self._mixer)
-        home = yield from self._table(self._index.home, numbered.take_home if numbered else None)
-        further: dict[str, _Table] = {}
-        for pages in self._index.further:
-            further[pages.name] = yield from self._table(pages)
-        if numbered:
-            found = yield from self._compare_numbered(numbered, home)
-        else:
-            found = yield from self._compare_named(home)
-        if found is None:
-            return
-        documents, kept = found
-        yield from self._compare_entries("short", self._census.short, lambda block: block.digests)
-        yield from self._check_counters(documents)
-        yield from self._compare_further(kept, further)
+        """Scan every table and the records, and compare them."""
+        home, rows, marks = self._index.home, Digest(), Digest()
+        numbered = isinstance(self._catalog, IntegerCatalog)
+        home_read = yield from self._scan(home, rows, marks if numbered else None)
+        further = [(pages, Digest()) for pages in self._index.further]
+        readable = []
+        for pages, digest in further:
+            readable.append((yield from self._scan(pages, digest)))
+        ids_read = not numbered or (yield from self._scan(IntegerCatalog.ids, Digest()))
+        if (yield from self._count_records()) and ids_read:
+            documents = self._census.documents
+            if numbered:
+                documents = yield from self._compare_numbered(rows, marks, compare=home_read)
+            else:
+                yield from self._compare_entries("keys", self._census.keys, _KEYS)
+                if home_read:
+                    found = Side(rows, partial(table_rows, self._txn, home))
+                    expected = Side(self._census.home, self._home_rows_of_records)
+                    self._home = yield from self._compare(home.name, found, expected, _HOME)
+                    self._lacking = {row[:-1] for row in self._home.missing}
+            yield from self._compare_entries("short", self._census.short, _SHORT)
+            yield from self._check_counters(documents)
+        if home_read and self._home.complete:
+            permutations = [table.permutation for table in self._index.plan.tables[1:]]
+            chosen = zip(further, permutations, readable, strict=True)
+            yield from self._compare_further(
+                [(*table, permutation) for table, permutation, there in chosen if there]
+            )
 
-    def _compare_named(
-        self, home: _Table
-    ) -> Generator[Problem, None, tuple[int, Kept | None] | None]:
-        """Compare documents whose keys are texts with the keys and the home table.
+    # Scans, which make the digests
 
-        Give their number, and what is wrong at home if that is known; nothing if records can't be
-        read.
+    def _scan(
+        self, pages: Pages, rows: Digest, marks: Digest | None = None
+    ) -> Generator[Problem, None, bool]:
+        """Read a table, and report what is wrong with its pages; return whether all can be read.
+
+        The `marks` of the home table are the part of its rows that `ids` has as well.
         """
-        if not (yield from self._count_records()):
-            return None
-        yield from self._compare_entries("keys", self._census.keys, lambda block: block.names)
-        kept = None
-        if home.whole:
-            expected = Side(self._census.home, self._of_records(self._home_block))
-            kept = yield from compare(self._index.home.name, home.side, expected)
-        return self._census.documents, kept
-
-    def _compare_numbered(
-        self, numbered: Identities, home: _Table
-    ) -> Generator[Problem, None, tuple[int, Kept | None] | None]:
-        """Do the same with documents whose keys are numbers, of which not all have records."""
-        ids = yield from self._table(numbered.pages, numbered.take_ids)
-        take = numbered.take_records if ids.whole else None
-        if not (yield from self._count_records(take)) or not (home.whole and ids.whole):
-            return None
-        if self._census.home.differs(home.side.digest).any():  # else all documents have records
-            numbered.look_up()
-        return (yield from numbered.compare())
-
-    def _table(
-        self, pages: Pages, take: Callable[[Rows], None] | None = None
-    ) -> Generator[Problem, None, _Table]:
-        """Read a table, and report what is wrong with its pages."""
-        faults, order, digest = Faults(), Order(), Digest()
-        for rows in blocks(self._txn, pages, faults):
-            yield from faults.tell()
-            order.take(rows)
-            digest.add(self._mixer.numbers(rows))
-            if take:
-                take(rows)
-        found = Side(digest, self._of_table(pages))
-        times = order.repeated
+        faults, order = Faults(), Order()
+        for block in self._distinct_rows(pages, order, faults):
+            yield from faults.take()
+            rows.add(self._mixer.rows(block))
+            if marks:
+                marks.add(self._mixer.rows(self._marks(block)))
         if not order.kept:
             yield Problem(pages.name, "rows aren't in order")
-            times = repeated(found)
-        if times:
-            yield Problem(pages.name, f"{times} rows stand twice")
-        return _Table(found, faults.whole)
+        if order.repeated:
+            yield Problem(pages.name, f"{order.repeated} rows are stored twice")
+        return faults.complete
 
-    def _of_table(self, pages: Pages) -> Source:
-        return lambda: map(self._mixer.block, blocks(self._txn, pages))
+    def _distinct_rows(
+        self, pages: Pages, order: Order, faults: Faults | None = None
+    ) -> Iterator[Rows]:
+        """Read a table without the rows whose key is that of the row before."""
+        for rows in table_rows(self._txn, pages, faults):
+            fresh = order.take(rows[: pages.key_width // _ID_BYTES])
+            yield rows if fresh.all() else [column[fresh] for column in rows]
 
-    def _of_records(self, block_of: Callable[[Records], Block]) -> Source:
-        return lambda: map(block_of, self._records())
+    def _count_records(self) -> Generator[Problem, None, bool]:
+        """Read all records, and report those that can't be read; return whether all can."""
+        faults, census = Faults(), self._census
+        for block in self._records(faults):
+            yield from faults.take()
+            census.add(block)
+            census.home.add(self._mixer.rows(block.rows()))
+            census.keys.add(self._mixer.rows(self._key_rows(block)))
+            census.short.add(self._mixer.rows(self._short_rows(block)))
+        return faults.complete
 
     def _records(self, faults: Faults | None = None) -> Iterator[Records]:
         return records(self._txn, self._catalog, self._index.plan.bits, faults)
 
-    def _home_block(self, block: Records) -> Block:
-        return self._mixer.block(block.rows())
+    def _marks(self, rows: Rows) -> Rows:
+        """Return the highest bits and the ids of rows of the home table, as `ids` has them."""
+        return [rows[0] >> self._below, rows[-1]]
 
-    def _count_records(
-        self, take: Callable[[Records], None] | None = None
-    ) -> Generator[Problem, None, bool]:
-        """Read all records, report those that can't be, and say whether there are none."""
-        faults = Faults()
-        for block in self._records(faults):
-            yield from faults.tell()
-            self._census.add(block, self._mixer)
-            if take:
-                take(block)
-        return faults.whole
+    def _key_rows(self, block: Records) -> Rows:
+        named = block.ids[: len(block.keys)]  # none if keys are integers
+        return [self._mixer.texts(block.keys), named]
+
+    def _short_rows(self, block: Records) -> Rows:
+        return [self._mixer.texts(block.digests), block.ids[~block.placed]]
+
+    def _home_rows_of_records(self) -> Iterator[Rows]:
+        return (block.rows() for block in self._records())
+
+    # Comparisons
+
+    def _compare(
+        self, where: str, found: Side, expected: Side, wording: _Wording
+    ) -> Generator[Problem, None, Difference]:
+        """Report the rows that are on one side only."""
+        differs = found.digest.differs(expected.digest)
+        if not differs.any():
+            return Difference([], [], complete=True)
+        counts = found.digest.counts + expected.digest.counts
+        places = differs.nonzero()[0]
+        held = np.cumsum(counts[places]) <= COMPARED
+        held[0] = True
+        chosen = np.zeros_like(differs)
+        chosen[places[held]] = True
+        own, wanted = (self._rows_in(chosen, side.read) for side in (found, expected))
+        missing, strange = sorted(wanted - own), sorted(own - wanted)
+        for rows, words in ((missing, wording.missing), (strange, wording.strange)):
+            for row in rows:
+                yield Problem(where, words.format(row=", ".join(map(str, row)), id=row[-1]))
+        there, total = int(found.digest.counts.sum()), int(expected.digest.counts.sum())
+        complete = bool(held.all())
+        if not complete or there - total > len(strange) - len(missing):
+            what = f"it has {there:,} rows, expected {total:,}"
+            more = "" if complete else "; only some of the rows that differ are named"
+            yield Problem(where, what + more)
+        return Difference(missing, strange, complete)
+
+    def _rows_in(self, chosen: Buckets, read: Callable[[], Iterable[Rows]]) -> set[Row]:
+        """Read the rows in some buckets."""
+        rows: set[Row] = set()
+        for block in read():
+            inside = chosen[buckets_of(self._mixer.rows(block))]
+            if inside.any():
+                rows.update(zip(*(column[inside].tolist() for column in block), strict=True))
+        return rows
 
     def _compare_entries(
-        self, name: str, expected: Digest, entries_of: Callable[[Records], Entries]
-    ) -> Iterator[Problem]:
-        found = side(lambda: map(self._mixer.entry_block, entries(self._txn, name)))
-        wanted = self._of_records(lambda block: self._mixer.entry_block(entries_of(block)))
-        yield from compare(name, found, Side(expected, wanted))
+        self, name: str, expected: Digest, wording: _Wording
+    ) -> Generator[Problem, None, None]:
+        """Compare `keys` or `short` with the records."""
+        rows_of = self._key_rows if name == "keys" else self._short_rows
+        faults, found = Faults(), Digest()
+        for block in self._entries(name, faults):
+            yield from faults.take()
+            found.add(self._mixer.rows(block))
+        own = Side(found, partial(self._entries, name))
+        wanted = Side(expected, lambda: map(rows_of, self._records()))
+        yield from self._compare(name, own, wanted, wording)
+
+    def _entries(self, name: str, faults: Faults | None = None) -> Iterator[Rows]:
+        """Read `keys` or `short` as rows of a text and an id."""
+        faults = Faults() if faults is None else faults
+        texts: list[bytes] = []
+        ids: list[bytes] = []
+        with self._txn.cursor(name) as cursor:
+            for key, value in cursor:
+                parts = (key, value) if name == "keys" else (key[:-_ID_BYTES], key[-_ID_BYTES:])
+                if len(parts[1]) != _ID_BYTES or (name == "short" and len(value)):
+                    what = f"the entry {bytes(key).hex()} isn't a text with an id"
+                    faults.add(name, what, lost=False)
+                    continue
+                texts.append(bytes(parts[0]))
+                ids.append(bytes(parts[1]))
+                if len(texts) == HELD:
+                    yield [self._mixer.texts(texts), ids_of(ids)]
+                    texts, ids = [], []
+        yield [self._mixer.texts(texts), ids_of(ids)]
 
     def _check_counters(self, documents: int) -> Iterator[Problem]:
-        short = int(self._census.short.counts.sum())
+        census = self._census
         try:
             counters = Counters.unpack(self._txn.get("header", b"counters"))
         except DamagedError as error:
             yield Problem("counters", str(error))
             return
-        if counters.documents != documents:
-            what = f"{documents} documents, expected {counters.documents}"
-            yield Problem("counters", what)
-        if counters.short != short:
-            yield Problem("counters", f"{short} short documents, expected {counters.short}")
-        sketches = self._census.sketches if self._catalog.sketched else None
-        if counters.sketches != sketches:
-            yield Problem("counters", f"{sketches} sketches, expected {counters.sketches}")
-        last = self._census.last_id
+        sketches = census.sketches if self._catalog.sketched else None
+        for what, found, expected in (
+            ("documents", documents, counters.documents),
+            ("short documents", census.short_texts, counters.short),
+            ("sketches", sketches, counters.sketches),
+        ):
+            if found != expected:
+                yield Problem("counters", f"{found} {what}, expected {expected}")
+        last = census.last_id
         if self._catalog.kind == "text" and documents and last >= counters.next_id:
             yield Problem("counters", f"the id {last} is taken, the next is {counters.next_id}")
 
-    def _compare_further(self, kept: Kept | None, further: dict[str, _Table]) -> Iterator[Problem]:
-        """Compare the tables that hold nothing but distinct fingerprints with those there are."""
-        if not further:
-            return
-        index = self._index
-        permutations = [table.permutation for table in index.plan.tables[1:]]
-        expected = [Digest() for _ in further]
-        if kept and kept.whole:
-            # What the home table has, once it is mended, is read faster than the records.
-            source = self._fingerprints_at_home(kept)
-        elif self._catalog.kind == "text":
-            source = self._fingerprints_of_records
-        else:
-            what = "too many rows are wrong to compare the other tables with this one"
-            yield Problem(index.home.name, what)
-            return
-        for fingerprints in source():
-            for permutation, digest in zip(permutations, expected, strict=True):
-                digest.add(self._mixer.numbers(index.words(permutation.apply(fingerprints))))
-        tables = zip(further.items(), permutations, expected, strict=True)
-        for (name, table), permutation, digest in tables:
-            if table.whole:
-                wanted = Side(digest, self._permuted(source, permutation))
-                yield from compare(name, table.side, wanted)
+    # Documents with integer keys, of which not all have records
 
-    def _permuted(self, source: Fingerprinted, permutation: Permutation) -> Source:
-        def read() -> Iterator[Block]:
-            for fingerprints in source():
-                yield self._mixer.block(self._index.words(permutation.apply(fingerprints)))
+    def _compare_numbered(
+        self, rows: Digest, marks: Digest, *, compare: bool
+    ) -> Generator[Problem, None, int]:
+        """Compare `ids`, the records and the home table; return the number of documents.
 
-        return read
+        A document without a record is known by its row of `ids` and its row of the home table,
+        which agree on the highest 32 bits of the fingerprint.
+        """
+        expected, problems = Digest(), list[Problem]()
+        documents = 0
+        for count, block in self._numbered(problems):
+            yield from problems
+            problems.clear()
+            documents += count
+            expected.add(self._mixer.rows(block))
+        if not compare:
+            return documents
+        home = self._index.home
+        found = Side(marks, self._home_marks)
+        wanted = Side(expected, lambda: (block for _, block in self._numbered([])))
+        self._home = yield from self._compare(home.name, found, wanted, _HOME)
+        if self._census.home.differs(rows).any():  # else all documents have records, and agree
+            known = {row[-1] for row in self._home.missing}
+            for row in self._not_at_home():
+                self._lacking.add(row[:-1])
+                if row[-1] not in known:
+                    yield Problem(home.name, _HOME.missing.format(id=row[-1]))
+        return documents
 
-    def _fingerprints_of_records(self) -> Iterator[Fingerprints]:
+    def _home_marks(self) -> Iterator[Rows]:
+        return map(self._marks, table_rows(self._txn, self._index.home))
+
+    def _numbered(self, problems: list[Problem]) -> Iterator[tuple[int, Rows]]:
+        """Join the rows of `ids` with the records; where they disagree, the record counts.
+
+        Yield for each block of ids the number of documents, and the rows that the home table must
+        have of them, as far as `ids` has these.
+        """
+        stored = self._distinct_rows(IntegerCatalog.ids, Order())
+        recorded = (
+            [block.ids, block.words[0] >> self._below, block.added, block.placed.astype(np.uint64)]
+            for block in self._records()
+        )
+        for (ids, high, added), (own, own_high, own_added, placed) in in_step(
+            [stored, recorded], (3, 4)
+        ):
+            at = ids.searchsorted(own)
+            there = at < len(ids)
+            there[there] = ids[at[there]] == own[there]
+            same = there.copy()
+            place = at[there]
+            same[there] = (high[place] == own_high[there]) & (added[place] == own_added[there])
+            for gone, what in ((~there, "is missing"), (there & ~same, "isn't that of its record")):
+                problems += [
+                    Problem("ids", f"the row of the document {number} {what}")
+                    for number in own[gone].tolist()
+                ]
+            bare = np.ones(len(ids), np.bool_)
+            bare[place] = False
+            known = placed.astype(np.bool_)
+            rows = joined([[high[bare], ids[bare]], [own_high[known], own[known]]])
+            yield len(ids) + int(np.count_nonzero(~there)), rows
+
+    def _not_at_home(self) -> Iterator[Row]:
+        """Yield the rows of records that the home table doesn't have."""
+        parts: list[Rows] = []
+        size = 0
         for block in self._records():
-            yield as_array(block.rows()[:-1])
+            parts.append(block.rows())
+            size += len(parts[-1][0])
+            if size >= HELD:
+                yield from self._looked_up(joined(parts))
+                parts, size = [], 0
+        if parts:
+            yield from self._looked_up(joined(parts))
 
-    def _fingerprints_at_home(self, kept: Kept) -> Fingerprinted:
-        def read() -> Iterator[Fingerprints]:
-            order = Order()
-            for *words, _ in kept.mend(blocks(self._txn, self._index.home)):
-                fresh = order.take(words)
-                yield as_array([word[fresh] for word in words])
+    def _looked_up(self, rows: Rows) -> Iterator[Row]:
+        gone = ~self._index.holds(self._txn, as_array(rows[:-1]), rows[-1])
+        yield from zip(*(column[gone].tolist() for column in rows), strict=True)
 
-        return read
+    # The further tables, which have distinct fingerprints only
+
+    def _compare_further(
+        self, tables: list[tuple[Pages, Digest, Permutation]]
+    ) -> Iterator[Problem]:
+        expected = [Digest() for _ in tables]
+        for words in self._fingerprints():
+            for (_, _, permutation), digest in zip(tables, expected, strict=True):
+                digest.add(self._mixer.rows(self._permuted(words, permutation)))
+        for (pages, found, permutation), digest in zip(tables, expected, strict=True):
+            own = Side(found, partial(table_rows, self._txn, pages))
+            wanted = Side(digest, partial(self._all_permuted, permutation))
+            yield from self._compare(pages.name, own, wanted, _TABLE)
+
+    def _permuted(self, words: Rows, permutation: Permutation) -> Rows:
+        return self._index.words(permutation.apply(as_array(words)))
+
+    def _all_permuted(self, permutation: Permutation) -> Iterator[Rows]:
+        return (self._permuted(words, permutation) for words in self._fingerprints())
+
+    def _fingerprints(self) -> Iterator[Rows]:
+        """Yield the fingerprints of all documents: of the home table, as it should be.
+
+        They are distinct, but for what the home table lacks. (Digests of rows that are there twice
+        differ; but then the rows are compared as sets.)
+        """
+        order, strange = Order(), self._home.strange
+        ids = np.array(sorted({row[-1] for row in strange}), np.uint64)
+        gone = set(strange)
+        for rows in table_rows(self._txn, self._index.home):
+            keep = np.ones(len(rows[0]), np.bool_)
+            if gone:
+                compared = self._marks(rows) if self._catalog.kind == "integer" else rows
+                for place in np.isin(rows[-1], ids).nonzero()[0].tolist():
+                    keep[place] = tuple(column.item(place) for column in compared) not in gone
+            words = [column[keep] for column in rows[:-1]]
+            fresh = order.take(words)
+            yield [column[fresh] for column in words]
+        if self._lacking:
+            columns = np.array(sorted(self._lacking), np.uint64).T
+            yield list(np.ascontiguousarray(columns))
+
+
+def require_intact(view: View) -> None:
+    """Raise DamagedError unless all checksums are right, and so is the number of documents.
+
+    Whether the tables agree with each other is what `check` compares.
+    """
+    txn, index = view.txn, view.index
+    counters = Counters.unpack(txn.get("header", b"counters"))
+    rows = sum(len(page[0]) for page in index.home.scan(txn))
+    for pages in (*index.further, *view.catalog.pages):
+        for _ in pages.scan(txn):
+            pass
+    with txn.cursor("documents") as cursor:
+        for value in cursor.iternext(keys=False, values=True):
+            require_checksum(value)
+    if rows != counters.documents - counters.short:
+        raise DamagedError(
+            f"the home table has {rows:,} rows, expected {counters.documents - counters.short:,}",
+            hint="run `fpdb check`",
+        )

@@ -12,9 +12,8 @@ from itertools import chain
 from operator import itemgetter
 
 from fpdb.documents.integer_keys import IntegerCatalog
-from fpdb.maintenance.agreement import Entries
-from fpdb.maintenance.origins import Origin, in_blocks
-from fpdb.maintenance.reading import as_array
+from fpdb.maintenance.origins import Entries, Origin, in_blocks
+from fpdb.maintenance.scan import as_array
 from fpdb.maintenance.winners import integer_winners, text_winners
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, pack, unpack
 from fpdb.storage.columns import Column

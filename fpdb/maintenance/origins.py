@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,7 @@ from numpy.typing import NDArray
 from fpdb.documents import Catalog
 from fpdb.documents.integer_keys import IntegerCatalog
 from fpdb.errors import DamagedError
-from fpdb.maintenance.agreement import Entries
-from fpdb.maintenance.reading import as_array
+from fpdb.maintenance.scan import as_array
 from fpdb.storage import ReadTransaction
 from fpdb.storage.aside import Numbers
 from fpdb.storage.columns import Column, Rows
@@ -26,6 +26,13 @@ _ID_BYTES = 8
 # Entries that are held at once, and bytes of them.
 _ENTRIES = 1 << 12
 _BYTES = 1 << 22
+
+
+class Entries(NamedTuple):
+    """Entries of a sub-database."""
+
+    keys: list[bytes]
+    values: list[bytes]
 
 
 @dataclass(frozen=True, eq=False)

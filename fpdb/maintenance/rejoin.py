@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.documents.integer_keys import IntegerCatalog
-from fpdb.maintenance.reading import as_array, records
 from fpdb.maintenance.salvaging import END, Source, Span
+from fpdb.maintenance.scan import as_array, records
 from fpdb.models import Key, Problem
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.columns import Column, Rows

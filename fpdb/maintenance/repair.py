@@ -8,9 +8,9 @@ from fpdb.documents import Catalog, layout, new_database
 from fpdb.documents.integer_keys import IntegerCatalog
 from fpdb.documents.text_keys import key_bytes
 from fpdb.errors import DamagedError, StorageError
-from fpdb.maintenance.reading import as_array, records
 from fpdb.maintenance.rejoin import Rejoined
 from fpdb.maintenance.salvaging import Found, Source
+from fpdb.maintenance.scan import as_array, records
 from fpdb.models import Key, Problem, Repaired
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, header
 from fpdb.storage.columns import Column

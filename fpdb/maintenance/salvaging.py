@@ -10,7 +10,7 @@ import numpy as np
 from fpdb.documents import Catalog
 from fpdb.documents.text_keys import key_bytes
 from fpdb.errors import DamagedError, InputError
-from fpdb.maintenance.reading import require_plain, shown_id
+from fpdb.maintenance.scan import require_document, shown_id
 from fpdb.models import Problem
 from fpdb.storage.columns import Rows, page_length, unpack_rows
 from fpdb.storage.records import Record, record_length, unpack_record
@@ -122,7 +122,7 @@ class Source:
         if entry.value is None:
             raise DamagedError("the pages of its record can't be read")
         record = unpack_record(entry.value)
-        require_plain(record, entry.key, self._bits, named=self._named, sketched=self._sketched)
+        require_document(record, entry.key, self._bits, named=self._named, sketched=self._sketched)
         if self._named and not key_bytes(str(record.key)):
             raise DamagedError("its key is empty")
         return record

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb import Database, Document, Grams, InputError, Recipe, maintenance
-from fpdb.documents import layout
+from fpdb import Database, Document, Grams, InputError, Recipe
+from fpdb.documents import View, layout
+from fpdb.maintenance.check import check_view
+from fpdb.maintenance.origins import Origin
 from fpdb.storage import Environment, header
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
@@ -143,7 +145,7 @@ def check_here(path: Path, *, deep: bool) -> Any:
             index, catalog = layout(header.decode(txn.get("header", b"header") or b""))
         environment.include([*catalog.names, *index.names])
         with environment.read() as txn:
-            yield from maintenance.check(txn, index, catalog)
+            yield from check_view(View(txn, index, catalog))
 
 
 def by_id(document: Document) -> int:
@@ -401,7 +403,7 @@ def test_damage_of_a_source_never_gets_into_the_merged(
 def test_what_the_check_finds_is_an_error(
     paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance.Origin, "sketches_dropped", lambda self: 1)
+    monkeypatch.setattr(Origin, "sketches_dropped", lambda self: 1)
     for path in paths:
         shutil.rmtree(path)
         with fpdb.create(path, recipe=recipe_of(64), sketch="minhash") as db:

@@ -189,34 +189,6 @@ def test_what_a_kill_behind_the_move_leaves_disturbs_nobody(
         fpdb.merge(pair, path)
 
 
-def test_a_check_that_is_killed_leaves_the_draft(
-    pair: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        what = "the process that read it died of SIGKILL: was memory short? Not all was looked at"
-        problems = iter([Problem("data.mdb", what)])
-        patch.setattr("fpdb.merging.check", lambda path, deep: problems)
-        with pytest.raises(fpdb.WorkerError, match="SIGKILL") as caught:
-            fpdb.merge(pair, tmp_path / "c")
-    assert caught.value.hint
-    assert (tmp_path / ".c.merge").exists()
-    assert fpdb.merge(pair, tmp_path / "c").begun == "resumed"
-
-
-def test_that_is_what_a_killed_check_says(
-    pair: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from fpdb import checking
-
-    deadly = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    monkeypatch.setattr(checking, "_CODE", deadly)
-    [problem] = fpdb.check(pair[0])
-    assert checking.was_killed(problem)
-    monkeypatch.setattr(checking, "_CODE", deadly.replace("SIGKILL", "SIGSEGV"))
-    [problem] = fpdb.check(pair[0])
-    assert not checking.was_killed(problem)
-
-
 def test_what_is_set_aside_is_named_on_the_disk_before_it_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import fpdb
-from fpdb import Database, Document, Grams, Recipe, maintenance
+from fpdb import Database, Document, Grams, Recipe
+from fpdb.documents import View
+from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
 from fpdb.storage.columns import Rows, pack_rows, shape_of, unpack_rows
@@ -73,7 +75,7 @@ def problems(db: Database, damage: Damage | None = None) -> list[Problem]:
         return list(db.check())
     with contextlib.suppress(Undone), db._environment.write() as txn:
         damage(txn, db)
-        found = list(maintenance.check(txn, db._index, db._catalog))
+        found = list(check_view(View(txn, db._index, db._catalog)))
         raise Undone
     return found
 
@@ -166,8 +168,10 @@ def test_a_row_of_no_document_is_reported(db: Database, table: int) -> None:
     pages = tables(db)[table]
     row = stranger(db, pages)
     found = problems(db, lambda txn, _: pages.splice(txn, row, pages.empty()))
-    expected = shown(row)
-    assert found == [Problem(pages.name, f"the row {expected} belongs to no document")]
+    what = f"the row {shown(row)} belongs to no document"
+    if table == 0:
+        what = f"a row names the document {row[-1][0]}, which has no such fingerprint"
+    assert found == [Problem(pages.name, what)]
 
 
 @pytest.mark.parametrize("number", [BARE, WITH_TEXT], ids=["bare", "with a text"])
@@ -176,12 +180,12 @@ def test_an_id_missing_at_home_is_reported(db: Database, number: int) -> None:
     row = row_of(db, home, number)
     document = db[key_of(db, number)]
     found = problems(db, lambda txn, _: home.splice(txn, home.empty(), row))
+    missing = Problem("table-00", f"the row of the document {document.id} is missing")
     if db._catalog.kind == "integer" and number == BARE:
-        # The home table is all that has its fingerprint.
-        assert found[0] == Problem("table-00", f"the document {document.id} is in no table")
+        # Only the home table had its fingerprint.
+        assert found[0] == missing
     else:
-        expected = shown(row)
-        assert found == [Problem("table-00", f"the row {expected} of a document is missing")]
+        assert found == [missing]
 
 
 @pytest.mark.parametrize("table", [0, 1, 2, 3])
@@ -245,7 +249,7 @@ def test_a_page_under_a_wrong_key_is_reported(db: Database, table: int, by: int)
 
 
 @pytest.mark.parametrize("table", [0, 1, 2, 3])
-def test_a_row_that_stands_twice_is_reported(db: Database, table: int) -> None:
+def test_a_row_that_is_stored_twice_is_reported(db: Database, table: int) -> None:
     pages = tables(db)[table]
 
     def double(key: bytes, value: bytes) -> tuple[bytes, bytes]:
@@ -253,7 +257,7 @@ def test_a_row_that_stands_twice_is_reported(db: Database, table: int) -> None:
         return key, pack_rows(rows, shape_of(rows))
 
     found = problems(db, lambda txn, _: rewrite(txn, pages.name, double))
-    assert found == [Problem(pages.name, "1 rows stand twice")]
+    assert found == [Problem(pages.name, "1 rows are stored twice")]
 
 
 def test_a_table_that_lost_everything_is_reported(db: Database) -> None:
@@ -288,7 +292,7 @@ def test_a_missing_record_is_reported(db: Database, number: int) -> None:
         assert places(found) == {"keys", "counters", *rest}
     elif document.short:
         # Without a record, the document looks like a bare fingerprint that is nowhere.
-        assert Problem("table-00", f"the document {document.id} is in no table") in found
+        assert Problem("table-00", f"the row of the document {document.id} is missing") in found
     else:
         # With integer keys, documents may lack a record: it looks like one of these.
         assert found == []
@@ -485,7 +489,7 @@ def test_a_change_of_any_byte_is_reported(tmp_path: Path, keys: str) -> None:
                 changed = bytearray(value)
                 changed[at] ^= 1 << dice.randrange(8)
                 txn.put(name, key, bytes(changed))
-                if not list(maintenance.check(txn, database._index, database._catalog)):
+                if not list(check_view(View(txn, database._index, database._catalog))):
                     yield at
             txn.put(name, key, value)
 

@@ -18,7 +18,8 @@ from figures import ControlError, Figures
 from spoil import SPOILS, Parts, intact, parts, spoil
 
 import fpdb
-from fpdb import Document, checking
+from fpdb import Document
+from fpdb.maintenance import check as checking
 from fpdb.storage import columns, records
 from fpdb.tables.plan import choose_plan
 

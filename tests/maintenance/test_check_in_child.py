@@ -1,4 +1,4 @@
-"""`fpdb.check` reads in a process of its own: whatever the file holds, this one lives on."""
+"""`fpdb.check` reads in a child process: whatever the file holds, this process survives."""
 
 import os
 import signal
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import fpdb
-from fpdb import Grams, Recipe, checking
+from fpdb import Grams, Recipe
 from fpdb.errors import AccessError, DatabaseNotFoundError, NotADatabaseError, WorkerError
+from fpdb.maintenance import check as checking
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 PAGE = 4096
@@ -34,7 +35,9 @@ def children() -> set[str]:
         capture_output=True,
         text=True,
     )
-    return {line.split()[0] for line in found.stdout.splitlines() if "fpdb.checking" in line}
+    return {
+        line.split()[0] for line in found.stdout.splitlines() if "fpdb.maintenance.check" in line
+    }
 
 
 def zero(path: Path, *pages: int) -> None:
@@ -96,11 +99,27 @@ def test_a_signal_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatch, name
     assert name in last.what
 
 
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_a_check_that_somebody_kills_is_an_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It isn't complete, and that isn't the database's fault."""
+    code = (
+        'import os, signal; print(\'{"where": "keys", "what": "first"}\', flush=True); '
+        f"os.kill(os.getpid(), signal.{name})"
+    )
+    monkeypatch.setattr(checking, "_CODE", code)
+    problems = fpdb.check(path)
+    assert next(problems) == ("keys", "first")
+    with pytest.raises(WorkerError, match=name) as caught:
+        next(problems)
+    assert caught.value.hint
+
+
 def test_too_much_memory_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
-        "import sys; sys.path[:] = sys.argv[3:]; import fpdb.checking as c; "
-        "from fpdb import corpus; "
-        "c._MEMORY = 1 << 28; maintenance.check = lambda *_: iter([bytearray(1 << 29)]); "
+        "import sys; sys.path[:] = sys.argv[3:]; import fpdb.maintenance.check as c; "
+        "c._MEMORY = 1 << 28; c.check_view = lambda *_: iter([bytearray(1 << 29)]); "
         "c.serve(sys.argv[1], deep=False)"
     )
     monkeypatch.setattr(checking, "_CODE", code)
@@ -118,7 +137,7 @@ def test_a_process_that_cannot_start_is_an_error(
 
 SLOW = (
     'import os, sys, time; print(\'{"where": "a", "what": "b"}\', flush=True); '
-    "time.sleep(60)  # fpdb.checking"
+    "time.sleep(60)  # fpdb.maintenance.check"
 )
 
 
@@ -134,8 +153,8 @@ def test_closing_ends_the_process(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 INTERRUPTED = f"""
-import signal, sys, fpdb, fpdb.checking
-fpdb.checking._CODE = {SLOW!r}
+import importlib, signal, sys, fpdb
+importlib.import_module("fpdb.maintenance.check")._CODE = {SLOW!r}
 try:
     for problem in fpdb.check(sys.argv[1]):
         print("first", flush=True)
@@ -157,9 +176,10 @@ def test_an_interrupt_ends_both(path: Path) -> None:
 
 
 def test_the_process_ends_with_its_caller(path: Path) -> None:
-    code = f"from fpdb.checking import serve; serve({str(path)!r}, deep=False)"
+    code = f"from fpdb.maintenance.check import serve; serve({str(path)!r}, deep=False)"
     # An open input keeps it alive; a closed one ends it even while it works.
-    slow = f"import fpdb.checking as c, time; c._problems = lambda *_, **__: time.sleep(60); {code}"
+    idle = "lambda *_, **__: time.sleep(60)"
+    slow = f"import fpdb.maintenance.check as c, time; c._problems = {idle}; {code}"
     started = time.monotonic()
     subprocess.run([sys.executable, "-c", slow], check=True, stdin=subprocess.DEVNULL, timeout=30)
     assert time.monotonic() - started < 30
