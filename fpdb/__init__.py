@@ -3,6 +3,7 @@
 The folders are the architecture, and imports point down:
 
     cli | integrations     the command line; nothing that the library can't do | Scrapy's pipeline
+    ingest | load          files of documents | of ready fingerprints, into a database
     database               create, open, build; add, delete, compact, backup
     reader | merging       the questions | several databases merged into a new one
     handle | snapshot      an open database | a view of one moment
@@ -67,7 +68,18 @@ from fpdb.fingerprint import (
     sketch_jaccard,
 )
 from fpdb.fingerprint import preset as recipe
-from fpdb.io import html_text
+from fpdb.ingest import (
+    Answer,
+    Asked,
+    Bad,
+    Ingested,
+    documents_of,
+    follow,
+    ingest,
+    query_files,
+)
+from fpdb.io import Reading, html_text
+from fpdb.load import load
 from fpdb.maintenance.check import check
 from fpdb.merging import merge
 from fpdb.models import (
@@ -95,7 +107,6 @@ from fpdb.models import (
     TableStats,
     Thresholds,
 )
-from fpdb.preparing import documents_of
 from fpdb.repairing import repair
 from fpdb.snapshot import Snapshot
 from fpdb.tables import (
@@ -112,7 +123,6 @@ from fpdb.tables import (
 __version__ = "0.1.0"
 
 create = Database.create
-load = Database.load
 build = Database.build
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
 
@@ -122,6 +132,9 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "AccessError",
     "Added",
+    "Answer",
+    "Asked",
+    "Bad",
     "Batch",
     "ClosedError",
     "Cluster",
@@ -144,6 +157,7 @@ __all__ = [
     "HtmlError",
     "HtmlText",
     "IdfTable",
+    "Ingested",
     "InputError",
     "JoinPlan",
     "KeyConflictError",
@@ -168,6 +182,7 @@ __all__ = [
     "Rating",
     "ReadOnlyError",
     "ReadersFullError",
+    "Reading",
     "Recipe",
     "RecipeError",
     "RecipeMismatchError",
@@ -196,12 +211,15 @@ __all__ = [
     "estimate",
     "evaluate",
     "first_look",
+    "follow",
     "html_text",
+    "ingest",
     "join_plans",
     "load",
     "merge",
     "open",
     "plans",
+    "query_files",
     "read_recipe",
     "recipe",
     "repair",

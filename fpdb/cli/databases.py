@@ -11,13 +11,12 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import Keys, Sketch, choose_recipe, widened
+from fpdb.cli.options import Keys, Sketch, choose_recipe
 from fpdb.errors import (
     DatabaseExistsError,
     DatabaseNotFoundError,
     NotADatabaseError,
     PlanError,
-    RecipeError,
     RecipeMismatchError,
 )
 from fpdb.storage.preflight import is_vacant
@@ -70,11 +69,16 @@ class Wanted:
         """Create a database."""
         return fpdb.create(path, **self._options(Keys.TEXT, _CAPACITY))
 
-    def build(
-        self, path: Path, keys: Keys, capacity: int | None
-    ) -> contextlib.AbstractContextManager[fpdb.Database]:
-        """Create a database for a block to fill; keys and capacity are used if they are open."""
-        return fpdb.build(path, **self._options(keys, max(capacity or 0, _CAPACITY)))
+    def given(self, path: Path) -> dict[str, Any]:
+        """Return the arguments for `fpdb.load`; a database that is there must fit them."""
+        if is_vacant(path):
+            made = self._options(self.keys or Keys.TEXT, self.capacity or _CAPACITY)
+            made |= {"keys": self.keys, "capacity": self.capacity}
+            return {name: value for name, value in made.items() if value is not None}
+        recipe = choose_recipe(self.recipe, self.bits) if self.recipe else None
+        with open_writable(path, recipe, self.k) as database:
+            self.require(database)
+        return {"recipe": recipe, "k": self.k}
 
     def _options(self, keys: Keys, capacity: int) -> dict[str, Any]:
         """Say how to create a database; what is open is the default."""
@@ -138,12 +142,6 @@ def open_or_create(path: Path, wanted: Wanted, *, quiet: bool) -> fpdb.Database:
         database.close()
         raise
     return database
-
-
-def widen(database: fpdb.Database, max_bytes: int) -> None:
-    """Let this handle take texts of so many bytes."""
-    with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
-        database.recipe = widened(database.recipe, max_bytes)
 
 
 def note_created(database: fpdb.Database) -> None:

@@ -13,9 +13,9 @@ from fpdb.cli.databases import require
 from fpdb.cli.options import DatabaseArgument, JsonOption, PrefixOption
 from fpdb.cli.values import as_dict, parse_age
 from fpdb.errors import DocumentNotFoundError, InputError
+from fpdb.ingest import parse_key
 from fpdb.io import read_lines
 from fpdb.models import Key
-from fpdb.preparing import parse_key
 
 _SHOWN = 5
 

@@ -10,14 +10,15 @@ import typer
 from fpdb.cli import render
 from fpdb.cli.databases import require
 from fpdb.cli.options import JsonOption, MaxBytesOption, choose_recipe
+from fpdb.cli.outcome import BadRecords
 from fpdb.cli.sources import (
     Base,
     HeaderOption,
     RecordFormatOption,
-    Rejects,
     StrictOption,
     make_fields,
 )
+from fpdb.ingest import Bad
 from fpdb.io import BadRecord, Fields, read_pairs, read_records
 from fpdb.models import LARGEST_TEXT, Document, Evaluation, Rating, RecipeQuality, Thresholds
 
@@ -131,9 +132,9 @@ def evaluate(
     ks = _ks(k)
     chosen = [choose_recipe(name) for name in recipes or ["web"]]
     fields = make_fields(key, text, None, None, Base.HEX, header)
-    rejects = Rejects(strict=strict)
+    bad = BadRecords(strict=strict)
     found = fpdb.evaluate(
-        _documents(documents, form, fields, max_bytes, rejects),
+        _documents(documents, form, fields, max_bytes, bad),
         None if pairs is None else read_pairs(pairs, max_bytes),
         recipes=chosen,
         k=ks,
@@ -153,16 +154,16 @@ def evaluate(
     for quality in found.recipes:
         sketchless = f", without a sketch {quality.unsketched:,}" if min_jaccard else ""
         render.note(f"{quality.recipe}: texts too short {quality.short:,}{sketchless}")
-    if rejects.count:
-        render.note(f"bad records {rejects.count:,}")
+    if bad.count:
+        render.note(f"bad records {bad.count:,}")
 
 
 def _documents(
-    path: str, form: str | None, fields: Fields, max_bytes: int, rejects: Rejects
+    path: str, form: str | None, fields: Fields, max_bytes: int, bad: BadRecords
 ) -> Iterator[Document]:
     for record in read_records(path, format=form, fields=fields, max_bytes=max_bytes):
         if isinstance(record, BadRecord):
-            rejects.add(record.source, record.reason)
+            bad(Bad(record.source, record.reason))
         else:
             # Pairs are written in a table, where a number is a text like any other.
             yield Document(str(record.key), record.text)

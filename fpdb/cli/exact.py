@@ -9,9 +9,9 @@ import fpdb
 from fpdb.cli.databases import require
 from fpdb.cli.sources import Base, RecordFormat, make_fields
 from fpdb.errors import InputError
+from fpdb.ingest import parse_key
 from fpdb.io import BadRecord, read_records
 from fpdb.models import LARGEST_TEXT, Key
-from fpdb.preparing import parse_key
 
 ExactOption = Annotated[
     str | None,

@@ -1,12 +1,13 @@
 """The command that fingerprints texts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Annotated
 
 import typer
 
+import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import (
     BitsOption,
@@ -21,7 +22,6 @@ from fpdb.cli.options import (
 )
 from fpdb.io import Text, is_table_file, read_lines, read_rows, read_text
 from fpdb.models import LARGEST_TEXT
-from fpdb.preparing import batch_of
 from fpdb.processes import Workers
 
 _LABEL = 60
@@ -62,7 +62,7 @@ def fingerprint(
     sources = _sources(texts or [], files or [], lines, max_bytes)
     short = replaced = 0
     blocks = iter(lambda: list(islice(sources, _BATCH)), [])
-    for block, batch in Workers(partial(batch_of, chosen), jobs).map(blocks):
+    for block, batch in Workers(partial(_batch, chosen), jobs).map(blocks):
         for index, text in enumerate(block):
             is_short = bool(batch.short[index])
             value = written(batch.fingerprints[index], chosen.bits, form)
@@ -100,3 +100,7 @@ def _sources(
             yield from read_lines(path, max_bytes)
         else:
             yield read_text(path, max_bytes)
+
+
+def _batch(recipe: fpdb.Recipe, texts: Sequence[Text]) -> fpdb.Batch:
+    return recipe.batch(text.text for text in texts)

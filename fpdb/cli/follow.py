@@ -4,9 +4,6 @@ import os
 import select
 import signal
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
@@ -14,9 +11,6 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.databases import Wanted, open_or_create, widen
-from fpdb.io import BadRecord, Fields, Markup, Part, follow_parts
-from fpdb.preparing import Taker
 
 _STATUSES = ("added", "replaced", "unchanged", "duplicate", "short", "error")
 
@@ -62,69 +56,46 @@ class _Stop:
         return False
 
 
-@dataclass
-class Following:
-    """One run of ingest that follows."""
-
-    source: str
-    fields: Fields
-    max_bytes: int
-    every: bool
-    skip_duplicates: bool
-    min_jaccard: float | None
-    quiet: bool
-    markup: Markup
-
-    def run(self, path: Path, wanted: Wanted) -> None:
-        """Store and answer what comes, until it ends or somebody ends it."""
-        statuses: Counter[str] = Counter()
-        with _Stop() as stop:
-            parts = follow_parts(
-                self.source,
-                fields=self.fields,
-                max_bytes=self.max_bytes,
-                markup=self.markup,
-                every=self.every,
-                wait=stop.wait,
-                tell=render.note,
-            )
-            with open_or_create(path, wanted, quiet=self.quiet) as database:
-                widen(database, self.max_bytes)
-                taker = Taker(database.preparer, database.keys, strict=False)
-                for part in parts:
-                    for verdict in self._store(database, taker, part):
-                        statuses[verdict["status"]] += 1
-                        render.record(verdict)
-                    render.flush()
-        if not self.quiet:
-            counts = ", ".join(f"{name} {statuses[name]:,}" for name in _STATUSES)
-            render.note(f"read {statuses.total():,}: {counts}")
-        if stop.wanted == signal.SIGINT:  # SIGTERM is the usual way to end a service
-            raise typer.Exit(130)
-
-    def _store(self, database: fpdb.Database, taker: Taker, part: Part) -> Iterator[dict[str, Any]]:
-        """Store the documents of a part; say of each line, in order, what became of it."""
-        records = list(part())
-        taken = taker(lambda: records)
-        refused = {each.source: each.reason for each in taken.refused}
-        stored = database.add_prepared(
-            taken.prepared, skip_duplicates=self.skip_duplicates, min_jaccard=self.min_jaccard
-        )
-        for record in records:
-            verdict: dict[str, Any]
-            if record.source in refused:
-                key = None if isinstance(record, BadRecord) else record.key
-                verdict = {"key": key, "status": "error", "error": refused[record.source]}
-            else:
-                verdict = _verdict(next(stored))
-            yield verdict | {"source": record.source}
+def follow_source(
+    database: fpdb.Database,
+    source: str,
+    reading: fpdb.Reading,
+    *,
+    every: bool,
+    skip_duplicates: bool,
+    min_jaccard: float | None,
+    quiet: bool,
+) -> None:
+    """Store and answer what comes, until it ends or a signal ends it."""
+    statuses: Counter[str] = Counter()
+    with _Stop() as stop:
+        for answer in fpdb.follow(
+            database,
+            source,
+            reading,
+            every=every,
+            skip_duplicates=skip_duplicates,
+            min_jaccard=min_jaccard,
+            wait=stop.wait,
+            on_note=render.note,
+        ):
+            statuses[answer.status] += 1
+            render.record(_verdict(answer))
+            render.flush()
+    if not quiet:
+        counts = ", ".join(f"{name} {statuses[name]:,}" for name in _STATUSES)
+        render.note(f"read {statuses.total():,}: {counts}")
+    if stop.wanted == signal.SIGINT:  # SIGTERM is the usual way to end a service
+        raise typer.Exit(130)
 
 
-def _verdict(added: fpdb.Added) -> dict[str, Any]:
-    verdict: dict[str, Any] = {"key": added.key, "status": added.status}
-    if added.matches:
-        nearest = added.matches[0]
+def _verdict(answer: fpdb.Answer) -> dict[str, Any]:
+    verdict: dict[str, Any] = {"key": answer.key, "status": answer.status}
+    if answer.error:
+        verdict["error"] = answer.error
+    if answer.matches:
+        nearest = answer.matches[0]
         verdict |= {"duplicate_of": nearest.key, "distance": nearest.distance}
         if nearest.jaccard is not None:
             verdict["jaccard"] = nearest.jaccard
-    return verdict
+    return verdict | {"source": answer.source}

@@ -8,12 +8,10 @@ from typing import Annotated
 
 import typer
 
+import fpdb
 from fpdb.cli import databases, portable, render
-from fpdb.cli.bulk import Bulk
 from fpdb.cli.databases import require
-from fpdb.cli.flow import Flow
-from fpdb.cli.follow import Following
-from fpdb.cli.loader import Loader
+from fpdb.cli.follow import follow_source
 from fpdb.cli.options import (
     AnyRecipeOption,
     BitsOption,
@@ -28,6 +26,7 @@ from fpdb.cli.options import (
     SketchOption,
     TablesOption,
 )
+from fpdb.cli.outcome import BadRecords, Progress, duplicates_printer
 from fpdb.cli.sources import (
     Base,
     BaseOption,
@@ -39,15 +38,12 @@ from fpdb.cli.sources import (
     MaxHtmlOption,
     RecordFormat,
     RecordFormatOption,
-    Rejects,
     StrictOption,
-    make_fields,
-    make_markup,
-    open_parts,
 )
-from fpdb.io import LARGEST_HTML, PART, Passing, is_array, read_records, size_of
+from fpdb.io import LARGEST_HTML, is_array
+from fpdb.io.follow import require_followable
 from fpdb.models import LARGEST_TEXT
-from fpdb.preparing import Taken
+from fpdb.storage.preflight import is_vacant
 from fpdb.tables.bulk_load import MEMORY
 
 
@@ -188,88 +184,95 @@ def ingest(
     require(skip_duplicates or min_jaccard is None, "--min-jaccard needs --skip-duplicates")
     wanted = databases.Wanted(recipe, bits, k, capacity, keys, tables, sketch)
     require(skip_duplicates or follow or not as_json, "--json needs --skip-duplicates")
+    reading = fpdb.Reading(
+        format=form,
+        key_field=key,
+        text_field=text or (),
+        meta_field=meta or (),
+        fingerprint_field=fingerprint,
+        base=base.value,
+        header=header,
+        html=markup.value,
+        html_text=html_text.value,
+        max_html=max_html,
+        max_bytes=max_bytes,
+    )
     numbered = fingerprint_keys is not None or first_key is not None
     if fingerprints is not None:
         alone = not (files or text or meta or skip_duplicates or follow)
         require(alone, "--fingerprints FILE goes alone")
         require(jobs == 1, "--fingerprints leaves nothing to do for --jobs")
         require(first_key is None or fingerprint_keys is None, "give the keys in one way only")
-        rejects = Rejects(strict=strict)
-        bulk = Bulk(path, wanted, memory, quiet)
+        if is_array(fingerprints):
+            described = key or fingerprint or form or header is not None or strict
+            require(not described, "an array has neither fields nor bad records")
+        else:
+            require(not numbered, "--fingerprint-keys and --first-key go with an array")
+            require(not os.path.isdir(fingerprints), "--fingerprints takes a file")
+        new = wanted.given(path)
+        created = is_vacant(path)
+        progress = Progress(quiet=quiet, unit="fingerprints")
         with _interruptible("what was there is whole; run it again for the rest"):
-            if is_array(fingerprints):
-                described = key or fingerprint or form or header is not None or strict
-                require(not described, "an array has neither fields nor bad records")
-                bulk.load_array(fingerprints, fingerprint_keys, first_key)
-            else:
-                require(not numbered, "--fingerprint-keys and --first-key go with an array")
-                require(not os.path.isdir(fingerprints), "--fingerprints takes a file")
-                fields = make_fields(key, None, None, fingerprint or "fingerprint", base, header)
-                records = read_records(
-                    fingerprints, format=form, fields=fields, max_bytes=max_bytes
-                )
-                bulk.load_records(records, rejects)
-        if not quiet:
-            bulk.summarise()
+            fpdb.load(
+                path,
+                fingerprints,
+                reading,
+                key_file=fingerprint_keys,
+                first_key=first_key,
+                memory=memory,
+                strict=strict,
+                on_bad=BadRecords(),
+                on_progress=progress,
+                **new,
+            )
+        if created and not quiet:
+            with databases.open_readonly(path) as built:
+                databases.note_created(built)
+        progress.summarise()
         return
     require(not numbered, "--fingerprint-keys and --first-key go with --fingerprints")
     require(memory == MEMORY, "--memory goes with --fingerprints")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
-    fields = make_fields(key, text, meta, fingerprint, base, header)
     if follow:
         _require_followable(paths, form, jobs, strict)
-        every = form is not None
-        with _interruptible("what was answered is stored; send the rest again"):
-            following = Following(
+        require_followable(paths[0])
+        with (
+            _interruptible("what was answered is stored; send the rest again"),
+            databases.open_or_create(path, wanted, quiet=quiet) as database,
+        ):
+            follow_source(
+                database,
                 paths[0],
-                fields,
-                max_bytes,
-                every,
-                skip_duplicates,
-                min_jaccard,
-                quiet,
-                make_markup(markup, html_text, max_html),
+                reading,
+                every=form is not None,
+                skip_duplicates=skip_duplicates,
+                min_jaccard=min_jaccard,
+                quiet=quiet,
             )
-            following.run(path, wanted)
         return
     if portable.took(context, path, paths, capacity, quiet=quiet):
         return
-    loader = Loader(
-        Rejects(strict=strict),
-        skip_duplicates=skip_duplicates,
-        min_jaccard=min_jaccard,
-        as_json=as_json,
-        watched=render.shows_progress() and not quiet,
-        total=_total(paths),
-    )
-    flow: Flow[Taken] = Flow(jobs)
-    parts = open_parts(
-        paths,
-        form,
-        fields,
-        max_bytes,
-        markup=make_markup(markup, html_text, max_html),
-        size=PART,
-        progress=loader.read_bytes,
-        idle=flow.idle,
-        passing=Passing(loader.is_stored, loader.pass_over),
-    )
+    reading.check(*paths)
+    progress = Progress(quiet=quiet)
     with (
         databases.open_or_create(path, wanted, quiet=quiet) as database,
         contextlib.ExitStack() as ending,
     ):
-        if not quiet:
-            ending.callback(loader.summarise)
+        ending.callback(progress.summarise)
         with _interruptible("what was counted as added is stored; run it again for the rest"):
-            databases.widen(database, max_bytes)
-            loader.load(database, parts, flow)
-
-
-def _total(paths: list[str]) -> int | None:
-    """Give the bytes of all files, if there is an end to them."""
-    sizes = [size_of(each) for each in paths]
-    return None if None in sizes else sum(size or 0 for size in sizes)
+            fpdb.ingest(
+                database,
+                paths,
+                reading,
+                skip_duplicates=skip_duplicates,
+                min_jaccard=min_jaccard,
+                jobs=jobs,
+                strict=strict,
+                on_added=duplicates_printer(as_json=as_json),
+                on_bad=BadRecords(),
+                on_progress=progress,
+            )
 
 
 def _require_followable(

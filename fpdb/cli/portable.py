@@ -1,23 +1,22 @@
 """Export and ingest of the portable form, in which a database travels to other machines."""
 
 import gzip
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import typer
 
 import fpdb
 from fpdb.cli import databases, render
 from fpdb.cli.databases import require
-from fpdb.errors import InputError, MissingExtraError
-from fpdb.io import is_portable, portable_file, size_of
+from fpdb.cli.outcome import Progress
+from fpdb.errors import MissingExtraError
+from fpdb.io import is_portable
 from fpdb.storage.preflight import is_vacant
 
 SUFFIX = ".fpdb.jsonl"
-_PROGRESS_SECONDS = 0.1
 _WITH = {"path", "files", "capacity", "quiet", "strict"}
 
 
@@ -80,36 +79,18 @@ def took(
 
 def _read(path: Path, source: str, capacity: int | None, *, quiet: bool) -> None:
     """Bring a file into a database, which is made like the exported one if there is none."""
-    created, started = is_vacant(path), time.monotonic()
-    progress = _Progress(source) if render.shows_progress() and not quiet else None
-    with portable_file(source, progress) as file, databases.explained(path):
-        try:
-            loaded = fpdb.load(path, file, capacity=capacity)
-        except InputError as error:
-            raise InputError(f"{source}: {error}", hint=error.hint) from None
-    if quiet:
-        return
-    if created:
+    created = is_vacant(path)
+    progress = Progress(quiet=quiet)
+    new: dict[str, Any] = {} if capacity is None else {"capacity": capacity}
+    with databases.explained(path):
+        fpdb.load(
+            path,
+            source,
+            fpdb.Reading(format="portable"),
+            on_progress=progress,
+            **new,
+        )
+    if created and not quiet:
         with databases.open_readonly(path) as database:
             databases.note_created(database)
-    seconds = time.monotonic() - started
-    counts = ", ".join(f"{name} {count:,}" for name, count in loaded._asdict().items())
-    rate = loaded.documents / seconds if seconds else 0
-    render.note(f"read {loaded.documents:,}, {counts}; {seconds:.2f} s, {rate:,.0f} documents/s")
-
-
-class _Progress:
-    """Shows how much of a file was read."""
-
-    def __init__(self, source: str) -> None:
-        self._total = size_of(source)
-        self._bytes = 0
-        self._shown = time.monotonic()
-
-    def __call__(self, count: int) -> None:
-        self._bytes += count
-        now = time.monotonic()
-        if now - self._shown >= _PROGRESS_SECONDS:
-            self._shown = now
-            share = f", {self._bytes / self._total:.0%} of the file" if self._total else ""
-            render.progress(f"{self._bytes:,} bytes{share}")
+    progress.summarise()

@@ -1,12 +1,16 @@
 """The command that finds the stored documents near others."""
 
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Annotated
 
 import typer
 
-from fpdb.cli import databases
+import fpdb
+from fpdb.cli import databases, render
 from fpdb.cli.databases import require
-from fpdb.cli.flow import Flow
 from fpdb.cli.options import (
     AnyRecipeOption,
     DatabaseArgument,
@@ -15,6 +19,7 @@ from fpdb.cli.options import (
     MaxBytesOption,
     MinJaccardOption,
 )
+from fpdb.cli.outcome import BadRecords
 from fpdb.cli.output import (
     Form,
     NoCsvGuardOption,
@@ -23,7 +28,6 @@ from fpdb.cli.output import (
     OutputOption,
     key_type,
 )
-from fpdb.cli.questions import BLOCK, COLUMNS, Asker, from_files, from_numbers, from_texts
 from fpdb.cli.sources import (
     Base,
     BaseOption,
@@ -35,15 +39,26 @@ from fpdb.cli.sources import (
     MaxHtmlOption,
     RecordFormat,
     RecordFormatOption,
-    Rejects,
     StrictOption,
-    make_fields,
-    make_markup,
-    open_parts,
 )
-from fpdb.io import LARGEST_HTML
+from fpdb.cli.values import jaccard_cells, near_dict
+from fpdb.ingest import query_records
+from fpdb.io import LARGEST_HTML, Record, read_text
 from fpdb.models import LARGEST_TEXT
-from fpdb.preparing import Question, Refused
+
+_COLUMNS = {
+    "query": "string",
+    "key": "string",
+    "distance": "int32",
+    "similarity": "double",
+    "jaccard": "double",
+    "complete": "bool",
+}
+_SHOWN = 100
+_NUMBERS = {
+    Base.HEX: (16, re.compile(r"(0[xX])?[0-9a-fA-F]{1,64}")),
+    Base.DECIMAL: (10, re.compile(r"[0-9]{1,64}")),
+}
 
 
 def query(
@@ -135,26 +150,121 @@ def query(
     if not (files or texts or whole or fingerprints):
         files = ["-"]
     target = Output(output, output_form, Form.TSV, as_json=as_json, guard=not no_csv_guard)
-    rejects = Rejects(strict=strict)
-    questions: list[Question] = [*from_texts(texts or []), *from_numbers(fingerprints or [], base)]
-    fields = make_fields(key, text, None, fingerprint, base, header, keyed=False)
-    flow: Flow[list[Question | Refused]] = Flow(jobs)
-    parts = open_parts(
-        files or [],
-        form,
-        fields,
-        max_bytes,
-        markup=make_markup(markup, html_text, max_html),
-        size=BLOCK,
-        idle=flow.idle,
+    reading = fpdb.Reading(
+        format=form,
+        key_field=key,
+        text_field=text or (),
+        fingerprint_field=fingerprint,
+        base=base.value,
+        header=header,
+        keyed=False,
+        html=markup.value,
+        html_text=html_text.value,
+        max_html=max_html,
+        max_bytes=max_bytes,
     )
+    given = [*_texts(texts or []), *_fingerprints(fingerprints or [], base)]
+    bad = BadRecords()
     with databases.open_readonly(path, recipe) as database:
-        databases.widen(database, max_bytes)
-        asker = Asker(database, k, limit, rejects, min_jaccard=min_jaccard, target=target)
-        with target.opened(COLUMNS | {"key": key_type(database.keys)}):
-            asker.ask(questions)
-            asker.ask(from_files(whole or [], max_bytes))
-            asker.ask_parts(parts, flow)
-        asker.summarise(rate=bool(files))
-    if exit_code and asker.matched:
+        shown = _Answers(target)
+        with target.opened(_COLUMNS | {"key": key_type(database.keys)}):
+            for records in (iter(given), _files(whole, max_bytes)):
+                for answer in query_records(
+                    database,
+                    records,
+                    k=k,
+                    limit=limit,
+                    min_jaccard=min_jaccard,
+                    max_bytes=max_bytes,
+                ):
+                    shown.show(answer)
+            asked = fpdb.query_files(
+                database,
+                files or [],
+                reading,
+                k=k,
+                limit=limit,
+                min_jaccard=min_jaccard,
+                jobs=jobs,
+                strict=strict,
+                on_bad=bad,
+            )
+            with closing(asked) as answers:  # which ends its workers
+                for answer in answers:
+                    shown.show(answer)
+        shown.summarise(database, bad.count, rate=bool(files))
+    if exit_code and shown.matched:
         raise typer.Exit(1)
+
+
+def _texts(texts: list[str]) -> Iterator[Record]:
+    for number, text in enumerate(texts, 1):
+        yield Record("", "text" if number == 1 else f"text:{number}", text)
+
+
+def _fingerprints(written: list[str], base: Base) -> Iterator[Record]:
+    radix, pattern = _NUMBERS[base]
+    for digits in written:
+        if not pattern.fullmatch(digits):
+            raise typer.BadParameter(f"{digits!r} is no fingerprint in {base} digits")
+        yield Record("", digits, None, int(digits, radix))
+
+
+def _files(paths: Iterable[str] | None, max_bytes: int) -> Iterator[Record]:
+    for path in paths or ():
+        found = read_text(path, max_bytes)
+        yield Record("", path, found.text, replaced=found.replaced)
+
+
+class _Answers:
+    """Prints answers, and counts what is to be noted about all of them."""
+
+    def __init__(self, target: Output) -> None:
+        self.matched = 0
+        self._target = target
+        self._asked = self._short = self._cut = self._replaced = 0
+        self._started = time.monotonic()
+
+    def show(self, answer: fpdb.Asked) -> None:
+        """Print the matches of a question."""
+        found = answer.matches
+        self._asked += 1
+        self._short += answer.short
+        self._replaced += answer.invalid_utf8
+        self.matched += len(found)
+        if self._target.form is Form.JSONL:
+            matches = list(map(near_dict, found))
+            render.record({"query": answer.name, "complete": found.complete, "matches": matches})
+        elif self._target.cells:
+            for match in found:
+                near = (match.key, match.distance, match.similarity, match.jaccard)
+                self._target.add(str(answer.name), *near, found.complete)
+        else:
+            for match in found:
+                shown = (answer.name, match.key, match.distance, f"{match.similarity:.4f}")
+                render.row(*shown, *jaccard_cells(match))
+        if not found.complete:
+            self._cut += 1
+            if self._cut <= _SHOWN:
+                render.note(f"{answer.name}: incomplete, because too many documents are that near")
+
+    def summarise(self, database: fpdb.Database, bad: int, *, rate: bool) -> None:
+        """Note what holds for all answers, and if wanted how fast they came."""
+        if rate:
+            seconds = time.monotonic() - self._started
+            render.note(
+                f"asked {self._asked:,}, matches {self.matched:,}; "
+                f"{seconds:.2f} s, {self._asked / seconds:,.0f} questions/s"
+            )
+        if self._cut > _SHOWN:
+            render.note(f"incomplete answers: {self._cut}")
+        if self._short:
+            minimum = database.recipe.grams.minimum
+            render.note(
+                f"short texts: {self._short} (fewer than {minimum} distinct features: "
+                "they find equal texts only)"
+            )
+        if self._replaced:
+            render.note(f"texts with bytes that are no UTF-8, replaced by U+FFFD: {self._replaced}")
+        if bad:
+            render.note(f"bad records: {bad}")

@@ -1,17 +1,12 @@
 """What ingest and query read: the options that name fields, and the records that can't be used."""
 
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from fpdb.cli import render
 from fpdb.cli.values import parse_bytes
-from fpdb.errors import InputError
-from fpdb.io import Fields, Idle, Markup, Part, Passing, Progress, read_parts
-
-_SHOWN = 100
+from fpdb.io import Fields
 
 
 class RecordFormat(StrEnum):
@@ -111,56 +106,3 @@ def make_fields(
         header=header,
         keyed=keyed,
     )
-
-
-def make_markup(kind: MarkupKind, part: HtmlPart, largest: int) -> Markup:
-    """Say what is HTML, and what of it is taken."""
-    return Markup(kind.value, part.value, largest)
-
-
-class Rejects:
-    """The records that can't be used: said, at first one by one, and counted; or fatal."""
-
-    def __init__(self, *, strict: bool) -> None:
-        self.count = 0
-        self.strict = strict
-
-    def add(self, source: str, reason: str, hint: str = "") -> None:
-        """Take note of a bad record."""
-        self.count += 1
-        if self.strict:
-            raise InputError(f"{source}: {reason}", hint=hint or "leave --strict out to skip it")
-        if self.count <= _SHOWN:
-            render.note(f"{source}: {reason}")
-        elif self.count == _SHOWN + 1:
-            render.note("further bad records are only counted")
-
-
-def open_parts(
-    paths: list[str],
-    form: RecordFormat | None,
-    fields: Fields,
-    max_bytes: int,
-    *,
-    markup: Markup,
-    size: int,
-    progress: Progress | None = None,
-    idle: Idle | None = None,
-    passing: Passing | None = None,
-) -> Iterator[Part]:
-    """Check all paths, and then cut what is in them into parts of so many records."""
-    opened = [
-        read_parts(
-            path,
-            format=form,
-            fields=fields,
-            max_bytes=max_bytes,
-            markup=markup,
-            size=size,
-            progress=progress,
-            idle=idle,
-            passing=passing,
-        )
-        for path in paths
-    ]
-    return (part for parts in opened for part in parts)

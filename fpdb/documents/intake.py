@@ -346,6 +346,13 @@ class Preparer:
         more, worse = self._sift(documents[half:], first + half)
         return good + more, bad + worse
 
+    def with_largest(self, largest: int) -> "Preparer":
+        """Return a preparer that also takes texts of up to `largest` bytes."""
+        recipe = self._recipe
+        if isinstance(recipe, Recipe) and recipe.largest < largest:
+            recipe = recipe.replace(largest=largest)
+        return Preparer(self._prepare, recipe, self._fits)
+
     @property
     def recipe(self) -> Recipe:
         """The recipe of the database; a `RecipeError` if its secret wasn't given."""

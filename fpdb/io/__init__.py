@@ -12,7 +12,7 @@ from fpdb.io.markup import Markup
 from fpdb.io.pairs import read_pairs
 from fpdb.io.parts import PART, Part, read_parts
 from fpdb.io.portable import is_portable, portable_file
-from fpdb.io.records import read_records, read_rows
+from fpdb.io.records import Reading, read_records, read_rows
 from fpdb.io.streams import Idle, Progress
 from fpdb.io.texts import Text, read_lines, read_text
 
@@ -28,6 +28,7 @@ __all__ = [
     "Part",
     "Passing",
     "Progress",
+    "Reading",
     "Record",
     "TableWriter",
     "Text",

@@ -39,9 +39,9 @@ class Record:
     source: str
     key: str | int | None
     text: str | None
-    fingerprint: int | None
-    meta: dict[str, Any] | None
-    replaced: bool
+    fingerprint: int | None = None
+    meta: dict[str, Any] | None = None
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,12 @@ _HEAD = 256
 _MISSES = 10
 
 
+def wait_for_input(number: int | None, seconds: float | None) -> bool:
+    """Wait until a file, by its number, has something to read, or for some seconds."""
+    select.select([] if number is None else [number], [], [], seconds)
+    return True
+
+
 def follow_parts(
     path: str,
     *,
@@ -52,15 +58,20 @@ def follow_parts(
     hold JSON lines, or `every` one. A last line without an end counts as one when standard input
     has ended; in a file it is waited for. `tell` is told what happens to files.
     """
+    require_followable(path)
     reader = Reader(fields, min(max_bytes, sys.maxsize // 2), markup or Markup())
     if path == "-":
         return _follow_input(reader, wait)
-    if not os.path.isdir(path):
+    return _Folder(reader, path, every, wait, tell).parts()
+
+
+def require_followable(path: str) -> None:
+    """Raise InputError unless a path is a directory or standard input."""
+    if path != "-" and not os.path.isdir(path):
         raise InputError(
             f"{path} is no directory, expected one that files are written into, or -",
             hint="tail -F FILE | fpdb ingest DB --follow - follows a single file",
         )
-    return _Folder(reader, path, every, wait, tell).parts()
 
 
 class _Lines:

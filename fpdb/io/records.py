@@ -3,16 +3,16 @@
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, folders, streams
 from fpdb.io.crawls import Passing, read_pages
 from fpdb.io.fields import BadRecord, Fields, Pick, Record, UnfitError, picker
 from fpdb.io.formats import FORMATS, Format, Source, format_of, marked_format
-from fpdb.io.html import require_html
+from fpdb.io.html import LARGEST_HTML, require_html
 from fpdb.io.markup import Found, Markup, Page, finished, marked
 from fpdb.io.streams import Idle, Progress, StreamError
 from fpdb.io.tables import check_columns
@@ -21,6 +21,68 @@ from fpdb.models import LARGEST_TEXT
 
 _DEFAULT = Fields()
 _MARKUP = Markup()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files become records: their format, which fields mean what, what is HTML, and limits.
+
+    - `format`: one of `FORMATS`; if not given, the suffix decides, and standard input is JSON lines
+    - `key_field`: if not given, the first of "key", "id" and "url" that is there
+    - `text_field`: several are joined by a line feed; if not given, the first of "text", "content"
+      and "body" that is there, or none when a fingerprint is given
+    - `meta_field`: fields to keep as metadata; "*" keeps all others
+    - `fingerprint_field`: a field with a ready fingerprint
+    - `base`: how fingerprints in quotes or tables are written, "hex" or "decimal"
+    - `header`: whether the first line of a table names its columns; if not given, it does unless
+      all fields are numbers. Columns without names are "1", "2" and so on.
+    - `keyed`: whether a record must have a key
+    - `html`: "auto" takes .html files and what a web archive calls HTML, "html" all texts, "none"
+      nothing
+    - `html_text`: the "main" content of a page, or all of the "page"
+    - `max_html`: the most bytes of HTML that a page may have
+    - `max_bytes`: the most bytes that a text may have
+    """
+
+    format: str | None = None
+    key_field: str | None = None
+    text_field: str | Sequence[str] = ()
+    meta_field: str | Sequence[str] = ()
+    fingerprint_field: str | None = None
+    base: Literal["hex", "decimal"] = "hex"
+    header: bool | None = None
+    keyed: bool = True
+    html: Literal["auto", "html", "none"] = "auto"
+    html_text: Literal["main", "page"] = "main"
+    max_html: int = LARGEST_HTML
+    max_bytes: int = LARGEST_TEXT
+
+    @property
+    def fields(self) -> Fields:
+        """Which fields mean what."""
+        return Fields(
+            key=self.key_field,
+            text=_several(self.text_field),
+            meta=_several(self.meta_field),
+            fingerprint=self.fingerprint_field,
+            fingerprint_base=self.base,
+            header=self.header,
+            keyed=self.keyed,
+        )
+
+    @property
+    def markup(self) -> Markup:
+        """What is HTML, and what of it is taken."""
+        return Markup(self.html, self.html_text, self.max_html)
+
+    def check(self, *paths: str) -> None:
+        """Raise InputError if any of the paths can't be read, or not in this way."""
+        for path in paths:
+            open_path(path, self.format, self.fields, self.max_bytes, self.markup)
+
+
+def _several(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def read_records(

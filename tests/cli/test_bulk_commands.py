@@ -41,11 +41,11 @@ def test_an_array_becomes_a_database(run, tmp_path, path, array):
     created, summary = done.err.splitlines()
     assert created.startswith(f"created {path}: ")
     assert created.endswith("keys integer")
-    assert summary.startswith("read 3,000, new or changed 3,000, bad 0; ")
+    assert summary.startswith("read 3,000, added 3,000, replaced 0, unchanged 0, ")
     assert stored(path) == dict(enumerate(array.tolist()))
     assert fpdb.open(path).stats().capacity == 1_000_000
     assert load(run, path, tmp_path / "ready.npy", "--first-key", 0).err.startswith(
-        "read 3,000, new or changed 0"
+        "read 3,000, added 0, replaced 0, unchanged 3,000"
     )
 
 
@@ -54,9 +54,9 @@ def test_rows_need_keys_where_there_are_documents(run, tmp_path, path, array):
     refused = load(run, path, tmp_path / "ready.npy")
     assert refused.code == 3
     assert "the keys of further ones aren't given" in refused.err
-    assert "--first-key N" in refused.err
+    assert "hint: give the key of the first row" in refused.err
     done = load(run, path, tmp_path / "ready.npy", "--first-key", 3000)
-    assert done.err.startswith("read 3,000, new or changed 3,000")
+    assert done.err.startswith("read 3,000, added 3,000")
     assert len(stored(path)) == 6000
 
 
@@ -120,7 +120,8 @@ def test_records_become_a_database(run, tmp_path, path):
     *bad, created, summary = done.err.splitlines()
     assert [line.split(": ")[0].rsplit(":")[-1] for line in bad] == ["8", "9", "21", "22", "905"]
     assert created.endswith("keys text")
-    assert summary.startswith("read 905, new or changed 900, bad 5; ")
+    assert summary.startswith("read 905, added 900, replaced 0, unchanged 0, ")
+    assert "bad 5; " in summary
     strict = load(run, tmp_path / "strict", tmp_path / "ready.jsonl", "--strict")
     assert strict.code == 3
     assert not (tmp_path / "strict").exists()
@@ -130,10 +131,10 @@ def test_records_come_through_a_pipe_in_steps(run, path):
     text = "".join(f"k{n}\t{n:016x}\n" for n in range(9000)).encode()
     options = ("--format", "tsv", "--key", 1, "--fingerprint", 2, "--memory", "1M")
     done = load(run, path, "-", *options, stdin=text)
-    assert done.err.splitlines()[-1].startswith("read 9,000, new or changed 9,000, bad 0")
+    assert done.err.splitlines()[-1].startswith("read 9,000, added 9,000")
     assert stored(path) == {f"k{number}": number for number in range(9000)}
     again = load(run, path, "-", *options, stdin=text)
-    assert again.err.startswith("read 9,000, new or changed 0, bad 0")
+    assert again.err.startswith("read 9,000, added 0, replaced 0, unchanged 9,000")
 
 
 def test_an_array_comes_through_a_pipe(start, tmp_path, path, array):

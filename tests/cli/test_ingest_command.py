@@ -361,7 +361,7 @@ def test_no_place_for_a_database(run, tmp_path, source):
 def test_progress_is_shown_on_a_terminal_only(run, path, source, monkeypatch):
     assert "\r" not in run("ingest", path, source).err
     monkeypatch.setattr("fpdb.cli.render.shows_progress", lambda: True)
-    monkeypatch.setattr("fpdb.cli.loader._PROGRESS_SECONDS", 0)
+    monkeypatch.setattr("fpdb.cli.outcome._PROGRESS_SECONDS", 0)
     done = run("ingest", path, source)
     assert "5 documents, 100% of the bytes" in done.err
     assert done.err.splitlines()[-1].startswith("read 5,")

@@ -52,9 +52,9 @@ def source(tmp_path):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    # The package's own names of these modules are the commands in them.
-    monkeypatch.setattr(sys.modules["fpdb.cli.ingest"], "PART", 7)
-    monkeypatch.setattr(sys.modules["fpdb.cli.query"], "BLOCK", 7)
+    # The name of the module in its package is the function.
+    monkeypatch.setattr(sys.modules["fpdb.ingest"], "PART", 7)
+    monkeypatch.setattr(sys.modules["fpdb.ingest"], "_BLOCK", 7)
 
 
 def rows_in(path):
@@ -63,7 +63,7 @@ def rows_in(path):
 
 
 def without_times(text):
-    return re.sub(r"[\d.]+ s, [\d,]+ (documents|questions)/s", "", text)
+    return re.sub(r"[\d.]+ s, [\d,]+ (documents|fingerprints|questions)/s", "", text)
 
 
 @pytest.mark.parametrize("options", [[], ["--skip-duplicates", "--json"]])

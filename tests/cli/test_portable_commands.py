@@ -45,7 +45,7 @@ def test_suffixes_tell_what_to_write(run, path, tmp_path, suffix):
     assert done.code == 0
     assert "recipe web" in done.err
     assert "sketch minhash" in done.err
-    assert "read 3, added 2, replaced 0, unchanged 0, short 1;" in done.err
+    assert "read 3, added 2, replaced 0, unchanged 0, duplicates 0, short 1," in done.err
     assert dumped(copy) == dumped(path)
     again = run("ingest", copy, file, file, "--quiet")
     assert (again.code, again.err) == (0, "")

@@ -1,0 +1,266 @@
+"""Bring ready fingerprints, or a database in its portable form, into a database."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fpdb.database import Database
+from fpdb.errors import InputError, RecipeMismatchError
+from fpdb.ingest import Bad, Ingested, parse_key
+from fpdb.io import (
+    BadRecord,
+    Reading,
+    Record,
+    is_array,
+    portable_file,
+    read_array,
+    read_lines,
+    read_records,
+    size_of,
+)
+from fpdb.models import Key
+from fpdb.storage.preflight import is_vacant
+from fpdb.tables.bulk_load import MEMORY
+
+_CAPACITY = 1_000_000
+# What a record takes, about, until it is stored with the others of its step.
+_RECORD_BYTES = 256
+_PORTABLE_SUFFIX = ".fpdb.jsonl"
+
+_Row = tuple[Key, int, str]
+
+
+def load(
+    path: str | os.PathLike[str],
+    source: str,
+    reading: Reading | None = None,
+    *,
+    key_file: str | None = None,
+    first_key: int | None = None,
+    memory: int = MEMORY,
+    strict: bool = False,
+    on_bad: Callable[[Bad], object] | None = None,
+    on_progress: Callable[[Ingested], object] | None = None,
+    **new: Any,
+) -> Ingested:
+    """Load ready fingerprints, or a database in its portable form, from a file into a database.
+
+    If nothing is at the path, a database is made there. It appears when everything is in it, and
+    not at all if the loading fails.
+
+    Args:
+        path: The directory of the database.
+        source: A file, or "-" for standard input: an array that numpy saved (.npy), records with
+            a key and a fingerprint (JSON lines, CSV, TSV, Parquet, Arrow), or what `dump` wrote
+            (.fpdb.jsonl, or the format "portable").
+        reading: The format, and which fields of records mean what; "key" and "fingerprint".
+        key_file: The keys of an array's rows: another array, or a text file with a key a line.
+        first_key: The key of an array's first row; further rows count on. A new database counts
+            from 0.
+        memory: About how many bytes to sort in, besides the fingerprints.
+        strict: Raise InputError at the first bad record.
+        on_bad: Called for each record that can't be used.
+        on_progress: Called with the counts so far.
+        new: What `fpdb.create` takes, for a database that isn't there; a database that is there
+            must have been created with the same, except for the capacity.
+    """
+    reading = reading or Reading()
+    run = _Load(path, memory, new, strict=strict)
+    run.on_bad, run.on_progress = on_bad, on_progress
+    if source != "-":
+        run.counts.bytes_total = size_of(source)
+    if is_portable(source, reading.format):
+        run.portable(source)
+    elif is_array(source):
+        run.array(source, key_file, first_key)
+    else:
+        if key_file is not None or first_key is not None:
+            raise InputError(
+                f"{source} holds records, found keys for the rows of an array",
+                hint="records have their keys in a field",
+            )
+        run.records(source, reading)
+    return run.counts
+
+
+def is_portable(source: str, form: str | None = None) -> bool:
+    """Return whether a file has the portable form, by the format that is given or by its suffix."""
+    name = source.lower().removesuffix(".gz").removesuffix(".zst")
+    return form == "portable" or (form is None and name.endswith(_PORTABLE_SUFFIX))
+
+
+class _Load:
+    """Loads one file, and counts what became of it."""
+
+    on_bad: Callable[[Bad], object] | None = None
+    on_progress: Callable[[Ingested], object] | None = None
+
+    def __init__(
+        self, path: str | os.PathLike[str], memory: int, new: dict[str, Any], *, strict: bool
+    ) -> None:
+        self.counts = Ingested()
+        self._path = path
+        self._memory = memory
+        self._new = new
+        self._strict = strict
+
+    def portable(self, source: str) -> None:
+        """Load a database in its portable form."""
+        if surplus := sorted(self._new.keys() - {"capacity"}):
+            raise InputError(
+                f"{source} has the portable form, found {surplus[0]} of a new database",
+                hint="the portable form says how it was created; only its capacity may differ",
+            )
+        with portable_file(source, self._count_bytes) as file:
+            try:
+                loaded = Database.load(self._path, file, capacity=self._new.get("capacity"))
+            except InputError as error:
+                raise InputError(f"{source}: {error}", hint=error.hint) from None
+        self.counts.records = loaded.documents
+        self.counts.statuses.update(loaded._asdict())
+        if self.on_progress:
+            self.on_progress(self.counts)
+
+    def array(self, source: str, key_file: str | None, first_key: int | None) -> None:
+        """Add the rows of an array, under keys from a file or by their numbers."""
+        array = read_array(source)
+        if key_file is not None and first_key is not None:
+            raise InputError(
+                "found a file of keys and a first key", hint="give the keys in one way only"
+            )
+        first = first_key or 0
+        if first + len(array) > 1 << 64:
+            raise InputError(
+                f"found {len(array):,} rows to number from {first} on, expected keys below 2**64",
+                hint="give a smaller first key",
+            )
+        given = _read_keys(key_file) if key_file else None
+        named = given is not None and not isinstance(given, np.ndarray)
+        with self._database("text" if named else "integer", len(array)) as database:
+            if given is None and first_key is None and len(database):
+                raise InputError(
+                    f"{self._path} holds documents, and the keys of further ones aren't given",
+                    hint="give the key of the first row, or a file of keys",
+                )
+            keys: Any = given
+            if given is None:
+                keys = np.arange(first, first + len(array), dtype=np.uint64)
+            elif named:
+                keys = [parse_key(key, database.keys) for key in given]
+            self._add(database, keys, array)
+
+    def records(self, source: str, reading: Reading) -> None:
+        """Add the keys and fingerprints of records, as many at a time as the memory holds."""
+        if os.path.isdir(source):
+            raise InputError(f"{source} is a directory, expected a file")
+        fields = reading.fields
+        if fields.fingerprint is None:
+            fields = Reading(
+                key_field=reading.key_field,
+                fingerprint_field="fingerprint",
+                base=reading.base,
+                header=reading.header,
+            ).fields
+        records = read_records(
+            source,
+            format=reading.format,
+            fields=fields,
+            max_bytes=reading.max_bytes,
+            progress=self._count_bytes,
+        )
+        with self._database("text", 0) as database:
+            while rows := self._take(records, database):
+                self._store(database, rows)
+
+    def _take(self, records: Iterator[Record | BadRecord], database: Database) -> list[_Row]:
+        rows: list[_Row] = []
+        for record in records:
+            try:
+                rows.append(_row(record, database))
+            except InputError as error:
+                self._refuse(record.source, error)
+            if len(rows) * _RECORD_BYTES >= self._memory:
+                break
+        return rows
+
+    def _store(self, database: Database, rows: list[_Row]) -> None:
+        """Add rows; one that can't be added costs only itself."""
+        keys, fingerprints, sources = zip(*rows, strict=True)
+        try:
+            self._add(database, keys, fingerprints)
+        except InputError as error:
+            if len(rows) == 1:
+                self._refuse(sources[0], error)
+                return
+            half = len(rows) // 2
+            self._store(database, rows[:half])
+            self._store(database, rows[half:])
+
+    def _add(self, database: Database, keys: Any, fingerprints: Any) -> None:
+        before = len(database)
+        changed = database.add_fingerprints(keys, fingerprints, memory=self._memory)
+        added = min(max(len(database) - before, 0), changed)
+        self.counts.records += len(fingerprints)
+        self.counts.statuses.update(
+            added=added, replaced=changed - added, unchanged=len(fingerprints) - changed
+        )
+        if self.on_progress:
+            self.on_progress(self.counts)
+
+    def _refuse(self, source: str, error: InputError) -> None:
+        self.counts.records += 1
+        self.counts.bad += 1
+        if self._strict:
+            raise InputError(f"{source}: {error}", hint=error.hint or "leave strict out to skip it")
+        if self.on_bad:
+            self.on_bad(Bad(source, str(error), error.hint))
+
+    def _count_bytes(self, count: int) -> None:
+        self.counts.bytes_read += count
+        if self.on_progress:
+            self.on_progress(self.counts)
+
+    @contextlib.contextmanager
+    def _database(self, keys: str, count: int) -> Iterator[Database]:
+        """Open the database, or build one that appears at its path when the block ends."""
+        new = self._new
+        if is_vacant(self._path):
+            wanted = {"keys": keys, "capacity": max(count, _CAPACITY), **new}
+            with Database.build(self._path, **wanted) as database:
+                yield database
+            return
+        with Database.open(self._path, recipe=new.get("recipe"), k=new.get("k")) as database:
+            stored = {"keys": database.keys, "sketch": database.sketch, "plan": database.plan}
+            for name in new.keys() & stored.keys():
+                if new[name] not in (None, stored[name]):
+                    raise RecipeMismatchError(
+                        f"{self._path} was created with {name}={stored[name]}, "
+                        f"found {name}={new[name]}",
+                        hint=f"leave {name} out, or create another database",
+                    )
+            yield database
+
+
+def _read_keys(path: str) -> Any:
+    """Read keys: an array of numbers as it is, anything else as a list of texts."""
+    if is_array(path):
+        array = read_array(path)
+        return array.tolist() if array.dtype.kind == "U" else array
+    lines = list(read_lines(path))
+    for line in lines:
+        if not line.text:
+            raise InputError(f"{line.source} is empty, expected a key", hint="a key a line")
+    return [line.text for line in lines]
+
+
+def _row(record: Record | BadRecord, database: Database) -> _Row:
+    if isinstance(record, BadRecord):
+        raise InputError(record.reason)
+    if record.key is None or record.fingerprint is None:
+        raise InputError("found no key or no fingerprint")
+    if record.fingerprint >> database.plan.bits:
+        raise InputError(f"found a fingerprint of more than {database.plan.bits} bits")
+    return parse_key(record.key, database.keys), record.fingerprint, record.source
