@@ -1,19 +1,17 @@
 """fpdb on Apache Spark: fingerprints, pairs, matches and clusters of DataFrames.
 
-`fingerprints` makes the column of fingerprints, `joining` finds what is near, `verifying` compares
-sketches, `finding` asks all that of documents, and `components` makes clusters of pairs.
-`columns` knows what a column of fingerprints looks like.
+`fingerprints` computes the column of fingerprints and reads it back, `kernel` compares the rows of
+a task with numpy, and `matches` answers the questions.
 """
 
 import fpdb
 
 try:
-    from fpdb.integrations.spark.components import clusters
-    from fpdb.integrations.spark.finding import pairs, plan, query
     from fpdb.integrations.spark.fingerprints import fingerprint
+    from fpdb.integrations.spark.matches import clusters, pairs, plan, query
 except ImportError as error:
     raise fpdb.MissingExtraError(
-        f"this is for Apache Spark, of which {error.name or 'a part'} isn't installed",
+        f"this is for Apache Spark; {error.name or 'a part of it'} isn't installed",
         hint="pip install 'fpdb[spark]'",
     ) from None
 

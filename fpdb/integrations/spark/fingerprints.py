@@ -1,15 +1,19 @@
-"""From texts to fingerprints, in the Python processes of Spark's workers."""
+"""Fingerprints in a DataFrame: computed from texts, and read back from a column."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
     ByteType,
+    DataType,
+    DecimalType,
     IntegerType,
     LongType,
     ShortType,
@@ -19,14 +23,37 @@ from pyspark.sql.types import (
 )
 
 import fpdb
-from fpdb.integrations.spark.columns import WIDE, note, require_columns, words_array
 
-_KEYS = (StringType, ByteType, ShortType, IntegerType, LongType)
-# So many characters of texts are worked on at once.
+# The key of the column's metadata, which Parquet files keep.
+_METADATA = "fpdb"
+_WORD_NAMES = ("high", "low")
+_WIDE = StructType([StructField(name, LongType()) for name in _WORD_NAMES])
+# Decimals, because the gateway to Java takes no integers as large as these.
+_LOWEST_NEGATIVE, _WRAP = Decimal(1 << 63), Decimal(1 << 64)
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+# Characters of text that are fingerprinted at once.
 _CHARACTERS = 1 << 23
-# No column that is kept has this name.
+# A name that no kept column has.
 _TEXT = "text to fingerprint"
+# The recipes of this process, by id and largest text. All its tasks share them.
 _BUILT: dict[tuple[str, int], fpdb.Recipe] = {}
+
+
+class FingerprintType(NamedTuple):
+    """The width of the fingerprints of a column, and the id of the recipe that computed them."""
+
+    bits: int
+    recipe_id: str | None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names of the 64-bit words, the high one first."""
+        return _WORD_NAMES if self.bits == 128 else _WORD_NAMES[1:]
+
+    @property
+    def type(self) -> DataType:
+        """Spark's type of such a column. Spark has signed integers only, so the bits count."""
+        return _WIDE if self.bits == 128 else LongType()
 
 
 def fingerprint(
@@ -38,23 +65,32 @@ def fingerprint(
     sketch: str | None = None,
     keep: Sequence[str] = (),
 ) -> DataFrame:
-    """Fingerprint the texts of a DataFrame; its rows become documents without their texts.
+    """Compute the fingerprints of the texts of a DataFrame; the texts themselves are dropped.
 
-    The columns are `key`, `fingerprint` (bigint, of 128 bits a struct of two; null for a short
-    text), `digest` (16 bytes, by which equal texts are known), `characters`, `sketch` if asked for
-    with "minhash" (128 bytes; null for a text without shingles), `problem`, which says why a text
-    has no fingerprint at all (no text, no key, or too large), and those that you `keep`.
+    Spark computes a column each time it is used: write the result to Parquet, or cache it. The
+    recipe is sent to the workers as data, and each of their processes builds it once.
 
-    The recipe goes to the workers as data, and is built once in each of their processes. Nothing is
-    computed before it is asked for, and then each time: write the result to Parquet, or cache it.
+    Args:
+        df: The documents.
+        text: The column of texts.
+        key: The column of keys: strings or integers.
+        recipe: A recipe, or the name of a preset.
+        sketch: "minhash" for similarity sketches as well.
+        keep: Further columns to keep.
+
+    Returns:
+        A DataFrame with the columns `key`, `fingerprint` (bigint; for 128 bits a struct of two;
+        null for a short text), `digest` (16 bytes, equal for equal texts), `characters`, `sketch`
+        (128 bytes; null for a text without shingles), `problem` (why a document has no fingerprint:
+        no text, no key, or too large) and the kept ones.
     """
     require_columns(df, text, key, *keep)
     if sketch not in (None, "minhash"):
         raise fpdb.InputError(f"found sketch={sketch!r}", hint="minhash or None")
-    kind = df.schema[key].dataType
-    if not isinstance(kind, _KEYS):
+    key_type = df.schema[key].dataType
+    if not isinstance(key_type, (StringType, *_INTEGERS)):
         raise fpdb.InputError(
-            f"found keys of the type {kind.simpleString()}, expected strings or whole numbers",
+            f"found keys of the type {key_type.simpleString()}, expected strings or integers",
             hint="cast them: df.withColumn('key', df.key.cast('string'))",
         )
     made = {"key", "fingerprint", "digest", "characters", "sketch", "problem"}
@@ -64,11 +100,11 @@ def fingerprint(
             hint="rename a column: df.withColumnRenamed(old, new)",
         )
     chosen = fpdb.recipe(recipe) if isinstance(recipe, str) else recipe
-    whole = LongType() if not isinstance(kind, StringType) else kind
-    wide = chosen.bits == 128
+    column = FingerprintType(chosen.bits, chosen.id)
+    stored_key = key_type if isinstance(key_type, StringType) else LongType()
     fields = [
-        StructField("key", whole),
-        StructField("fingerprint", WIDE if wide else LongType()),
+        StructField("key", stored_key),
+        StructField("fingerprint", column.type),
         StructField("digest", BinaryType()),
         StructField("characters", IntegerType()),
         *([StructField("sketch", BinaryType())] if sketch else []),
@@ -76,16 +112,16 @@ def fingerprint(
         *(df.schema[name] for name in keep),
     ]
     source = df.select(
-        F.col(key).cast(whole).alias("key"), F.col(text).cast("string").alias(_TEXT), *keep
+        F.col(key).cast(stored_key).alias("key"), F.col(text).cast("string").alias(_TEXT), *keep
     )
-    work = _Work(chosen, sketched=sketch is not None, keep=tuple(keep))
-    found = source.mapInArrow(work, StructType(fields))
-    own = F.col("fingerprint").alias("fingerprint", metadata=note(chosen.bits, chosen.id, sketch))
-    return found.select(*(own if f.name == "fingerprint" else F.col(f.name) for f in fields))
+    task = _FingerprintTask(chosen, sketched=sketch is not None, keep=tuple(keep))
+    found = source.mapInArrow(task, StructType(fields))
+    metadata = {_METADATA: {**column._asdict(), "sketch": sketch}}
+    return found.withMetadata("fingerprint", metadata)
 
 
-class _Work:
-    """What is sent to the workers: the recipe, which is nothing but data, and what to make."""
+class _FingerprintTask:
+    """Fingerprints batches of texts on a worker. It is sent there, and consists of data only."""
 
     def __init__(self, recipe: fpdb.Recipe, *, sketched: bool, keep: tuple[str, ...]) -> None:
         self._recipe = recipe
@@ -93,46 +129,69 @@ class _Work:
         self._keep = keep
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # The first of this process serves all its tasks, with the dictionary that it has loaded.
+        # The first recipe of a process has loaded its dictionary, so later tasks take that one.
         recipe = _BUILT.setdefault((self._recipe.id, self._recipe.largest), self._recipe)
         for batch in batches:
-            for rows in _pieces(batch):
-                yield self._made(recipe, rows)
+            for rows in _split(batch):
+                yield self._fingerprint(recipe, rows)
 
-    def _made(self, recipe: fpdb.Recipe, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _fingerprint(self, recipe: fpdb.Recipe, rows: pa.RecordBatch) -> pa.RecordBatch:
         texts = rows[_TEXT].to_pylist()
         keyed = rows["key"].is_valid().to_pylist()
-        good, batch, problems = _fingerprinted(recipe, texts, keyed, sketched=self._sketched)
-        placed = np.zeros(len(texts), np.bool_)
-        placed[good] = True
-        known = np.flatnonzero(placed)
-        short = np.zeros(len(texts), np.bool_)
-        short[known] = batch.short
-        numbers = np.zeros((len(texts), *batch.fingerprints.shape[1:]), np.uint64)
-        numbers[known] = batch.fingerprints
+        good, batch, problems = self._usable(recipe, texts, keyed)
+        count = len(texts)
+        missing = np.ones(count, np.bool_)
+        missing[good] = batch.short
+        numbers = np.zeros((count, *batch.fingerprints.shape[1:]), np.uint64)
+        numbers[good] = batch.fingerprints
         columns: dict[str, Any] = {
             "key": rows["key"],
-            "fingerprint": words_array(numbers, ~placed | short),
-            "digest": pa.array(
-                [fpdb.text_digest(t) if ok else None for t, ok in zip(texts, placed, strict=True)],
-                pa.binary(),
-            ),
-            "characters": pa.array(
-                [len(t) if ok else None for t, ok in zip(texts, placed, strict=True)], pa.int32()
-            ),
+            "fingerprint": words_array(numbers, missing),
+            "digest": _placed([fpdb.text_digest(texts[p]) for p in good], good, count, pa.binary()),
+            "characters": _placed([len(texts[p]) for p in good], good, count, pa.int32()),
         }
         if self._sketched and batch.sketches is not None:
-            sketches: list[bytes | None] = [None] * len(texts)
-            for place, row in zip(known.tolist(), batch.sketches, strict=True):
-                sketches[place] = row.tobytes() if row.any() else None
-            columns["sketch"] = pa.array(sketches, pa.binary())
+            sketches = [row.tobytes() if row.any() else None for row in batch.sketches]
+            columns["sketch"] = _placed(sketches, good, count, pa.binary())
         columns["problem"] = pa.array(problems, pa.string())
         columns |= {name: rows[name] for name in self._keep}
         return pa.RecordBatch.from_pydict(columns)
 
+    def _usable(
+        self, recipe: fpdb.Recipe, texts: list[str | None], keyed: list[bool]
+    ) -> tuple[list[int], fpdb.Batch, list[str | None]]:
+        """Return the places of the usable texts, their batch, and the problem of each other one."""
+        problems: list[str | None] = [
+            "found no key" if not named else "found no text" if text is None else None
+            for text, named in zip(texts, keyed, strict=True)
+        ]
+        good = [place for place, problem in enumerate(problems) if problem is None]
+        try:
+            return (
+                good,
+                recipe.batch((texts[p] or "" for p in good), sketches=self._sketched),
+                problems,
+            )
+        except fpdb.InputError:
+            for place in list(good):
+                try:
+                    recipe.batch([texts[place] or ""])
+                except fpdb.InputError as error:
+                    problems[place] = str(error)
+                    good.remove(place)
+        return good, recipe.batch((texts[p] or "" for p in good), sketches=self._sketched), problems
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch where its texts become too many to be worked on at once."""
+
+def _placed(values: list[Any], places: list[int], count: int, kind: pa.DataType) -> pa.Array:
+    """Return a column of `count` rows with the values at their places, and nulls elsewhere."""
+    column: list[Any] = [None] * count
+    for place, value in zip(places, values, strict=True):
+        column[place] = value
+    return pa.array(column, kind)
+
+
+def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split a batch so that the texts of each part are not too many to fingerprint at once."""
     sizes = [len(text or b"") for text in batch[_TEXT].cast(pa.binary()).to_pylist()]
     start = room = 0
     for place, size in enumerate(sizes):
@@ -143,22 +202,92 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield batch.slice(start)
 
 
-def _fingerprinted(
-    recipe: fpdb.Recipe, texts: Sequence[str | None], keyed: Sequence[bool], *, sketched: bool
-) -> tuple[list[int], fpdb.Batch, list[str | None]]:
-    """Fingerprint what can be; give the places of that, and what is wrong with the rest."""
-    problems: list[str | None] = [
-        "found no key" if not named else "found no text" if text is None else None
-        for text, named in zip(texts, keyed, strict=True)
-    ]
-    good = [place for place, problem in enumerate(problems) if problem is None]
-    try:
-        return good, recipe.batch((texts[p] or "" for p in good), sketches=sketched), problems
-    except fpdb.InputError:
-        for place in list(good):
-            try:
-                recipe.batch([texts[place] or ""])
-            except fpdb.InputError as error:
-                problems[place] = str(error)
-                good.remove(place)
-    return good, recipe.batch((texts[p] or "" for p in good), sketches=sketched), problems
+def require_columns(df: DataFrame, *names: str) -> None:
+    """Raise InputError if a DataFrame lacks one of these columns."""
+    for name in names:
+        if name not in df.columns:
+            raise fpdb.InputError(
+                f"found the columns {', '.join(df.columns)}, expected {name!r} among them",
+                hint="rename a column: df.withColumnRenamed(old, new)",
+            )
+
+
+def fingerprint_type(df: DataFrame, bits: int | None = None) -> FingerprintType:
+    """Return the type of a DataFrame's fingerprints, from the column's metadata if it has any."""
+    require_columns(df, "key", "fingerprint")
+    field = df.schema["fingerprint"]
+    metadata = (field.metadata or {}).get(_METADATA) or {}
+    wide = isinstance(field.dataType, StructType)
+    found = metadata.get("bits") or bits or (128 if wide else 64)
+    text = isinstance(field.dataType, StringType)
+    if bits not in (None, found) or wide != (found == 128 and not text):
+        raise fpdb.InputError(
+            f"found a column of {field.dataType.simpleString()}"
+            + (f" whose metadata says {metadata['bits']} bits" if "bits" in metadata else "")
+            + f", expected fingerprints of {bits or found} bits",
+            hint="64 bits are a bigint, 128 a struct of two: high and low",
+        )
+    if found not in (32, 64, 128):
+        raise fpdb.InputError(f"found {found} bits", hint="fingerprints have 32, 64 or 128 bits")
+    return FingerprintType(found, metadata.get("recipe_id"))
+
+
+def fingerprint_column(df: DataFrame, kind: FingerprintType) -> Column:
+    """Return the fingerprints of a DataFrame as signed 64-bit words.
+
+    Unsigned 64-bit integers in Parquet are read as decimals, and exports hold hexadecimal digits.
+    """
+    found = df.schema["fingerprint"].dataType
+    column = F.col("fingerprint")
+    if found == kind.type:
+        return column
+    if isinstance(found, StructType):
+        words = (column[name].cast("bigint").alias(name) for name in _WORD_NAMES)
+        return F.when(column.isNotNull(), F.struct(*words))
+    if isinstance(found, DecimalType):
+        number = column.cast("decimal(21,0)")
+        signed = F.when(number >= _LOWEST_NEGATIVE, number - _WRAP).otherwise(number)
+        return signed.cast("bigint")
+    if isinstance(found, StringType):
+        digits = F.regexp_replace(F.lower(column), "^0x", "")
+        if kind.bits != 128:
+            return _word(digits)
+        padded = F.lpad(digits, 32, "0")
+        high, low = _word(padded.substr(1, 16)), _word(padded.substr(17, 16))
+        return F.when(column.isNotNull(), F.struct(high.alias("high"), low.alias("low")))
+    if isinstance(found, _INTEGERS):
+        return column.cast("bigint")
+    raise fpdb.InputError(
+        f"found fingerprints of the type {found.simpleString()}, expected bigint",
+        hint="fpdb.integrations.spark.fingerprint makes such a column",
+    )
+
+
+def _word(digits: Column) -> Column:
+    return F.conv(digits, 16, -10).cast("bigint")
+
+
+def masked(column: Column, kind: FingerprintType, mask: int) -> list[Column]:
+    """Return the bits of a mask, one column a word."""
+    if kind.bits == 128:
+        parts = (mask >> 64, mask & (1 << 64) - 1)
+        return [
+            column[name].bitwiseAND(F.lit(_signed(part)))
+            for name, part in zip(_WORD_NAMES, parts, strict=True)
+        ]
+    return [column.bitwiseAND(F.lit(_signed(mask)))]
+
+
+def _signed(word: int) -> int:
+    """Return the signed integer that has the bits of an unsigned word."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+def words_array(fingerprints: NDArray[np.uint64], missing: NDArray[np.bool_] | None = None) -> Any:
+    """Return fingerprints as an Arrow column, with nulls where they are missing."""
+    numbers = np.ascontiguousarray(fingerprints).view(np.int64)
+    if numbers.ndim == 1 or numbers.shape[1] == 1:
+        return pa.array(numbers.reshape(-1), mask=missing)
+    words = [pa.array(np.ascontiguousarray(numbers[:, word])) for word in (0, 1)]
+    mask = None if missing is None else pa.array(missing)
+    return pa.StructArray.from_arrays(words, names=list(_WORD_NAMES), mask=mask)

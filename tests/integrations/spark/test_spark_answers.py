@@ -146,8 +146,8 @@ def test_spanning_pairs_connect_copies_with_as_few_rows_as_there_are(spark):
 
 
 def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark):
-    from fpdb.integrations.spark import joining
-    from fpdb.integrations.spark.columns import kind_of
+    from fpdb.integrations.spark import kernel
+    from fpdb.integrations.spark.fingerprints import fingerprint_type
 
     chance = random.Random(9)
     # All share their first sixteen bits, and some are near each other.
@@ -157,11 +157,11 @@ def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark):
         [(number, number) for number in sorted(numbers)], "key bigint, fingerprint bigint"
     )
     plan = next(p for p in fpdb.join_plans(64, 3, len(numbers), cores=2) if p.prefix == 16)
-    kind = kind_of(df)
-    crowds = joining._crowds(df.select("fingerprint"), None, kind, plan, 200)
+    kind = fingerprint_type(df)
+    crowds = kernel._crowds(df.select("fingerprint"), None, kind, plan, 200)
     # Three of the four blocks are crowded or not, but the first one is with all its rows.
     assert max(crowd.left for crowd in crowds) == -(-len(numbers) // 200)
-    cells = joining._cells(joining._rows(df.select("fingerprint"), kind, plan), crowds, 2)
+    cells = kernel._cells(kernel._rows(df.select("fingerprint"), kind, plan), crowds, 2)
     sizes = (
         cells.groupBy("table", "prefix", "cell").count().selectExpr("max(count)").collect()[0][0]
     )

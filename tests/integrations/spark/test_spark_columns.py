@@ -9,7 +9,7 @@ import pytest
 
 import fpdb
 from fpdb.integrations import spark as on_spark
-from fpdb.integrations.spark.columns import kind_of
+from fpdb.integrations.spark.fingerprints import fingerprint_type
 
 pytestmark = pytest.mark.spark
 
@@ -77,7 +77,7 @@ def test_a_column_tells_what_it_is_through_parquet(spark, texts, tmp_path):
     on_spark.fingerprint(texts, text="body", key="url", recipe=recipe).write.parquet(
         str(tmp_path / "made")
     )
-    assert kind_of(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id)
+    assert fingerprint_type(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id)
 
 
 @pytest.mark.parametrize(("bits", "form"), [(64, "parquet"), (128, "jsonl")])

@@ -1,4 +1,6 @@
-"""What a task of the join does with its rows, without Spark: against comparing all with all."""
+"""What the tasks do on a worker, without Spark: joins against comparing all with all."""
+
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -6,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fpdb
-from fpdb.integrations.spark.columns import Kind, words_array
-from fpdb.integrations.spark.joining import _ALONE, _BLOCK, _FIRST, _SECOND, _Check
+from fpdb.fingerprint.engine import Engine
+from fpdb.integrations.spark import fingerprints
+from fpdb.integrations.spark.fingerprints import FingerprintType, words_array
+from fpdb.integrations.spark.kernel import _ALONE, _BLOCK, _FIRST, _SECOND, _CompareTask
 
 # Few bits that ever change, so that fingerprints are near, and prefixes crowded.
 near_numbers = st.integers(0, (1 << 12) - 1).map(
@@ -70,7 +74,7 @@ def test_each_pair_is_found_once_wherever_its_rows_lie(numbers, design, size):
         for number in own
         for table, mask in enumerate(plan.masks)
     ]
-    found = _found(_Check(Kind(bits, None), plan), _batches(rows, bits, size))
+    found = _found(_CompareTask(FingerprintType(bits, None), plan), _batches(rows, bits, size))
     wanted = {
         (frozenset((a, b)), (a ^ b).bit_count())
         for a in own
@@ -90,7 +94,7 @@ def test_two_parts_meet_each_other_and_not_themselves(left, right, size):
         for number in side
         for table, mask in enumerate(plan.masks)
     ]
-    check = _Check(Kind(64, None), plan)
+    check = _CompareTask(FingerprintType(64, None), plan)
     found = [
         (row["first"], row["second"], row["distance"])
         for batch in check(_batches([(t, p % (1 << 63), *rest) for t, p, *rest in rows], 64, size))
@@ -109,11 +113,11 @@ def test_a_cell_that_is_larger_than_a_step_stays_whole():
     plan = _plan(64, 0, 1)
     rows = [(0, 0, 0, _ALONE, number) for number in numbers]
 
-    class Near(_Check):
+    class Near(_CompareTask):
         """Takes all rows as one prefix, and pairs at distance 1."""
 
         def __init__(self):
-            super().__init__(Kind(64, None), plan)
+            super().__init__(FingerprintType(64, None), plan)
             self._k = 1
             self._masks = [[0]]
 
@@ -124,3 +128,24 @@ def test_a_cell_that_is_larger_than_a_step_stays_whole():
     check = Near()
     pieces = list(check._whole_cells([batch.slice(i, 10_000) for i in range(0, len(rows), 10_000)]))
     assert [len(piece.words) for piece in pieces] == [len(rows)]
+
+
+def test_all_tasks_of_a_process_share_one_recipe_and_its_dictionary(monkeypatch):
+    built = []
+    own = Engine.__init__
+    monkeypatch.setattr(
+        Engine, "__init__", lambda self, recipe: (built.append(recipe), own(self, recipe))[1]
+    )
+    monkeypatch.setattr(fingerprints, "_BUILT", {})
+    recipe = fpdb.recipe("web")
+    sent = pickle.dumps(fingerprints._FingerprintTask(recipe, sketched=False, keep=()))
+    text = "网页去重用指纹比较两个页面是否几乎相同，里面有很多不同的词语"
+    rows = pa.RecordBatch.from_pydict({"key": ["a"], fingerprints._TEXT: [text]})
+    found = [
+        row["fingerprint"] % (1 << 64)
+        for _ in range(3)  # each task unpickles its own copy
+        for batch in pickle.loads(sent)([rows])
+        for row in batch.to_pylist()
+    ]
+    assert len(built) == 1
+    assert found == [fpdb.recipe("web").fingerprint(text)] * 3

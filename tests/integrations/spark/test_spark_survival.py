@@ -14,7 +14,7 @@ from benchmarks.spark import fingerprints, stages_of
 
 import fpdb
 from fpdb.integrations import spark as on_spark
-from fpdb.integrations.spark import components
+from fpdb.integrations.spark import matches
 
 pytestmark = pytest.mark.spark
 
@@ -112,9 +112,9 @@ def test_a_join_of_more_rows_than_fit_into_the_memory_of_the_workers(spark, tmp_
 
 def test_a_long_path_is_one_cluster_after_few_rounds(spark, monkeypatch):
     rounds = []
-    own = components._names
+    own = matches._names
     monkeypatch.setattr(
-        components, "_names", lambda edges, salt: (rounds.append(salt), own(edges, salt))[1]
+        matches, "_names", lambda edges, salt: (rounds.append(salt), own(edges, salt))[1]
     )
     length = 200
     order = [f"page-{number:03}" for number in range(length)]

@@ -1,12 +1,14 @@
-"""Find what is near: fingerprints meet where they agree in a prefix, and are checked there.
+"""The join by fingerprints: rows with an equal prefix meet in a task, and numpy compares them.
 
-Each fingerprint goes to each table once, as a row with its prefix. Rows of one table and prefix
-come together in one task, sorted, and numpy compares them as they pass. A pair counts in the first
-table in which it agrees, which its own bits tell, so nothing has to be made distinct afterwards.
+Each fingerprint becomes one row for each table, with its prefix there. The rows of a table and
+prefix come to one task, sorted. A pair counts in the first table in which both agree, which can be
+seen from their bits, so the result needs no DISTINCT.
 
-A prefix that very many share would be one task with quadratic work. Such prefixes are found in a
-sample, and cut into cells: the rows in parts, each part with each, so that no cell has more than
-a bounded number of rows of either part.
+A prefix shared by very many rows would be one task with quadratic work. Such prefixes are found by
+a sample and split into cells: the rows are divided into parts, each pair of parts is a cell, and no
+cell has more than a bounded number of rows of either part.
+
+The tasks are sent to the workers, so they consist of data only.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,33 +16,33 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
 
 import fpdb
-from fpdb.integrations.spark.columns import Kind, masked, words_array
+from fpdb.integrations.spark.fingerprints import FingerprintType, masked, words_array
 
+_SKETCH_BYTES = 128
 # Rows of a prefix that are compared with each other in one task.
 CELL_ROWS = 1 << 15
-# Fingerprints of the sample in which crowded prefixes are found, and how many of a crowded one must
-# be in it at least, so that hardly any crowd stays unseen.
+# Fingerprints of the sample in which crowded prefixes are found, and the least number of them in
+# it of a crowded prefix: enough for hardly any of these to be missed.
 _SAMPLE = 1 << 18
-_SEEN = 64
-# What a row is in its cell: of the first part, of the second, or of the only one.
+_LEAST_SAMPLED = 64
+# The part of its cell to which a row belongs: the first, the second, or the only one.
 _FIRST, _SECOND, _ALONE = 0, 1, 2
-_PLACE = ("table", "prefix", "cell")
-# Rows that are compared in one step, and how few of them aren't worth steps together.
+_CELL_COLUMNS = ("table", "prefix", "cell")
+# Rows that are compared in one step; with fewer than _FEW left, each is compared by itself.
 _BLOCK = 1 << 16
 _FEW = 64
 _WORD = (1 << 64) - 1
 
-_Words = NDArray[np.uint64]
-
 
 class Crowd(NamedTuple):
-    """A prefix of a table that is cut: into so many parts on each side."""
+    """A crowded prefix of a table, and the number of parts into which each side is split."""
 
     table: int
     prefix: int
@@ -51,16 +53,16 @@ class Crowd(NamedTuple):
 def near(
     left: DataFrame,
     right: DataFrame | None,
-    kind: Kind,
+    kind: FingerprintType,
     plan: fpdb.JoinPlan,
     *,
     cell_rows: int = CELL_ROWS,
 ) -> DataFrame:
-    """Find all pairs within k: of the fingerprints in `left`, or of those there and in `right`.
+    """Return all pairs within k of fingerprints in `left`, or of one there and one in `right`.
 
     Both have one column, `fingerprint`, of distinct ones. The result has `first`, `second` and
-    `distance`. Of one DataFrame, each pair comes once; two may hold the same fingerprint, which is
-    a pair at distance 0.
+    `distance`. In `left` alone each pair is found once; a fingerprint that is in both DataFrames
+    is a pair at distance 0.
     """
     crowds = _crowds(left, right, kind, plan, cell_rows)
     if right is None:
@@ -68,7 +70,8 @@ def near(
     else:
         first = _cells(_rows(left, kind, plan), crowds, _FIRST)
         rows = first.unionByName(_cells(_rows(right, kind, plan), crowds, _SECOND))
-    placed = rows.repartition(plan.tasks, *_PLACE).sortWithinPartitions(*_PLACE, "part")
+    placed = rows.repartition(plan.tasks, *_CELL_COLUMNS)
+    placed = placed.sortWithinPartitions(*_CELL_COLUMNS, "part")
     schema = StructType(
         [
             StructField("first", kind.type),
@@ -76,23 +79,23 @@ def near(
             StructField("distance", IntegerType()),
         ]
     )
-    return placed.mapInArrow(_Check(kind, plan), schema)
+    return placed.mapInArrow(_CompareTask(kind, plan), schema)
 
 
-def _rows(df: DataFrame, kind: Kind, plan: fpdb.JoinPlan) -> DataFrame:
-    """Make one row of each fingerprint and table."""
+def _rows(df: DataFrame, kind: FingerprintType, plan: fpdb.JoinPlan) -> DataFrame:
+    """Return one row for each fingerprint and table."""
     column = F.col("fingerprint")
     prefixes = F.array(*(_prefix(masked(column, kind, mask)) for mask in plan.masks))
     return df.select(column, F.posexplode(prefixes).alias("table", "prefix"))
 
 
 def _prefix(words: list[Column]) -> Column:
-    """Give the bits of a prefix as one number; of two words a hash, which is checked later."""
+    """Return the bits of a prefix as one number: of two words a hash, since all is compared."""
     return words[0] if len(words) == 1 else F.xxhash64(*words)
 
 
 def _cells(rows: DataFrame, crowds: list[Crowd], part: int) -> DataFrame:
-    """Give each row its cell, and copies for the other cells that its part goes to."""
+    """Add the cells: a row is copied for each cell of its part."""
     if not crowds:
         return rows.select("*", F.lit(0).alias("cell"), F.lit(part).alias("part"))
     schema = "table int, prefix bigint, left int, right int"
@@ -100,7 +103,7 @@ def _cells(rows: DataFrame, crowds: list[Crowd], part: int) -> DataFrame:
     joined = rows.join(cut, ["table", "prefix"], "left")
     left, right = (F.coalesce(F.col(side), F.lit(1)) for side in ("left", "right"))
     own, others = (right, left) if part == _SECOND else (left, right)
-    # Not the hash of the sample, whose rows have it in common.
+    # Another hash than the sample's, which all sampled rows have in common.
     mine = F.pmod(F.xxhash64(F.lit("part"), F.col("fingerprint")), own)
 
     def cell(other: Column) -> Column:
@@ -117,10 +120,16 @@ def _cells(rows: DataFrame, crowds: list[Crowd], part: int) -> DataFrame:
 
 
 def _crowds(
-    left: DataFrame, right: DataFrame | None, kind: Kind, plan: fpdb.JoinPlan, cell_rows: int
+    left: DataFrame,
+    right: DataFrame | None,
+    kind: FingerprintType,
+    plan: fpdb.JoinPlan,
+    cell_rows: int,
 ) -> list[Crowd]:
-    """Find the prefixes that very many fingerprints share, by a sample of them."""
-    rate = max(1, min(cell_rows // _SEEN, (plan.documents + (plan.queries or 0)) // _SAMPLE))
+    """Find the prefixes that very many fingerprints share, in a sample of them."""
+    rate = max(
+        1, min(cell_rows // _LEAST_SAMPLED, (plan.documents + (plan.queries or 0)) // _SAMPLE)
+    )
     drawn = F.pmod(F.xxhash64(F.lit("sample"), F.col("fingerprint")), F.lit(rate)) == 0
     counts: list[dict[tuple[int, int], int]] = []
     for side in (left, right):
@@ -133,11 +142,11 @@ def _crowds(
     return [Crowd(*place, own[0], own[-1]) for place, own in zip(places, parts, strict=True)]
 
 
-class _Rows(NamedTuple):
-    """Rows as they come to a task: their tables, prefixes, cells and parts, and their words."""
+class _CellRows(NamedTuple):
+    """Rows of a task: their tables, prefixes, cells and parts, and the words of fingerprints."""
 
     places: NDArray[np.int64]
-    words: _Words
+    words: NDArray[np.uint64]
 
     @property
     def table(self) -> NDArray[np.int64]:
@@ -151,28 +160,28 @@ class _Rows(NamedTuple):
         part: NDArray[np.int64] = self.places[-1]
         return part
 
-    def chosen(self, which: slice) -> "_Rows":
-        """Take some of the rows."""
-        return _Rows(self.places[:, which], self.words[which])
+    def chosen(self, which: slice) -> "_CellRows":
+        """Return some of the rows."""
+        return _CellRows(self.places[:, which], self.words[which])
 
     def starts(self, *, parts: bool = False) -> NDArray[np.intp]:
-        """Give the places where a cell begins, or a part of one."""
+        """Return the places where a cell starts, or a part of one."""
         places = self.places if parts else self.places[:-1]
         changed = np.ones(places.shape[1], np.bool_)
         changed[1:] = (places[:, 1:] != places[:, :-1]).any(axis=0)
         return changed.nonzero()[0]
 
     def ends(self, *, parts: bool = False) -> NDArray[np.intp]:
-        """Give for each row the end of its cell, or of its part of one."""
+        """Return for each row where its cell ends, or its part of the cell."""
         starts = self.starts(parts=parts)
         stops = np.append(starts[1:], len(self.words))
         return np.repeat(stops, stops - starts)
 
 
-class _Check:
-    """What is sent to the workers: compares the rows of each cell."""
+class _CompareTask:
+    """Compares the rows of each cell on a worker."""
 
-    def __init__(self, kind: Kind, plan: fpdb.JoinPlan) -> None:
+    def __init__(self, kind: FingerprintType, plan: fpdb.JoinPlan) -> None:
         self._names = kind.words
         self._k = plan.k
         width = len(self._names)
@@ -197,12 +206,12 @@ class _Check:
                     }
                 )
 
-    def _whole_cells(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_Rows]:
-        """Gather rows such that no cell is parted."""
-        held: list[_Rows] = []
+    def _whole_cells(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_CellRows]:
+        """Yield blocks of rows that end where a cell ends."""
+        held: list[_CellRows] = []
         size = 0
         for batch in batches:
-            held.append(self._taken(batch))
+            held.append(self._rows_of(batch))
             size += len(batch)
             if size < _BLOCK:
                 continue
@@ -215,15 +224,17 @@ class _Check:
         if size:
             yield _joined(held)
 
-    def _taken(self, batch: pa.RecordBatch) -> _Rows:
-        places = np.stack([batch[name].to_numpy() for name in (*_PLACE, "part")])
+    def _rows_of(self, batch: pa.RecordBatch) -> _CellRows:
+        places = np.stack([batch[name].to_numpy() for name in (*_CELL_COLUMNS, "part")])
         column = batch["fingerprint"]
         words = [column] if len(self._names) == 1 else [column.field(n) for n in self._names]
         own = np.stack([word.to_numpy().view(np.uint64) for word in words], axis=-1)
-        return _Rows(places.astype(np.int64, copy=False), own)
+        return _CellRows(places.astype(np.int64, copy=False), own)
 
-    def _is_first(self, tables: NDArray[np.int64], differing: _Words) -> NDArray[np.bool_]:
-        """Tell which pairs agree in the prefix of their table, and in none before it."""
+    def _is_first(
+        self, tables: NDArray[np.int64], differing: NDArray[np.uint64]
+    ) -> NDArray[np.bool_]:
+        """Mark the pairs that agree in the prefix of their table, and in no earlier one."""
         fresh = np.ones(len(tables), np.bool_)
         for table, mask in enumerate(self._masks):
             agreeing = ~(differing & np.array(mask, np.uint64)).any(axis=1)
@@ -231,20 +242,21 @@ class _Check:
         return fresh
 
 
-def _joined(held: list[_Rows]) -> _Rows:
+def _joined(held: list[_CellRows]) -> _CellRows:
     if len(held) == 1:
         return held[0]
     places = np.concatenate([rows.places for rows in held], axis=1)
-    return _Rows(places, np.concatenate([rows.words for rows in held]))
+    return _CellRows(places, np.concatenate([rows.words for rows in held]))
 
 
-def _near_rows(rows: _Rows, k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Find the rows within k of each other in one cell: of two parts, or of the only one."""
+def _near_rows(rows: _CellRows, k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the places of rows within k of each other, in the same cell and in both its parts."""
     live, at, stop = _ranges(rows)
     words = rows.words
     firsts: list[NDArray[np.intp]] = []
     seconds: list[NDArray[np.intp]] = []
-    # All rows look at their next candidate together; the few with very many go one by one.
+    # All rows are compared with their next candidate at once; the few that have very many
+    # candidates are compared one by one.
     while len(live) > _FEW:
         near = np.bitwise_count(words[live] ^ words[at]).sum(axis=1) <= k
         firsts.append(live[near])
@@ -261,10 +273,46 @@ def _near_rows(rows: _Rows, k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]
     return np.concatenate([empty, *firsts]), np.concatenate([empty, *seconds])
 
 
-def _ranges(rows: _Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """Give the rows that have candidates, the first of these, and the end of them."""
+def _ranges(rows: _CellRows) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows that have candidates, and where these start and end."""
     end = rows.ends()
     follower = np.arange(1, len(end) + 1)
     start = np.where(rows.part == _ALONE, follower, rows.ends(parts=True))
     live = ((start < end) & (rows.part != _SECOND)).nonzero()[0]
     return live, start[live], end[live]
+
+
+def verified(df: DataFrame, least: float) -> DataFrame:
+    """Keep the rows whose two sketches are similar enough, and add the column `jaccard`.
+
+    `likeness` and `other_likeness` are sketches, or digests of texts that have no sketch. A digest
+    is similar to an equal one only.
+    """
+    kept = [field for field in df.schema if field.name not in ("likeness", "other_likeness")]
+    schema = StructType([*kept, StructField("jaccard", DoubleType())])
+    return df.mapInArrow(_VerifyTask([field.name for field in kept], least), schema)
+
+
+class _VerifyTask:
+    """Estimates similarities on a worker, and drops the rows that are not similar enough."""
+
+    def __init__(self, kept: list[str], least: float) -> None:
+        self._kept = kept
+        self._least = least
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            own, other = batch["likeness"], batch["other_likeness"]
+            found = fpdb.sketch_jaccard(_sketches(own), _sketches(other))
+            found[pc.equal(own, other).to_numpy(zero_copy_only=False)] = 1.0
+            similar = pa.array(found >= self._least)
+            columns = {name: batch[name].filter(similar) for name in self._kept}
+            columns["jaccard"] = pa.array(found).filter(similar)
+            yield pa.RecordBatch.from_pydict(columns)
+
+
+def _sketches(column: pa.Array) -> NDArray[np.uint8]:
+    """Return sketches as rows of bytes; a digest becomes a row of zeros."""
+    rows = column.to_pylist()
+    sketches = (row if len(row) == _SKETCH_BYTES else bytes(_SKETCH_BYTES) for row in rows)
+    return np.frombuffer(b"".join(sketches), np.uint8).reshape(-1, _SKETCH_BYTES)
