@@ -24,6 +24,7 @@ from fpdb.cli.plan import plan
 from fpdb.cli.query import query
 from fpdb.cli.recipes import app as recipes
 from fpdb.cli.repair import repair
+from fpdb.cli.spark import app as spark
 from fpdb.cli.stats import stats
 from fpdb.errors import FpdbError
 
@@ -78,6 +79,7 @@ for command in (
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(recipes, name="recipes")
+app.add_typer(spark, name="spark")
 
 
 def main() -> None:

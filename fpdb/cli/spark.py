@@ -1,0 +1,243 @@
+"""The commands that run on Apache Spark: fingerprint, pairs, clusters, query.
+
+They use the session of spark-submit, or start one with Spark's own settings: the configuration
+files, and the variables SPARK_* and PYSPARK_*. Spark is imported by the command that needs it.
+"""
+
+import contextlib
+import importlib
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import fpdb
+from fpdb.cli import render
+from fpdb.cli.options import RecipeOption, choose_recipe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+app = typer.Typer(help="Work on Apache Spark.", no_args_is_help=True)
+# What surrounds the message of an error: classes of Java, and marks for machines.
+_WRAPPING = re.compile(r"(?:[a-z]\w*\.)+[A-Z][\w$]*: |\[[A-Z][A-Z_.0-9]+\] | *SQLSTATE: \w+.*$")
+
+
+InputArgument = Annotated[
+    str,
+    typer.Argument(metavar="IN", help="A path or pattern of Spark, e.g. s3a://crawl/*.parquet."),
+]
+OutputArgument = Annotated[str, typer.Argument(metavar="OUT", help="A new directory for Parquet.")]
+DistanceOption = Annotated[
+    int | None, typer.Option("--k", "-k", metavar="K", min=0, help="Largest distance; default 3.")
+]
+LikenessOption = Annotated[
+    float | None,
+    typer.Option(
+        "--similarity", metavar="J", min=0.0, max=1.0, help="Least similarity of texts, e.g. 0.8."
+    ),
+]
+
+
+@app.command()
+def fingerprint(
+    source: InputArgument,
+    output: OutputArgument,
+    key: Annotated[
+        str, typer.Option("--key-field", metavar="F", help="The column of keys.")
+    ] = "key",
+    text: Annotated[
+        str, typer.Option("--text-field", metavar="F", help="The column of texts.")
+    ] = "text",
+    recipe: RecipeOption = "web",
+    sketches: Annotated[
+        bool, typer.Option("--sketches", help="Add a sketch of each text, for --similarity.")
+    ] = False,
+) -> None:
+    """Fingerprint texts.
+
+    \b
+    Example:
+      fpdb spark fingerprint pages.jsonl prints.parquet --key-field url
+      fpdb spark fingerprint pages.parquet prints.parquet --recipe char-4 --sketches
+      fpdb load crawl.fpdb prints.parquet
+    """
+    options = {"recipe": choose_recipe(recipe), "sketch": "minhash" if sketches else None}
+    with _session(output) as (spark, library):
+        found = library.fingerprint(_read_texts(spark, source), text=text, key=key, **options)
+        found.write.parquet(output)
+        written = spark.read.parquet(output)
+        missing = written.where("fingerprint IS NULL").count()
+        bad = written.where("problem IS NOT NULL").count()
+        render.note(
+            f"{output}: documents {written.count():,}, short {missing - bad:,}, problems {bad:,}"
+            + (" (see its column problem)" if bad else "")
+        )
+
+
+@app.command()
+def pairs(
+    source: InputArgument,
+    output: OutputArgument,
+    k: DistanceOption = None,
+    similarity: LikenessOption = None,
+    spanning: Annotated[
+        bool, typer.Option("--spanning", help="Fewer pairs, which connect the same documents.")
+    ] = False,
+) -> None:
+    """Find the near-duplicate pairs of fingerprints.
+
+    \b
+    Example:
+      fpdb spark pairs prints.parquet pairs.parquet
+      fpdb spark pairs prints.parquet pairs.parquet --similarity 0.8
+    """
+    with _session(output) as (spark, library):
+        found = _find(library, spark.read.parquet(source), k, similarity, spanning=spanning)
+        found.write.parquet(output)
+        render.note(f"{output}: pairs {spark.read.parquet(output).count():,}")
+
+
+@app.command()
+def clusters(
+    source: InputArgument,
+    output: OutputArgument,
+    k: DistanceOption = None,
+    similarity: LikenessOption = None,
+) -> None:
+    """Find the clusters of fingerprints, or of ready pairs.
+
+    \b
+    Example:
+      fpdb spark clusters prints.parquet clusters.parquet
+      fpdb spark clusters pairs.parquet clusters.parquet
+    """
+    with _session(output) as (spark, library):
+        df = spark.read.parquet(source)
+        if "other" not in df.columns:
+            df = _find(library, df, k, similarity, spanning=True)
+        library.clusters(df).write.parquet(output)
+        heads = spark.read.parquet(output).where("representative = key").count()
+        render.note(f"{output}: clusters {heads:,}")
+
+
+@app.command()
+def query(
+    questions: Annotated[
+        str, typer.Argument(metavar="QUESTIONS", help="The fingerprints to look for.")
+    ],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Those to look among.")],
+    output: OutputArgument,
+    k: DistanceOption = None,
+    similarity: LikenessOption = None,
+) -> None:
+    """Find the near-duplicates of questions in a corpus.
+
+    \b
+    Example:
+      fpdb spark query new.parquet prints.parquet matches.parquet
+    """
+    with _session(output) as (spark, library):
+        asked, held = spark.read.parquet(questions), spark.read.parquet(corpus)
+        _find(library, asked, k, similarity, corpus=held).write.parquet(output)
+        render.note(f"{output}: matches {spark.read.parquet(output).count():,}")
+
+
+def _find(
+    library: Any,
+    df: "DataFrame",
+    k: int | None,
+    similarity: float | None,
+    *,
+    corpus: "DataFrame | None" = None,
+    spanning: bool = False,
+) -> "DataFrame":
+    """Plan a join and print the plan, and return the pairs, or the matches in a corpus."""
+    plan = library.plan(df, k, corpus=corpus, min_jaccard=similarity)
+    render.note(f"plan: k={plan.k}, {plan.name}, {plan.rows:,} rows in {plan.tasks:,} tasks")
+    found: DataFrame = (
+        library.pairs(df, k, min_jaccard=similarity, spanning=spanning, plan=plan)
+        if corpus is None
+        else library.query(df, corpus, k, min_jaccard=similarity, plan=plan)
+    )
+    return found
+
+
+def _read_texts(spark: "SparkSession", source: str) -> "DataFrame":
+    suffix = PurePath(source.removesuffix(".gz")).suffix
+    if suffix in (".jsonl", ".json", ".ndjson"):
+        return spark.read.json(source)
+    if suffix == ".csv":
+        return spark.read.csv(source, header=True, multiLine=True, escape='"')
+    return spark.read.parquet(source)
+
+
+@contextlib.contextmanager
+def _session(output: str) -> Iterator[tuple["SparkSession", Any]]:
+    """Yield a session of Spark, and fpdb's functions for it."""
+    library = importlib.import_module("fpdb.integrations.spark")  # says how to install Spark
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    started = time.monotonic()
+    own = SparkSession.getActiveSession() is None
+    try:
+        with warnings.catch_warnings():
+            # Only its Arrow batches are used, which have nothing to do with pandas.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
+            spark = SparkSession.builder.appName("fpdb").getOrCreate()
+            try:
+                with _new_directory(spark, output):
+                    yield spark, library
+            finally:
+                if own:
+                    spark.stop()
+    except AnalysisException as error:
+        hint = "paths are Spark's: on a cluster, all workers must reach them"
+        raise fpdb.InputError(_message(error), hint=hint) from None
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        hint = "is there a Java of 17 or later? Spark's own messages are above"
+        raise fpdb.WorkerError(f"Spark failed: {_message(error)}", hint=hint) from None
+    render.note(f"{time.monotonic() - started:.1f} s")
+
+
+@contextlib.contextmanager
+def _new_directory(spark: "SparkSession", output: str) -> Iterator[None]:
+    """Require that the output doesn't exist, put checkpoints beside it, and remove what is left."""
+    context: Any = spark.sparkContext  # PySpark has no public way to Hadoop's file systems
+    place, checkpoints = (
+        context._jvm.org.apache.hadoop.fs.Path(path)  # noqa: SLF001
+        for path in (output, f"{output.rstrip('/')}.checkpoints")
+    )
+    system = place.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+    if system.exists(place):
+        hint = "choose another directory, or remove it"
+        raise fpdb.InputError(f"{output} exists already", hint=hint)
+    configured = context.getCheckpointDir()
+    if configured is None:
+        context.setCheckpointDir(checkpoints.toString())
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error is the one to report
+            system.delete(place, True)
+        raise
+    finally:
+        if configured is None:
+            with contextlib.suppress(Exception):
+                system.delete(checkpoints, True)
+
+
+def _message(error: Exception) -> str:
+    """Return the line that says the cause of an error of Spark, without Java's class names."""
+    lines = [line for line in str(error).splitlines() if line.strip(": ")] or ["no reason is given"]
+    causes = [line for line in lines if line.startswith("Caused by: ")] or lines[:1]
+    return _WRAPPING.sub("", causes[-1].removeprefix("Caused by: "))
