@@ -9,10 +9,13 @@ import pytest
 
 RUN = Path(__file__).parents[2] / "tools" / "fuzzers" / "run.py"
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("atheris") is None,
-    reason="atheris isn't installed; it needs Linux and Python 3.11 to 3.14",
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        importlib.util.find_spec("atheris") is None,
+        reason="atheris isn't installed; it needs Linux and Python 3.11 to 3.14",
+    ),
+]
 
 
 def fuzz(*arguments):

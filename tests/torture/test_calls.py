@@ -5,7 +5,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 
+
+@pytest.mark.full
 def test_a_fault_at_some_of_the_calls(run_torment: Callable[..., Any]) -> None:
     figures = run_torment("calls", 3, 3)
     assert figures.rounds >= 30

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import pytest
 
+
+@pytest.mark.full
 def test_copies_are_whole_and_torn_ones_are_refused(
     torment: Callable[[str], ModuleType], run_torment: Callable[..., Any]
 ) -> None:

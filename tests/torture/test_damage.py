@@ -4,8 +4,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 
+
+@pytest.mark.full
 def test_damage(run_torment: Callable[..., Any]) -> None:
-    seed = random.randrange(10**6)
-    figures = run_torment("damage", 28, seed)
+    figures = run_torment("damage", 28, random.randrange(10**6))
     assert figures.notes["in all"]["noticed by a deep check"]

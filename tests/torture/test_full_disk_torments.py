@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.full
 def test_a_full_disk_is_an_error_and_nothing_more(
     torment: Callable[[str], ModuleType], run_torment: Callable[..., Any]
 ) -> None:

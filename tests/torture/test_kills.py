@@ -11,12 +11,15 @@ import pytest
 import fpdb
 
 
-def test_a_killed_writer_loses_nothing(run_torment: Callable[..., Any]) -> None:
-    figures = run_torment("kills", 16, 1)
-    assert figures.rounds == 16
+@pytest.mark.process
+@pytest.mark.parametrize("rounds", [5, pytest.param(30, marks=pytest.mark.full)])
+def test_a_killed_writer_loses_nothing(run_torment: Callable[..., Any], rounds: int) -> None:
+    figures = run_torment("kills", rounds, 1)
+    assert figures.rounds == rounds
     assert figures.acknowledged > 0
 
 
+@pytest.mark.full
 def test_killed_writers_and_readers_disturb_nobody(run_torment: Callable[..., Any]) -> None:
     figures = run_torment("processes", 10, 2)
     assert figures.acknowledged > 0

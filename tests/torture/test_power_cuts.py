@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("system", ["ext4", "xfs"])
 def test_what_was_acknowledged_survives_a_power_cut(
     system: str, run_torment: Callable[..., Any]

@@ -55,19 +55,9 @@ def folder(java, tmp_path_factory):
     with fpdb.create(folder / "own.fpdb", sketch="minhash") as database:
         for _ in database.add_many(fpdb.Document(key, text) for key, text in TEXTS):
             pass
+    command = [sys.executable, "-m", "fpdb", "spark", "fingerprint", "pages.jsonl"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "fpdb",
-            "spark",
-            "fingerprint",
-            "pages.jsonl",
-            "prints.parquet",
-            "--key-field",
-            "url",
-            "--sketches",
-        ],
+        [*command, "prints.parquet", "--key-field", "url", "--sketches"],
         check=False,
         cwd=folder,
         env={**os.environ, "MASTER": "local[2]"},
