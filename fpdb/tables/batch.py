@@ -185,7 +185,7 @@ def near_each(
     read = np.zeros(len(fingerprints), np.int64)
     spare = 0  # how many rows a query for itself reads at most outside of its ranges
     haul = _Haul(len(own), alone=len(fingerprints) == 1)
-    for table, permutation, below, masks in index.routes(k):
+    for table, *_, permutation, _, below, masks in index.routes(k):
         permuted = index.words(permutation.apply(fingerprints))
         behind = 64 * (len(permuted) - 1)  # a prefix never reaches into a second word
         longest = 0
@@ -195,7 +195,7 @@ def near_each(
                 longest = max(longest, block.longest)
                 for queries, changes, distances in _within(probe, block, k, read, budget):
                     array = changes[0] if len(changes) == 1 else np.stack(changes, axis=-1)
-                    back = index.words(permutation.invert(array))
+                    back = index.words(permutation.inverse.apply(array))
                     words = [word[queries] ^ change for word, change in zip(own, back, strict=True)]
                     haul.add((queries, words, distances))
         spare += longest * min(3 * len(masks), txn.entries(table.name))

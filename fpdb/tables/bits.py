@@ -7,31 +7,22 @@ of two, the high word first, so that rows in lexicographic order are fingerprint
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.arrays import Column, Marks, as_words, differs
 from fpdb.errors import InputError, PlanError
 
-WORD = 64
-WIDEST = 2 * WORD
-# So many bits of a number that is to be sorted may give way to its index.
+_WORD = 64
+_WIDEST = 2 * _WORD
+# Up to this many of the lowest bits of a number that is to be sorted may give way to its index.
 _INDEX_BITS = 24
 
 Fingerprints = NDArray[np.uint64]
-# Of one word however wide: the bits that stay, and those that travel left and right, and how far.
+Distances = NDArray[np.uint8]
+# The mask of the bits that stay, and (mask, distance) of those that travel left and right.
 Steps = tuple[int, tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
-
-
-class Move(NamedTuple):
-    """The bits of one source word that travel by one distance into one target word."""
-
-    source: int
-    target: int
-    mask: int
-    left: int
-    right: int
 
 
 @dataclass(frozen=True)
@@ -39,7 +30,7 @@ class Permutation:
     """A reordering of a fingerprint's bits, block by block.
 
     Blocks are (start, length), counted from the most significant bit of the fingerprint, in the
-    order in which they stand in the permuted one.
+    order that they have in the permuted one.
     """
 
     bits: int
@@ -52,11 +43,11 @@ class Permutation:
                 break
             end += length
         else:
-            if 1 <= end == self.bits <= WIDEST:
+            if 1 <= end == self.bits <= _WIDEST:
                 return
         raise PlanError(
             f"the blocks {self.blocks} don't tile {self.bits} bits",
-            hint=f"Each bit of 1 to {WIDEST} must stand in exactly one block.",
+            hint=f"Each bit of 1 to {_WIDEST} must be in exactly one block.",
         )
 
     @cached_property
@@ -75,28 +66,22 @@ class Permutation:
         return Permutation(self.bits, tuple((at, length) for _, at, length in sorted(landed)))
 
     def apply(self, array: Fingerprints) -> Fingerprints:
-        """Permute an array of fingerprints; the identity hands back the very array."""
+        """Permute an array of fingerprints; the identity returns the array itself."""
         if self.identity:
             return array
-        words = array[..., np.newaxis] if self.bits <= WORD else array
+        words = array[..., np.newaxis] if self.bits <= _WORD else array
         result = np.zeros_like(words)
-        for source, target, mask, left, right in self._moves:
+        for source, target, mask, left in self._moves:
             moved = words[..., source] & np.uint64(mask)
-            if left:
+            if left > 0:
                 moved <<= np.uint64(left)
-            elif right:
-                moved >>= np.uint64(right)
+            elif left < 0:
+                moved >>= np.uint64(-left)
             result[..., target] |= moved
-        return result[..., 0] if self.bits <= WORD else result
-
-    def invert(self, array: Fingerprints) -> Fingerprints:
-        """Put an array of permuted fingerprints back; the identity hands back the very array."""
-        return self.inverse.apply(array)
+        return result[..., 0] if self.bits <= _WORD else result
 
     def apply_one(self, fingerprint: int) -> int:
         """Permute one fingerprint."""
-        if self.identity:
-            return fingerprint
         still, left, right = self.steps
         result = fingerprint & still
         for mask, by in left:
@@ -105,13 +90,9 @@ class Permutation:
             result |= (fingerprint & mask) >> by
         return result
 
-    def invert_one(self, permuted: int) -> int:
-        """Put one permuted fingerprint back."""
-        return self.inverse.apply_one(permuted)
-
     @cached_property
     def _masks(self) -> dict[int, int]:
-        """Which bits travel how far to the left; blocks that travel equally far are one mask."""
+        """The bits that travel each distance to the left; one mask for blocks that go together."""
         masks: dict[int, int] = {}
         position = 0
         for start, length in self.blocks:
@@ -129,40 +110,38 @@ class Permutation:
         return masks.get(0, 0), left, right
 
     @cached_property
-    def _moves(self) -> tuple[Move, ...]:
-        words = 1 if self.bits <= WORD else 2
+    def _moves(self) -> tuple[tuple[int, int, int, int], ...]:
+        """The steps of an array: source word, target word, mask in the source, bits to the left."""
+        words = 1 if self.bits <= _WORD else 2
+        full = (1 << _WORD) - 1
         moves = []
         for by, mask in self._masks.items():
             for source in range(words):
+                here = mask >> _WORD * (words - 1 - source) & full
                 for target in range(words):
-                    here = _word(mask, words - 1 - source)
-                    there = _word(_shift(mask, by), words - 1 - target)
-                    local = by + WORD * (target - source)
-                    crossing = here & _shift(there, -local)
-                    if crossing:
-                        moves.append(Move(source, target, crossing, max(local, 0), max(-local, 0)))
+                    left = by + _WORD * (target - source)
+                    # Those bits that are still in the word after they travelled.
+                    landing = full >> left if left >= 0 else full << -left & full
+                    if abs(left) < _WORD and here & landing:
+                        moves.append((source, target, here & landing, left))
         return tuple(moves)
 
 
-def _shift(value: int, left: int) -> int:
-    return value << left if left >= 0 else value >> -left
+def distances(a: Fingerprints, b: Fingerprints, bits: int) -> Distances:
+    """Return the Hamming distances of two arrays, elementwise and broadcast against each other.
 
-
-def _word(value: int, index: int) -> int:
-    return value >> WORD * index & ((1 << WORD) - 1)
-
-
-def distances(a: Fingerprints, b: Fingerprints, bits: int) -> NDArray[np.uint8]:
-    """Hamming distances of two arrays, elementwise and broadcast against each other.
-
-    The width has to be said: two columns are one fingerprint of 128 bits or two of 64.
+    The width is needed: two columns are one fingerprint of 128 bits or two of 64.
     """
-    counts: NDArray[np.uint8] = np.bitwise_count(a ^ b)
-    return counts if bits <= WORD else counts[..., 0] + counts[..., 1]
+    counts: Distances = np.bitwise_count(a ^ b)
+    return counts if bits <= _WORD else counts[..., 0] + counts[..., 1]
 
 
 def to_array(fingerprints: Iterable[int], bits: int) -> Fingerprints:
-    """Gather fingerprints into an array."""
+    """Return fingerprints as an array.
+
+    Raises:
+        InputError: A number has more than `bits` bits, or is negative.
+    """
     values = list(fingerprints)
     for value in (min(values, default=0), max(values, default=0)):
         if not 0 <= value < 1 << bits:
@@ -170,22 +149,25 @@ def to_array(fingerprints: Iterable[int], bits: int) -> Fingerprints:
                 f"{value:#x} is no fingerprint of {bits} bits",
                 hint=f"Give whole numbers from 0 to 2**{bits} - 1.",
             )
-    if bits <= WORD:
+    if bits <= _WORD:
         return np.array(values, dtype=np.uint64)
     packed = b"".join(value.to_bytes(16, "big") for value in values)
     return np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 
 def to_ints(array: Fingerprints, bits: int) -> list[int]:
-    """Take an array of fingerprints apart into Python ints."""
-    if bits <= WORD:
-        return [int(value) for value in array.tolist()]
-    return [high << WORD | low for high, low in array.tolist()]
+    """Return an array of fingerprints as Python ints."""
+    if bits <= _WORD:
+        numbers: list[int] = array.tolist()
+        return numbers
+    return [high << _WORD | low for high, low in array.tolist()]
 
 
-def order(array: Fingerprints, *ties: NDArray[Any]) -> NDArray[np.intp]:
-    """Find the indices that sort an array; equal fingerprints by `ties`, then as they came."""
-    words = [array] if array.ndim == 1 else [array[:, 0], array[:, 1]]
+def order(array: Fingerprints, *ties: Column) -> NDArray[np.intp]:
+    """Return the indices that sort an array; equal fingerprints by `ties`, then as they came."""
+    if len(array) < 2:
+        return np.arange(len(array))
+    words = as_words(array)
     # A stable sort of everything takes far longer than a quick one and another of the ties.
     found, tied = _rough_order(words[0])
     tied[:-1] |= tied[1:]
@@ -197,34 +179,26 @@ def order(array: Fingerprints, *ties: NDArray[Any]) -> NDArray[np.intp]:
     return found
 
 
-def _rough_order(column: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Find indices that sort numbers by their high bits, and mark those like the one before."""
+def _rough_order(column: Column) -> tuple[NDArray[np.intp], Marks]:
+    """Return indices that sort numbers by their high bits, and mark those like the one before."""
     below = max(len(column) - 1, 1).bit_length()
     if not 0 < len(column) <= 1 << _INDEX_BITS:
         found = np.argsort(column)
-        return found, _repeats(column[found])
-    # To sort numbers that carry their index takes a fraction of the time of an index sort.
+        return found, ~differs(column[found])
+    # Sorting numbers that carry their index takes a fraction of the time of an index sort.
     mask = np.uint64((1 << below) - 1)
-    keys = column << np.uint64(WORD - (int(column.max()).bit_length() or 1))
+    keys = column << np.uint64(_WORD - (int(column.max()).bit_length() or 1))
     keys &= ~mask
     keys |= np.arange(len(column), dtype=np.uint64)
     keys.sort()
     found = (keys & mask).astype(np.intp)
     keys >>= np.uint64(below)
-    return found, _repeats(keys)
+    return found, ~differs(keys)
 
 
 def distinct(array: Fingerprints) -> Fingerprints:
-    """Sort an array, and leave out what stands twice."""
-    if array.ndim == 1:
-        ordered = np.sort(array)
-        return ordered[~_repeats(ordered)]
-    ordered = array[order(array)]
-    return ordered[~(_repeats(ordered[:, 0]) & _repeats(ordered[:, 1]))]
-
-
-def _repeats(column: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Mark what equals the one before."""
-    marks = np.zeros(len(column), np.bool_)
-    np.equal(column[1:], column[:-1], out=marks[1:])
-    return marks
+    """Sort an array, and drop repeated fingerprints."""
+    if len(array) < 2:
+        return array
+    ordered = np.sort(array) if array.ndim == 1 else array[order(array)]
+    return ordered[differs(*as_words(ordered))]

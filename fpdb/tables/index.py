@@ -1,24 +1,31 @@
 """The permutation tables of a database: find fingerprints near another, insert and remove them."""
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fpdb.arrays import Column, Marks, Rows, as_words, differs
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.columns import Column, Rows, number_at, raw_column, rows_of, unpack_rows
-from fpdb.tables.bits import Fingerprints, Permutation, Steps, distinct, order, to_ints
+from fpdb.storage.columns import number_at, raw_column, rows_of, unpack_rows
+from fpdb.tables.bits import (
+    Distances,
+    Fingerprints,
+    Permutation,
+    Steps,
+    distinct,
+    order,
+    to_ints,
+)
 from fpdb.tables.pages import Pages, seek
 from fpdb.tables.plan import Plan
 
 _WORD_BITS = 64
 _WORD = (1 << _WORD_BITS) - 1
-# Behind every key that begins with the bytes before it.
-_BEHIND = b"\xff" * 9
-# So many hits are taken one by one, with the ids that stand beside them.
+# Sorts after every key that begins with the bytes before it.
+_AFTER = b"\xff" * 9
+# Up to this many hits are taken one by one, with the ids that are stored beside them.
 _FEW = 64
 _UINT64 = np.dtype(np.uint64)
 
@@ -26,7 +33,7 @@ _UINT64 = np.dtype(np.uint64)
 class Nearby(NamedTuple):
     """Distinct fingerprints with their distances; not complete if the budget ended the search.
 
-    `ids` has the documents of those that stand on pages which had to be read anyway.
+    `ids` has the documents of those whose pages in the home table were read anyway.
     """
 
     distances: dict[int, int]
@@ -34,53 +41,77 @@ class Nearby(NamedTuple):
     ids: dict[int, list[int]]
 
 
-class _Route(NamedTuple):
-    """The probes of one table, made ready: masks stand where they change the permuted bits."""
+class Route(NamedTuple):
+    """What a query needs of one table, with nothing left to compute."""
 
     table: Pages
-    permutation: Permutation
-    below: int  # the bits behind the prefix
-    masks: tuple[int, ...]
-
-
-class _Lane(NamedTuple):
-    """What a single query needs of a route, with nothing left to look up."""
-
     name: str
     columns: int
-    behind: int  # the bits of a page's key behind the fingerprint
+    tail: int  # the bits of a page's key after the fingerprint
+    permutation: Permutation
     steps: Steps
-    below: int
-    masks: tuple[int, ...]
+    below: int  # a mask of the bits after the prefix
+    masks: tuple[int, ...]  # as changes of the permuted fingerprint
 
 
-class _Hits(NamedTuple):
-    """The candidates of one query that are near, in what was read for it."""
+class _Candidates(NamedTuple):
+    """The candidates of a query, in the pages that its probes read."""
 
-    places: NDArray[np.intp]
-    changes: Rows
-    distances: NDArray[np.uint8]
-    ends: list[int]
+    parts: list[memoryview]  # the first words of each page
+    rests: list[memoryview]  # the second words, of 128 bits
     pages: list[memoryview]
+    own: list[tuple[int, int]]  # of each table, the permuted query and the number of candidates
+    ends: list[int]  # where the candidates of each table end
+    complete: bool
 
 
 class Index:
-    """The tables of a plan. The home table carries ids, the others distinct fingerprints."""
+    """The tables of a plan. The home table has ids, the further ones distinct fingerprints."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        words = 2 if plan.bits == 128 else 1
-        self._words = words
-        names = [f"table-{number:02d}" for number in range(len(plan.tables))]
-        self.home = Pages(names[0], words + 1, words + 1)
-        self.further = [Pages(name, words, words) for name in names[1:]]
-        self.routes = lru_cache(maxsize=None)(self._find_routes)
-        self.lanes = lru_cache(maxsize=None)(self._find_lanes)
+        self._words = words = 2 if plan.bits == 128 else 1
+        self.home = Pages("table-00", words + 1, words + 1)
+        self.further = [
+            Pages(f"table-{number:02d}", words, words) for number in range(1, len(plan.tables))
+        ]
+        self.tables = [self.home, *self.further]
+        self._routes: dict[int, list[Route]] = {}
 
     @property
     def names(self) -> list[str]:
         """The names of all tables."""
-        return [table.name for table in (self.home, *self.further)]
+        return [table.name for table in self.tables]
+
+    def routes(self, k: int) -> list[Route]:
+        """Return what a query within k needs of each table that it reads.
+
+        Raises:
+            PlanError: The query would take too many probes.
+        """
+        found = self._routes.get(k)
+        if found is None:
+            found = self._routes[k] = self._find_routes(k)
+        return found
+
+    def _find_routes(self, k: int) -> list[Route]:
+        routes = []
+        for number, masks in self.plan.probes(k):
+            table, pages = self.plan.tables[number], self.tables[number]
+            shift = self.plan.bits - table.prefix
+            routes.append(
+                Route(
+                    pages,
+                    pages.name,
+                    pages.columns,
+                    8 * pages.key_width - 64 * self._words,
+                    table.permutation,
+                    table.permutation.steps,
+                    (1 << shift) - 1,
+                    tuple(mask << shift for mask in masks),
+                )
+            )
+        return routes
 
     def update(
         self,
@@ -89,43 +120,26 @@ class Index:
         remove: tuple[Fingerprints, Column],
     ) -> None:
         """Remove and insert fingerprints with the ids of their documents, in all tables."""
-        self.home.splice(txn, self._home_rows(*insert), self._home_rows(*remove))
-        gone = distinct(remove[0])
-        if len(gone):
+        self.home.splice(txn, _home_rows(*insert), _home_rows(*remove))
+        come, gone = distinct(insert[0]), distinct(remove[0])
+        if len(gone):  # a fingerprint stays while any document has it
             left = [not self._is_home(txn, number) for number in self.numbers(gone)]
             gone = gone[np.array(left, np.bool_)]
-        come = distinct(insert[0])
         for table, pages in zip(self.plan.tables[1:], self.further, strict=True):
-            pages.splice(
-                txn, self._rows(table.permutation, come), self._rows(table.permutation, gone)
-            )
+            pages.splice(txn, _sorted(table.permutation, come), _sorted(table.permutation, gone))
 
-    def holds(
-        self, txn: ReadTransaction, fingerprints: Fingerprints, ids: Column
-    ) -> NDArray[np.bool_]:
-        """Say of each document whether it is stored with this fingerprint."""
-        sequence = order(fingerprints, ids)
-        rows = [*self.words(fingerprints[sequence]), ids[sequence]]
+    def holds(self, txn: ReadTransaction, fingerprints: Fingerprints, ids: Column) -> Marks:
+        """Mark the documents that are stored with this fingerprint."""
         found = np.empty(len(ids), np.bool_)
-        found[sequence] = self.home.holds(txn, rows)
+        found[order(fingerprints, ids)] = self.home.holds(txn, _home_rows(fingerprints, ids))
         return found
 
-    def _home_rows(self, fingerprints: Fingerprints, ids: Column) -> Rows:
-        sequence = order(fingerprints, ids)
-        return [*self.words(fingerprints[sequence]), ids[sequence]]
-
-    def _rows(self, permutation: Permutation, fingerprints: Fingerprints) -> Rows:
-        permuted = permutation.apply(fingerprints)
-        return self.words(permuted[order(permuted)])
-
     def words(self, fingerprints: Fingerprints) -> Rows:
-        """Take an array of fingerprints apart into its columns."""
-        if self._words == 1:
-            return [fingerprints]
-        return [np.ascontiguousarray(fingerprints[:, word]) for word in range(2)]
+        """Split an array of fingerprints into its columns."""
+        return as_words(fingerprints)
 
     def numbers(self, fingerprints: Fingerprints) -> list[int]:
-        """Give an array of fingerprints as whole numbers."""
+        """Return an array of fingerprints as Python ints."""
         return to_ints(fingerprints, self.plan.bits)
 
     def _home_key(self, fingerprint: int, number: int = 0) -> bytes:
@@ -135,12 +149,12 @@ class Index:
         return next(iter(self.ids(txn, fingerprint)), None) is not None
 
     def ids(self, txn: ReadTransaction, fingerprint: int, after: int = 0) -> Iterable[int]:
-        """Give the ids of the documents with a fingerprint, in their order, from one on."""
+        """Return the ids of the documents with a fingerprint, sorted, from the given one on."""
         if self._words == 1 and not after:
-            # Most fingerprints have one document, which a short cut finds.
+            # Most fingerprints have one document, for which this is far faster.
             cursor = txn.kept_cursor(self.home.name)
-            beyond = fingerprint.to_bytes(8, "big") + _BEHIND
-            if not (cursor.prev() if cursor.set_range(beyond) else cursor.last()):
+            end = fingerprint.to_bytes(8, "big") + _AFTER
+            if not (cursor.prev() if cursor.set_range(end) else cursor.last()):
                 return ()
             page = cursor.value()
             column, _ = raw_column(page, self.home.columns)
@@ -153,13 +167,13 @@ class Index:
         return self._all_ids(txn, fingerprint, after)
 
     def _all_ids(self, txn: ReadTransaction, fingerprint: int, after: int) -> Iterator[int]:
-        own = [np.uint64(word) for word in self._split(fingerprint)]
+        words = [np.uint64(word) for word in divmod(fingerprint, 1 << 64)[-self._words :]]
         cursor = txn.raw.cursor(txn.databases[self.home.name])
         found = seek(cursor, self._home_key(fingerprint, after))
         while found:
             rows = unpack_rows(cursor.value(), self.home.columns)
             start, stop = 0, len(rows[0])
-            for column, word in zip(rows, own, strict=False):
+            for column, word in zip(rows, words, strict=False):
                 within = column[start:stop]
                 stop = start + int(within.searchsorted(word, "right"))
                 start += int(within.searchsorted(word))
@@ -168,9 +182,9 @@ class Index:
             found = stop == len(rows[0]) and cursor.next()
 
     def locate(self, txn: ReadTransaction, high: int, number: int) -> int | None:
-        """Find the fingerprint of a document whose 32 highest bits are known.
+        """Find the fingerprint of a document, given its 32 highest bits and the id.
 
-        It looks at whole pages, and a run of equal fingerprints, however long, is one step.
+        A page is one step, and so is a run of equal fingerprints, however long.
         """
         below = self.plan.bits - 32
         candidate, end = high << below, (high + 1) << below
@@ -178,32 +192,61 @@ class Index:
             while candidate < end and seek(cursor, self._home_key(candidate, number)):
                 rows = unpack_rows(cursor.value(), self.home.columns)
                 for at in (rows[-1] == number).nonzero()[0].tolist():
-                    fingerprint = _row(rows[:-1], at)
+                    fingerprint = _fingerprint_at(rows, at)
                     if fingerprint >> below == high:
                         return fingerprint
-                last = _row(rows[:-1], -1)
+                last = _fingerprint_at(rows, -1)
                 if last > candidate:
                     candidate = last
                 elif cursor.next():
                     rows = unpack_rows(cursor.value(), self.home.columns)
-                    candidate = max(candidate + 1, _row(rows[:-1], 0))
+                    candidate = max(candidate + 1, _fingerprint_at(rows, 0))
                 else:
                     return None
         return None
 
-    def near(  # noqa: PLR0912, PLR0915 - calls in the loop would take a quarter of the time
-        self, txn: ReadTransaction, fingerprint: int, k: int, budget: int
-    ) -> Nearby:
-        """Find all distinct fingerprints within k, reading about `budget` candidates at most."""
+    def near(self, txn: ReadTransaction, fingerprint: int, k: int, budget: int) -> Nearby:
+        """Find all distinct fingerprints within k, reading at most about `budget` candidates."""
+        routes = self.routes(k)
+        read = self._probe(txn, fingerprint, routes, budget)
+        nearby = Nearby({}, read.complete, {})
+        if read.pages:
+            changes, distances = _compare(read)
+            if distances.item(distances.argmin()) <= k:
+                hits = (distances <= k).nonzero()[0]
+                # All rows with a probed prefix were read, in the home table with their ids.
+                home = read.ends[0] if read.complete and routes[0].table is self.home else 0
+                if len(hits) > _FEW:
+                    # Of a run of equal fingerprints one is enough, and its ids are read later.
+                    fresh = np.diff(hits, prepend=-2) > 1
+                    hits = hits[fresh | differs(*[column[hits] for column in changes])]
+                    home = 0
+                for hit in hits.tolist():
+                    route = routes[bisect_right(read.ends, hit)]
+                    change = changes[0].item(hit)
+                    if len(changes) == 2:
+                        change = change << _WORD_BITS | changes[1].item(hit)
+                    near = fingerprint ^ route.permutation.inverse.apply_one(change)
+                    nearby.distances[near] = distances.item(hit)
+                    if hit < home and change & ~route.below in route.masks:
+                        insort(nearby.ids.setdefault(near, []), self._id_at(read.pages, hit))
+        if not read.complete and self._is_home(txn, fingerprint):
+            nearby.distances[fingerprint] = 0
+        return nearby
+
+    def _probe(  # noqa: PLR0912 - calls in the loop would take a quarter of the time
+        self, txn: ReadTransaction, fingerprint: int, routes: list[Route], budget: int
+    ) -> _Candidates:
+        """Read the candidates of a query, until it has more than `budget` of them."""
         narrow, width = self._words == 1, 8 * self._words
         parts: list[memoryview] = []
-        rests: list[memoryview] = []  # the second words
+        rests: list[memoryview] = []
         pages: list[memoryview] = []
-        own: list[tuple[int, int]] = []  # for each table, the permuted query and its candidates
-        ends: list[int] = []  # where the candidates of each table end
+        own: list[tuple[int, int]] = []
+        ends: list[int] = []
         kept = txn.cursors
         room = budget
-        for name, columns, behind, (still, left, right), below, masks in self.lanes(k):
+        for _, name, columns, tail, _, (still, left, right), below, masks in routes:
             permuted = fingerprint & still
             for mask, by in left:
                 permuted |= (fingerprint & mask) << by
@@ -217,10 +260,10 @@ class Index:
             before = room
             newest = last = -1  # the last page that an earlier prefix read, and that any did
             for high in highs:
-                # From the last page whose key isn't behind the prefix back to the first with it.
-                beyond = high.to_bytes(width, "big") + _BEHIND
-                there = cursor.prev() if cursor.set_range(beyond) else cursor.last()
-                low = high - below << behind
+                # From the last page whose key isn't after the prefix back to the first with it.
+                end = high.to_bytes(width, "big") + _AFTER
+                there = cursor.prev() if cursor.set_range(end) else cursor.last()
+                low = high - below << tail
                 while there:
                     key, page = cursor.item()
                     first = int.from_bytes(key, "big")
@@ -247,80 +290,21 @@ class Index:
             ends.append(budget - room)
             if room < 0:
                 break
-        nearby = Nearby({}, room >= 0, {})
-        if pages:
-            changes, distances = _compare(parts, rests, own)
-            if distances.item(distances.argmin()) <= k:
-                hits = (distances <= k).nonzero()[0]
-                self._collect(fingerprint, k, _Hits(hits, changes, distances, ends, pages), nearby)
-        if room < 0 and self._is_home(txn, fingerprint):
-            nearby.distances[fingerprint] = 0
-        return nearby
-
-    def _collect(self, fingerprint: int, k: int, found: _Hits, nearby: Nearby) -> None:
-        """Turn the candidates within k into fingerprints, with their ids where those stand by."""
-        hits, changes, distances, ends, pages = found
-        routes = self.routes(k)
-        # All rows with a probed prefix were read, and the home table's have the ids beside them.
-        home = ends[0] if nearby.complete and routes[0].table is self.home else 0
-        if len(hits) > _FEW:
-            # Of a run of equal fingerprints one is enough, and its ids are read page by page.
-            fresh = np.ones(len(hits), np.bool_)
-            fresh[1:] = np.diff(hits) > 1
-            for column in changes:
-                fresh[1:] |= np.diff(column[hits]) != 0
-            hits, home = hits[fresh], 0
-        for hit in hits.tolist():
-            route = routes[bisect_right(ends, hit)]
-            change = changes[0].item(hit)
-            if len(changes) == 2:
-                change = change << _WORD_BITS | changes[1].item(hit)
-            near = fingerprint ^ route.permutation.invert_one(change)
-            nearby.distances[near] = distances.item(hit)
-            if hit < home and change & ~route.below in route.masks:
-                insort(nearby.ids.setdefault(near, []), self._id_at(pages, hit))
+        return _Candidates(parts, rests, pages, own, ends, room >= 0)
 
     def _id_at(self, pages: list[memoryview], row: int) -> int:
-        """Read the id beside a row of the home pages."""
+        """Return the id in a row of some pages of the home table."""
         for page in pages:
             count = rows_of(page)
             if row < count:
-                return number_at(page, self.home.columns, row)
+                break
             row -= count
-        raise IndexError(row)
-
-    def _split(self, fingerprint: int) -> tuple[int, ...]:
-        return (fingerprint,) if self._words == 1 else (fingerprint >> 64, fingerprint & _WORD)
-
-    def _find_routes(self, k: int) -> list[_Route]:
-        routes = []
-        for probes in self.plan.probes(k):
-            table = self.plan.tables[probes.table]
-            shift = self.plan.bits - table.prefix
-            # Probes in the order of a table's keys visit each page once.
-            masks = tuple(mask << shift for mask in probes.masks)
-            pages = (self.home, *self.further)[probes.table]
-            routes.append(_Route(pages, table.permutation, (1 << shift) - 1, masks))
-        return routes
-
-    def _find_lanes(self, k: int) -> list[_Lane]:
-        return [
-            _Lane(
-                table.name,
-                table.columns,
-                8 * table.key_width - 64 * self._words,
-                permutation.steps,
-                below,
-                masks,
-            )
-            for table, permutation, below, masks in self.routes(k)
-        ]
+        return number_at(page, self.home.columns, row)
 
 
-def _compare(
-    parts: list[memoryview], rests: list[memoryview], own: list[tuple[int, int]]
-) -> tuple[Rows, NDArray[np.uint8]]:
-    """Find in which bits the candidates of each table differ from its query, and in how many."""
+def _compare(read: _Candidates) -> tuple[Rows, Distances]:
+    """Return the bits in which candidates differ from the query of their table, and distances."""
+    parts, rests, _, own, *_ = read
     if not rests:
         column = np.frombuffer(b"".join(parts), _UINT64)
         # Bytes are repeated faster than numbers in an array.
@@ -335,9 +319,17 @@ def _compare(
     return [high, low], np.bitwise_count(high) + np.bitwise_count(low)
 
 
-def _row(columns: Rows, at: int) -> int:
-    return _joined([int(column[at]) for column in columns])
+def _home_rows(fingerprints: Fingerprints, ids: Column) -> Rows:
+    sequence = order(fingerprints, ids)
+    return [*as_words(fingerprints[sequence]), ids[sequence]]
 
 
-def _joined(words: Sequence[int]) -> int:
-    return words[0] if len(words) == 1 else words[0] << 64 | words[1]
+def _sorted(permutation: Permutation, fingerprints: Fingerprints) -> Rows:
+    permuted = permutation.apply(fingerprints)
+    return as_words(permuted[order(permuted)])
+
+
+def _fingerprint_at(rows: Rows, at: int) -> int:
+    """Return the fingerprint in a row of the home table."""
+    number = int(rows[0][at])
+    return number if len(rows) == 2 else number << _WORD_BITS | int(rows[1][at])

@@ -37,7 +37,7 @@ class Table:
     def held(self) -> int:
         """A mask of those bits of the unpermuted fingerprint that stand in the prefix."""
         bits = self.permutation.bits
-        return self.permutation.invert_one(((1 << self.prefix) - 1) << (bits - self.prefix))
+        return self.permutation.inverse.apply_one(((1 << self.prefix) - 1) << (bits - self.prefix))
 
 
 class TableProbes(NamedTuple):

@@ -208,7 +208,9 @@ def test_a_probe_reads_its_range_to_both_ends(
     table = 0 if where == "home" else 1
     assert [probes.table for probes in plan.probes(0)] == [table]
     step = 1 if bits < 128 else 2**62
-    stored = [plan.tables[table].permutation.invert_one(place * step) for place in range(400)]
+    stored = [
+        plan.tables[table].permutation.inverse.apply_one(place * step) for place in range(400)
+    ]
 
     def work(txn: WriteTransaction) -> None:
         fill(txn, index, *numbered(index, stored))

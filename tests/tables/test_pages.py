@@ -203,7 +203,7 @@ def test_a_batch_writes_each_page_once(undone: Any) -> None:
             spy, as_rows([(number * step + 2,) for number in range(100)], 1), pages.empty()
         )
         assert len(spy.puts) == len(set(spy.puts)) == 2
-        # A row that is missing is removed in peace; a page whose first row goes moves once.
+        # A row that is missing is skipped; a page whose first row goes moves once.
         spy = Spy(txn)
         pages.splice(spy, pages.empty(), as_rows([(firsts[3] * step,), (firsts[5] * step + 9,)], 1))
         assert len(spy.puts) == 2
