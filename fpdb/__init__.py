@@ -107,7 +107,6 @@ from fpdb.models import (
     TableStats,
     Thresholds,
 )
-from fpdb.repairing import repair
 from fpdb.snapshot import Snapshot
 from fpdb.tables import (
     Estimate,
@@ -128,6 +127,7 @@ open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
 
 if typing.TYPE_CHECKING:
     from fpdb.joins import evaluate
+    from fpdb.maintenance.repair import repair
 
 __all__ = [
     "AccessError",
@@ -228,10 +228,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> typing.Any:
-    """Import the evaluation of recipes when it is first asked for: most programs never do."""
-    if name == "evaluate":
-        from fpdb.joins import evaluate
+# Names that most programs never use, with the modules to import at their first use.
+_LATE = {"evaluate": "fpdb.joins", "repair": "fpdb.maintenance.repair"}
 
-        return evaluate
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LATE[name]), name)

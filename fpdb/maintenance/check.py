@@ -45,8 +45,8 @@ from fpdb.models import Problem
 from fpdb.storage import Environment, ReadTransaction, header, preflight
 from fpdb.storage.columns import Rows
 from fpdb.storage.counters import Counters
-from fpdb.storage.datafile import DATA_FILE
 from fpdb.storage.header import Header
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.records import require_sound as require_checksum
 from fpdb.tables import Index, Permutation, Plan
 from fpdb.tables.pages import Pages

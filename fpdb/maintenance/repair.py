@@ -1,216 +1,379 @@
-"""Build a sound database of what is intact in a damaged one."""
+"""Write what is intact in a damaged database into a new one; the damaged file is never mapped."""
 
+import contextlib
 import os
-from collections.abc import Iterator
+import time
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
-from fpdb.documents import Catalog, layout, new_database
+import numpy as np
+
+from fpdb.arrays import Column, Rows, among, differs, gathered, of_words
+from fpdb.documents import Catalog, Stored, layout, new_database
+from fpdb.documents.catalog import to_stored
 from fpdb.documents.integer_keys import IntegerCatalog
-from fpdb.documents.text_keys import key_bytes
-from fpdb.errors import DamagedError, StorageError
-from fpdb.maintenance.rejoin import Rejoined
-from fpdb.maintenance.salvaging import Found, Source
-from fpdb.maintenance.scan import as_array, records
-from fpdb.models import Key, Problem, Repaired
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction, header
-from fpdb.storage.columns import Column
+from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
+from fpdb.maintenance.scan import records, require_document, shown_id
+from fpdb.models import Key, Problem, Repaired, require_whole
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction, header, preflight
+from fpdb.storage.columns import page_length, unpack_rows
 from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
-from fpdb.storage.salvage import Salvage
+from fpdb.storage.records import record_length, unpack_record
+from fpdb.storage.survey import Stray, Survey
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.bulk_load import load
+from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load
+from fpdb.tables.pages import Pages
 
-# Keys that are sorted before they are written.
-_SORTED = 1 << 18
-# Nobody ever added so many documents that an id would reach this.
-_HIGHEST = 1 << 62
+_BATCH = 1 << 12
+_ID_BYTES = 8
+_SHOWN = 24
+_UNKNOWN = -1  # the id of a record without its key
+_HIGHEST_ID = 1 << 62  # no database has had so many documents
+_HIGH_BITS = 32  # of a fingerprint, in a row of `ids`
 
 
 def repair(
-    directory: Path,
     path: str | os.PathLike[str],
+    new: str | os.PathLike[str],
     *,
-    otherwise: Header | None = None,
-    memory: int,
+    like: str | os.PathLike[str] | None = None,
+    memory: int = MEMORY,
 ) -> Repaired:
-    """Write the intact documents of a damaged database into a new one.
+    """Write every document of a damaged database whose record is intact into a new one.
 
-    The header `otherwise` is taken if that of the database is lost.
+    The damaged one is only read, page by page, and nobody may write to it meanwhile. All tables are
+    built anew. Nothing comes back that was deleted or replaced. With integer keys, a document that
+    has no record, or has lost it, comes back as its fingerprint, if its row of the first table is
+    intact. The new database appears at its path complete, and synced.
+
+    No secret of a recipe is needed.
+
+    Args:
+        path: The damaged database.
+        new: Where the new one is created.
+        like: A database that was created with the same recipe, k, keys and plan; its header is
+            taken if that of the damaged one is lost.
+        memory: About how many bytes sorting may take; integer keys take 16 bytes a document more.
     """
-    with Salvage(directory) as salvage:
-        head = salvage.header()
-        problems = [] if head else [Problem("header", "it is lost")]
-        head = head or otherwise
-        if head is None:
+    require_whole("memory", memory, LEAST_MEMORY)
+    directory = Path(os.path.realpath(path))
+    preflight.require_vacant(Path(os.path.realpath(new)))
+    with Survey(preflight.open_data(directory)) as survey:
+        described = _find_header(survey)
+        problems = [] if described else [Problem("header", "it is lost")]
+        if described is None and like is not None:
+            described = _read_header(like)
+        if described is None:
             raise DamagedError(
                 f"{directory} has lost its header, which says what its fingerprints are",
                 hint="name a database that was created in the same way, as like=… or --like",
             )
-        header.require_openable(head, readonly=True)
-        index, catalog = layout(head)
-        source = Source(salvage, index, catalog)
-        with Environment.build(path, *new_database(head)) as built:
-            work = _Repair(salvage, source, index, catalog)
+        header.require_openable(described, readonly=True)
+        contents = _Contents(survey, *layout(described))
+        with Environment.build(new, *new_database(described)) as built:
+            work = _Repair(contents, survey)
             work.run(built, memory)
-            if salvage.changed():
+            if survey.changed():
                 raise StorageError(
                     f"{directory} was written to while it was read",
                     hint="stop those who write to it, and repair it again",
                 )
-    problems += [*salvage.problems, *source.problems, *work.problems]
-    return Repaired(
-        Path(path), work.counters.documents, work.missing, tuple(work.lost), tuple(problems)
-    )
+    problems += [*survey.problems, *contents.problems, *work.problems]
+    return Repaired(Path(new), work.documents, work.missing, tuple(work.lost), tuple(problems))
+
+
+def _find_header(survey: Survey) -> Header | None:
+    """Return the header; it never changes, so an old copy of it will do."""
+    for value in survey.copies_of("header", b"header"):
+        with contextlib.suppress(FpdbError):
+            return header.decode(value)
+    return None
+
+
+def _read_header(path: str | os.PathLike[str]) -> Header:
+    with Environment.open(path, ["header"], readonly=True) as other, other.read() as txn:
+        return header.decode(txn.get("header", b"header") or b"")
+
+
+class _Contents:
+    """The records and rows of a damaged file that can be read, including those of stray pages."""
+
+    def __init__(self, survey: Survey, index: Index, catalog: Catalog) -> None:
+        self.index = index
+        self.catalog = catalog
+        self.problems: list[Problem] = []
+        self._survey = survey
+        self._tables = [index.home, *catalog.pages] if catalog.pages else []
+        self._values: dict[str, list[tuple[int, int]]] = {"documents": []}
+        self._values |= {pages.name: [] for pages in self._tables}
+        self._reported: set[str] = set()
+        for stray in survey.strays():
+            self._adopt(stray)
+
+    def records(self) -> Iterator[Stored]:
+        """Yield the documents whose record is intact, mostly in the order of their ids."""
+        for entry in self._survey.entries("documents"):
+            try:
+                yield self._record(entry.key, entry.value)
+            except (DamagedError, InputError) as error:
+                what = f"page {entry.page}, document {shown_id(entry.key)}: {error}"
+                self.problems.append(Problem("documents", what))
+        for page, length in self._values["documents"]:
+            yield self._record(b"", self._survey.value(page, length))
+
+    def rows(self, pages: Pages) -> Iterator[Rows]:
+        """Yield the rows of the pages of a table that are intact."""
+        for entry in self._survey.entries(pages.name):
+            try:
+                yield _rows(entry.value, pages)
+            except DamagedError as error:
+                if pages.name not in self._reported:
+                    what = f"page {entry.page}, {entry.key[:_SHOWN].hex()}: {error}"
+                    self.problems.append(Problem(pages.name, what))
+        self._reported.add(pages.name)
+        for page, length in self._values[pages.name]:
+            yield _rows(self._survey.value(page, length), pages)
+
+    def _record(self, name: bytes, value: bytes | None) -> Stored:
+        """Return the document of a record, or raise an error; without a name it has no id."""
+        if value is None:
+            raise DamagedError("the pages of its record can't be read")
+        record = unpack_record(value)
+        named = self.catalog.kind == "text"
+        require_document(
+            record,
+            name or bytes(_ID_BYTES),
+            self.index.plan.bits,
+            named=named,
+            sketched=self.catalog.sketched,
+        )
+        self.catalog.check_key(record.key)
+        number = int(record.key) if not named else int.from_bytes(name) if name else _UNKNOWN
+        return to_stored(number, record)
+
+    def _adopt(self, stray: Stray) -> None:
+        """Find out which tree a stray page belongs to."""
+        for entry in stray.entries:
+            if name := self._tree_of(entry.key, entry.value or b""):
+                self._survey.leaves.setdefault(name, array("Q")).append(stray.page)
+                return
+        if not stray.entries:
+            length = record_length(stray.value)
+            if name := self._tree_of(b"", stray.value[:length]):
+                self._values[name].append((stray.page, length))
+            for pages in self._tables:
+                length = page_length(stray.value, pages.columns)
+                if _is_page(stray.value[:length], pages):
+                    self._values[pages.name].append((stray.page, length))
+                    return
+
+    def _tree_of(self, key: bytes, value: bytes) -> str | None:
+        """Return the name of the tree of an entry, if it is one of those that are read."""
+        for pages in self._tables:
+            if len(key) == pages.key_width and _is_page(value, pages):
+                return pages.name
+        try:
+            self._record(key, value)
+        except (DamagedError, InputError):
+            return None
+        return "documents"
 
 
 class _Repair:
     """One run: what was written, and what was lost."""
 
-    def __init__(self, salvage: Salvage, source: Source, index: Index, catalog: Catalog) -> None:
-        self._salvage = salvage
-        self._source = source
-        self._index = index
-        self._catalog = catalog
-        self.counters = Counters()
+    def __init__(self, contents: _Contents, survey: Survey) -> None:
+        self._contents = contents
+        self._survey = survey
+        self._index = contents.index
+        self._catalog = contents.catalog
+        self._next_id = 0
+        self._placed = self._sketches = 0
+        self._recorded = np.empty(0, np.uint64)  # ids that aren't those of bare documents
+        self.documents = 0
         self.missing: int | None = None
         self.lost: list[Key] = []
         self.problems: list[Problem] = []
 
     def run(self, built: Environment, memory: int) -> None:
         """Fill a new database."""
-        old = self._salvage.counters()
-        self._tell_counters(old)
-        named = self._catalog.kind == "text"
+        old = self._old_counters()
         with built.write() as into:
-            written = _Records(into, self._next_id(old), named=named)
-            for found in self._source.records():
-                written.add(found)
-            written.flush()
-        self.problems += written.problems
-        documents, placed = written.documents, written.documents - written.short
-        with built.read() as txn, built.write() as into:
+            self._write_records(into, old.next_id if old else _HIGHEST_ID)
             if isinstance(self._catalog, IntegerCatalog):
-                known = self._salvage.expected("documents")
-                rows = Rejoined(txn, self._index, self._catalog, self._source, memory)
-                rows.write(into, None if known is None else known - documents)
-                documents, placed = rows.documents, rows.placed
-                load(into, self._index, rows.places, placed, memory)
-                self.problems += rows.problems
-                self.lost += rows.lost
+                self._write_bare(into, self._catalog.ids)
             else:
-                load(into, self._index, lambda: self._places(txn), placed, memory)
-                self._name_lost(into)
-            next_id = max(old.next_id if old else 0, written.next_id if named else 0)
-            writes = old.writes if old else 1
-            sketches = written.sketches if self._catalog.sketched else None
-            self.counters = Counters(next_id, documents, documents - placed, writes, sketches)
-            into.put("header", b"counters", self.counters.pack())
+                self._find_lost_keys(into)
+        with built.read() as txn, built.write() as into:
+            load(into, self._index, lambda: self._places(txn), self._placed, memory)
+            counters = Counters(
+                max(old.next_id if old else 0, self._next_id),
+                self.documents,
+                self.documents - self._placed,
+                old.writes if old else 1,
+                self._sketches if self._catalog.sketched else None,
+            )
+            into.put("header", b"counters", counters.pack())
         if old:
-            self.missing = max(old.documents - documents, 0)
+            self.missing = max(old.documents - self.documents, 0)
 
-    @staticmethod
-    def _next_id(counters: Counters | None) -> int:
-        """Say which id of a text key can't be right."""
-        return counters.next_id if counters else _HIGHEST
-
-    def _places(self, txn: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
-        for block in records(txn, self._catalog, self._index.plan.bits):
-            *words, ids = block.rows()
-            yield as_array(words), ids
-
-    def _tell_counters(self, counters: Counters | None) -> None:
-        if counters is None:
+    def _old_counters(self) -> Counters | None:
+        survey = self._survey
+        try:
+            return Counters.unpack(survey.file.entry(survey.trees.get("header"), b"counters"))
+        except DamagedError:
             what = "they are lost, so it isn't known how many documents there were"
             self.problems.append(Problem("counters", what))
+            return None
 
-    def _name_lost(self, into: WriteTransaction) -> None:
-        """Find the keys whose documents are gone."""
-        for entry in self._salvage.entries("keys"):
-            number = entry.value or b""
-            if into.get("keys", entry.key) is None and into.get("documents", number) is None:
-                self.lost.append(entry.key.decode(errors="replace"))
+    # Documents with a record
 
+    def _write_records(self, into: WriteTransaction, beyond: int) -> None:
+        """Write the documents with a record, those with text keys under their ids if possible.
 
-class _Records:
-    """Writes the records that were salvaged, with their keys."""
+        A document whose id is taken, or not less than `beyond`, gets a new one at the end.
+        """
+        homeless: list[Stored] = []
+        ids: list[Column] = [self._recorded]
+        found = self._contents.records()
+        while batch := list(islice(found, _BATCH)):
+            kept: dict[int, Stored] = {}
+            for stored in self._without_known(into, batch):
+                if self._catalog.kind == "text" and not (
+                    0 <= stored.id < beyond
+                    and stored.id not in kept
+                    and into.get("documents", stored.id.to_bytes(_ID_BYTES)) is None
+                ):
+                    homeless.append(stored)
+                else:
+                    kept[stored.id] = stored
+            self._save(into, kept.values())
+            ids.append(np.fromiter(kept, np.uint64, len(kept)))
+        for stored in self._without_known(into, homeless):
+            self._save(into, [stored._replace(id=self._next_id)])
+        self._recorded = np.sort(np.concatenate(ids))
 
-    def __init__(self, into: WriteTransaction, next_id: int, *, named: bool) -> None:
-        self._into = into
-        self._next_id = next_id
-        self._named = named
-        self._last = -1
-        self._keys: list[tuple[bytes, int, int, bytes, bool]] = []
-        self._homeless: list[Found] = []
-        self.problems: list[Problem] = []
-        self.documents = self.short = self.sketches = self._added = 0
+    def _without_known(self, into: WriteTransaction, batch: list[Stored]) -> list[Stored]:
+        """Leave out documents whose key was written already."""
+        known = self._catalog.find_many(into, [stored.key for stored in batch])
+        fresh: dict[Key, Stored] = {}
+        for stored in batch:
+            if known[stored.key] is None and stored.key not in fresh:
+                fresh[stored.key] = stored
+            else:
+                what = f"the document {stored.key!r} is there twice; the first is taken"
+                self.problems.append(Problem("documents", what))
+        return list(fresh.values())
 
-    @property
-    def next_id(self) -> int:
-        """The lowest id above all that are taken."""
-        return self._last + 1
+    def _save(self, into: WriteTransaction, documents: Iterable[Stored]) -> None:
+        self._catalog.save(into, list(documents))
+        for stored in documents:
+            self.documents += 1
+            self._placed += stored.fingerprint is not None
+            self._sketches += bool(stored.sketch)
+            if self._catalog.kind == "text":
+                self._next_id = max(self._next_id, stored.id + 1)
 
-    def add(self, found: Found) -> None:
-        """Write a record under its id; one whose id is lost, or taken, gets another at the end."""
-        number = found.number if self._named else int(found.record.key)
-        if self._named and (number is None or self._is_wrong(number)):
-            self._homeless.append(found)
-        elif number is not None:
-            self._put(number, found)
+    def _find_lost_keys(self, into: WriteTransaction) -> None:
+        """Find the text keys whose documents are gone."""
+        for entry in self._survey.entries("keys"):
+            if into.get("keys", entry.key) is None:
+                number = entry.value or b""
+                stored = into.get("documents", number) if len(number) == _ID_BYTES else None
+                if stored is None:
+                    self.lost.append(entry.key.decode(errors="replace"))
 
-    def flush(self) -> None:
-        """Write what was held back."""
-        for found in self._homeless:
-            self._put(self.next_id, found)
-        self._put_keys()
+    # Bare documents: rows of `ids` and of the home table, without a record
 
-    def _is_wrong(self, number: int) -> bool:
-        if number >= self._next_id:
-            return True
-        return number <= self._last and self._into.get("documents", _id(number)) is not None
+    def _write_bare(self, into: WriteTransaction, pages: Pages) -> None:
+        """Write the rows of `ids` of the bare documents whose row of the home table is intact."""
+        home = self._index.home
+        bare = np.sort(np.concatenate([pages.empty()[0], *map(self._bare_ids, self._home_rows())]))
+        fresh = differs(bare)
+        if not fresh.all():
+            # Which of the rows is right can't be known.
+            what = f"{np.count_nonzero(~fresh)} rows have the id of another one"
+            self.problems.append(Problem(home.name, what))
+            self._recorded = np.sort(np.concatenate([self._recorded, bare[~fresh]]))
+            bare = bare[~among(bare, self._recorded)]
+        dated = np.zeros(len(bare), np.bool_)
+        for rows in gathered(self._contents.rows(pages), BLOCK):
+            wanted = among(rows[0], bare)
+            dated |= among(bare, np.sort(rows[0]))
+            self.lost += rows[0][~wanted & ~among(rows[0], self._recorded)].tolist()
+            _splice(into, pages, [column[wanted] for column in rows])
+        undated = bare[~dated]
+        if len(undated):
+            what = f"{len(undated)} documents have lost their time of adding, and have this one"
+            self.problems.append(Problem(pages.name, what))
+            self._date(into, pages, undated)
+        self.documents += len(bare)
+        self._placed += len(bare)
+        self._report_stripped()
 
-    def _put(self, number: int, found: Found) -> None:
-        into, name = self._into, _id(number)
-        if number > self._last:
-            into.append("documents", name, found.value)
-            self._last = number
-        elif into.get("documents", name) is None:
-            into.put("documents", name, found.value)
-        else:
-            what = f"the document {found.record.key!r} is there twice; the first is taken"
+    def _date(self, into: WriteTransaction, pages: Pages, undated: Column) -> None:
+        """Write the rows of `ids` of documents that have lost them."""
+        below = np.uint64(min(self._index.plan.bits, 64) - _HIGH_BITS)
+        now = int(time.time())
+        for rows in self._home_rows():
+            wanted = among(rows[-1], undated)
+            high, ids = rows[0][wanted] >> below, rows[-1][wanted]
+            _splice(into, pages, [ids, high, np.full(len(ids), now, np.uint64)])
+
+    def _report_stripped(self) -> None:
+        tree = self._survey.trees.get("documents")
+        lost = tree.entries - len(self._recorded) if tree else 0
+        if lost > 0:
+            what = f"{lost} records are lost; what is left of their documents are fingerprints"
             self.problems.append(Problem("documents", what))
-            return
-        self.documents += 1
-        self.sketches += bool(found.record.sketch)
-        self._added += 1
-        if not found.record.fingerprint:
-            into.put("short", found.record.digest + name, b"")
-            self.short += 1
-        if self._named:
-            digest = b"" if found.record.fingerprint else found.record.digest
-            sketched = bool(found.record.sketch)
-            key = key_bytes(str(found.record.key))
-            self._keys.append((key, self._added, number, digest, sketched))
-            if len(self._keys) >= _SORTED:
-                self._put_keys()
 
-    def _put_keys(self) -> None:
-        """Write keys in their order; of two documents with the same one, the first stays."""
-        into = self._into
-        for key, _, number, digest, sketched in sorted(self._keys):
-            if into.get("keys", key) is None:
-                into.put("keys", key, _id(number))
-                continue
-            into.delete("documents", _id(number))
-            self.documents -= 1
-            self.sketches -= sketched
-            if digest:
-                into.delete("short", digest + _id(number))
-                self.short -= 1
-            what = f"the key {key.decode(errors='replace')!r} is there twice; the first is taken"
-            self.problems.append(Problem("documents", what))
-        self._keys.clear()
+    def _home_rows(self) -> Iterator[Rows]:
+        return gathered(self._contents.rows(self._index.home), BLOCK)
+
+    def _bare_ids(self, rows: Rows) -> Column:
+        ids = rows[-1]
+        return ids[~among(ids, self._recorded)]
+
+    # The tables
+
+    def _places(self, txn: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
+        """Yield all fingerprints with the ids of their documents."""
+        for block in records(txn, self._catalog, self._index.plan.bits):
+            *words, ids = block.rows()
+            yield of_words(words), ids
+        if self._catalog.kind == "integer":
+            for rows in self._home_rows():
+                bare = ~among(rows[-1], self._recorded)
+                *words, ids = (column[bare] for column in rows)
+                yield of_words(words), ids
 
 
-def _id(number: int) -> bytes:
-    return number.to_bytes(8, "big")
+def _splice(into: WriteTransaction, pages: Pages, rows: Rows) -> None:
+    """Insert rows that aren't in order."""
+    order = np.argsort(rows[0], kind="stable")
+    ordered = [column[order] for column in rows]
+    fresh = differs(ordered[0])
+    pages.splice(into, [column[fresh] for column in ordered], pages.empty())
+
+
+def _rows(value: bytes | None, pages: Pages) -> Rows:
+    if value is None:
+        raise DamagedError("it can't be read")
+    rows = unpack_rows(value, pages.columns)
+    if page_length(value, pages.columns) != len(value):
+        raise DamagedError("it has another number of columns")
+    # With 128 bits, a page of the home table has as many columns as one of `ids`.
+    if pages.name == IntegerCatalog.ids.name and (rows[1] >> np.uint64(_HIGH_BITS)).any():
+        raise DamagedError("it is one of another table")
+    return rows
+
+
+def _is_page(value: bytes, pages: Pages) -> bool:
+    try:
+        return len(_rows(value, pages)[0]) > 0
+    except DamagedError:
+        return False

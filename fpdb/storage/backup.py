@@ -10,8 +10,8 @@ import lmdb
 
 from fpdb.errors import DamagedError
 from fpdb.storage import creation
-from fpdb.storage.datafile import DATA_FILE
 from fpdb.storage.faults import disk_named, translate
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.shared import SharedEnvironment
 from fpdb.storage.transactions import ReadTransaction
 

@@ -14,8 +14,8 @@ import lmdb
 
 from fpdb.errors import AccessError, ClosedError, DatabaseExistsError
 from fpdb.storage import preflight
-from fpdb.storage.datafile import DATA_FILE
 from fpdb.storage.faults import disk_named, translate
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import LOCK_FILE
 from fpdb.storage.opening import LMDB_LOCK_FILE, open_lmdb
 from fpdb.storage.seal import SEAL_FILE, seal

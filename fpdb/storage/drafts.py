@@ -16,8 +16,8 @@ from typing import NamedTuple
 from fpdb.errors import AccessError, DatabaseExistsError, LockTimeoutError
 from fpdb.storage import creation, preflight
 from fpdb.storage.creation import CLAIM_FILE, Entries
-from fpdb.storage.datafile import DATA_FILE
 from fpdb.storage.faults import disk_named
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import LOCK_FILE
 from fpdb.storage.opening import LMDB_LOCK_FILE
 from fpdb.storage.seal import SEAL_FILE

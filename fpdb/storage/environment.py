@@ -11,8 +11,8 @@ from typing import Self
 from fpdb.errors import ClosedError, ReadOnlyError
 from fpdb.storage import backup, registry
 from fpdb.storage.creation import Entries
-from fpdb.storage.datafile import DATA_FILE
 from fpdb.storage.faults import disk_named
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.opening import LMDB_LOCK_FILE
 from fpdb.storage.shared import LOCK_SECONDS, SharedEnvironment
 from fpdb.storage.transactions import ReadTransaction, WriteTransaction

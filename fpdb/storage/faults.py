@@ -20,7 +20,7 @@ from fpdb.errors import (
     ReadersFullError,
     StorageError,
 )
-from fpdb.storage.datafile import DATA_FILE
+from fpdb.storage.lmdb_file import DATA_FILE
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)

@@ -9,8 +9,8 @@ from pathlib import Path
 import lmdb
 
 from fpdb.errors import OpenError
-from fpdb.storage.datafile import DATA_FILE
 from fpdb.storage.faults import translate
+from fpdb.storage.lmdb_file import DATA_FILE
 
 LMDB_LOCK_FILE = "lock.mdb"
 LARGEST_MAP, SMALLEST_MAP = 1 << 40, 64 << 20

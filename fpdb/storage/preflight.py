@@ -14,9 +14,9 @@ from fpdb.errors import (
     NotADatabaseError,
     OpenError,
 )
-from fpdb.storage.datafile import DATA_FILE, Meta, require_sound
 from fpdb.storage.faults import disk_named
 from fpdb.storage.filesystem import require_local
+from fpdb.storage.lmdb_file import DATA_FILE, Meta, require_intact
 
 Identity = tuple[int, int]
 
@@ -41,7 +41,7 @@ def require_openable(directory: Path, *, readonly: bool) -> Meta:
     path = directory / DATA_FILE
     descriptor = open_data(directory)
     try:
-        return require_sound(descriptor, str(path))
+        return require_intact(descriptor, str(path))
     except OSError as error:
         if error.errno != errno.EIO:
             raise

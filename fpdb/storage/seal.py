@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fpdb.storage.datafile import DATA_FILE
+from fpdb.storage.lmdb_file import DATA_FILE
 
 SEAL_FILE = "fpdb.seal"
 

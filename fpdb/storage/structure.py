@@ -10,10 +10,10 @@ from struct import error as struct_error
 from lmdb import verify
 
 from fpdb.errors import FpdbError
-from fpdb.storage import preflight, states
-from fpdb.storage.datafile import DATA_FILE, require_sound
+from fpdb.storage import preflight
 from fpdb.storage.environment import Environment
-from fpdb.storage.rawfile import METAS, RawFile
+from fpdb.storage.lmdb_file import LmdbFile, require_intact
+from fpdb.storage.survey import newest_state
 
 _ATTEMPTS = 5
 _GLANCES = 20
@@ -21,15 +21,15 @@ _PAUSE = 0.01
 
 
 def state_faults(directory: Path) -> list[str]:
-    """Say whether LMDB would take an older state for the newest, because a meta page is damaged."""
-    file = RawFile(preflight.open_data(directory))
+    """Return what is wrong with the meta pages, if they mislead LMDB about the newest state."""
+    file = LmdbFile(preflight.open_data(directory))
     try:
         for _ in range(_GLANCES):
-            before = states.numbers(file)
-            choice = states.choose(file, search=False)
-            # What others commit meanwhile is no damage, and who does so has found a sound file.
-            if not choice.faults or states.numbers(file) == before:
-                return choice.faults if choice.sound == METAS else []
+            before = file.meta_bytes()
+            state = newest_state(file)
+            # A commit of another process is no damage, and who commits has found an intact file.
+            if not state.faults or file.meta_bytes() == before:
+                return state.faults if state.misled else []
             time.sleep(_PAUSE)
     finally:
         file.close()
@@ -37,10 +37,10 @@ def state_faults(directory: Path) -> list[str]:
 
 
 def faults(directory: Path) -> Iterator[str]:
-    """Say what is wrong with the pages of a data file, their trees, and the list of free ones.
+    """Yield what is wrong with the pages of a data file, their trees, and the list of free ones.
 
     Others may write meanwhile. If they do, what seems wrong may be a page that was used again. Then
-    all is looked at once more under a snapshot, which keeps later states from being overwritten.
+    all is verified once more under a snapshot, which keeps later states from being overwritten.
     """
     with ExitStack() as stack:
         for attempt in range(_ATTEMPTS):
@@ -65,11 +65,10 @@ def _verify(directory: Path) -> list[str]:
 
 
 def _transaction(directory: Path) -> int | None:
-    """Give the number of the newest transaction, if the meta pages can be read."""
-    name = directory / DATA_FILE
-    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    """Return the number of the newest transaction, if the meta pages can be read."""
+    descriptor = preflight.open_data(directory)
     try:
-        return require_sound(descriptor, str(name)).transaction
+        return require_intact(descriptor, str(directory)).transaction
     except FpdbError:
         return None
     finally:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import fpdb
-from fpdb.storage.salvage import Salvage
+from fpdb.storage.preflight import open_data
+from fpdb.storage.survey import Survey
 
 PAGE = 4096
 
@@ -21,10 +22,10 @@ def path(tmp_path):
 
 def lose_leaf(path: Path) -> set[str]:
     """Overwrite a page of records, and give the keys that stood on it."""
-    with Salvage(path) as salvage:
-        leaf = salvage.trees["documents"].leaves[1]
-        ids = {entry.key for entry in salvage.entries("documents") if entry.page == leaf}
-        keys = {e.key.decode() for e in salvage.entries("keys") if e.value in ids}
+    with Survey(open_data(path)) as survey:
+        leaf = survey.leaves["documents"][1]
+        ids = {entry.key for entry in survey.entries("documents") if entry.page == leaf}
+        keys = {e.key.decode() for e in survey.entries("keys") if e.value in ids}
     with (path / "data.mdb").open("r+b") as file:
         file.seek(leaf * PAGE)
         file.write(b"\xff" * PAGE)

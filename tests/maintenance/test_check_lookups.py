@@ -7,8 +7,9 @@ import pytest
 
 import fpdb
 from fpdb import Grams, Recipe
-from fpdb.storage.nodes import BRANCH, HEAD, kind_of, read_page
-from fpdb.storage.salvage import Salvage
+from fpdb.storage.lmdb_file import BRANCH, PAGE_HEAD, REACHED, kind_of, parse_page
+from fpdb.storage.preflight import open_data
+from fpdb.storage.survey import Survey
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 PAGE = 4096
@@ -38,9 +39,9 @@ def wrong_way(path: Path) -> str:
     data = (path / "data.mdb").read_bytes()
     for number in range(2, len(data) // PAGE):
         page = data[number * PAGE :][:PAGE]
-        names = [node.key for node in read_page(page).nodes] if kind_of(page) == BRANCH else []
-        with Salvage(path) as salvage:
-            used = salvage._file.reached[number] == 1
+        names = [node.key for node in parse_page(page).nodes] if kind_of(page) == BRANCH else []
+        with Survey(open_data(path)) as survey:
+            used = survey.file.reached[number] == REACHED
         if used and len(names) > 5 and names[5].startswith(b"page/"):
             place = data.index(names[5], number * PAGE)
             change(path, place + len(names[5]) - 1, bytes([names[5][-1] + 1]))
@@ -59,12 +60,12 @@ def test_a_wrong_way_down_a_tree(path: Path) -> None:
 
 
 def test_entries_out_of_order(path: Path) -> None:
-    with Salvage(path) as salvage:
-        leaf = salvage.trees["keys"].leaves[3]
+    with Survey(open_data(path)) as survey:
+        leaf = survey.leaves["keys"][3]
     with (path / "data.mdb").open("rb") as file:
-        file.seek(leaf * PAGE + HEAD.size + 20)
+        file.seek(leaf * PAGE + PAGE_HEAD.size + 20)
         one, other = file.read(2), file.read(2)
-    change(path, leaf * PAGE + HEAD.size + 20, other + one)
+    change(path, leaf * PAGE + PAGE_HEAD.size + 20, other + one)
     with fpdb.open(path, readonly=True) as db:
         whats = [problem.what for problem in db.check() if problem.where == "keys"]
     assert any("1 keys aren't in order" in what for what in whats)
@@ -72,9 +73,9 @@ def test_entries_out_of_order(path: Path) -> None:
 
 def test_a_tree_of_another_kind_or_length(path: Path) -> None:
     data = (path / "data.mdb").read_bytes()
-    with Salvage(path) as salvage:
-        short = salvage._databases["short"]
-        keys = salvage._databases["keys"]
+    with Survey(open_data(path)) as survey:
+        short = survey.trees["short"]
+        keys = survey.trees["keys"]
     assert short.entries == 0
     described = keys.entries.to_bytes(8, "little") + keys.root.to_bytes(8, "little")
     at = data.rindex(described)

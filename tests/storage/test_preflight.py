@@ -10,6 +10,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from fpdb.storage.lmdb_file import require_intact
 
 from fpdb.errors import (
     DamagedError,
@@ -22,7 +23,6 @@ from fpdb.errors import (
     UnsupportedFileSystemError,
 )
 from fpdb.storage import Environment, preflight
-from fpdb.storage.datafile import require_sound
 from fpdb.storage.filesystem import kind_of, require_local
 
 MOUNTS = """\
@@ -112,7 +112,7 @@ def test_random_damage_to_the_meta_pages_raises_named_errors_only(closed: Path) 
         (closed / "data.mdb").write_bytes(data)
         descriptor = os.open(closed / "data.mdb", os.O_RDONLY)
         with contextlib.suppress(FpdbError):
-            require_sound(descriptor, "data.mdb")
+            require_intact(descriptor, "data.mdb")
         os.close(descriptor)
 
 
@@ -157,7 +157,7 @@ def test_sound_files_may_end_early(tmp_path: Path) -> None:
                     txn.delete(b"passing" + bytes([sign]))
             # A second descriptor would drop LMDB's locks, were this not the only process.
             descriptor = os.open(data, os.O_RDONLY)
-            short += require_sound(descriptor, "data.mdb").end > os.fstat(descriptor).st_size
+            short += require_intact(descriptor, "data.mdb").end > os.fstat(descriptor).st_size
             os.close(descriptor)
     assert short
 

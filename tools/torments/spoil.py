@@ -1,17 +1,16 @@
 """Ways to spoil a data file, and what in it each document depends on."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import fpdb
-from fpdb.storage.nodes import HEAD, number_of, read_page
-from fpdb.storage.rawfile import RawFile, Tree
-from fpdb.storage.salvage import Salvage
+from fpdb.storage.lmdb_file import NODE_HEAD, PAGE_HEAD, REACHED, LmdbFile, number_of, parse_page
+from fpdb.storage.preflight import open_data
+from fpdb.storage.survey import Survey
 
 PAGE = 4096
-_NODE_HEAD = 8
 
 
 class Parts(NamedTuple):
@@ -121,18 +120,17 @@ def parts(path: Path) -> Parts:
     with fpdb.open(path, readonly=True) as db:
         keys = {document.id: document.key for document in db.scan()}
         home, catalog = db._index.home, db._catalog
-    with Salvage(path) as salvage:
-        file = salvage._file
+    with Survey(open_data(path)) as survey:
+        file = survey.file
         found: dict[Any, list[range]] = {key: [] for key in keys.values()}
-        leaves = [leaf for tree in salvage.trees.values() for leaf in tree.leaves]
-        for key, ranges in _values(file, salvage.trees["documents"]):
+        leaves = [leaf for numbers in survey.leaves.values() for leaf in numbers]
+        for key, ranges in _values(file, survey.leaves["documents"]):
             found[keys[int.from_bytes(key)]] += ranges
         if catalog.kind == "integer":
             recorded = {key for key, ranges in found.items() if ranges}
             for pages, column in ((catalog.pages[0], 0), (home, -1)):
-                tree = salvage.trees[pages.name]
-                ranges_of = dict(_values(file, tree))
-                for entry in salvage.entries(pages.name):
+                ranges_of = dict(_values(file, survey.leaves[pages.name]))
+                for entry in survey.entries(pages.name):
                     rows = _unpacked(entry.value, pages.columns)
                     for number in rows[column].tolist():
                         if number not in recorded:
@@ -142,7 +140,7 @@ def parts(path: Path) -> Parts:
         special = [
             number
             for number in range(2, len(file.reached))
-            if file.reached[number] == 1 and number not in others
+            if file.reached[number] == REACHED and number not in others
         ]
     return Parts(found, [0, 1, *special], leaves)
 
@@ -153,24 +151,24 @@ def _unpacked(value: bytes | None, columns: int) -> Any:
     return unpack_rows(value or b"", columns)
 
 
-def _values(file: RawFile, tree: Tree) -> Iterator[tuple[bytes, list[range]]]:
+def _values(file: LmdbFile, leaves: Iterable[int]) -> Iterator[tuple[bytes, list[range]]]:
     """Give for each entry of a tree the bytes that it needs: of heads, slot, node and value."""
-    for leaf in tree.leaves:
+    for leaf in leaves:
         page = file.page(leaf) or b""
         assert number_of(page) == leaf
-        for slot, node in enumerate(read_page(page).nodes):
+        for slot, node in enumerate(parse_page(page).nodes):
             base = leaf * PAGE
-            at = HEAD.size + 2 * slot
+            at = PAGE_HEAD.size + 2 * slot
             begin = base + int.from_bytes(page[at : at + 2], "little")
-            end = begin + _NODE_HEAD + len(node.key) + len(node.value)
+            end = begin + NODE_HEAD.size + len(node.key) + len(node.value)
             ranges = [
-                range(base, base + HEAD.size),
+                range(base, base + PAGE_HEAD.size),
                 range(base + at, base + at + 2),
                 range(begin, end),
             ]
             if node.big:
                 first = node.number * PAGE
-                ranges.append(range(first, first + HEAD.size + node.length))
+                ranges.append(range(first, first + PAGE_HEAD.size + node.length))
             yield node.key, ranges
 
 

@@ -1,0 +1,426 @@
+"""The only reader of LMDB's data file, format 1: page by page, without mapping it.
+
+LMDB trusts its file: it reads a truncated one until the process dies of a bus error, and takes an
+empty one for an empty database. So a file is checked here before LMDB maps it, and a damaged one is
+read for a repair. Numbers have the byte order of the machine.
+
+    meta      page head, magic and version (u32), address and size of the map (u64), tree of the
+              free pages, main tree, last page and transaction (u64); the first two pages
+    page      head: number (u64), pad, kind, lower, upper (u16 each); offsets of the nodes (u16) in
+              the order of their keys, up to `lower`; free room; nodes, from `upper` to the end
+    overflow  head with the number of its pages (u32) in place of the bounds; the bytes of a value
+    node      low, high, flags, length of the key (u16 each); key; value. In a leaf, low and high
+              are the length of the value, and a big value is the number of its first overflow
+              page (u64). In a branch, low, high and flags are the number of the page below.
+    tree      pad (u32), flags, depth (u16), branch, leaf and overflow pages, entries, root (u64);
+              the pad of the tree of free pages is the size of a page
+"""
+
+import os
+import struct
+import sys
+from array import array
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from fpdb.errors import DamagedError, FpdbError, NotADatabaseError, TooNewError
+
+DATA_FILE = "data.mdb"
+LMDB_MAGIC = 0xBEEFC0DE
+LMDB_FORMAT = 1  # of LMDB 0.9; LMDB 1.0 writes 3
+METAS = 2
+
+PAGE_HEAD = struct.Struct("=Q2xHHH")
+NODE_HEAD = struct.Struct("=HHHH")
+_RUN_HEAD = struct.Struct("=12xI")
+_TREE = struct.Struct("=IHHQQQQQ")
+_META = struct.Struct("=Q2xH4xIIQQ48s48sQQ")
+_LATER_MAGIC = struct.Struct("=24xII")  # magic and version since format 2
+_NUMBER = struct.Struct("=Q")
+
+BRANCH, LEAF, OVERFLOW, _META_KIND = 0x01, 0x02, 0x04, 0x08
+_KINDS = 0x6F  # all flags of a page that say what it is; a page at rest has exactly one
+_BIG_VALUE = 0x01
+NO_PAGE = 2**64 - 1
+_LAST_PAGE = 2**48
+_PAGE_SIZES = [1 << bits for bits in range(9, 17)]
+_USUAL_PAGE_SIZE = 4096
+
+_ATTEMPTS = 3
+_SMALL = 64  # pages of the trees of names and of the header, unless a recipe has a table of weights
+_LARGE = 1 << 20  # only a list of free pages, or a header with a table of weights, is longer
+
+UNSEEN, REACHED, FREE, WITHIN = range(4)  # what is known of a page; WITHIN has no head
+
+_BACKUP_HINT = "restore it from a backup"
+_PATH_HINT = "give the path of a directory that fpdb created"
+
+
+class Tree(NamedTuple):
+    """LMDB's description of one tree."""
+
+    page_size: int  # only in the tree of free pages
+    flags: int
+    depth: int
+    branches: int
+    leaves: int
+    overflows: int
+    entries: int
+    root: int
+
+    @property
+    def pages(self) -> int:
+        """How many pages it has."""
+        return self.branches + self.leaves + self.overflows
+
+
+class Meta(NamedTuple):
+    """One meta page: the state of the environment after one transaction."""
+
+    kind: int
+    magic: int
+    version: int
+    free: Tree
+    main: Tree
+    last_page: int
+    transaction: int
+
+    @property
+    def valid(self) -> bool:
+        """Whether LMDB would accept it."""
+        return (
+            self.magic == LMDB_MAGIC
+            and self.version == LMDB_FORMAT
+            and bool(self.kind & _META_KIND)
+            and self.free.page_size in _PAGE_SIZES
+        )
+
+    @property
+    def end(self) -> int:
+        """The length of a file that has all of its pages."""
+        return (self.last_page + 1) * self.free.page_size
+
+
+class Node(NamedTuple):
+    """An entry of a leaf, or the way from a branch to a page below.
+
+    `number` is that of the first overflow page of a big value, or of the page below a branch.
+    """
+
+    key: bytes
+    value: bytes
+    length: int  # of the value
+    big: bool
+    number: int
+
+
+class NodePage(NamedTuple):
+    """The nodes of a leaf or a branch, and whether nothing in the page is wrong."""
+
+    kind: int
+    nodes: list[Node]
+    intact: bool
+
+
+# The parts of a file
+
+
+def parse_meta(data: bytes) -> Meta:
+    """Parse the bytes of a meta page, valid or not."""
+    _, kind, magic, version, _, _, free, main, last_page, transaction = _META.unpack_from(data)
+    return Meta(
+        kind,
+        magic,
+        version,
+        Tree(*_TREE.unpack(free)),
+        Tree(*_TREE.unpack(main)),
+        last_page,
+        transaction,
+    )
+
+
+def number_of(page: bytes) -> int:
+    """Return the number that a page has for itself."""
+    number: int = PAGE_HEAD.unpack_from(page)[0]
+    return number
+
+
+def kind_of(page: bytes) -> int:
+    """Return the kind of a page, 0 if it can't be any."""
+    kind: int = PAGE_HEAD.unpack_from(page)[1] & _KINDS
+    return kind if kind in {BRANCH, LEAF, OVERFLOW} else 0
+
+
+def run_length(page: bytes) -> int:
+    """Return the number of pages that an overflow page and those after it are."""
+    pages: int = _RUN_HEAD.unpack_from(page)[0]
+    return pages
+
+
+def parse_page(page: bytes) -> NodePage:
+    """Parse the nodes of a branch or a leaf, as far as they can be told from deleted ones.
+
+    Nodes follow each other from `upper` to the end of the page, and deleted ones remain before
+    them. Of the bounds and the slots, either is enough to find the nodes.
+    """
+    kind = kind_of(page)
+    if kind not in {BRANCH, LEAF}:
+        return NodePage(0, [], intact=False)
+    _, _, lower, upper = PAGE_HEAD.unpack_from(page)
+    slots: tuple[int, ...] = ()
+    if PAGE_HEAD.size <= lower <= len(page) and not lower % 2:
+        slots = struct.unpack_from(f"={(lower - PAGE_HEAD.size) // 2}H", page, PAGE_HEAD.size)
+    nodes = _nodes_from(page, kind, min(slots, default=0))
+    if nodes and len(nodes) == len(slots) and nodes.keys() == set(slots):
+        return NodePage(kind, [nodes[at] for at in slots], intact=min(slots) == upper)
+    nodes = _nodes_from(page, kind, upper)
+    if not nodes:
+        certain = [at for at in slots if at >= upper >= lower]
+        nodes = {at: node for at in certain if (node := _parse_node(page, kind, at))}
+    ordered = sorted(nodes.values(), key=lambda node: node.key)
+    return NodePage(kind, ordered, intact=False)
+
+
+def _nodes_from(page: bytes, kind: int, start: int) -> dict[int, Node]:
+    """Parse node after node from an offset on; nothing unless they end where the page ends."""
+    found: dict[int, Node] = {}
+    at = start
+    while PAGE_HEAD.size <= at < len(page):
+        node = _parse_node(page, kind, at)
+        if node is None:
+            return {}
+        found[at] = node
+        at += NODE_HEAD.size + len(node.key) + len(node.value)
+        at += at % 2
+    return found if at == len(page) else {}
+
+
+def _parse_node(page: bytes, kind: int, at: int) -> Node | None:
+    if at + NODE_HEAD.size > len(page):
+        return None
+    low, high, flags, key_length = NODE_HEAD.unpack_from(page, at)
+    begin = at + NODE_HEAD.size
+    end = begin + key_length
+    length = low | high << 16
+    if kind == BRANCH:
+        node = Node(page[begin:end], b"", 0, big=False, number=length | flags << 32)
+        return node if end <= len(page) else None
+    big = bool(flags & _BIG_VALUE)
+    stop = end + (_NUMBER.size if big else length)
+    if stop > len(page) or not key_length:  # LMDB has no empty keys
+        return None
+    value = page[end:stop]
+    return Node(page[begin:end], value, length, big, _NUMBER.unpack(value)[0] if big else 0)
+
+
+def listed_pages(value: bytes | None) -> "array[int] | None":
+    """Parse a list of free pages: their count, then the pages, the highest first."""
+    if not value or len(value) % _NUMBER.size:
+        return None
+    count, *pages = array("Q", value)
+    falling = all(low < high for high, low in pairwise(pages))
+    return array("Q", pages) if count == len(pages) and falling else None
+
+
+class LmdbFile:
+    """A data file, read page by page; what can't be read is missing, and never an error."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
+        self.page_size = self._find_page_size()
+        self.reached = bytearray()  # what is known of each page
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    @property
+    def pages(self) -> int:
+        """How many pages the file has; the last one may be cut short."""
+        return -(-self.size // self.page_size)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read some bytes: fewer at the end of the file, and none where the disk fails."""
+        try:
+            return os.pread(self._descriptor, length, offset)
+        except OSError:
+            return b""
+
+    def meta_bytes(self) -> list[bytes]:
+        """Return the bytes of both meta pages, which change with every commit."""
+        return [self.read(slot * self.page_size, _META.size) for slot in range(METAS)]
+
+    def metas(self) -> list[Meta]:
+        """Return what both meta pages hold, valid or not."""
+        return [parse_meta(data) for data in self.meta_bytes() if len(data) == _META.size]
+
+    def page(self, number: int) -> bytes | None:
+        """Return the page with a number, if the page at its place has it."""
+        if number >= self.pages:
+            return None
+        data = self.read(number * self.page_size, self.page_size)
+        if len(data) < PAGE_HEAD.size or number_of(data) != number:
+            return None
+        return data.ljust(self.page_size, b"\0")
+
+    def nodes(self, number: int) -> list[Node]:
+        """Return the nodes of a page."""
+        page = self.page(number)
+        return parse_page(page).nodes if page else []
+
+    def value(self, node: Node) -> bytes | None:
+        """Return the value of a node, if the pages that hold it can be read."""
+        if not node.big:
+            return node.value
+        page = self.page(node.number)
+        if page is None or kind_of(page) != OVERFLOW:
+            return None
+        length = PAGE_HEAD.size + node.length
+        if length > self.page_size:
+            if length > _LARGE and run_length(page) != len(self.run(node)):
+                return None  # no memory is taken for a length that can't be right
+            page = self.read(node.number * self.page_size, length)
+        return page[PAGE_HEAD.size : length] if len(page) >= length else None
+
+    def run(self, node: Node) -> range:
+        """Return the numbers of the overflow pages of a node."""
+        if not node.big:
+            return range(0)
+        pages = (PAGE_HEAD.size - 1 + node.length) // self.page_size + 1
+        return range(node.number, node.number + pages)
+
+    def entries(self, tree: Tree, most: int = _SMALL) -> Iterator[Node]:
+        """Yield the entries of a tree with at most `most` pages, as far as they can be read."""
+        pending, seen = [tree.root], set[int]()
+        while pending and len(seen) < most:
+            number = pending.pop()
+            data = None if number in seen else self.page(number)
+            seen.add(number)
+            if data:
+                page = parse_page(data)
+                if page.kind == LEAF:
+                    yield from page.nodes
+                else:
+                    pending += [node.number for node in reversed(page.nodes)]
+
+    def named_trees(self, main: Tree) -> dict[str, Tree]:
+        """Return the trees that a main tree names."""
+        return {
+            node.key.decode(errors="replace"): Tree(*_TREE.unpack(node.value))
+            for node in self.entries(main)
+            if len(node.value) == _TREE.size and not node.big
+        }
+
+    def entry(self, tree: Tree | None, key: bytes) -> bytes | None:
+        """Return the value of a key of a small tree."""
+        for node in self.entries(tree) if tree else ():
+            if node.key == key:
+                return self.value(node)
+        return None
+
+    def mark_run(self, run: range) -> bool:
+        """Mark the pages of one value as reached; return whether that is the first time."""
+        if not run:
+            return True
+        fresh = run[0] >= METAS and run[-1] < len(self.reached)
+        if fresh:
+            fresh = not any(self.reached[run[0] : run[-1] + 1])
+            self.reached[run[0]] = REACHED
+            self.reached[run[0] + 1 : run[-1] + 1] = bytes([WITHIN]) * (len(run) - 1)
+        return fresh
+
+    def _find_page_size(self) -> int:
+        for offset in (0, *_PAGE_SIZES):
+            data = self.read(offset, _META.size)
+            meta = parse_meta(data) if len(data) == _META.size else None
+            if meta and meta.magic == LMDB_MAGIC and meta.free.page_size in _PAGE_SIZES:
+                size = meta.free.page_size
+                if offset in {0, size}:
+                    return size
+        return _USUAL_PAGE_SIZE
+
+
+# Before LMDB maps a file
+
+
+def require_intact(descriptor: int, name: str) -> Meta:
+    """Return the newest meta page, or raise an error that says why LMDB may not map this file."""
+    last_error = None
+    # Another process may commit while this one reads; only a fault that remains is one.
+    for _ in range(_ATTEMPTS):
+        try:
+            return _require_intact(descriptor, name)
+        except DamagedError as error:
+            last_error = error
+    raise last_error or DamagedError(name)
+
+
+def _require_intact(descriptor: int, name: str) -> Meta:
+    if not os.fstat(descriptor).st_size:
+        raise DamagedError(f"{name} is empty, expected at least two pages", hint=_BACKUP_HINT)
+    first = _require_meta(descriptor, 0, name)
+    second = _require_meta(descriptor, first.free.page_size, name)
+    newest = max(first, second, key=lambda meta: meta.transaction)
+    if newest.last_page > _LAST_PAGE:
+        raise DamagedError(
+            f"{name} has a meta page that counts {newest.last_page:,} pages", hint=_BACKUP_HINT
+        )
+    file = LmdbFile(descriptor)
+    if file.size >= newest.end:
+        return newest
+    # Pages that a transaction took and gave back are never written, and the last ones are then
+    # beyond the end of an intact file. Any other page beyond the end is a loss.
+    beyond = range(file.size // file.page_size, newest.last_page + 1)
+    free: set[int] = set()
+    for node in file.entries(newest.free, file.pages):
+        free.update(page for page in listed_pages(file.value(node)) or () if page in beyond)
+    if len(free) < len(beyond):
+        raise DamagedError(
+            f"{name} is cut short: {file.size:,} bytes found, {newest.end:,} expected",
+            hint=_BACKUP_HINT,
+        )
+    return newest
+
+
+def _require_meta(descriptor: int, offset: int, name: str) -> Meta:
+    data = os.pread(descriptor, _META.size, offset)
+    if len(data) < _META.size:
+        raise DamagedError(
+            f"{name} is cut short: it ends in its meta page at byte {offset:,}", hint=_BACKUP_HINT
+        )
+    meta = parse_meta(data)
+    magic, version = meta.magic, meta.version
+    if magic != LMDB_MAGIC:
+        magic, version = _LATER_MAGIC.unpack_from(data)
+    if magic != LMDB_MAGIC:
+        raise _wrong_magic(meta.magic.to_bytes(4, sys.byteorder), offset, name)
+    if version != LMDB_FORMAT:
+        raise TooNewError(
+            f"{name} is an LMDB file of format {version}, expected format {LMDB_FORMAT}",
+            hint="dump it with the program that wrote it; fpdb writes LMDB 0.9's format",
+            found=version,
+            supported=LMDB_FORMAT,
+        )
+    if not meta.valid:
+        raise DamagedError(
+            f"{name} has a broken meta page at byte {offset:,}: flags {meta.kind:#x}, "
+            f"pages of {meta.free.page_size:,} bytes",
+            hint=_BACKUP_HINT,
+        )
+    return meta
+
+
+def _wrong_magic(magic: bytes, offset: int, name: str) -> FpdbError:
+    if offset:
+        return DamagedError(f"{name} has lost its second meta page", hint=_BACKUP_HINT)
+    if magic[::-1] == LMDB_MAGIC.to_bytes(4, sys.byteorder):
+        return NotADatabaseError(
+            f"{name} was written on a machine with the other byte order",
+            hint="export it there with --format portable, and ingest the export here",
+        )
+    return NotADatabaseError(
+        f"{name} isn't an LMDB file: it has {magic.hex()} where LMDB's magic belongs",
+        hint=_PATH_HINT,
+    )

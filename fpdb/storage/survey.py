@@ -1,0 +1,310 @@
+"""What can still be read of a damaged data file: its newest state, its trees, and stray pages."""
+
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple, Self
+
+from fpdb.errors import DamagedError
+from fpdb.models import Problem
+from fpdb.storage.counters import Counters
+from fpdb.storage.lmdb_file import (
+    BRANCH,
+    DATA_FILE,
+    FREE,
+    LEAF,
+    METAS,
+    NO_PAGE,
+    OVERFLOW,
+    PAGE_HEAD,
+    REACHED,
+    WITHIN,
+    LmdbFile,
+    Meta,
+    Node,
+    NodePage,
+    Tree,
+    kind_of,
+    listed_pages,
+    parse_page,
+    run_length,
+)
+
+_DEEPEST = 32  # levels of a tree; LMDB's cursors have no more
+# Pages that a file may lack at its end: taken and given back by transactions, and never written.
+_FREE_TAIL = 1 << 20
+_LONGEST_RUN = 40  # pages of a record with the longest key and the longest metadata
+_FREE_KEY_BYTES = 8
+
+
+# The newest state
+
+
+class State(NamedTuple):
+    """The newest readable state, and what is wrong with the meta pages.
+
+    `misled` says that LMDB would take an older state without noticing; `doubt` that a newer state
+    may be lost.
+    """
+
+    meta: Meta | None
+    faults: list[str]
+    misled: bool
+    doubt: bool
+
+
+def newest_state(file: LmdbFile) -> State:
+    """Find the newest state.
+
+    LMDB takes the meta page with the higher transaction number, and has no checksum of either.
+    Each commit of fpdb counts its writes beside the header, so these say which one is newer.
+    """
+    metas = file.metas()
+    valid = [meta for meta in metas if meta.valid]
+    writes = {meta: _count_writes(file, meta) for meta in metas}
+    by_lmdb = max(valid, key=lambda meta: meta.transaction, default=None)
+    newest = by_lmdb
+    for meta, count in writes.items():
+        known = -1 if newest is None else writes[newest]
+        if count is not None and known is not None and count > known:
+            newest = meta
+    faults = []
+    if len(valid) < METAS:
+        faults.append("a meta page is damaged")
+    else:
+        # One transaction follows the other; in a copy that took a while, some may be between.
+        one, other = (meta.transaction for meta in valid)
+        if one == other != 0 or (abs(one - other) > 1 and None in writes.values()):
+            faults.append(f"the meta pages are those of the transactions {one} and {other}")
+    if newest is not by_lmdb and by_lmdb:
+        faults.append("LMDB would take an older state, since the newest meta page is damaged")
+    doubt = bool(faults) and len({meta.transaction for meta in valid}) < METAS
+    return State(newest, faults, misled=bool(faults) and len(valid) == METAS, doubt=doubt)
+
+
+def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
+    """Return the number of writes that a state has counted, None if it can't be read."""
+    try:
+        return Counters.unpack(
+            file.entry(file.named_trees(meta.main).get("header"), b"counters")
+        ).writes
+    except DamagedError:
+        return None
+
+
+# A damaged file
+
+
+class Walk:
+    """One tree, followed from its root: its leaves, how many pages it has, and its faults."""
+
+    def __init__(self, file: LmdbFile, root: int, *, sorted_keys: bool = True) -> None:
+        self.leaves = array("Q")
+        self.pages = 0
+        self.faults: list[str] = []
+        self._file = file
+        self._sorted_keys = sorted_keys
+        if root != NO_PAGE:
+            self._down(root, None, None, 1)
+
+    def _down(self, number: int, low: bytes | None, high: bytes | None, depth: int) -> None:
+        """Follow a page and all below it; its keys are at least `low`, and below `high`."""
+        file = self._file
+        page, fault = NodePage(0, [], intact=False), ""
+        if not METAS <= number < len(file.reached) or depth > _DEEPEST:
+            fault = "doesn't exist"
+        elif file.reached[number]:
+            fault = "is a page of something else"
+        elif (data := file.page(number)) is None:
+            fault = "is lost"
+        elif not (page := parse_page(data)).nodes:
+            fault = "can't be read"
+        elif page.kind == LEAF and not self._fits(page.nodes, low, high):
+            fault = "has other entries than belong there"
+        if fault:
+            self.faults.append(f"page {number} {fault}")
+            return
+        file.reached[number] = REACHED
+        self.pages += 1
+        if not page.intact:
+            self.faults.append(f"page {number} is damaged, {len(page.nodes)} entries could be read")
+        if page.kind == BRANCH:
+            keys: list[bytes | None] = [node.key for node in page.nodes]
+            bounds = zip(page.nodes, [low, *keys[1:]], [*keys[1:], high], strict=True)
+            for node, below, above in bounds:
+                self._down(node.number, below, above, depth + 1)
+            return
+        self.leaves.append(number)
+        for node in page.nodes:
+            run = file.run(node)
+            self.pages += len(run)
+            if not file.mark_run(run):
+                self.faults.append(f"page {node.number} is used twice, or doesn't exist")
+
+    def _fits(self, nodes: list[Node], low: bytes | None, high: bytes | None) -> bool:
+        """Return whether most keys of a leaf are where the branches above it lead to."""
+        inside = sum(
+            (low is None or node.key >= low) and (high is None or node.key < high) for node in nodes
+        )
+        return not self._sorted_keys or 2 * inside >= len(nodes)
+
+
+class Entry(NamedTuple):
+    """An entry of a tree: its page, its key, and its value if that can be read."""
+
+    page: int
+    key: bytes
+    value: bytes | None
+
+
+class Stray(NamedTuple):
+    """A page in use that no tree leads to: a leaf with its entries, or a value without its key.
+
+    The value goes on to the end of its pages.
+    """
+
+    page: int
+    entries: list[Entry]
+    value: bytes
+
+
+class Survey:
+    """Which pages the newest readable state of a file uses, and what is wrong with them.
+
+    In an intact file, every page is reached once from the roots, or is free. So those that are
+    neither are behind damage, and the list of free pages tells them from deleted ones. If the list
+    itself is damaged, only what is reached counts.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.file = LmdbFile(descriptor)
+        self.trees: dict[str, Tree] = {}
+        self.leaves: dict[str, array[int]] = {}
+        self.problems: list[Problem] = []
+        self.strays_known = False
+        self._seen = self.file.meta_bytes()
+        try:
+            self._follow(self._newest_meta())
+        except BaseException:
+            self.file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def changed(self) -> bool:
+        """Return whether another process has written to the file meanwhile."""
+        return self.file.meta_bytes() != self._seen
+
+    def entries(self, name: str) -> Iterator[Entry]:
+        """Yield the entries of a tree that can be reached, in their order."""
+        for leaf in self.leaves.get(name, ()):
+            yield from self._entries(leaf)
+
+    def copies_of(self, name: str, key: bytes) -> Iterator[bytes]:
+        """Yield the values of a key: that of a tree, then whatever leaf has such a key."""
+        file = self.file
+        yield file.entry(self.trees.get(name), key) or b""
+        for number in range(METAS, file.pages):
+            within = number < len(file.reached) and file.reached[number] == WITHIN
+            page = None if within else file.page(number)
+            if page and kind_of(page) == LEAF and key in page:
+                for node in parse_page(page).nodes:
+                    if node.key == key:
+                        yield file.value(node) or b""
+
+    def value(self, page: int, length: int) -> bytes:
+        """Return the value that begins on an overflow page."""
+        return self.file.value(Node(b"", b"", length, big=True, number=page)) or b""
+
+    def strays(self) -> Iterator[Stray]:
+        """Yield the pages that are in use, though no tree leads to them any more."""
+        if not self.strays_known:
+            return
+        file = self.file
+        # The inside of a value is never taken for pages, whatever somebody has stored there.
+        for number, page in self._unreached(OVERFLOW):
+            for further in self._run(number, page)[1:]:
+                if further >= len(file.reached) or file.reached[further]:
+                    break
+                file.reached[further] = WITHIN
+        for number, page in self._unreached(LEAF):
+            file.reached[number] = REACHED
+            for node in parse_page(page).nodes:
+                file.mark_run(file.run(node))
+            yield Stray(number, list(self._entries(number)), b"")
+        for number, page in self._unreached(OVERFLOW):
+            file.reached[number] = REACHED
+            length = len(self._run(number, page)) * file.page_size - PAGE_HEAD.size
+            yield Stray(number, [], self.value(number, length))
+
+    def _unreached(self, kind: int) -> Iterator[tuple[int, bytes]]:
+        for number in range(METAS, len(self.file.reached)):
+            page = None if self.file.reached[number] else self.file.page(number)
+            if page and kind_of(page) == kind:
+                yield number, page
+
+    def _run(self, number: int, page: bytes) -> range:
+        """Return the pages of a value that no leaf leads to; a length that can't be right is 1."""
+        pages = run_length(page)
+        return range(number, number + (pages if 1 <= pages <= _LONGEST_RUN else 1))
+
+    def _entries(self, leaf: int) -> Iterator[Entry]:
+        for node in self.file.nodes(leaf):
+            yield Entry(leaf, node.key, self.file.value(node))
+
+    def _newest_meta(self) -> Meta:
+        state = newest_state(self.file)
+        self.problems += [Problem(DATA_FILE, fault) for fault in state.faults]
+        if state.doubt:
+            what = "what the last commit added may be lost, what it deleted may be back"
+            self.problems.append(Problem(DATA_FILE, what))
+        if state.meta is None:
+            raise DamagedError(
+                "both meta pages are lost, and nothing else tells documents from deleted ones",
+                hint="restore the database from a backup",
+            )
+        return state.meta
+
+    def _follow(self, meta: Meta) -> None:
+        """Walk through all trees of a state, and find out which other pages are in use."""
+        file, last_page = self.file, meta.last_page
+        if not METAS <= last_page < file.pages + _FREE_TAIL:
+            last_page = file.pages - 1
+        file.reached = bytearray(max(last_page + 1, file.pages))
+        walks = {"names": Walk(file, meta.main.root)}
+        self.trees = file.named_trees(meta.main)
+        walks |= {name: Walk(file, tree.root) for name, tree in self.trees.items()}
+        self.leaves = {name: walk.leaves for name, walk in walks.items()}
+        for name, walk in walks.items():
+            self.problems += [Problem(name, fault) for fault in walk.faults]
+        used = meta.main.pages + sum(tree.pages for tree in self.trees.values())
+        if used == sum(walk.pages for walk in walks.values()) and not self.problems:
+            return  # nothing is missing
+        listed = self._mark_free(meta, last_page)
+        if listed is None:
+            self.problems.append(Problem("free pages", "the list of them is damaged"))
+        elif not walks["names"].faults and (
+            METAS + used + meta.free.pages + listed != last_page + 1
+        ):
+            what = "the list of them doesn't fit the pages in use"
+            self.problems.append(Problem("free pages", what))
+        else:
+            self.strays_known = True
+
+    def _mark_free(self, meta: Meta, last_page: int) -> int | None:
+        """Mark the free pages, and return their number; None if their list is damaged."""
+        file, count = self.file, 0
+        walk = Walk(file, meta.free.root, sorted_keys=False)
+        for node in (node for leaf in walk.leaves for node in file.nodes(leaf)):
+            pages = listed_pages(file.value(node))
+            if pages is None or len(node.key) != _FREE_KEY_BYTES:
+                return None
+            for page in pages:
+                if not METAS <= page <= last_page or file.reached[page]:
+                    return None
+                file.reached[page] = FREE
+            count += len(pages)
+        return None if walk.faults else count
