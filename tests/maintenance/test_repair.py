@@ -393,9 +393,7 @@ def test_without_the_list_of_free_pages_only_what_is_reached_is_taken(path: Path
     assert found == expected
     lose(path, leaves(path, "documents")[3])
     result, found = repaired(path)
-    assert all(
-        value == expected[key] or bare(value, expected[key]) for key, value in found.items()
-    )
+    assert all(value == expected[key] or bare(value, expected[key]) for key, value in found.items())
     assert any(problem.where == "free pages" for problem in result.problems)
 
 

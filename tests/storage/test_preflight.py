@@ -10,7 +10,6 @@ from pathlib import Path
 
 import lmdb
 import pytest
-from fpdb.storage.lmdb_file import require_intact
 
 from fpdb.errors import (
     DamagedError,
@@ -24,6 +23,7 @@ from fpdb.errors import (
 )
 from fpdb.storage import Environment, preflight
 from fpdb.storage.filesystem import kind_of, require_local
+from fpdb.storage.lmdb_file import require_intact
 
 MOUNTS = """\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
