@@ -2,7 +2,6 @@
 
 from fpdb.io.arrays import is_array, read_array
 from fpdb.io.arrow import TableWriter, table_records
-from fpdb.io.crawls import Passing
 from fpdb.io.fields import BadRecord, Fields, Record
 from fpdb.io.folders import size_of
 from fpdb.io.follow import follow_parts
@@ -15,6 +14,7 @@ from fpdb.io.portable import is_portable, portable_file
 from fpdb.io.records import Reading, read_records, read_rows
 from fpdb.io.streams import Idle, Progress
 from fpdb.io.texts import Text, read_lines, read_text
+from fpdb.io.warc import Passing
 
 __all__ = [
     "FORMATS",

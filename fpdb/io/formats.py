@@ -141,7 +141,6 @@ SUFFIXES = {
     ".htm": "html",
     ".xhtml": "html",
     ".warc": "warc",
-    ".arc": "warc",
 }
 
 

@@ -12,12 +12,12 @@ from itertools import groupby
 from typing import TypeVar
 
 from fpdb.io import folders, streams
-from fpdb.io.crawls import Passing
 from fpdb.io.fields import BadRecord, Fields, Record
 from fpdb.io.formats import Format, Source
 from fpdb.io.markup import Found, Markup, Page, finished
 from fpdb.io.records import Reader, open_path
 from fpdb.io.streams import Idle, Progress, StreamError, TooLong
+from fpdb.io.warc import Passing
 from fpdb.models import LARGEST_TEXT
 
 # Can be pickled, and gives the records when it is called.

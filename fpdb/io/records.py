@@ -9,7 +9,6 @@ from typing import IO, Any, Literal
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, folders, streams
-from fpdb.io.crawls import Passing, read_pages
 from fpdb.io.fields import BadRecord, Fields, Pick, Record, UnfitError, picker
 from fpdb.io.formats import FORMATS, Format, Source, format_of, marked_format
 from fpdb.io.html import LARGEST_HTML, require_html
@@ -17,6 +16,7 @@ from fpdb.io.markup import Found, Markup, Page, finished, marked
 from fpdb.io.streams import Idle, Progress, StreamError
 from fpdb.io.tables import check_columns
 from fpdb.io.texts import Text
+from fpdb.io.warc import Passing, read_pages
 from fpdb.models import LARGEST_TEXT
 
 _DEFAULT = Fields()
@@ -134,7 +134,7 @@ def open_path(
         raise InputError(f"{path} {error}", hint=error.hint) from None
     folder = path != "-" and os.path.isdir(path)
     chosen = marked_format(format_of(path, given, "text" if folder else None), markup)
-    if markup.html == "auto" and (chosen is FORMATS["html"] or chosen.packed):
+    if chosen.packed or (markup.html == "auto" and chosen is FORMATS["html"]):
         require_html()
     if chosen.is_table:
         check_columns(fields)

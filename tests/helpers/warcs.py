@@ -1,4 +1,4 @@
-"""Write small archives for tests: WARC and ARC, sound and broken."""
+"""Write small archives for tests: WARC, intact and broken."""
 
 import gzip
 
@@ -35,18 +35,6 @@ def record(uri="http://a.example/", block=None, *, kind="response", length=None,
         lines.append(f"Content-Type: {media}")
     lines += [f"Content-Length: {len(block) if length is None else length}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + block + b"\r\n\r\n"
-
-
-def arc(uri, block=None, *, media="text/html", length=None):
-    block = http() if block is None else block
-    size = len(block) if length is None else length
-    return f"{uri} 192.0.2.1 20260301120000 {media} {size}\n".encode() + block + b"\n"
-
-
-ARC_HEAD = (
-    b"filedesc://a.arc 0.0.0.0 20260301120000 text/plain 75\n"
-    b"1 0 Made by tests\nURL IP-address Archive-date Content-type Archive-length\n\n\n"
-)
 
 
 def packed(*records):
