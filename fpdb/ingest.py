@@ -20,7 +20,7 @@ from fpdb.database import Database
 from fpdb.documents import Prepared, Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, to_int
-from fpdb.fingerprint.minhash import SIZE
+from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.io import (
     PART,
     BadRecord,
@@ -623,7 +623,7 @@ class _Ask:
             limit=self.limit,
             min_jaccard=self.min_jaccard,
             sketches=np.frombuffer(b"".join(each.sketch for each in asked), np.uint8).reshape(
-                -1, SIZE
+                -1, SKETCH_BYTES
             ),
         )
         for each in block:

@@ -18,7 +18,7 @@ from fpdb.documents.verify import Texts, Verifier
 from fpdb.documents.writing import Candidate
 from fpdb.errors import InputError, NoSketchError, PlanError, RecipeError
 from fpdb.fingerprint import Recipe
-from fpdb.fingerprint.minhash import SIZE, has_sketch
+from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
 from fpdb.models import Document, Key, require_whole
 from fpdb.storage import pack
 from fpdb.storage.columns import Column
@@ -172,11 +172,11 @@ class Intake:
         if (
             not isinstance(sketches, np.ndarray)
             or sketches.dtype != np.uint8
-            or sketches.shape != (count, SIZE)
+            or sketches.shape != (count, SKETCH_BYTES)
         ):
             shape = getattr(sketches, "shape", type(sketches).__name__)
             raise InputError(
-                f"found sketches {shape}, expected an array uint8[{count}, {SIZE}]",
+                f"found sketches {shape}, expected an array uint8[{count}, {SKETCH_BYTES}]",
                 hint="recipe.batch(texts, sketches=True) gives fingerprints and sketches",
             )
         return sketches
@@ -274,9 +274,9 @@ def _is_whole(value: object, most: int) -> bool:
 
 
 def _checked_sketch(document: Document) -> bytes:
-    if not isinstance(document.sketch, bytes) or len(document.sketch) != SIZE:
+    if not isinstance(document.sketch, bytes) or len(document.sketch) != SKETCH_BYTES:
         raise InputError(
-            f"the document {document.key!r} has a sketch that isn't of {SIZE} bytes",
+            f"the document {document.key!r} has a sketch that isn't of {SKETCH_BYTES} bytes",
             hint="recipe.sketch(text) makes one",
         )
     return document.sketch

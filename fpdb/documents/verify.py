@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from fpdb.documents.catalog import Catalog, digest_of
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint import Recipe
-from fpdb.fingerprint.minhash import SIZE, estimate
-from fpdb.fingerprint.shingles import U64, exact_jaccard
+from fpdb.fingerprint.sketches import SKETCH_BYTES, estimate, exact_jaccard
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column
@@ -34,9 +33,9 @@ class Side:
     A digest or a sketch of zeros is none.
     """
 
-    digests: U64
+    digests: NDArray[np.uint64]
     sketches: NDArray[np.uint8]
-    shingles: Sequence[U64] = ()
+    shingles: Sequence[NDArray[np.uint64]] = ()
 
     def after(self, start: int) -> "Side":
         """Leave out the first ones."""
@@ -76,7 +75,7 @@ class Verifier:
         self._catalog = catalog
         self._texts = texts
         self._recipe = recipe
-        self._remembered: dict[Key, tuple[bytes, U64]] = {}
+        self._remembered: dict[Key, tuple[bytes, NDArray[np.uint64]]] = {}
         self._size = 0
 
     def of_texts(self, texts: Sequence[str], sketches: NDArray[np.uint8] | None) -> Side:
@@ -113,8 +112,8 @@ class Verifier:
             found = list(map(self._of_key, keys))
             side = self._shingled([digest for digest, _ in found], [own for _, own in found])
         else:
-            packed = b"".join([sketch.ljust(SIZE, b"\0") for sketch in sketches])
-            side = side_of(digests, np.frombuffer(packed, np.uint8).reshape(-1, SIZE))
+            packed = b"".join([sketch.ljust(SKETCH_BYTES, b"\0") for sketch in sketches])
+            side = side_of(digests, np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES))
         return Known(ids, keys, metas, side)
 
     def likeness(self, txn: ReadTransaction, ids: Column) -> list[bytes]:
@@ -139,7 +138,7 @@ class Verifier:
         found[same] = 1.0
         return found
 
-    def _of_key(self, key: Key) -> tuple[bytes, U64]:
+    def _of_key(self, key: Key) -> tuple[bytes, NDArray[np.uint64]]:
         known = self._remembered.get(key)
         if known is None:
             text = self._text_of(key)
@@ -164,16 +163,18 @@ class Verifier:
             )
         return text
 
-    def _shingles(self, text: str) -> U64:
+    def _shingles(self, text: str) -> NDArray[np.uint64]:
         return self._recipe().shingles(text) if self._recipe else _NO_SHINGLES
 
     @staticmethod
-    def _shingled(digests: Sequence[bytes], shingles: Sequence[U64]) -> Side:
-        return side_of(digests, np.zeros((len(digests), SIZE), np.uint8), shingles)
+    def _shingled(digests: Sequence[bytes], shingles: Sequence[NDArray[np.uint64]]) -> Side:
+        return side_of(digests, np.zeros((len(digests), SKETCH_BYTES), np.uint8), shingles)
 
 
 def side_of(
-    digests: Sequence[bytes], sketches: NDArray[np.uint8], shingles: Sequence[U64] = ()
+    digests: Sequence[bytes],
+    sketches: NDArray[np.uint8],
+    shingles: Sequence[NDArray[np.uint64]] = (),
 ) -> Side:
     """Put digests, which may be missing, beside sketches."""
     packed = b"".join([digest.ljust(_DIGEST_BYTES, b"\0") for digest in digests])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fpdb.documents.catalog import Catalog, Keys, Stored
 from fpdb.documents.lookup import Lookup
 from fpdb.documents.verify import Verifier, side_of
-from fpdb.fingerprint.minhash import SIZE
+from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.columns import Column
@@ -182,8 +182,8 @@ class Writer:
         self, candidate: Candidate, fingerprint: int, k: int, verifier: Verifier
     ) -> Matches:
         own = to_array([fingerprint], self._index.plan.bits)
-        sketch = (candidate.sketch or b"").ljust(SIZE, b"\0")
-        side = side_of([candidate.digest], np.frombuffer(sketch, np.uint8).reshape(1, SIZE))
+        sketch = (candidate.sketch or b"").ljust(SKETCH_BYTES, b"\0")
+        side = side_of([candidate.digest], np.frombuffer(sketch, np.uint8).reshape(1, SKETCH_BYTES))
         place = np.zeros(1, np.int64)
         return next(self._lookup.verified(self._txn, own, side, place, verifier, k=k))
 

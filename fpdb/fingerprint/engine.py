@@ -1,142 +1,194 @@
-"""Run the stages of a recipe over batches of texts, on arrays wherever they can carry the work."""
+"""Run the stages of a recipe over texts: clean, cut and hash, weigh, vote.
+
+Arrays carry the work wherever they can. The seams are where a compiled kernel fits: `_hash` and
+`_hash_windows` turn cleaned texts into `_Features`, `_vote` turns these into fingerprints, and
+`sketches.sketch_texts` sketches cleaned texts.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.arrays import Column, Places, run_starts
 from fpdb.errors import InputError
-from fpdb.fingerprint import clean, minhash, segment
-from fpdb.fingerprint.hashing import Digests, encode
-from fpdb.fingerprint.shingles import distinct_shingles
-from fpdb.fingerprint.weights import in_units
-from fpdb.fingerprint.windows import LONGEST, window_hashes
+from fpdb.fingerprint import segmentation
+from fpdb.fingerprint.features import DAMPING, Grams, Weights
+from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, Hash, encode, window_hashes
+from fpdb.fingerprint.sketches import SKETCH_BYTES, distinct_shingles, sketch_texts
 from fpdb.models import Batch
 
-if TYPE_CHECKING:
-    from fpdb.fingerprint.recipe import Recipe
-
-# Texts are taken together up to this many characters: enough to spread the cost of a numpy
-# call, little enough to stay in the processor's caches.
+# Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
+# fingerprint is the same on every machine.
+UNITS = 4096
+# Texts processed together have about this many characters: enough to spread the cost of a numpy
+# call, few enough to stay in the processor's caches.
 _BLOCK = 1 << 17
-# Feature rows that vote together, so that their bits stay in the cache as well.
+# Rows of features that vote together, so that their bits stay in the caches as well.
 _ROWS = 1 << 11
 # Whole numbers below this are exact in single precision, and so is every sum that stays below.
 _EXACT_IN_SINGLE = 1 << 24
+_COUNTS_TABULATED = 4096
 
 
-@dataclass(frozen=True, eq=False)
-class _Bags:
-    """The features of several texts, one after the other; `rows` of them belong to each text.
+class _Features(NamedTuple):
+    """The hashed features of several texts, text after text.
 
-    `features` counts the distinct ones; only where plain counts weigh may one have several rows.
+    Text i has `rows[i]` rows. `distinct` counts its distinct features; a feature has several rows
+    only where its weight is its count.
     """
 
     digests: NDArray[np.uint8]
-    masses: NDArray[np.float64]
-    rows: NDArray[np.int64]
-    features: NDArray[np.int64]
-    idf: NDArray[np.float64] | None = None
+    weights: NDArray[np.float64]
+    rows: Places
+    distinct: Places
 
 
 class Engine:
-    """A recipe made ready to run; it remembers digests, and may be shared by threads."""
+    """The stages of a recipe, ready to run; it caches digests, and threads may share it."""
 
-    def __init__(self, recipe: "Recipe") -> None:
-        self._recipe = recipe
-        self._steps = [clean.STEPS[step] for step in recipe.clean]
-        parting = [clean.STEPS[step] for step in recipe.clean if step not in clean.JOINING]
-        self._sketch_steps = parting if len(parting) < len(self._steps) else None
-        self._seed = recipe.hash.secret.seed if recipe.hash.secret else 0
-        self._cut = segment.CUTS[recipe.segment]
+    def __init__(
+        self,
+        *,
+        bits: int,
+        steps: Sequence[str],
+        cut: str,
+        grams: Grams,
+        weights: Weights,
+        hashing: Hash,
+        tie: int,
+        largest: int,
+    ) -> None:
+        self._bits = bits
+        self._grams = grams
+        self._choice = weights
+        self._tie = tie
+        self._steps = [segmentation.STEPS[step] for step in steps]
+        # Shingles need the white space between words, and drop everything else themselves.
+        self._sketch_steps = [
+            segmentation.STEPS[step] for step in steps if step not in segmentation.JOINING
+        ]
+        self._sketched_alike = len(self._sketch_steps) == len(self._steps)
+        self._seed = hashing.secret.seed if hashing.secret else 0
+        self._cut = segmentation.CUTS[cut]
         # Where segments are features, their order doesn't matter, and counting may be faster.
-        alone = recipe.grams.n == 1 and recipe.grams.whole_segments
-        self._count = segment.COUNTS.get(recipe.segment) if alone else None
-        self._tagged = recipe.segment in segment.TAGGED
-        self._digests = Digests(recipe.hash.digest(recipe.bits))
-        self._idf = recipe.weights.idf_of()
-        # Equal features may vote one by one where their count is their weight.
-        self._repeats = recipe.weights.by == "count" and not recipe.weights.cap
-        # Windows of a few characters need not become strings at all; those that do take as much
-        # as the text, over and over.
+        self._count = segmentation.COUNTS.get(cut) if grams.n == 1 and grams.keeps_all else None
+        self._tagged = cut in segmentation.TAGGED
+        self._digests = Digests(hashing.digest(bits))
+        self._idf = weights.idf_of()
+        counts = range(1, _COUNTS_TABULATED)
+        self._damped = np.array([0.0, *map(DAMPING[weights.by], counts)])
+        self._plain_counts = weights.by == "count" and not weights.cap
+        # Windows of a few characters can be hashed without becoming strings.
         self._windowed = (
-            recipe.segment == "characters"
-            and recipe.hash.by == "xxh3"
-            and recipe.bits <= 64
-            and recipe.grams.n <= LONGEST
-            and recipe.grams.whole_segments
+            cut == "characters"
+            and hashing.by == "xxh3"
+            and bits <= 64
+            and grams.n <= LONGEST_WINDOW
+            and grams.keeps_all
             and self._idf is None
         )
-        grams = 1 if self._windowed else recipe.grams.n
-        self._room = recipe.largest if grams == 1 else 2 * recipe.largest // grams
-        self._han_cost = segment.HAN_COSTS.get(recipe.segment, 1)
+        # Grams that do become strings take up to n times the room of the text.
+        self._room = largest if self._windowed or grams.n == 1 else 2 * largest // grams.n
+        self._han_cost = segmentation.HAN_COSTS.get(cut, 1)
+        # A text of so few characters fits whatever they are: none has more than 4 bytes.
+        self._small = self._room // (4 * self._han_cost)
 
     def batch(self, texts: Iterable[str], *, sketched: bool = False) -> Batch:
-        """Fingerprint all texts, and sketch them if asked to; each is cleaned once for both."""
-        make_bags = self._window_bags if self._windowed else self._text_bags
-        batches = []
-        for block in _blocks(texts):
-            cleaned = self._clean(block, self._steps)
-            batch = self._sign(make_bags(cleaned))
-            if sketched:
-                batch = replace(batch, sketches=self._sketch_block(block, cleaned))
-            batches.append(batch)
-        return _joined(batches, self._recipe.bits, sketched=sketched)
+        """Fingerprint all texts, and sketch them if asked to."""
+        batches = [self._block(block, sketched=sketched) for block in self._blocks(texts)]
+        if len(batches) == 1:
+            return batches[0]
+        if not batches:
+            return self._block([], sketched=sketched)
+        sketches = [batch.sketches for batch in batches if batch.sketches is not None]
+        return Batch(
+            np.concatenate([batch.fingerprints for batch in batches]),
+            np.concatenate([batch.features for batch in batches]),
+            np.concatenate([batch.short for batch in batches]),
+            np.concatenate(sketches) if sketched else None,
+        )
 
     def sketches(self, texts: Iterable[str]) -> NDArray[np.uint8]:
         """Sketch all texts: uint8[n, 128], with zeros for a text that has no shingle."""
-        found = [self._sketch_block(block) for block in _blocks(texts)]
-        return np.concatenate([np.zeros((0, minhash.SIZE), np.uint8), *found])
+        found = [
+            sketch_texts(self._clean(block, self._sketch_steps), self._seed)
+            for block in self._blocks(texts)
+        ]
+        return np.concatenate([np.zeros((0, SKETCH_BYTES), np.uint8), *found])
 
-    def distinct_shingles(self, text: str) -> NDArray[np.uint64]:
-        """Give the set of hashes that a text's sketch stands for, sorted."""
-        [cleaned] = self._clean([text], self._sketch_steps or self._steps)
+    def distinct_shingles(self, text: str) -> Column:
+        """Return the hashes of a text's distinct shingles, sorted."""
+        [block] = self._blocks([text])
+        [cleaned] = self._clean(block, self._sketch_steps)
         return distinct_shingles(cleaned, self._seed)
 
-    def _sketch_block(
-        self, texts: list[str], cleaned: list[str] | None = None
-    ) -> NDArray[np.uint8]:
-        if cleaned is None or self._sketch_steps is not None:
-            cleaned = self._clean(texts, self._sketch_steps or self._steps)
-        return minhash.sketch_texts(cleaned, self._seed)
-
-    def batch_of_segments(self, documents: Iterable[segment.Segments]) -> Batch:
-        """Fingerprint documents that are cut already."""
-        return self._sign(self._bags([self._tally(segments) for segments in documents]))
+    def batch_of_segments(self, documents: Iterable[segmentation.Segments]) -> Batch:
+        """Fingerprint documents that are already cut."""
+        return self._vote(self._hash([self._tally(segments) for segments in documents]))
 
     def batch_of_features(self, documents: Iterable[Mapping[str, float]]) -> Batch:
-        """Fingerprint documents whose features and weights are known already."""
-        tallies = list(documents)
-        bags = self._bags(tallies)
-        return self._sign(bags, bags.masses)
+        """Fingerprint documents by the given weights of their features."""
+        return self._vote(self._hash(list(documents), weighed=True))
 
     def weights(self, text: str) -> dict[str, float]:
-        """Give the features of a text and how much each counts."""
-        [cleaned] = self._clean([text], self._steps)
+        """Return the features of a text and their weights."""
+        [block] = self._blocks([text])
+        [cleaned] = self._clean(block, self._steps)
         tally = self._tally_text(cleaned)
-        return dict(zip(tally, self._weights(self._bags([tally])).tolist(), strict=True))
+        return dict(zip(tally, self._hash([tally]).weights.tolist(), strict=True))
 
-    def _clean(self, texts: list[str], steps: Iterable[clean.Step]) -> list[str]:
-        cleaned = texts
+    def _blocks(self, texts: Iterable[str]) -> Iterable[list[str]]:
+        """Check texts, and divide them into blocks."""
+        block: list[str] = []
+        size = 0
+        for text in texts:
+            if not isinstance(text, str):
+                raise InputError(
+                    f"found {type(text).__name__}, expected a text (str)",
+                    hint="decode bytes first: data.decode('utf-8', 'replace')",
+                )
+            if len(text) > self._small:
+                self._require_small(text, "text")
+            block.append(text)
+            size += len(text)
+            if size >= _BLOCK:
+                yield block
+                block, size = [], 0
+        if block:
+            yield block
+
+    def _block(self, block: list[str], *, sketched: bool) -> Batch:
+        cleaned = self._clean(block, self._steps)
+        if self._windowed:
+            features = self._hash_windows(cleaned)
+        else:
+            features = self._hash([self._tally_text(each) for each in cleaned])
+        sketches = None
+        if sketched:
+            if not self._sketched_alike:
+                cleaned = self._clean(block, self._sketch_steps)
+            sketches = sketch_texts(cleaned, self._seed)
+        return self._vote(features, sketches)
+
+    def _clean(self, block: list[str], steps: Iterable[Callable[[str], str]]) -> list[str]:
+        cleaned = block
         for step in steps:
             cleaned = list(map(step, cleaned))
-        for before, text in zip(texts, cleaned, strict=True):
-            if len(text) > len(before):
-                self.require_small(text, "cleaned text")
+        for before, after in zip(block, cleaned, strict=True):
+            if len(after) > len(before) and len(after) > self._small:
+                self._require_small(after, "cleaned text")
         return cleaned
 
-    def require_small(self, text: str, what: str = "text") -> None:
-        """Refuse a text that is too large, or whose n-grams would be."""
-        if len(text) <= self._room // (4 * self._han_cost):  # no character has more than 4 bytes
-            return
+    def _require_small(self, text: str, what: str) -> None:
+        """Raise InputError if a text is too large, or its n-grams would be."""
         size, found = len(text), "characters"
         if size <= self._room and not text.isascii():
             size, found = len(encode(text)), "bytes"
-            if self._han_cost > 1 and (han := segment.count_han(text)):
+            if self._han_cost > 1 and (han := segmentation.count_han(text)):
                 size += 3 * han * (self._han_cost - 1)
                 found = f"bytes, with {han:,} Chinese characters counted {self._han_cost} times"
         if size > self._room:
@@ -148,32 +200,31 @@ class Engine:
     def _tally_text(self, cleaned: str) -> Mapping[str, float]:
         return self._count(cleaned) if self._count else self._tally(self._cut(cleaned))
 
-    def _tally(self, segments: segment.Segments) -> Mapping[str, float]:
+    def _tally(self, segments: segmentation.Segments) -> Mapping[str, float]:
         """Count the features, or add up the weights of their parts of speech."""
         if self._tagged:
             tagged = cast("Sequence[tuple[str, str]]", segments)
-            keeps = self._recipe.grams.keeps
-            return self._recipe.weights.masses(pair for pair in tagged if keeps(pair[0]))
-        return Counter(self._recipe.grams.features(cast("Sequence[str]", segments)))
+            return self._choice.masses(pair for pair in tagged if self._grams.keeps(pair[0]))
+        return Counter(self._grams.features(cast("Sequence[str]", segments)))
 
-    def _text_bags(self, cleaned: list[str]) -> _Bags:
-        return self._bags([self._tally_text(text) for text in cleaned])
-
-    def _bags(self, tallies: Sequence[Mapping[str, float]]) -> _Bags:
+    def _hash(self, tallies: Sequence[Mapping[str, float]], *, weighed: bool = False) -> _Features:
+        """Hash the features of texts, and weigh them unless their weights are given."""
         sizes = np.fromiter(map(len, tallies), np.int64, len(tallies))
         total = int(sizes.sum())
         values = chain.from_iterable(tally.values() for tally in tallies)
-        masses = np.fromiter(values, np.float64, total)
+        weights = np.fromiter(values, np.float64, total)
+        if not weighed:
+            weights = self._weigh(weights)
+            if self._idf is not None:
+                features = map(self._idf, chain.from_iterable(tallies))
+                weights *= np.fromiter(features, np.float64, total)
         digests = b"".join(map(self._digests.__getitem__, chain.from_iterable(tallies)))
-        idf = None
-        if self._idf is not None:
-            idf = np.fromiter(map(self._idf, chain.from_iterable(tallies)), np.float64, total)
-        width = self._recipe.bits // 8
-        rows = np.frombuffer(digests, np.uint8).reshape(-1, width)
-        return _Bags(rows, masses, sizes, sizes, idf)
+        rows = np.frombuffer(digests, np.uint8).reshape(-1, self._bits // 8)
+        return _Features(rows, weights, sizes, sizes)
 
-    def _window_bags(self, cleaned: list[str]) -> _Bags:
-        length, seed = self._recipe.grams.n, self._seed
+    def _hash_windows(self, cleaned: list[str]) -> _Features:
+        """Hash all windows of characters at once."""
+        length, seed = self._grams.n, self._seed
         hashes = window_hashes("".join(cleaned), length, seed)
         pieces, start = [], 0
         for text in cleaned:
@@ -184,47 +235,53 @@ class Engine:
                 else window_hashes(text, max(len(text), 1), seed)
             )
             start += len(text)
-        if self._repeats:
+        if self._plain_counts:
+            # Equal windows may vote one by one.
             for piece in pieces:
                 piece.sort()
-            distinct = [
-                1 + np.count_nonzero(piece[1:] != piece[:-1]) if len(piece) else 0
-                for piece in pieces
-            ]
-            masses = np.ones(sum(map(len, pieces)))
+            distinct = [len(run_starts(piece)) for piece in pieces]
+            weights = np.ones(sum(map(len, pieces)))
         else:
-            merged = [np.unique_counts(piece) for piece in pieces]
-            pieces = [piece.values for piece in merged]
+            counted = [np.unique_counts(piece) for piece in pieces]
+            pieces = [piece.values for piece in counted]
             distinct = list(map(len, pieces))
-            masses = np.concatenate([piece.counts for piece in merged]).astype(np.float64)
-        digests = np.concatenate(pieces).view(np.uint8).reshape(-1, 8)
-        return _Bags(
-            digests[:, : self._recipe.bits // 8],
-            masses,
+            counts = [np.empty(0, np.int64), *(piece.counts for piece in counted)]
+            weights = self._weigh(np.concatenate(counts).astype(np.float64))
+        digests = np.concatenate([np.empty(0, np.uint64), *pieces]).view(np.uint8).reshape(-1, 8)
+        return _Features(
+            digests[:, : self._bits // 8],
+            weights,
             np.fromiter(map(len, pieces), np.int64, len(pieces)),
             np.array(distinct, np.int64),
         )
 
-    def _weights(self, bags: _Bags) -> NDArray[np.float64]:
-        choice = self._recipe.weights
-        masses = bags.masses
-        if choice.cap and not self._tagged:
-            masses = np.minimum(masses, choice.cap)
-        weights = choice.damp(masses)
-        return weights if bags.idf is None else weights * bags.idf
+    def _weigh(self, masses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Damp masses, which are counts unless parts of speech have weights of their own."""
+        if self._choice.cap and not self._tagged:
+            masses = np.minimum(masses, self._choice.cap)
+        if self._choice.by == "count":
+            return masses
+        if not self._tagged and masses.max(initial=0) < _COUNTS_TABULATED:
+            return self._damped[masses.astype(np.intp)]
+        return np.array([DAMPING[self._choice.by](mass) for mass in masses.tolist()], np.float64)
 
-    def _sign(self, bags: _Bags, weights: NDArray[np.float64] | None = None) -> Batch:
+    def _vote(self, features: _Features, sketches: NDArray[np.uint8] | None = None) -> Batch:
         """Let every feature vote on every bit with its weight, and take the majority."""
-        units = in_units(self._weights(bags) if weights is None else weights)
-        ends = np.cumsum(bags.rows)
-        starts = ends - bags.rows
+        digests, weights, rows, distinct = features
+        units = np.rint(weights * UNITS)
+        ends = np.cumsum(rows)
         running = np.concatenate([[0.0], np.cumsum(units)])
-        totals = running[ends] - running[starts]
-        votes = self._votes(bags.digests, units, starts.tolist(), ends.tolist(), totals.tolist())
+        totals = running[ends] - running[ends - rows]
+        votes = self._votes(digests, units, (ends - rows).tolist(), ends.tolist(), totals.tolist())
         ahead = 2 * votes - totals[:, None]
-        packed = np.packbits(ahead >= 0 if self._recipe.tie else ahead > 0, 1, bitorder="little")
-        short = bags.features < self._recipe.grams.minimum
-        return Batch(_words(packed, self._recipe.bits), bags.features, short)
+        packed = np.packbits(ahead >= 0 if self._tie else ahead > 0, 1, bitorder="little")
+        if self._bits == 32:
+            words = packed.view(np.uint32)[:, 0].astype(np.uint64)
+        elif self._bits == 64:
+            words = packed.view(np.uint64)[:, 0]
+        else:
+            words = np.ascontiguousarray(packed.view(np.uint64)[:, ::-1])
+        return Batch(words, distinct, distinct < self._grams.minimum, sketches)
 
     def _votes(
         self,
@@ -235,60 +292,20 @@ class Engine:
         totals: list[float],
     ) -> NDArray[np.float64]:
         """Add up, for every text and bit, the weights of the features that have this bit."""
-        votes = np.zeros((len(totals), self._recipe.bits))
-        text = 0
+        votes = np.zeros((len(totals), self._bits))
+        place = 0
         for top in range(0, len(units), _ROWS):
             bottom = top + _ROWS
             bits = np.unpackbits(digests[top:bottom], axis=1, bitorder="little").astype(np.float32)
             single = units[top:bottom].astype(np.float32)
-            while text < len(totals) and starts[text] < bottom:
-                first, last = max(starts[text], top), min(ends[text], bottom)
+            while place < len(totals) and starts[place] < bottom:
+                first, last = max(starts[place], top), min(ends[place], bottom)
                 rows = slice(first - top, last - top)
-                if totals[text] < _EXACT_IN_SINGLE:
-                    votes[text] += single[rows] @ bits[rows]
+                if totals[place] < _EXACT_IN_SINGLE:
+                    votes[place] += single[rows] @ bits[rows]
                 else:
-                    votes[text] += units[first:last] @ bits[rows].astype(np.float64)
-                if ends[text] > bottom:
+                    votes[place] += units[first:last] @ bits[rows].astype(np.float64)
+                if ends[place] > bottom:
                     break
-                text += 1
+                place += 1
         return votes
-
-
-def _words(packed: NDArray[np.uint8], bits: int) -> NDArray[np.uint64]:
-    if bits == 32:
-        return packed.view(np.uint32)[:, 0].astype(np.uint64)
-    words = packed.view(np.uint64)
-    return words[:, 0] if bits == 64 else np.ascontiguousarray(words[:, ::-1])
-
-
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    size = 0
-    for text in texts:
-        block.append(text)
-        size += len(text)
-        if size >= _BLOCK:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
-
-
-def _joined(batches: list[Batch], bits: int, *, sketched: bool) -> Batch:
-    if len(batches) == 1:
-        return batches[0]
-    if not batches:
-        shape = (0, 2) if bits == 128 else (0,)
-        return Batch(
-            np.empty(shape, np.uint64),
-            np.empty(0, np.int64),
-            np.empty(0, np.bool_),
-            np.empty((0, minhash.SIZE), np.uint8) if sketched else None,
-        )
-    sketches = [batch.sketches for batch in batches if batch.sketches is not None]
-    return Batch(
-        np.concatenate([batch.fingerprints for batch in batches]),
-        np.concatenate([batch.features for batch in batches]),
-        np.concatenate([batch.short for batch in batches]),
-        np.concatenate(sketches) if sketched else None,
-    )

@@ -1,26 +1,34 @@
-"""Hash a feature into the bits that vote on a fingerprint: each choice is a name and a function."""
+"""Hash features into the bits that vote on a fingerprint.
+
+Each hash is a name and a function of one feature. `window_hashes` computes the XXH3 of all windows
+of a few characters at once, as numpy arithmetic: a window of four characters has at most 16 bytes
+of UTF-8, and for such short inputs XXH3 is a handful of multiplications.
+"""
 
 import hashlib
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
+from fpdb.arrays import Column
 from fpdb.errors import InputError, RecipeError
-from fpdb.fingerprint.files import read_with_mode
 
 # bytes, little-endian: the lowest bits of the hash come first
 Digest = Callable[[str], bytes]
-_DIGESTS_REMEMBERED = 1 << 18
+_DIGESTS_CACHED = 1 << 18
 _FORBIDDEN_MODE = 0o077
 _SHORTEST_KEY, _LONGEST_KEY = 16, 64
 
 
 @dataclass(frozen=True)
 class Secret:
-    """A key that only its owner knows; it is never printed, and stored only by its digest."""
+    """A secret key; it is never printed, and only its digest is stored."""
 
     key: bytes = field(repr=False)
 
@@ -35,7 +43,7 @@ class Secret:
     def from_file(cls, path: Path) -> "Secret":
         """Read a secret from a file that only its owner may read."""
         try:
-            key, mode = read_with_mode(path, _LONGEST_KEY)
+            key, mode = read_bounded(path, _LONGEST_KEY)
         except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
             raise RecipeError(
                 f"the secret can't be read: {error}", hint="name a file that holds 16 to 64 bytes"
@@ -49,7 +57,7 @@ class Secret:
 
     @property
     def id(self) -> str:
-        """A digest that tells two secrets apart and gives neither away."""
+        """A digest that identifies the secret without revealing it."""
         return hashlib.blake2b(self.key, digest_size=8, person=b"fpdb secret id").hexdigest()
 
     @property
@@ -59,14 +67,32 @@ class Secret:
         return int.from_bytes(digest.digest(), "little")
 
 
+def read_bounded(path: Path, largest: int) -> tuple[bytes, int]:
+    """Read a file, and return its content and its mode.
+
+    Raises:
+        ValueError: It isn't a regular file, or has more than `largest` bytes.
+    """
+    # Opening a pipe must not wait for a writer that never comes.
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(number, "rb") as file:
+        mode = os.fstat(number).st_mode
+        if not stat.S_ISREG(mode):
+            raise ValueError(f"{path} isn't a regular file")
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"{path} has more than {largest:,} bytes")
+    return content, mode
+
+
 @dataclass(frozen=True, kw_only=True)
 class Hash:
     """How a feature becomes bits.
 
-    `by` is one of xxh3, md5, blake2b, multiply-xor and mersenne. The rest belongs to one of
-    them: `secret` to xxh3 and blake2b, `offset` (the lowest bit taken) to md5, `pad` (words are
-    filled up to this length with their first letter) and `utf16` (code units instead of
-    characters) to multiply-xor, `seed` to mersenne.
+    `by` is one of xxh3, md5, blake2b, multiply-xor and mersenne. Each other parameter belongs to
+    some of them: `secret` to xxh3 and blake2b, `offset` (the lowest bit taken) to md5, `pad`
+    (shorter words are padded to this length with their first letter) and `utf16` (code units
+    instead of characters) to multiply-xor, `seed` to mersenne.
     """
 
     by: str = "xxh3"
@@ -77,12 +103,12 @@ class Hash:
     seed: int = 5489
 
     def digest(self, bits: int) -> Digest:
-        """Give the function that hashes one feature into so many bits."""
+        """Return the function that hashes one feature into `bits` bits."""
         return _MAKERS[self.by](self, bits)
 
 
 def encode(feature: str) -> bytes:
-    """Give the bytes of a feature; half a surrogate pair has bytes of its own."""
+    """Return the UTF-8 of a feature; a lone surrogate has bytes too."""
     return feature.encode("utf-8", "surrogatepass")
 
 
@@ -90,7 +116,7 @@ def _xxh3(choice: Hash, bits: int) -> Digest:
     seed = choice.secret.seed if choice.secret else 0
     size = bits // 8
     hasher = xxhash.xxh3_128_digest if bits > 64 else xxhash.xxh3_64_digest
-    return lambda feature: hasher(encode(feature), seed)[::-1][:size]
+    return lambda feature: hasher(feature.encode("utf-8", "surrogatepass"), seed)[::-1][:size]
 
 
 def _md5(choice: Hash, bits: int) -> Digest:
@@ -138,7 +164,7 @@ def _mersenne(choice: Hash, _bits: int) -> Digest:
         if len(feature) != 1 or not feature.isascii():
             raise InputError(
                 f"the feature {feature!r} is no ASCII character",
-                hint="this recipe hashes ASCII characters only; take another recipe for other text",
+                hint="this recipe hashes ASCII characters only; take another recipe for this text",
             )
         return outputs[ord(feature)]
 
@@ -163,7 +189,7 @@ PARAMETERS: dict[str, frozenset[str]] = {
 
 
 class Digests(dict[str, bytes]):
-    """Remembers the digests of a bounded number of features.
+    """A bounded cache of digests.
 
     A digest depends on its feature alone, so threads may race for an entry without harm.
     """
@@ -173,7 +199,149 @@ class Digests(dict[str, bytes]):
         self._digest = digest
 
     def __missing__(self, feature: str) -> bytes:
-        if len(self) >= _DIGESTS_REMEMBERED:
+        if len(self) >= _DIGESTS_CACHED:
             self.clear()
         digest = self[feature] = self._digest(feature)
         return digest
+
+
+LONGEST_WINDOW = 4
+# Windows hashed at once, so that the arrays stay in the processor's cache.
+_CHUNK = 1 << 14
+
+_SECRET = bytes.fromhex(
+    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
+    "cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
+)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+
+
+def _secret_pair(offset: int) -> int:
+    first, second = (int.from_bytes(_SECRET[at : at + 8], "little") for at in (offset, offset + 8))
+    return first ^ second
+
+
+def _u(value: int) -> np.uint64:
+    return np.uint64(value & 0xFFFFFFFFFFFFFFFF)
+
+
+def window_hashes(text: str, length: int, seed: int = 0) -> Column:
+    """Return the hashes of all windows of `length` characters, 1 to 4; equal to those of xxhash."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    count = len(codes) - length + 1
+    if count <= 0:
+        return np.empty(0, np.uint64)
+    return np.concatenate(
+        [
+            _hash_windows(*_join(codes[start : start + _CHUNK + length - 1], length), seed)
+            for start in range(0, count, _CHUNK)
+        ]
+    )
+
+
+def _join(codes: NDArray[np.uint32], length: int) -> tuple[Column, Column, Column]:
+    """Put the UTF-8 of each window into two words; return these and the number of bytes."""
+    characters, sizes = _utf8(codes)
+    count = len(codes) - length + 1
+    low, total = characters[:count].copy(), sizes[:count].copy()
+    high = np.zeros(count, np.uint64)
+    for offset in range(1, length):
+        following = characters[offset : offset + count]
+        shift = total << _u(3)
+        # In numpy a shift by 64 or more is 0, also by a negative number that wrapped around.
+        low |= following << shift
+        high |= (following >> (_u(64) - shift)) | (following << (shift - _u(64)))
+        total += sizes[offset : offset + count]
+    return low, high, total
+
+
+def _utf8(codes: NDArray[np.uint32]) -> tuple[Column, Column]:
+    """Return each character's UTF-8 bytes as a little-endian number, and their count."""
+    code = codes.astype(np.uint64)
+    size = np.ones(len(code), np.uint64)
+    for bound in (0x80, 0x800, 0x10000):
+        size += code >= bound
+    packed = code.copy()
+    for bytes_, first in ((2, 0xC0), (3, 0xE0), (4, 0xF0)):
+        at = np.flatnonzero(size == bytes_)
+        if len(at):
+            rest = code[at]
+            value = _u(first) | (rest >> _u(6 * (bytes_ - 1)))
+            for place in range(1, bytes_):
+                six = (rest >> _u(6 * (bytes_ - 1 - place))) & _u(0x3F)
+                value |= (six | _u(0x80)) << _u(8 * place)
+            packed[at] = value
+    return packed, size
+
+
+def _hash_windows(low: Column, high: Column, size: Column, seed: int) -> Column:
+    hashes = np.empty(len(low), np.uint64)
+    for chosen, mixer in (
+        (size <= 3, _hash_1_to_3),
+        ((size > 3) & (size <= 8), _hash_4_to_8),
+        (size > 8, _hash_9_to_16),
+    ):
+        at = np.flatnonzero(chosen)
+        if len(at) == len(low):
+            return mixer(low, high, size, seed)
+        if len(at):
+            hashes[at] = mixer(low[at], high[at], size[at], seed)
+    return hashes
+
+
+def _hash_1_to_3(low: Column, _high: Column, size: Column, seed: int) -> Column:
+    first = low & _u(0xFF)
+    middle = (low >> ((size >> _u(1)) << _u(3))) & _u(0xFF)
+    last = (low >> ((size - _u(1)) << _u(3))) & _u(0xFF)
+    mixed = (first << _u(16)) | (middle << _u(24)) | last | (size << _u(8))
+    words = [int.from_bytes(_SECRET[at : at + 4], "little") for at in (0, 4)]
+    mixed ^= _u((words[0] ^ words[1]) + seed)
+    mixed ^= mixed >> _u(33)
+    mixed *= _u(0xC2B2AE3D27D4EB4F)
+    mixed ^= mixed >> _u(29)
+    mixed *= _u(0x165667B19E3779F9)
+    return _shifted_in(mixed, 32)
+
+
+def _hash_4_to_8(low: Column, _high: Column, size: Column, seed: int) -> Column:
+    seed ^= int.from_bytes((seed & 0xFFFFFFFF).to_bytes(4, "little"), "big") << 32
+    first = low & _LOW_HALF
+    last = (low >> ((size - _u(4)) << _u(3))) & _LOW_HALF
+    mixed: Column = (last + (first << _u(32))) ^ _u(_secret_pair(8) - seed)
+    mixed ^= _rotate(mixed, 49) ^ _rotate(mixed, 24)
+    mixed *= _u(0x9FB21C651E98DF25)
+    mixed ^= (mixed >> _u(35)) + size
+    mixed *= _u(0x9FB21C651E98DF25)
+    return _shifted_in(mixed, 28)
+
+
+def _hash_9_to_16(low: Column, high: Column, size: Column, seed: int) -> Column:
+    shift = (size - _u(8)) << _u(3)  # 8 to 64
+    above: Column = high << (_u(64) - shift)
+    last: Column = (low >> shift) | above
+    first: Column = low ^ _u(_secret_pair(24) + seed)
+    last ^= _u(_secret_pair(40) - seed)
+    mixed: Column = size + first.byteswap() + last + _folded_product(first, last)
+    mixed ^= mixed >> _u(37)
+    mixed *= _u(0x165667919E3779F9)
+    return _shifted_in(mixed, 32)
+
+
+def _shifted_in(value: Column, by: int) -> Column:
+    shifted: Column = value >> _u(by)
+    return value ^ shifted
+
+
+def _rotate(value: Column, by: int) -> Column:
+    return (value << _u(by)) | (value >> _u(64 - by))
+
+
+def _folded_product(left: Column, right: Column) -> Column:
+    """Multiply to 128 bits and exclusive-or the halves."""
+    half = _u(32)
+    left_low, left_high = left & _LOW_HALF, left >> half
+    right_low, right_high = right & _LOW_HALF, right >> half
+    cross = left_high * right_low
+    middle = ((left_low * right_low) >> half) + (cross & _LOW_HALF) + left_low * right_high
+    folded: Column = (left * right) ^ ((cross >> half) + (middle >> half) + left_high * right_high)
+    return folded

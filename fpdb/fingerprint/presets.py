@@ -1,14 +1,13 @@
-"""The recipes that come with fpdb. A recipe never changes; a better one gets a new name."""
+"""The recipes that come with fpdb. A preset never changes; a better one gets a new name."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
 from fpdb.errors import RecipeError
-from fpdb.fingerprint.grams import Grams
+from fpdb.fingerprint.features import Grams, Weights
 from fpdb.fingerprint.hashing import Hash
 from fpdb.fingerprint.recipe import Recipe
-from fpdb.fingerprint.weights import Weights
 
 _WEB = Recipe("web", grams=Grams(minimum=8), weights=Weights(by="log"))
 
@@ -79,7 +78,7 @@ PRESETS: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe
 
 
 def preset(name: str) -> Recipe:
-    """Give a recipe that comes with fpdb."""
+    """Return a recipe that comes with fpdb."""
     try:
         return PRESETS[name]
     except (KeyError, TypeError):

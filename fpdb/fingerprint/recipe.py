@@ -1,8 +1,12 @@
-"""A recipe: the frozen description of how a text becomes a fingerprint, and its canonical form."""
+"""A recipe: the frozen description of how a text becomes a fingerprint, and its canonical form.
+
+Two texts are compared here too, because what they have in common depends on the recipe.
+"""
 
 import dataclasses
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,16 +18,23 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import each
 from fpdb.errors import InputError, RecipeError, ShortTextError
-from fpdb.fingerprint import clean, hashing, segment, weights
+from fpdb.fingerprint import hashing, segmentation
 from fpdb.fingerprint.engine import Engine
-from fpdb.fingerprint.grams import Grams
+from fpdb.fingerprint.features import (
+    DAMPING,
+    LARGEST_FACTOR,
+    LARGEST_TOTAL,
+    Grams,
+    IdfTable,
+    Weights,
+)
 from fpdb.fingerprint.hashing import Hash, Secret
-from fpdb.fingerprint.segment import Segments
-from fpdb.fingerprint.weights import LARGEST_FACTOR, LARGEST_TOTAL, IdfTable, Weights
-from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch
+from fpdb.fingerprint.segmentation import Segments
+from fpdb.fingerprint.sketches import estimate, exact_jaccard, standard_error
+from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch, Comparison
 
 WIDTHS = (32, 64, 128)
-# Longer features say nothing, and windows of any length could have any size together.
+# Longer features are useless, and all windows of a text together grow with their length.
 _LARGEST_N = 100
 _LARGEST_PAD = 32
 _LARGEST_NUMBER = 1 << 31
@@ -34,10 +45,10 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 class Recipe:
     """Text to fingerprint, in six stages.
 
-    `clean` is a sequence of steps, `segment` the name of a cut, `grams`, `weights` and `hash` are
-    choices with parameters of their own, `tie` is the value of a bit whose votes are equal.
-    Two recipes with the same `id` give the same fingerprints; the name is only a label, and
-    `largest` only bounds how many bytes of UTF-8 a text may have.
+    `clean` is a sequence of steps, `segment` the name of a cut; `grams`, `weights` and `hash` are
+    choices with parameters of their own; `tie` is the value of a bit whose votes are equal.
+    Two recipes with the same `id` give the same fingerprints. The name is only a label, and
+    `largest` only limits the bytes of UTF-8 that a text may have.
     """
 
     name: str
@@ -60,11 +71,14 @@ class Recipe:
         self.__dict__.update(state)
 
     def fingerprint(self, text: str) -> int:
-        """Fingerprint one text; a text that is too short raises `ShortTextError`."""
-        return self._only(self._engine.batch([self._small(text)]))
+        """Return the fingerprint of a text; raise `ShortTextError` if it is too short."""
+        return self._only(self._engine.batch([text]))
 
     def fingerprint_many(self, texts: Iterable[str]) -> NDArray[np.uint64]:
-        """Fingerprint many texts; `batch` does the same and tells which ones are too short."""
+        """Return the fingerprints of texts; raise `ShortTextError` if any is too short.
+
+        `batch` marks short texts instead.
+        """
         batch = self.batch(texts)
         if batch.short.any():
             index = int(np.flatnonzero(batch.short)[0])
@@ -72,8 +86,8 @@ class Recipe:
         return batch.fingerprints
 
     def fingerprint_segments(self, segments: Segments) -> int:
-        """Fingerprint a text that is cut already: segments, or (word, tag) pairs if tags count."""
-        _check_segments(segments, tagged=self.segment in segment.TAGGED)
+        """Fingerprint a text that is already cut: segments, or (word, tag) pairs if tags count."""
+        _check_segments(segments, tagged=self.segment in segmentation.TAGGED)
         if self.segment == "characters":
             segments = "".join(cast("Sequence[str]", segments))
         return self._only(self._engine.batch_of_segments([segments]))
@@ -87,37 +101,37 @@ class Recipe:
         return self._only(self._engine.batch_of_features([features]))
 
     def batch(self, texts: Iterable[str], *, sketches: bool = False) -> Batch:
-        """Fingerprint many texts, tell for each how many features it has; sketch them if asked."""
-        return self._engine.batch(self._all_small(texts), sketched=sketches)
+        """Fingerprint texts, count the features of each, and sketch them if asked to."""
+        return self._engine.batch(_several(texts), sketched=sketches)
 
     def sketch(self, text: str) -> bytes:
-        """Give the MinHash sketch of a text, 128 bytes; none if it is too short for a shingle."""
-        [row] = self._engine.sketches([self._small(text)])
+        """Return the MinHash sketch of a text, 128 bytes, or b"" if it has no shingle."""
+        [row] = self._engine.sketches([text])
         return row.tobytes() if row.any() else b""
 
     def sketch_many(self, texts: Iterable[str]) -> NDArray[np.uint8]:
-        """Give the sketches of many texts, uint8[n, 128]; a text without one has a row of zeros."""
-        return self._engine.sketches(self._all_small(texts))
+        """Return the sketches of texts, uint8[n, 128]; a text without a shingle has zeros."""
+        return self._engine.sketches(_several(texts))
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
-        """Give the hashes of a text's distinct shingles, sorted: what its sketch stands for."""
-        return self._engine.distinct_shingles(self._small(text))
+        """Return the hashes of a text's distinct shingles, sorted: the set behind its sketch."""
+        return self._engine.distinct_shingles(text)
 
     def features(self, text: str) -> dict[str, float]:
-        """Give the features of a text and how much each of them counts."""
-        return self._engine.weights(self._small(text))
+        """Return the features of a text and their weights."""
+        return self._engine.weights(text)
 
     def replace(self, **changes: Any) -> "Recipe":
-        """Give a recipe with other parts; name it anew, because it is another recipe."""
+        """Return a recipe with other parts; give it a new name, because it is another recipe."""
         return dataclasses.replace(self, **changes)
 
     def with_bits(self, bits: int) -> "Recipe":
-        """Give the same recipe with another width."""
+        """Return the same recipe with another width."""
         return self if bits == self.bits else self.replace(name=f"{self.name}-{bits}", bits=bits)
 
     @cached_property
     def id(self) -> str:
-        """A digest of everything that decides about the fingerprint."""
+        """A digest of everything that determines the fingerprint."""
         return id_of(self.to_dict(), self.idf_id)
 
     @property
@@ -127,7 +141,7 @@ class Recipe:
         return idf.id if isinstance(idf, IdfTable) else idf
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the recipe as plain data; of a secret only its id."""
+        """Return the recipe as plain data; of a secret only its id."""
         plain = dataclasses.asdict(dataclasses.replace(self, weights=Weights(by=self.weights.by)))
         plain["clean"] = list(self.clean)
         if self.largest == LARGEST_TEXT:
@@ -150,7 +164,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], *, secret: Secret | None = None) -> "Recipe":
-        """Build a recipe from plain data; one that was made with a secret needs it again."""
+        """Build a recipe from plain data; a keyed recipe needs its secret."""
         parts = dict(plain)
         try:
             hash_parts = dict(parts.get("hash", {}))
@@ -186,19 +200,16 @@ class Recipe:
 
     @cached_property
     def _engine(self) -> Engine:
-        return Engine(self)
-
-    def _small(self, text: str) -> str:
-        self._engine.require_small(_text(text))
-        return text
-
-    def _all_small(self, texts: Iterable[str]) -> Iterable[str]:
-        if isinstance(texts, str):
-            raise InputError(
-                "found a string, expected several texts",
-                hint="recipe.fingerprint(text) takes one text",
-            )
-        return map(self._small, each(texts, "texts"))
+        return Engine(
+            bits=self.bits,
+            steps=self.clean,
+            cut=self.segment,
+            grams=self.grams,
+            weights=self.weights,
+            hashing=self.hash,
+            tie=self.tie,
+            largest=self.largest,
+        )
 
     def _only(self, batch: Batch) -> int:
         if batch.short[0]:
@@ -209,12 +220,12 @@ class Recipe:
         return ShortTextError(
             f"{what} has {found} distinct features, the recipe {self.name} expects at least "
             f"{self.grams.minimum}",
-            hint="recipe.batch(texts) gives fingerprints and marks those of short texts",
+            hint="recipe.batch(texts) returns fingerprints and marks those of short texts",
         )
 
 
 def id_of(plain: Mapping[str, Any], idf_id: str | None) -> str:
-    """Give the id of a recipe by the plain form that `to_dict` gives; its secret isn't needed."""
+    """Return the id of a recipe in the plain form of `to_dict`; its secret isn't needed."""
     parts = {name: part for name, part in plain.items() if name not in {"name", "largest"}}
     parts["weights"] = {**parts["weights"], "idf": idf_id}
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
@@ -222,18 +233,52 @@ def id_of(plain: Mapping[str, Any], idf_id: str | None) -> str:
 
 
 def to_int(fingerprint: Any) -> int:
-    """Give an entry of a fingerprint array as a number."""
+    """Return an entry of a fingerprint array as a number."""
     words = np.atleast_1d(fingerprint).tolist()
     return int(words[0]) if len(words) == 1 else int(words[0]) << 64 | int(words[1])
 
 
-def _text(text: str) -> str:
-    if not isinstance(text, str):
+def distance(first: int, second: int) -> int:
+    """Count the bits in which two fingerprints differ."""
+    if first < 0 or second < 0:
+        raise InputError("found a negative number, expected two fingerprints")
+    return (first ^ second).bit_count()
+
+
+def compare(recipe: Recipe, first: str, second: str) -> Comparison:
+    """Compare two texts: what their fingerprints and sketches estimate, and the exact values."""
+    batch = recipe.batch([first, second], sketches=True)
+    left, right = (to_int(fingerprint) for fingerprint in batch.fingerprints)
+    features, others = recipe.features(first), recipe.features(second)
+    apart = distance(left, right)
+    exact = exact_jaccard(recipe.shingles(first), recipe.shingles(second))
+    estimated = None
+    if exact is not None and batch.sketches is not None:
+        estimated = float(estimate(batch.sketches[0], batch.sketches[1]))
+    turn = math.pi * apart / recipe.bits
+    return Comparison(
+        distance=apart,
+        similarity=1 - apart / recipe.bits,
+        angle=math.degrees(turn),
+        cosine_estimate=math.cos(turn),
+        cosine=_cosine(features, others),
+        jaccard=_jaccard(features, others),
+        value_ratio=min(left, right) / max(left, right) if left != right else 1.0,
+        shingle_jaccard=exact,
+        sketch_jaccard=estimated,
+        sketch_error=None if estimated is None else standard_error(estimated),
+        short=bool(batch.short.any()),
+        equal=features == others,
+    )
+
+
+def _several(texts: Iterable[str]) -> Iterable[str]:
+    if isinstance(texts, str):
         raise InputError(
-            f"found {type(text).__name__}, expected a text (str)",
-            hint="decode bytes first: data.decode('utf-8', 'replace')",
+            "found a string, expected several texts",
+            hint="recipe.fingerprint(text) takes one text",
         )
-    return text
+    return texts if isinstance(texts, list) else each(texts, "texts")
 
 
 def _check_segments(segments: Segments, *, tagged: bool) -> None:
@@ -252,7 +297,7 @@ def _check_segments(segments: Segments, *, tagged: bool) -> None:
         if not tagged and not isinstance(found, str):
             raise InputError(
                 f"segment {index} is {found!r}, expected a text (str)",
-                hint="this recipe knows no tags: give the words alone",
+                hint="this recipe has no tags: give the words alone",
             )
 
 
@@ -279,8 +324,8 @@ def _validate(recipe: Recipe) -> None:
         _whole(recipe.bits, 0) and recipe.bits in WIDTHS, f"bits is {_shown(recipe.bits)}", WIDTHS
     )
     for step in recipe.clean:
-        expect(step in clean.STEPS, f"clean has the step {step!r}", clean.STEPS)
-    expect(recipe.segment in segment.CUTS, f"segment is {recipe.segment!r}", segment.CUTS)
+        expect(step in segmentation.STEPS, f"clean has the step {step!r}", segmentation.STEPS)
+    expect(recipe.segment in segmentation.CUTS, f"segment is {recipe.segment!r}", segmentation.CUTS)
     expect(_whole(recipe.tie, 0) and recipe.tie in (0, 1), f"tie is {_shown(recipe.tie)}", (0, 1))
     expect(
         _whole(recipe.largest, 1, MOST_BYTES),
@@ -297,7 +342,7 @@ def _whole(value: object, least: int, most: int = _LARGEST_NUMBER) -> bool:
 
 
 def _shown(value: object) -> str:
-    """Show the beginning of a value; Python refuses to write numbers of many digits."""
+    """Show the beginning of a value; Python refuses to print numbers of many digits."""
     try:
         shown = repr(value)
     except ValueError:
@@ -325,13 +370,13 @@ def _validate_grams(recipe: Recipe, expect: Any) -> None:
         ["texts"],
     )
     expect(isinstance(grams.keep_empty, bool), "keep_empty is no truth value", [True, False])
-    tagged = recipe.segment in segment.TAGGED
+    tagged = recipe.segment in segmentation.TAGGED
     expect(not (tagged and grams.n > 1), "grams of tagged segments", ["n = 1"])
 
 
 def _validate_weights(recipe: Recipe, expect: Any) -> None:
     choice = recipe.weights
-    expect(choice.by in weights.DAMPING, f"weights.by is {choice.by!r}", weights.DAMPING)
+    expect(choice.by in DAMPING, f"weights.by is {choice.by!r}", DAMPING)
     expect(
         _whole(choice.cap, 0),
         f"cap is {_shown(choice.cap)}",
@@ -339,8 +384,10 @@ def _validate_weights(recipe: Recipe, expect: Any) -> None:
     )
     named = isinstance(choice.idf, IdfTable) or choice.idf in (None, "jieba")
     expect(named, f"idf is {choice.idf!r}", ["jieba", "an idf table"])
-    tagged = recipe.segment in segment.TAGGED
-    expect(tagged or not choice.tags, "tags with segments that have none", sorted(segment.TAGGED))
+    tagged = recipe.segment in segmentation.TAGGED
+    expect(
+        tagged or not choice.tags, "tags with segments that have none", sorted(segmentation.TAGGED)
+    )
     good = all(
         isinstance(tag, str) and 0 <= weight <= LARGEST_FACTOR for tag, weight in choice.tags
     )
@@ -378,3 +425,19 @@ def _validate_hash(recipe: Recipe, expect: Any) -> None:
         ["0 to 2^32 - 1"],
     )
     expect(choice.by != "mersenne" or bits == 32, f"mersenne with {bits} bits", ["32"])
+
+
+def _cosine(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    if not first or not second:
+        return float(first == second)
+    product = math.fsum(
+        weight * second[shared] for shared, weight in first.items() if shared in second
+    )
+    norms = (math.hypot(*features.values()) for features in (first, second))
+    scale = math.prod(norms)
+    return min(product / scale, 1.0) if scale else 0.0
+
+
+def _jaccard(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    union = len(first.keys() | second.keys())
+    return len(first.keys() & second.keys()) / union if union else 1.0

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fpdb.errors import InputError, RecipeError
-from fpdb.fingerprint.files import read_bounded
-from fpdb.fingerprint.hashing import Secret
+from fpdb.fingerprint.features import IdfTable
+from fpdb.fingerprint.hashing import Secret, read_bounded
 from fpdb.fingerprint.presets import preset
 from fpdb.fingerprint.recipe import Recipe
-from fpdb.fingerprint.weights import IdfTable
 
 _LARGEST_FILE = 1 << 20
 _LARGEST_STOP_WORDS = 1 << 22
@@ -57,8 +56,8 @@ def _load(path: Path) -> dict[str, Any]:
         )
     if (dots := content.count(b".")) > _MOST_DOTS:
         raise RecipeError(
-            f"{path} holds {dots} dots, expected at most {_MOST_DOTS}",
-            hint="name a file as stop_words, if its words hold them",
+            f"{path} has {dots} dots, expected at most {_MOST_DOTS}",
+            hint="name a file as stop_words, if its words have them",
         )
     try:
         return tomllib.loads(content.decode("utf-8"))
@@ -70,12 +69,12 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _resolve_files(parts: dict[str, Any], folder: Path) -> Secret | None:
-    """Replace the names of files by what they hold."""
+    """Replace the names of files by their contents."""
     grams, weights, hash_parts = (_table(parts, name) for name in ("grams", "weights", "hash"))
     stop_words = grams.get("stop_words")
     if isinstance(stop_words, str):
         try:
-            content = read_bounded(folder / stop_words, _LARGEST_STOP_WORDS)
+            content, _ = read_bounded(folder / stop_words, _LARGEST_STOP_WORDS)
             grams["stop_words"] = content.decode("utf-8").split()
         except (OSError, ValueError) as error:
             raise RecipeError(
@@ -111,8 +110,8 @@ def _table(parts: Mapping[str, Any], name: str) -> dict[str, Any]:
 def write_recipe(recipe: Recipe) -> str:
     """Write a recipe as TOML.
 
-    An idf table of its own and a secret aren't written out: in their place stand names of files
-    that must be filled in before the recipe can be read.
+    An idf table of its own and a secret aren't written: in their place are names of files that
+    must be filled in before the recipe can be read.
     """
     plain = recipe.to_dict()
     idf, secret = plain["weights"].pop("idf"), plain["hash"].pop("secret", None)

@@ -11,7 +11,7 @@ import numpy as np
 from fpdb.arrays import Marks, Places, as_words
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
-from fpdb.fingerprint.minhash import estimate, has_sketch
+from fpdb.fingerprint.sketches import estimate, has_sketch
 from fpdb.joins.join import near_rows
 from fpdb.joins.truth import KnownPair, Truth, listed_truth, shingle_truth
 from fpdb.models import Batch, Document, Evaluation, Key, Rating, RecipeQuality, Thresholds

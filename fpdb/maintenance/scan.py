@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fpdb.documents.catalog import Catalog
 from fpdb.documents.text_keys import TextCatalog, key_bytes
 from fpdb.errors import DamagedError, InputError
-from fpdb.fingerprint.minhash import SIZE
+from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import Problem
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column, Rows, unpack_rows
@@ -225,7 +225,7 @@ def require_document(
         or not 0 <= added < 1 << 64
         or type(digest) is not bytes
         or (sketch is not None) != sketched
-        or (sketched and (type(sketch) is not bytes or len(sketch) not in {0, SIZE}))
+        or (sketched and (type(sketch) is not bytes or len(sketch) not in {0, SKETCH_BYTES}))
     ):
         raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
 

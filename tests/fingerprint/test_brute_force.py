@@ -54,7 +54,7 @@ def han_runs_cut(text):
 
 
 def reference_tokenizer():
-    from fpdb.fingerprint.segment import jieba_tokenizer
+    from fpdb.fingerprint.segmentation import jieba_tokenizer
 
     return jieba_tokenizer()
 
@@ -373,7 +373,7 @@ def test_no_texts_give_empty_arrays(name, shape):
 def test_forgetting_digests_changes_nothing(monkeypatch):
     texts = [" ".join(f"w{number + at}" for at in range(30)) for number in range(40)]
     expected = fpdb.recipe("web").fingerprint_many(texts)
-    monkeypatch.setattr("fpdb.fingerprint.hashing._DIGESTS_REMEMBERED", 16)
+    monkeypatch.setattr("fpdb.fingerprint.hashing._DIGESTS_CACHED", 16)
     recipe = fpdb.recipe("web").replace(name="fresh")
     assert np.array_equal(recipe.fingerprint_many(texts), expected)
     assert len(recipe._engine._digests) <= 16

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb.fingerprint.clean import (
+from fpdb.fingerprint.segmentation import (
     keep_word_characters,
     normalise_unicode,
     remove_special,
@@ -75,13 +75,13 @@ def test_thirty_combining_marks_are_kept(mark):
 
 
 def test_short_runs_are_remembered_within_a_bound(monkeypatch):
-    from fpdb.fingerprint import clean
+    from fpdb.fingerprint import segmentation
 
-    monkeypatch.setattr(clean, "_RUNS_REMEMBERED", 10)
-    clean._runs.clear()
+    monkeypatch.setattr(segmentation, "_RUNS_CACHED", 10)
+    segmentation._runs.clear()
     for code in range(0x400, 0x450):
         assert normalise_unicode(f"a{chr(code)}b") == f"a{chr(code)}b".casefold()
-    assert len(clean._runs) <= 10
+    assert len(segmentation._runs) <= 10
 
 
 HOSTILE = {

@@ -4,12 +4,11 @@ import gzip
 import json
 import os
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 import fpdb
-from fpdb.fingerprint import segment
+from fpdb.fingerprint import segmentation
 
 FOLDER = os.environ.get("FPDB_CORPORA")
 pytestmark = pytest.mark.skipif(
@@ -41,11 +40,11 @@ def beginning(path):
 def test_rjieba_cuts_real_text_as_jieba_does(path):
     pytest.importorskip("rjieba")
     text = beginning(path)
-    by_rjieba = segment.CUTS["jieba"](text)
-    tokenizer = segment.jieba_tokenizer()
-    alone = mock.Mock(return_value=lambda runs: tokenizer.lcut(runs, HMM=False))
-    with mock.patch.object(segment, "_dictionary_cut", alone):
-        assert segment.CUTS["jieba"](text) == by_rjieba
+    by_rjieba = segmentation.CUTS["jieba"](text)
+    tokenizer = segmentation.jieba_tokenizer()
+    assert by_rjieba == segmentation._mixed_words(
+        lambda: lambda runs: tokenizer.lcut(runs, HMM=False), text
+    )
 
 
 @pytest.mark.parametrize("path", corpora(), ids=lambda path: str(path.relative_to(FOLDER)))

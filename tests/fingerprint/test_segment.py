@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from unittest import mock
 
 import pytest
 from hypothesis import example, given, settings
@@ -16,8 +15,8 @@ from tiers import examples
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.fingerprint import segment
-from fpdb.fingerprint.segment import COUNTS, CUTS
+from fpdb.fingerprint import segmentation
+from fpdb.fingerprint.segmentation import COUNTS, CUTS
 
 HAN = st.text(
     st.characters(min_codepoint=0x4E00, max_codepoint=0x9FFF)
@@ -37,18 +36,17 @@ def rjieba():
 
 
 def jieba_alone(text):
-    return segment.jieba_tokenizer().lcut(text, HMM=False)
+    return segmentation.jieba_tokenizer().lcut(text, HMM=False)
 
 
 def cut_by_jieba_alone(text):
     """Cut as fpdb does where rjieba isn't installed."""
-    with mock.patch.object(segment, "_dictionary_cut", return_value=jieba_alone):
-        return CUTS["jieba"](text)
+    return segmentation._mixed_words(lambda: jieba_alone, text)
 
 
 @pytest.fixture(scope="module")
 def dictionary():
-    return [word for word, count in segment.jieba_tokenizer().FREQ.items() if count]
+    return [word for word, count in segmentation.jieba_tokenizer().FREQ.items() if count]
 
 
 def lifelike_texts(dictionary, count):
@@ -85,12 +83,12 @@ def test_rjieba_cuts_lifelike_texts_as_jieba_does(rjieba, dictionary):
 
 def test_rjieba_cuts_every_dictionary_word_with_rare_han_as_jieba_does(rjieba, dictionary):
     rare = [word for word in dictionary if re.search("[^\u4e00-\u9fa5a-zA-Z0-9]", word)]
-    runs = "\n".join(word for word in rare if segment._HAN_RUN.fullmatch(word))
+    runs = "\n".join(word for word in rare if segmentation._HAN_RUN.fullmatch(word))
     assert rjieba.cut(runs, hmm=False) == jieba_alone(runs)
 
 
 def test_rjieba_cuts_every_han_character_as_jieba_does(rjieba):
-    every = [chr(code) for code in range(0x3400, 0xFB00) if segment._HAN_RUN.match(chr(code))]
+    every = [chr(code) for code in range(0x3400, 0xFB00) if segmentation._HAN_RUN.match(chr(code))]
     text = "".join(f"{han}的{han}" for han in every)
     assert rjieba.cut(text, hmm=False) == jieba_alone(text)
 
@@ -150,7 +148,7 @@ def test_hmm_takes_linear_time_on_an_endless_run():
 
 def test_hmm_cuts_many_short_runs_as_jieba_does():
     runs = ["他来到了网易杭研大厦", "小明硕士毕业于中国科学院计算所", "杭研"] * 200
-    expected = [word for run in runs for word in segment.jieba_tokenizer().lcut(run, HMM=True)]
+    expected = [word for run in runs for word in segmentation.jieba_tokenizer().lcut(run, HMM=True)]
     assert CUTS["jieba-hmm"]("，".join(runs)) == expected
 
 
@@ -198,7 +196,7 @@ def hide_rjieba(monkeypatch):
         importlib.util, "find_spec", lambda name, *rest: None if name == "rjieba" else real(name)
     )
     monkeypatch.setitem(sys.modules, "rjieba", None)
-    segment._dictionary_cut.cache_clear()
+    segmentation._dictionary_cut.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["web", "web-128"])
@@ -209,7 +207,7 @@ def test_web_is_the_same_without_rjieba(rjieba, monkeypatch, name):
     try:
         assert fpdb.recipe(name).fingerprint(text) == with_rjieba
     finally:
-        segment._dictionary_cut.cache_clear()
+        segmentation._dictionary_cut.cache_clear()
 
 
 def loaded_modules(code):
@@ -252,7 +250,7 @@ def test_fpdb_s_dictionary_can_t_be_changed_through_jieba():
 
 def test_jieba_s_own_idf_table_weighs_chinese_words():
     recipe = fpdb.Recipe("own", weights=fpdb.Weights(idf="jieba"))
-    table = segment.jieba_idf()
+    table = segmentation.jieba_idf()
     features = recipe.features("中国新闻 qwertyuiop")
     assert features["中国"] == table["中国"]
     assert features["qwertyuiop"] == sorted(table.values())[len(table) // 2]

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb.fingerprint import minhash, shingles
-from fpdb.fingerprint.shingles import Shingles
+from fpdb.fingerprint import sketches
 
 WEB = fpdb.recipe("web")
 SIGN = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u4e00-\u9fff]")
@@ -38,7 +37,7 @@ def oracle(text):
 def ours(texts, seed=0):
     """The shingles of each text, in order."""
     found = [[] for _ in texts]
-    for part in shingles.shingles(texts, seed):
+    for part in sketches.shingles(texts, seed):
         ends = np.cumsum(part.counts)
         for number, (end, count) in enumerate(zip(ends, part.counts, strict=True)):
             found[part.first + number] += part.hashes[end - count : end].tolist()
@@ -65,8 +64,8 @@ def test_shingles_are_those_of_the_plain_definition(texts):
 def test_a_text_in_pieces_has_the_same_shingles(texts, size):
     whole = ours(texts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shingles, "_CHARACTERS", 64 * size)
-        patch.setattr(shingles, "_TEXTS", 2)
+        patch.setattr(sketches, "_CHARACTERS", 64 * size)
+        patch.setattr(sketches, "_TEXTS", 2)
         assert ours(texts) == whole
         assert ours(["".join(texts) * 3])[0] == ours(["".join(texts) * 3])[0]
 
@@ -74,12 +73,12 @@ def test_a_text_in_pieces_has_the_same_shingles(texts, size):
 @settings(max_examples=examples(30))
 @given(st.text(alphabet="ab 漢", min_size=50, max_size=900))
 def test_any_cut_of_a_long_text_gives_the_same_sketch(text):
-    whole, alone = minhash.sketch_texts([text]), ours([text])
+    whole, alone = sketches.sketch_texts([text]), ours([text])
     for size in (1, 2, 3):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shingles, "_CHARACTERS", 64 * size)
+            patch.setattr(sketches, "_CHARACTERS", 64 * size)
             assert ours([text]) == alone
-            assert (minhash.sketch_texts([text]) == whole).all()
+            assert (sketches.sketch_texts([text]) == whole).all()
 
 
 def test_words_without_end_are_cut_at_the_same_places_in_any_piece(monkeypatch):
@@ -88,7 +87,7 @@ def test_words_without_end_are_cut_at_the_same_places_in_any_piece(monkeypatch):
     whole = ours([text])
     equal_patterns(whole[0], oracle(text))
     for size in (64, 130, 1000):
-        monkeypatch.setattr(shingles, "_CHARACTERS", size)
+        monkeypatch.setattr(sketches, "_CHARACTERS", size)
         assert ours([text]) == whole
 
 
@@ -108,7 +107,7 @@ def test_a_sketch_does_not_depend_on_its_neighbours(texts, data):
 @given(st.text())
 def test_any_text_has_a_sketch_or_none(text):
     sketch = WEB.sketch(text)
-    assert len(sketch) in (0, minhash.SIZE)
+    assert len(sketch) in (0, sketches.SKETCH_BYTES)
     assert (
         WEB.sketch(unicodedata.normalize("NFKC", text).upper())
         == WEB.sketch(unicodedata.normalize("NFKC", text).upper().lower())
@@ -125,7 +124,7 @@ def test_fewer_than_fifteen_units_have_no_sketch():
 def test_a_secret_keys_the_sketch():
     text = "some words that a secret turns into other bits"
     keyed = WEB.replace(name="keyed", hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
-    found = minhash.estimate(
+    found = sketches.estimate(
         np.frombuffer(WEB.sketch(text), np.uint8), np.frombuffer(keyed.sketch(text), np.uint8)
     )
     assert found < 0.2
@@ -143,8 +142,8 @@ def sketch_sets(sets):
     rows = []
     for first in range(0, len(sets), 200):
         block = sets[first : first + 200]
-        part = Shingles(0, np.concatenate(block), np.array(list(map(len, block))))
-        rows.append(minhash._pack(minhash._fill(part)))
+        part = sketches.Shingles(0, np.concatenate(block), np.array(list(map(len, block))))
+        rows.append(sketches._pack(sketches._fill(part)))
     return np.concatenate(rows)
 
 
@@ -161,9 +160,9 @@ def test_the_estimate_is_unbiased_and_errs_as_the_formula_says(size, pairs, jacc
         values = rng.integers(2**64, size=2 * size, dtype=np.uint64)
         left.append(values[:size])
         right.append(np.concatenate([values[:shared], values[size : 2 * size - shared]]))
-        exact.append(shingles.exact_jaccard(np.sort(left[-1]), np.sort(right[-1])))
-    errors = minhash.estimate(sketch_sets(left), sketch_sets(right)) - exact
-    expected = np.mean(np.square(list(map(minhash.standard_error, exact)))) ** 0.5
+        exact.append(sketches.exact_jaccard(np.sort(left[-1]), np.sort(right[-1])))
+    errors = sketches.estimate(sketch_sets(left), sketch_sets(right)) - exact
+    expected = np.mean(np.square(list(map(sketches.standard_error, exact)))) ** 0.5
     # The rounds draw without replacement from few shingles, so that the estimate errs less.
     assert abs(errors.mean()) <= 3 * errors.std() / pairs**0.5
     assert (0.5 if size <= 20 else 0.7) * expected < errors.std() < 1.25 * expected
@@ -172,7 +171,7 @@ def test_the_estimate_is_unbiased_and_errs_as_the_formula_says(size, pairs, jacc
 def test_equal_sets_agree_wholly_and_nothing_agrees_with_no_sketch():
     texts = ["a text with some words", "a text", "a text with some words"]
     rows = WEB.sketch_many(texts)
-    found = minhash.estimate(rows[[0, 0, 1]], rows[[2, 1, 1]])
+    found = sketches.estimate(rows[[0, 0, 1]], rows[[2, 1, 1]])
     assert found[0] == 1
     assert np.isnan(found[1:]).all()
 
@@ -181,7 +180,7 @@ def test_equal_sets_agree_wholly_and_nothing_agrees_with_no_sketch():
 def test_the_estimate_counts_the_half_bytes_that_differ(left, right):
     rows = [np.frombuffer(each, np.uint8) for each in (left, right)]
     apart = sum(a != b for a, b in zip(left.hex(), right.hex(), strict=True))
-    found = minhash.estimate(*rows)
+    found = sketches.estimate(*rows)
     if any(left) and any(right):
         assert found == pytest.approx(max(0.0, 1 - apart / 256 * 16 / 15))
     else:
@@ -196,6 +195,6 @@ def test_a_phrase_over_and_over_has_the_sketch_of_its_set():
 
 def test_exact_jaccard_of_shingles():
     first, second = WEB.shingles("a b c d e"), WEB.shingles("x b c d e")
-    assert shingles.exact_jaccard(first, second) == 2 / 4
-    assert shingles.exact_jaccard(first, first) == 1
-    assert shingles.exact_jaccard(first, WEB.shingles("a b")) is None
+    assert sketches.exact_jaccard(first, second) == 2 / 4
+    assert sketches.exact_jaccard(first, first) == 1
+    assert sketches.exact_jaccard(first, WEB.shingles("a b")) is None

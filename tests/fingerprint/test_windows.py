@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from fpdb.fingerprint.windows import window_hashes
+from fpdb.fingerprint.hashing import window_hashes
 
 ANY_CHARACTER = st.characters(min_codepoint=0, max_codepoint=0x10FFFF, exclude_categories=())
 EVERY_SIZE = st.sampled_from("a\x00\x7f\x80é߿ࠀ中\uffff\U00010000😀\U0010ffff\ud800\udfff")

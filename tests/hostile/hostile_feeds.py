@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from hostile_inputs import INPUTS, Hostile
 
 import fpdb
 from fpdb.cli import main
-from fpdb.fingerprint import segment
+from fpdb.fingerprint import segmentation
 from fpdb.storage import header as header_bytes
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.packing import unpack
@@ -196,9 +197,9 @@ def _forked(work: Any) -> dict[str, Any]:
 
 def warm_up() -> None:
     """Load what every process needs once, so that no input has to pay for it."""
-    slow = segment.slow_dictionary_cut()
+    slow = segmentation.slow_dictionary_cut()
     # The slower of the two cuts: what is measured must hold without the package rjieba as well.
-    RECIPES["jieba"]._engine._count = lambda text: segment._count_mixed(text, lambda: slow)
+    RECIPES["jieba"]._engine._count = partial(segmentation._count_mixed_words, lambda: slow)
     for recipe in RECIPES.values():
         recipe.batch([_WARM])
 

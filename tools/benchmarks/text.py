@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import fpdb
-from fpdb.fingerprint.segment import jieba_tokenizer
+from fpdb.fingerprint.segmentation import jieba_tokenizer
 
 ENGLISH = "A short text about ten plain words that someone typed today"
 # (recipe, corpus, the megabytes a second to reach, how many times as fast as simhash)

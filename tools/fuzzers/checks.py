@@ -17,7 +17,7 @@ import zstandard
 
 import fpdb
 from fpdb import io, portable
-from fpdb.fingerprint import clean, segment, toml, windows
+from fpdb.fingerprint import hashing, segmentation, toml
 from fpdb.storage import header
 from fpdb.storage.columns import (
     number_at,
@@ -187,27 +187,27 @@ def check_texts(data):
     require(alone.fingerprints.tolist()[0] == batch.fingerprints.tolist()[0], text)
     require(alone.features[0] == len(recipe.features(text)), text)
     require(ALONE.batch([text]).fingerprints.tolist() == SLOW.batch([text]).fingerprints.tolist())
-    for step in clean.STEPS.values():
+    for step in segmentation.STEPS.values():
         step(text)
-    cleaned = clean.normalise_unicode(text)
-    require(clean.normalise_unicode(text) == cleaned)
+    cleaned = segmentation.normalise_unicode(text)
+    require(segmentation.normalise_unicode(text) == cleaned)
     fast, slow = (
-        segment.chinese_words(cleaned),
-        segment._mixed(cleaned, segment.slow_dictionary_cut),
+        segmentation.CUTS["jieba"](cleaned),
+        segmentation._mixed_words(segmentation.slow_dictionary_cut, cleaned),
     )
     require(fast == slow, cleaned)
-    require(Counter(fast) == segment.COUNTS["jieba"](cleaned), cleaned)
+    require(Counter(fast) == segmentation.COUNTS["jieba"](cleaned), cleaned)
 
 
 def plant(defect):
     """Put a defect into fpdb that its target must find."""
     if defect == "windows":
-        right = windows._hash_9_to_16
+        right = hashing._hash_9_to_16
 
         def wrong(low, high, size, seed):
             return ~right(low, high, size, seed)
 
-        windows._hash_9_to_16 = wrong
+        hashing._hash_9_to_16 = wrong
     elif defect == "reader":
         from fpdb.io import fields
 

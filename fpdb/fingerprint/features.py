@@ -1,29 +1,22 @@
-"""Turn how often a feature occurs into how much it counts: damping, idf, parts of speech."""
+"""Features and their weights: grams of segments, damping, idf, and parts of speech."""
 
 import hashlib
 import json
 import math
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fpdb.errors import InputError
-from fpdb.fingerprint.files import read_bounded, write_private
-from fpdb.fingerprint.segment import jieba_idf
+from fpdb.fingerprint.hashing import read_bounded
+from fpdb.fingerprint.segmentation import jieba_idf
 
-# Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
-# fingerprint is the same on every machine.
-UNITS = 4096
-# Sums of fewer units than 2**53 are exact in double precision.
+# The weights of a text add up to less, so that their sums are exact (see engine.UNITS).
 LARGEST_TOTAL = 1 << 40
-_COUNTS_TABULATED = 4096
-# One value must not leave the range in which the sums of a text are exact.
 LARGEST_FACTOR = 1 << 19
 _LARGEST_FILE = 1 << 24
 _MOST_VALUES = 1 << 19
@@ -36,9 +29,52 @@ DAMPING: dict[str, Callable[[float], float]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grams:
+    """Which segments make a feature, and how many features a text needs.
+
+    `n` segments in a row make a feature; a text with fewer is one feature. Segments in
+    `stop_words`, or with fewer than `min_length` characters, are dropped first. A text with fewer
+    than `minimum` distinct features is short. `keep_empty` gives an empty text one empty feature.
+    """
+
+    n: int = 1
+    stop_words: tuple[str, ...] = ()
+    min_length: int = 1
+    minimum: int = 1
+    keep_empty: bool = False
+
+    @cached_property
+    def keeps_all(self) -> bool:
+        """Whether no segment is ever dropped, and an empty text has no feature."""
+        return not self.stop_words and self.min_length <= 1 and not self.keep_empty
+
+    @cached_property
+    def _stopped(self) -> frozenset[str]:
+        return frozenset(self.stop_words)
+
+    def keeps(self, segment: str) -> bool:
+        """Return whether a segment may become part of a feature."""
+        return len(segment) >= self.min_length and segment not in self._stopped
+
+    def features(self, segments: Sequence[str]) -> Sequence[str]:
+        """Return the features in their order; characters in a string join without a space."""
+        if self.stop_words or self.min_length > 1:
+            kept = list(filter(self.keeps, segments))
+            segments = "".join(kept) if isinstance(segments, str) else kept
+        if not segments:
+            return [""] if self.keep_empty else []
+        count = max(len(segments) - self.n + 1, 1)
+        if isinstance(segments, str):
+            return [segments[start : start + self.n] for start in range(count)]
+        if self.n == 1:
+            return segments
+        return [" ".join(segments[start : start + self.n]) for start in range(count)]
+
+
 @dataclass(frozen=True)
 class IdfTable:
-    """Inverse document frequencies of features; `missing` is what any other feature gets."""
+    """Inverse document frequencies of features; `missing` is that of any other feature."""
 
     values: Mapping[str, float]
     missing: float
@@ -68,10 +104,10 @@ class IdfTable:
 
     @classmethod
     def from_documents(cls, documents: Iterable[Iterable[str]], at_least: int = 2) -> "IdfTable":
-        """Count in how many documents each feature occurs; rarer ones than `at_least` are left out.
+        """Count in how many documents each feature occurs; drop those in fewer than `at_least`.
 
-        A feature in d of n documents gets ln((n + 1) / (d + 1)), one that is left out the
-        value of a feature in one document.
+        A feature in d of n documents gets ln((n + 1) / (d + 1)), a dropped one the value of a
+        feature in one document.
         """
         total = 0
         frequency: Counter[str] = Counter()
@@ -91,7 +127,7 @@ class IdfTable:
     def from_file(cls, path: Path) -> "IdfTable":
         """Read a table that `to_file` wrote."""
         try:
-            lines = read_bounded(path, _LARGEST_FILE).decode("utf-8").split("\n")
+            lines = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8").split("\n")
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the idf table can't be read: {error}", hint="fpdb recipes idf writes such a table"
@@ -124,14 +160,16 @@ class IdfTable:
         return cls(values, missing)
 
     def to_file(self, path: Path) -> None:
-        """Write a line for each feature: as a JSON string without quotes, a tab and its value.
+        """Write a line for each feature: a JSON string without its quotes, a tab and the value.
 
-        The line of the missing features comes first and starts with the tab.
+        The line of missing features comes first and starts with the tab.
         """
         rows = [("", self.missing), *sorted(self.values.items())]
         lines = (f"{json.dumps(feature)[1:-1]}\t{value!r}\n" for feature, value in rows)
         try:
-            write_private(path, "".join(lines))
+            number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(number, "w", encoding="utf-8") as file:
+                file.writelines(lines)
         except OSError as error:
             raise InputError(
                 f"the idf table can't be written: {error}",
@@ -151,10 +189,9 @@ class IdfTable:
 class Weights:
     """How much a feature counts.
 
-    `by` damps how often it occurs: count, binary, log (1 + ln n) or sqrt. `cap` bounds the
-    occurrences that count (0: all). `idf` multiplies by a table: an `IdfTable`, or "jieba" for
-    the one that comes with jieba. `tags` gives parts of speech a weight other than 1; 0 drops
-    them.
+    `by` damps the number of occurrences: count, binary, log (1 + ln n) or sqrt. At most `cap`
+    occurrences count (0: all). `idf` multiplies by a table: an `IdfTable`, or "jieba" for the one
+    that comes with jieba. `tags` gives parts of speech a weight other than 1; 0 drops them.
     """
 
     by: str = "count"
@@ -162,16 +199,8 @@ class Weights:
     idf: IdfTable | str | None = None
     tags: tuple[tuple[str, float], ...] = ()
 
-    def damp(self, masses: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Damp masses, which are counts unless parts of speech have weights of their own."""
-        if self.by == "count":
-            return masses
-        if not self.tags and masses.max(initial=0) < _COUNTS_TABULATED:
-            return _damped_counts(self.by)[masses.astype(np.intp)]
-        return np.array([DAMPING[self.by](mass) for mass in masses.tolist()], np.float64)
-
     def idf_of(self) -> Callable[[str], float] | None:
-        """Give the function that looks a feature's idf up, if this choice has one."""
+        """Return the function that looks up the idf of a feature, None if there is no table."""
         if self.idf is None:
             return None
         table = _jieba_table() if isinstance(self.idf, str) else self.idf
@@ -179,7 +208,7 @@ class Weights:
         return lambda feature: values.get(feature, missing)
 
     def masses(self, tagged: Iterable[tuple[str, str]]) -> dict[str, float]:
-        """Add up the tag weights of each word's occurrences, no more of them than the cap."""
+        """Add up the tag weights of each word's occurrences, at most `cap` of them."""
         weights = dict(self.tags)
         seen: Counter[str] = Counter()
         masses: dict[str, float] = {}
@@ -192,16 +221,6 @@ class Weights:
 
 
 @cache
-def _damped_counts(by: str) -> NDArray[np.float64]:
-    return np.array([0.0, *map(DAMPING[by], range(1, _COUNTS_TABULATED))])
-
-
-@cache
 def _jieba_table() -> IdfTable:
     values = jieba_idf()
     return IdfTable(values, sorted(values.values())[len(values) // 2])
-
-
-def in_units(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round weights to whole units."""
-    return np.rint(weights * UNITS)

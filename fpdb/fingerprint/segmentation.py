@@ -1,0 +1,295 @@
+"""The first stages of a recipe: clean a text, and cut it into segments.
+
+Each step and each cut is a name and a function. Steps take linear time for any input; cuts are
+words, characters, or Chinese words by jieba.
+"""
+
+import html
+import importlib.resources
+import importlib.util
+import logging
+import re
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import cache, partial
+from typing import Any, cast
+
+from fpdb.errors import InputError
+
+TaggedWord = tuple[str, str]
+# A text of characters is its own sequence of segments.
+Segments = Sequence[str] | Sequence[TaggedWord]
+_Step = Callable[[str], str]
+_Words = Callable[[str], list[str]]
+
+# Unified ideographs never change under NFKC, so only the characters between them are normalised.
+# An ASCII character before such a run goes with it: a combining mark may join it.
+_STABLE = re.compile("[\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]*")
+_UNSTABLE = re.compile("([\x00-\x7f]?[^\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]+)")
+# Invisible characters: soft hyphen, zero-width and bidirectional controls, byte order mark.
+_INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
+# Longer runs of combining marks carry no meaning, and normalising them takes quadratic time
+# (30 is the limit of the Unicode stream-safe text format).
+_MARKS_KEPT = 30
+_RUNS_CACHED = 1 << 15
+_RUN_WORTH_CACHING = 16
+
+_TAG_TOKEN = re.compile(
+    r"<!--|-->|<(?P<raw>script|style)\b[^<>]*>|</(?P<end>script|style)\b[^<>]*>|<[/!?a-z][^<>]*>",
+    re.IGNORECASE,
+)
+_HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|x[0-9a-f]{7,});?", re.IGNORECASE)
+_SPECIAL = re.compile(r"&(?:nbsp|amp|lt|gt|quot|apos);|[\s&<>]")
+_WORD = re.compile(r"\w+")
+
+
+class _NormalisedRuns(dict[str, str]):
+    """A bounded cache of short runs, which are mostly punctuation."""
+
+    def __missing__(self, run: str) -> str:
+        normal = _normalise_run(run)
+        if len(run) <= _RUN_WORTH_CACHING:
+            if len(self) >= _RUNS_CACHED:
+                self.clear()
+            self[run] = normal
+        return normal
+
+
+_runs = _NormalisedRuns()
+
+
+def normalise_unicode(text: str) -> str:
+    """Apply NFKC and case folding, and drop invisible characters."""
+    if text.isascii() or _STABLE.fullmatch(text):
+        return text.casefold()
+    pieces = _UNSTABLE.split(text)
+    pieces[1::2] = map(_runs.__getitem__, pieces[1::2])
+    return "".join(pieces).casefold()
+
+
+def _normalise_run(run: str) -> str:
+    run = _INVISIBLE.sub("", run)
+    if len(run) > _MARKS_KEPT:
+        run = _mark_bomb().sub(r"\1", run)
+    return unicodedata.normalize("NFKC", run)
+
+
+@cache
+def _mark_bomb() -> re.Pattern[str]:
+    """Return a pattern of more combining marks in a row than are kept."""
+    ranges: list[list[int]] = []
+    for code in filter(_is_mark, range(0x300, 0x1F000)):
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    marks = "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+    return re.compile(f"([{marks}]{{{_MARKS_KEPT}}})[{marks}]+")
+
+
+def _is_mark(code: int) -> bool:
+    """Return whether a character combines; a few do so only once they are decomposed."""
+    return all(map(unicodedata.combining, unicodedata.normalize("NFKD", chr(code))))
+
+
+def strip_tags(text: str) -> str:
+    """Drop tags, comments, scripts and styles, and resolve character references."""
+    kept: list[str] = []
+    position = 0
+    inside = ""  # what ends the skipped part: "-->", or the name of a raw element
+    for token in _TAG_TOKEN.finditer(text):
+        mark = token.group()
+        if inside:
+            if mark == inside or (token["end"] or "").lower() == inside:
+                inside, position = "", token.end()
+            continue
+        if mark == "-->":
+            continue
+        kept.append(text[position : token.start()])
+        position = token.end()
+        inside = "-->" if mark == "<!--" else (token["raw"] or "").lower()
+    if not inside:
+        kept.append(text[position:])
+    return html.unescape(_HUGE_REFERENCE.sub("\ufffd", " ".join(kept)))
+
+
+def remove_special(text: str) -> str:
+    """Drop white space, the characters that HTML escapes, and leftover references."""
+    return _SPECIAL.sub("", text)
+
+
+def keep_word_characters(text: str) -> str:
+    """Drop everything but letters, digits and underscores."""
+    return "".join(_WORD.findall(text))
+
+
+STEPS: dict[str, _Step] = {
+    "unicode": normalise_unicode,
+    "lower": str.lower,
+    "tags": strip_tags,
+    "special": remove_special,
+    "word-characters": keep_word_characters,
+}
+# Steps that drop the white space between words, which shingles need.
+JOINING = frozenset({"special", "word-characters"})
+
+# ASCII characters outside of words become spaces: splitting there is faster than searching.
+_ASCII_BREAKS = {code: " " for code in range(128) if not re.match(r"\w", chr(code))}
+_HAN_RUN = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+)")
+
+# jieba builds a graph of all words in an unbroken run of Han, so longer runs are cut in pieces. No
+# sentence is that long, and every cutter gets the same pieces.
+_LONGEST_RUN = 1 << 14
+_RUN_PIECE = re.compile(f"(?:[^\n]{{0,{_LONGEST_RUN}}}+\n)+|[^\n]{{1,{_LONGEST_RUN}}}")
+
+# jieba's search for unknown words takes quadratic time in an unbroken run of Han, so it gets even
+# shorter pieces.
+_HMM_PIECE = re.compile("(?:[^\n]{0,1000}+\n)+|[^\n]{1,1000}")
+
+_LONGEST_TAGGED = 5_000
+# For a Han character that isn't in jieba's model of tags, the tagger tries all pairs of tags.
+_MOST_UNKNOWN = 100
+
+
+def words(text: str) -> list[str]:
+    """Return the runs of letters, digits and underscores of any script."""
+    return text.translate(_ASCII_BREAKS).split() if text.isascii() else _WORD.findall(text)
+
+
+def tagged_words(text: str) -> list[TaggedWord]:
+    """Cut with jieba's part-of-speech tagger: nouns are tagged n, punctuation w."""
+    if len(text) > _LONGEST_TAGGED:
+        raise InputError(
+            f"found {len(text):,} characters to tag, expected at most {_LONGEST_TAGGED:,}",
+            hint="tagging is for titles and short texts; take a recipe without tags",
+        )
+    tagger, known = _tagger()
+    unknown = sum(character not in known for run in _HAN_RUN.findall(text) for character in run)
+    if unknown > _MOST_UNKNOWN:
+        raise InputError(
+            f"found {unknown:,} rare characters to tag, expected at most {_MOST_UNKNOWN}",
+            hint="tagging is for titles and short texts; take a recipe without tags",
+        )
+    return [(word, _tag(word, tag)) for word, tag in tagger(text)]
+
+
+def _mixed_words(cut: Callable[[], _Words], text: str) -> list[str]:
+    """Cut Han runs with a cut that is loaded when it is first needed, the rest into words."""
+    pieces = [text] if text.isascii() else _HAN_RUN.split(text)
+    if len(pieces) == 1:
+        return words(text)
+    # One call for all Han runs, which a line feed separates: no run contains one.
+    han = iter(cut()("\n".join(pieces[1::2])))
+    segments: list[str] = []
+    for other in pieces[::2]:
+        if len(other) > 1 or other == "_" or other.isalnum():
+            segments += _WORD.findall(other)
+        for word in han:
+            if word == "\n":
+                break
+            segments.append(word)
+    return segments
+
+
+def _count_mixed_words(cut: Callable[[], _Words], text: str) -> Counter[str]:
+    """Count the segments of `_mixed_words` without putting them in order."""
+    pieces = [text] if text.isascii() else _HAN_RUN.split(text)
+    if len(pieces) == 1:
+        return Counter(words(text))
+    counts = Counter(cut()("\n".join(pieces[1::2])))
+    del counts["\n"]
+    counts.update(_WORD.findall("\n".join(pieces[::2])))
+    return counts
+
+
+def _tag(word: str, tag: str) -> str:
+    if tag.startswith("n"):
+        return "n"
+    return "w" if tag == "x" and not any(map(str.isalnum, word)) else tag
+
+
+@cache
+def _dictionary_cut() -> _Words:
+    if importlib.util.find_spec("rjieba"):
+        import rjieba
+
+        return in_pieces(lambda text: rjieba.cut(text, hmm=False))
+    return slow_dictionary_cut()
+
+
+def slow_dictionary_cut() -> _Words:
+    """Return the cut of jieba itself; that of rjieba is equal and faster."""
+    tokenizer = jieba_tokenizer()
+    return in_pieces(lambda text: cast("list[str]", tokenizer.lcut(text, HMM=False)))
+
+
+def in_pieces(cut: _Words) -> _Words:
+    """Return a cut that takes long runs piece by piece."""
+    return lambda text: (
+        cut(text)
+        if len(text) <= _LONGEST_RUN
+        else [word for piece in _RUN_PIECE.findall(text) for word in cut(piece)]
+    )
+
+
+@cache
+def _hmm_cut() -> _Words:
+    tokenizer = jieba_tokenizer()
+    return lambda text: [
+        word for piece in _HMM_PIECE.findall(text) for word in tokenizer.lcut(piece, HMM=True)
+    ]
+
+
+@cache
+def _tagger() -> tuple[Callable[[str], Iterable[TaggedWord]], Container[str]]:
+    """Load the tagger, and the characters in its model."""
+    tokenizer = jieba_tokenizer()
+    with warnings.catch_warnings(action="ignore"):
+        import jieba.posseg
+    return jieba.posseg.POSTokenizer(tokenizer).cut, jieba.posseg.char_state_tab_P
+
+
+@cache
+def jieba_tokenizer() -> Any:
+    """Load jieba's own dictionary into a tokenizer that isn't shared with other users of jieba."""
+    with warnings.catch_warnings(action="ignore"):  # jieba imports the deprecated pkg_resources
+        import jieba
+    jieba.setLogLevel(logging.WARNING)
+    tokenizer = jieba.Tokenizer()
+    # jieba would cache its dictionary in a shared temporary directory, as marshalled data that
+    # anybody could have put there. Reading the dictionary itself takes about half a second.
+    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
+    tokenizer.initialized = True
+    return tokenizer
+
+
+def jieba_idf() -> dict[str, float]:
+    """Read the inverse document frequencies that come with jieba."""
+    table = importlib.resources.files("jieba").joinpath("analyse/idf.txt")
+    rows = (line.split(" ") for line in table.read_text("utf-8").splitlines())
+    return {word: float(value) for word, value in rows}
+
+
+CUTS: dict[str, Callable[[str], Segments]] = {
+    "whitespace": str.split,
+    "words": words,
+    "characters": str,
+    "jieba": partial(_mixed_words, _dictionary_cut),
+    "jieba-hmm": partial(_mixed_words, _hmm_cut),
+    "jieba-tags": tagged_words,
+}
+# Cuts that count segments faster where their order doesn't matter.
+COUNTS: dict[str, Callable[[str], Counter[str]]] = {
+    "jieba": partial(_count_mixed_words, _dictionary_cut),
+    "jieba-hmm": partial(_count_mixed_words, _hmm_cut),
+}
+TAGGED = frozenset({"jieba-tags"})
+# How much more than other characters Han costs, where it goes through jieba.
+HAN_COSTS = {"jieba": 2, "jieba-hmm": 8}
+
+
+def count_han(text: str) -> int:
+    """Count the Han characters, which a dictionary cuts."""
+    return sum(map(len, _HAN_RUN.findall(text)))

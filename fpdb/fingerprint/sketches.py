@@ -1,0 +1,330 @@
+"""Sketches: 128 bytes of a text, from which the Jaccard similarity of two texts is estimated.
+
+A clean text is cut into shingles, three words or five characters of a script without spaces in a
+row. A shingle begins at each token and spans fifteen units: a word counts five, a character of such
+a script three. So one rule serves both kinds of script, and texts that mix them. White space and
+punctuation only separate tokens; they are in no shingle.
+
+A sketch is made by fast similarity sketching (Dahlgaard, Knudsen and Thorup, 2017): in each round
+every shingle falls into one bin, and fills it if no earlier round did; of several the smallest
+hash wins. Bins that stay empty are filled directly, with the smallest of all shingles' hashes for
+that bin. So two texts agree in a bin with a probability that is their Jaccard similarity. Of
+each winner only four bits are kept (b-bit minwise hashing, Li and König, 2010): bins that
+differ agree by accident once in sixteen times, which the estimate subtracts.
+
+The seams for compiled kernels are `_tokens` and `_join` (text to shingles) and `_fill` (shingles to
+bins).
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.arrays import Column, Places, differs, joined, spans, unique
+
+SPAN = 15
+WORD_UNITS, SIGN_UNITS = 5, 3
+_LONGEST = -(-SPAN // SIGN_UNITS)  # the most tokens in a shingle
+_LETTER, _SIGN = 1, 2
+# A longer run of letters counts as several words, so that memory stays bounded: no language has
+# such words, but base64 and the like do.
+_LONGEST_WORD = 64
+# Signs: characters of Chinese, Japanese, and the Asian scripts without spaces between words.
+_SIGNS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
+# Characters, and texts, that are processed together: enough to spread the cost of a numpy call,
+# few enough for the processor's caches. A longer text is processed in pieces.
+_CHARACTERS = 1 << 16
+_TEXTS = 256
+# From this code on, no character is a letter.
+_NO_LETTERS = 0x40000
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in splitmix64
+
+_SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
+_FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
+
+# 256 bins of 4 bits: 512 of 2 and 1024 of 1 take as many bytes and err less, by a quarter at most,
+# but cost two and four times the time.
+BINS = 256
+BITS = 4
+SKETCH_BYTES = BINS * BITS // 8
+_BY_ACCIDENT = 2.0**-BITS
+# No number of rounds fills all bins with few shingles; sixteen fill them with a hundred.
+_ROUNDS = 16
+# The value of a bin: the round above, the shingle's hash below. So a lower round wins, and the
+# sketch of two parts of a text is the smaller value of each bin.
+_ROUND_SHIFT = np.uint64(52)
+_HASH = np.uint64((1 << 52) - 1)
+_BIN_SHIFT = np.uint64(64 - 8)
+_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+# The lowest bit of each bin in a word of a packed sketch.
+_LOWEST = np.uint64(0x1111111111111111)
+
+
+class Shingles(NamedTuple):
+    """The shingles of a few texts, text after text; `counts` has the number of each.
+
+    `first` is the number of the first of these texts. A long text comes in several parts.
+    """
+
+    first: int
+    hashes: Column
+    counts: Places
+
+
+class _Tokens(NamedTuple):
+    """Tokens in a row: the hash of each, its units, and the number of its text."""
+
+    hashes: Column
+    units: Places
+    owners: Places
+
+
+_NOTHING = _Tokens(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def mix(values: Column) -> Column:
+    """Spread numbers over all 64 bits (the finisher of splitmix64)."""
+    mixed = values >> _SHIFTS[0]
+    mixed ^= values
+    mixed *= _FACTORS[0]
+    rest = mixed >> _SHIFTS[1]
+    mixed ^= rest
+    mixed *= _FACTORS[1]
+    np.right_shift(mixed, _SHIFTS[2], out=rest)
+    mixed ^= rest
+    return mixed
+
+
+def salts(count: int, seed: int) -> Column:
+    """Return pseudo-random numbers, the same ones for the same seed."""
+    return mix(np.arange(1, count + 1, dtype=np.uint64) * _ODD + np.uint64(seed))
+
+
+_ROUND_SALTS = salts(_ROUNDS, 1)
+_BIN_SALTS = salts(BINS, 2)
+
+
+def sketch_texts(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint8]:
+    """Return the sketches of clean texts, uint8[n, 128]; zeros for a text without shingles."""
+    packed = np.zeros((len(texts), SKETCH_BYTES), np.uint8)
+    long: Column | None = None  # the bins of the parts so far of a long text
+    owner = -1
+    for part in shingles(texts, seed):
+        bins = _fill(part)
+        rows = slice(part.first, part.first + len(bins))
+        if part.first == owner and long is not None:
+            bins = np.minimum(bins, long)
+        packed[rows] = _pack(bins)
+        long, owner = bins, part.first
+    return packed
+
+
+def estimate(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Estimate the Jaccard similarity of sketches, row by row; nan where a row is all zeros."""
+    left, right = (np.ascontiguousarray(sketches).view(np.uint64) for sketches in (first, second))
+    differing: Column = left ^ right
+    differing |= differing >> np.uint64(2)
+    differing |= differing >> np.uint64(1)
+    apart = np.bitwise_count(differing & _LOWEST).sum(axis=-1, dtype=np.int64)
+    similar = np.clip(1 - apart / BINS / (1 - _BY_ACCIDENT), 0.0, 1.0)
+    return np.where(has_sketch(first) & has_sketch(second), similar, np.nan)
+
+
+def has_sketch(sketches: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Mark the rows that are sketches: a text without shingles has none."""
+    return np.asarray(sketches.any(axis=-1))
+
+
+def standard_error(jaccard: float) -> float:
+    """Return the standard error of the estimate for texts of this similarity, at most .033."""
+    agreeing = jaccard + (1 - jaccard) * _BY_ACCIDENT
+    return float((agreeing * (1 - agreeing) / BINS) ** 0.5 / (1 - _BY_ACCIDENT))
+
+
+def _fill(part: Shingles) -> Column:
+    """Fill the bins of some texts; those of a text without shingles stay empty."""
+    texts = len(part.counts)
+    bins = np.full(texts * BINS, _EMPTY, np.uint64)
+    owners = np.repeat(np.arange(texts), part.counts)
+    hashes = part.hashes
+    table = bins.reshape(texts, BINS)
+    for number, salt in enumerate(_ROUND_SALTS):
+        if not len(hashes):
+            return table
+        values = mix(hashes + salt)
+        at = owners * BINS + (values >> _BIN_SHIFT).astype(np.int64)
+        values = values & _HASH | np.uint64(number) << _ROUND_SHIFT
+        np.minimum.at(bins, at, values)
+        wanting = (table == _EMPTY).any(axis=1)[owners]
+        owners, hashes = owners[wanting], hashes[wanting]
+    if len(hashes):
+        _fill_directly(table, owners, hashes)
+    return table
+
+
+def _fill_directly(table: Column, owners: Places, hashes: Column) -> None:
+    """Fill every bin that is still empty with the smallest hash of all shingles for this bin."""
+    order = np.lexsort((hashes, owners))
+    owners, hashes = owners[order], hashes[order]
+    # A phrase repeated many times has many shingles, but few distinct ones.
+    fresh = differs(hashes, owners)
+    owners, hashes = owners[fresh], hashes[fresh]
+    counts = np.bincount(owners, minlength=len(table))
+    starts = np.cumsum(counts) - counts
+    rows, empty = np.nonzero((table == _EMPTY) & (counts > 0)[:, None])
+    sizes = counts[rows]
+    firsts = np.cumsum(sizes) - sizes
+    values = mix(hashes[spans(starts[rows], sizes)] ^ np.repeat(_BIN_SALTS[empty], sizes)) & _HASH
+    last = np.uint64(_ROUNDS) << _ROUND_SHIFT
+    table[rows, empty] = np.minimum.reduceat(values, firsts) | last
+
+
+def _pack(table: Column) -> NDArray[np.uint8]:
+    """Keep the lowest bits of each bin, two bins to a byte; zeros for a text with empty bins."""
+    low = (table & np.uint64((1 << BITS) - 1)).astype(np.uint8)
+    packed: NDArray[np.uint8] = low[:, 0::2] | low[:, 1::2] << np.uint8(BITS)
+    packed[table[:, 0] == _EMPTY] = 0
+    return packed
+
+
+def shingles(texts: Sequence[str], seed: int = 0) -> Iterator[Shingles]:
+    """Yield the hashes of all shingles of clean texts, in order and in parts of bounded size."""
+    for first, block in _blocks(texts):
+        if len(block) == 1 and len(block[0]) > _CHARACTERS:
+            yield from _long(first, block[0], seed)
+            continue
+        tokens = _tokens(_codes("\n".join(block)), seed)
+        ends = np.cumsum([len(text) + 1 for text in block])
+        tokens = tokens._replace(owners=np.searchsorted(ends, tokens.owners, side="right"))
+        hashes, owners = _join(tokens)
+        yield Shingles(first, hashes, np.bincount(owners, minlength=len(block)))
+
+
+def distinct_shingles(text: str, seed: int = 0) -> Column:
+    """Return the set of a clean text's shingles, sorted."""
+    return unique(np.concatenate([part.hashes for part in shingles([text], seed)]))
+
+
+def exact_jaccard(first: Column, second: Column) -> float | None:
+    """Return the Jaccard similarity of two sets of shingles, None if one of them is empty."""
+    if not len(first) or not len(second):
+        return None
+    both = np.sort(np.concatenate([first, second]))
+    shared = int(np.count_nonzero(both[1:] == both[:-1]))
+    return shared / (len(both) - shared)
+
+
+def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    first, size = 0, 0
+    for number, text in enumerate(texts):
+        if number > first and (size + len(text) > _CHARACTERS or number - first == _TEXTS):
+            yield first, texts[first:number]
+            first, size = number, 0
+        size += len(text)
+    if first < len(texts):
+        yield first, texts[first:]
+
+
+def _long(number: int, text: str, seed: int) -> Iterator[Shingles]:
+    """Hash a long text piece by piece; a shingle may begin in one piece and end in the next."""
+    held = _NOTHING
+    start = 0
+    while start < len(text):
+        codes = _codes(text[start : start + _CHARACTERS])
+        if start + len(codes) < len(text):
+            codes = codes[: _cut(codes)]
+        start += len(codes)
+        tokens = _tokens(codes, seed)
+        known = len(held.hashes)
+        tokens = tokens._replace(owners=np.zeros_like(tokens.units))
+        tokens = _Tokens._make(joined([held, tokens]))
+        hashes, _ = _join(tokens, known)
+        yield Shingles(number, hashes, np.array([len(hashes)]))
+        held = _Tokens._make(column[1 - _LONGEST :] for column in tokens)
+
+
+def _cut(codes: NDArray[np.uint32]) -> int:
+    """Return where a piece can end without tearing a word that would otherwise be one token."""
+    others = np.flatnonzero(_kinds()[codes] != _LETTER)
+    word = int(others[-1]) + 1 if len(others) else 0
+    return word + (len(codes) - word) // _LONGEST_WORD * _LONGEST_WORD
+
+
+def _codes(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _tokens(codes: NDArray[np.uint32], seed: int) -> _Tokens:
+    """Cut into tokens; `owners` has the positions where they begin."""
+    kinds = _kinds()[codes]
+    kept = np.flatnonzero(kinds)
+    if not len(kept):
+        return _NOTHING
+    own = kinds[kept]
+    begins = own == _SIGN
+    begins[0] = True
+    begins[1:] |= (np.diff(kept) > 1) | (own[:-1] == _SIGN)
+    runs = np.flatnonzero(begins)
+    lengths = np.diff(np.append(runs, len(kept)))
+    places = np.arange(len(kept)) - np.repeat(runs, lengths)
+    if lengths.max() > _LONGEST_WORD:
+        places %= _LONGEST_WORD
+        runs = np.flatnonzero(places == 0)
+    letters = mix(codes[kept] * _ODD + _word_salts(seed)[places])
+    units = np.where(own[runs] == _SIGN, SIGN_UNITS, WORD_UNITS)
+    return _Tokens(mix(np.add.reduceat(letters, runs)), units, kept[runs])
+
+
+def _join(tokens: _Tokens, known: int = 0) -> tuple[Column, Places]:
+    """Join the tokens from each one on until they span enough; return hashes and owners.
+
+    Shingles that end among the first `known` tokens are left out: they were returned before.
+    """
+    count = len(tokens.hashes)
+    spent = np.concatenate([[0], np.cumsum(tokens.units)])
+    hashes = np.zeros(count, np.uint64)
+    lengths = np.zeros(count, np.int64)
+    span = np.zeros(count, np.int64)
+    for step, factor in enumerate(_factors()[:count]):
+        at = count - step
+        wanting = span[:at] < SPAN
+        if not wanting.any():
+            break
+        hashes[:at] += np.where(wanting, tokens.hashes[step:] * factor, np.uint64(0))
+        span[:at] = np.where(wanting, spent[step + 1 :] - spent[:at], span[:at])
+        lengths[:at] += wanting
+    last = np.arange(count) + lengths - 1
+    whole = (span >= SPAN) & (tokens.owners == tokens.owners[last]) & (last >= known)
+    return mix(hashes[whole] + lengths[whole].astype(np.uint64)), tokens.owners[whole]
+
+
+@cache
+def _factors() -> tuple[np.uint64, ...]:
+    """Return odd numbers, one for each place in a shingle, because the order of tokens matters."""
+    return tuple(salts(_LONGEST, 0) | np.uint64(1))
+
+
+@cache
+def _word_salts(seed: int) -> Column:
+    return salts(_LONGEST_WORD, seed)
+
+
+@cache
+def _kinds() -> NDArray[np.uint8]:
+    """Return for every character whether it is a letter of a word, a sign or neither."""
+    kinds = np.zeros(sys.maxunicode + 1, np.uint8)
+    every = "".join(map(chr, range(_NO_LETTERS)))
+    for found in re.finditer(r"\w+", every):
+        kinds[found.start() : found.end()] = _LETTER
+    for found in _SIGNS.finditer(every):
+        part = kinds[found.start() : found.end()]
+        part[part == _LETTER] = _SIGN
+    return kinds
