@@ -14,6 +14,8 @@ import fpdb
 from fpdb import processes as workers
 from fpdb.processes import MOST, Workers, count_jobs
 
+pytestmark = pytest.mark.process
+
 
 def running():
     """The processes that this one started and that still run."""

@@ -157,6 +157,7 @@ def test_delete_by_prefix(run, path):
     assert keys_in(path) == KEYS[2:]
 
 
+@pytest.mark.process
 def test_delete_by_age(run, path, monkeypatch):
     assert run("delete", path, "--older-than", "1h", "--dry-run").out == ""
     later = time.time() + 90_000
@@ -209,6 +210,7 @@ def test_ages(text, seconds):
     assert parse_age(text) == seconds
 
 
+@pytest.mark.process
 def test_many_documents_go_in_batches(run, tmp_path):
     where = tmp_path / "many.fpdb"
     with fpdb.create(where) as database:

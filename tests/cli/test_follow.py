@@ -281,6 +281,7 @@ main();
 """
 
 
+@pytest.mark.process
 def test_a_crawler_in_node_uses_the_protocol(path):
     node = shutil.which("node")
     if node is None:

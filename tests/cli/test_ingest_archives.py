@@ -12,6 +12,8 @@ from warcs import http, packed, page, record
 
 import fpdb
 
+pytestmark = pytest.mark.process
+
 RECORDS = [record(f"http://a.example/{n}", http(page(f"{n}", f"Page {n}"))) for n in range(40)]
 
 

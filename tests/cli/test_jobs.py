@@ -13,6 +13,8 @@ import pytest
 import fpdb
 from fpdb.io import PART
 
+pytestmark = pytest.mark.process
+
 
 def text_of(number):
     return " ".join(f"word{place}of{number}" for place in range(15))

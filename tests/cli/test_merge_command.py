@@ -16,6 +16,7 @@ def pair(tmp_path):
     return tmp_path / "a", tmp_path / "b"
 
 
+@pytest.mark.process
 def test_what_was_taken_is_told(run, pair, tmp_path):
     done = run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "first")
     assert (done.code, done.out) == (0, "")
@@ -25,6 +26,7 @@ def test_what_was_taken_is_told(run, pair, tmp_path):
     assert last.startswith(f"{tmp_path / 'c'}: 3 documents, 4 tables")
 
 
+@pytest.mark.process
 def test_json_and_quiet(run, pair, tmp_path):
     done = run("merge", *pair, "-o", tmp_path / "c", "--json", "--quiet", "--k", 2)
     assert (done.code, done.err) == (0, "")
@@ -54,6 +56,7 @@ def test_errors(run, pair, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.process
 def test_it_says_that_it_went_on(run, pair, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("heapq.merge", interrupt)

@@ -83,6 +83,7 @@ def test_four_changed_bits_are_a_hit_and_five_are_not(run, path):
         ] * hits
 
 
+@pytest.mark.process
 def test_urls_are_added_and_deleted(run, path):
     row = f"http://n.example/5\t新 闻\t{STORIES['http://n.example/4'][1]} 后天 晴\n".encode()
     fields = ["--format", "tsv", "--key", 1, "--text", 2, "--text", 3]

@@ -72,6 +72,7 @@ def test_clusters_as_json(run, path):
     assert json.loads(done.out) == {"cluster": 1, "representative": "a", "duplicates": ["a again"]}
 
 
+@pytest.mark.process
 def test_a_dry_run_prints_the_same_and_deletes_nothing(run, path):
     dry = run("clusters", path, "--delete-duplicates", "--dry-run")
     before = keys_in(path)

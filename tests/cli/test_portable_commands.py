@@ -33,6 +33,7 @@ def dumped(path, **options):
     return file.getvalue()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 def test_suffixes_tell_what_to_write(run, path, tmp_path, suffix):
     file, copy = tmp_path / f"crawl.fpdb.jsonl{suffix}", tmp_path / "copy.fpdb"

@@ -13,6 +13,8 @@ import pytest
 
 import fpdb
 
+pytestmark = pytest.mark.process
+
 TEXT = "one two three four five six seven eight"
 CHINESE = "国务院今天发布了关于放假的通知，全国各地放假三天，请大家注意安全"
 MEGABYTE = 1 << 20

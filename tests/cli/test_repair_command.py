@@ -32,6 +32,7 @@ def lose_leaf(path: Path) -> set[str]:
     return keys
 
 
+@pytest.mark.process
 def test_a_sound_database(run, path, tmp_path):
     done = run("repair", path, "--output", tmp_path / "new")
     assert (done.code, done.out) == (0, "")

@@ -133,6 +133,7 @@ def test_stats_of_an_empty_database(run, tmp_path):
     assert json.loads(run("stats", tmp_path / "db", "--json").out)["bytes_per_document"] is None
 
 
+@pytest.mark.process
 def test_check_of_a_sound_database(run, path):
     done = run("check", path)
     assert (done.code, done.out, done.err) == (0, "", "no problems\n")
@@ -149,6 +150,7 @@ def test_check_prints_problems_and_exits_with_1(run, path, monkeypatch):
     assert json.loads(as_json.out.splitlines()[1]) == {"where": "counters", "what": "no"}
 
 
+@pytest.mark.process
 def test_check_finds_a_page_that_was_overwritten(run, path):
     data = (path / "data.mdb").read_bytes()
     with fpdb.open(path, readonly=True) as database:
@@ -205,6 +207,7 @@ def test_a_file_and_a_directory_of_something_else(run, tmp_path, command):
         assert "\nhint: " in done.err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", CONTENTS)
 def test_check_reports_a_broken_data_file_and_refuses_a_foreign_one(run, tmp_path, name):
     (tmp_path / "data.mdb").write_bytes(CONTENTS[name])
@@ -229,6 +232,7 @@ def test_a_truncated_data_file(run, path, command):
     assert "\nhint: " in done.err
 
 
+@pytest.mark.process
 @EACH
 def test_the_path_may_come_from_the_environment(run, path, monkeypatch, command):
     monkeypatch.setenv("FPDB_PATH", str(path))

@@ -10,6 +10,8 @@ import pytest
 
 import fpdb
 
+pytestmark = pytest.mark.process
+
 
 def text_of(number):
     return " ".join(f"word{place}of{number}" for place in range(15))

@@ -55,6 +55,7 @@ def test_query_shows_the_similarity_in_a_further_column(run, stored, texts):
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_records_are_asked_for(run, stored, records, texts, jobs):
     done = run("query", stored, records, "--min-jaccard", "0.7", "--json", "--jobs", jobs)

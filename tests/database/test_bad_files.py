@@ -55,6 +55,7 @@ def test_a_data_file_that_was_cut_anywhere(closed: Path) -> None:
     sound(closed)
 
 
+@pytest.mark.process
 def test_an_lmdb_environment_of_another_program(path: Path) -> None:
     with lmdb.open(str(path), lib_version=0, max_dbs=2) as raw, raw.begin(write=True) as txn:
         txn.put(b"a", b"1", db=raw.open_db(b"theirs", txn=txn))
@@ -100,6 +101,7 @@ def test_the_most_tables_that_a_plan_can_have(path: Path, tiny: Recipe) -> None:
         assert db.plan == plan
 
 
+@pytest.mark.process
 def test_a_copy_of_a_quiet_directory_is_a_database(closed: Path, tmp_path: Path) -> None:
     shutil.copytree(closed, tmp_path / "copy")
     sound(tmp_path / "copy")

@@ -13,6 +13,8 @@ import fpdb
 from fpdb import DamagedError, Database, Document, handle
 from fpdb.storage.seal import SEAL_FILE
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def closed(path: Path, db: Database) -> Path:

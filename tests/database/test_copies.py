@@ -13,6 +13,8 @@ import pytest
 import fpdb
 from fpdb import DamagedError, Database, Document
 
+pytestmark = pytest.mark.process
+
 BATCH = 20
 WRITER = """
 def number_of(n):
@@ -150,8 +152,9 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow("a copy takes half a second, and another process writes all the time")
 def test_what_is_copied_under_a_hold_is_one_of_the_states(busy: Path, tmp_path: Path) -> None:
-    for turn in range(4):
+    for turn in range(2):
         copy = tmp_path / f"copy {turn}"
         with fpdb.open(busy, readonly=True) as db:
             least = len(db)
@@ -160,6 +163,7 @@ def test_what_is_copied_under_a_hold_is_one_of_the_states(busy: Path, tmp_path: 
         require_commit_point(copy, least)
 
 
+@pytest.mark.full
 def test_without_a_hold_such_a_copy_is_broken(busy: Path, tmp_path: Path) -> None:
     """The control: were this copy sound, the test above would show nothing."""
     sound = 0

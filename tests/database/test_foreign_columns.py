@@ -188,6 +188,7 @@ def test_what_is_no_table_is_refused():
         list(fpdb.documents_of([{"key": "a"}]))
 
 
+@pytest.mark.process
 def test_importing_fpdb_imports_none_of_them():
     code = "import fpdb, sys; print(*{'pandas', 'polars', 'pyarrow'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

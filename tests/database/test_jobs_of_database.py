@@ -7,6 +7,8 @@ import pytest
 import fpdb
 from fpdb import Document
 
+pytestmark = pytest.mark.process
+
 
 def text_of(number):
     return " ".join(f"word{place}of{number}" for place in range(15))

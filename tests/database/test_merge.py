@@ -20,6 +20,8 @@ from fpdb.maintenance.check import check_view
 from fpdb.maintenance.origins import Origin
 from fpdb.storage import Environment, header
 
+pytestmark = pytest.mark.process
+
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
 RULES = ("newest", "first", "error")
 

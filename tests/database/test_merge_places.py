@@ -11,6 +11,8 @@ import pytest
 import fpdb
 from fpdb.models import Problem
 
+pytestmark = pytest.mark.process
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 TEXT = "the text of {} is as long as it has to be"
 

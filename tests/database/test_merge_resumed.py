@@ -17,6 +17,8 @@ import fpdb
 from fpdb import Document
 from fpdb.storage import drafts
 
+pytestmark = pytest.mark.process
+
 COUNT = 400
 # Forks a child that kills itself before it does what changes the disk for the n-th time, for each n
 # from the start on, and goes on with what that child left; until a child gets to its end.

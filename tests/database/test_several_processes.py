@@ -16,6 +16,8 @@ from fpdb import Database, Document, Recipe
 from fpdb.tables.bits import to_array
 from fpdb.tables.plan import choose_plan
 
+pytestmark = pytest.mark.process
+
 Start = Callable[..., subprocess.Popen[str]]
 Run = Callable[..., str]
 

@@ -94,6 +94,7 @@ def test_a_closed_database_gives_none(db):
         pass
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_is_told_that_it_has_none(db):
     with db.snapshot() as snapshot:

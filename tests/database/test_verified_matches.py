@@ -94,8 +94,9 @@ class Model(dict[Any, tuple[str | None, int | None, bytes | None]]):
         return found
 
 
+@pytest.mark.slow("each history is compared with brute force over all documents")
 @pytest.mark.parametrize("keys", ["text", "integer"])
-@settings(max_examples=examples(4), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(2), suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_history_answers_as_brute_force_over_the_sketches(tmp_path_factory, keys, seed):
     dice = random.Random(seed)
@@ -345,6 +346,7 @@ def test_tables_are_chosen_for_the_first_look(tmp_path):
         assert db.stats().sketches == 0
 
 
+@pytest.mark.process
 def test_copies_keep_the_sketches(tmp_path):
     texts = families(random.Random(10), 50)
     with fpdb.create(tmp_path / "db", sketch="minhash") as db:

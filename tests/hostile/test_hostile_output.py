@@ -113,6 +113,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", COMMANDS)
 def test_nothing_that_is_printed_drives_a_terminal(run, folder, monkeypatch, name):
     monkeypatch.chdir(folder)
@@ -176,6 +177,7 @@ def test_single_keys_reports_and_errors_are_harmless(run, folder, monkeypatch):
     assert_harmless(strict.err)
 
 
+@pytest.mark.process
 def test_whatever_fpdb_creates_is_private(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mask = os.umask(0)

@@ -41,6 +41,7 @@ def assert_hidden(content):
     assert not [form for form in traces() if form in content]
 
 
+@pytest.mark.process
 def test_every_command_works_with_a_keyed_recipe_and_hides_its_secret(run, folder):
     db, recipe, pages = folder / "x.fpdb", folder / "keyed.toml", folder / "pages.jsonl"
     outcomes = [

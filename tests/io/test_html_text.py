@@ -14,6 +14,8 @@ import fpdb
 from fpdb.io import html
 from fpdb.io.html import charset_of
 
+pytestmark = pytest.mark.process
+
 ARTICLE = (
     "The old bridge at Lindow is closed until further notice, because the river has washed out "
     "one of its piers. Engineers will look at what is left of it when the water has fallen. "

@@ -18,6 +18,8 @@ from fpdb.io import BadRecord, Fields, Markup, Passing, Record, read_parts, read
 from fpdb.io import records as module
 from fpdb.io.warc import Broken, Capture, PageError, body_of, parse_response, read_captures
 
+pytestmark = pytest.mark.process
+
 LIMIT = 1 << 20
 
 

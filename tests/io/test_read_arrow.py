@@ -205,6 +205,7 @@ print(count, (after - before) / 1024)
 """
 
 
+@pytest.mark.process
 def test_memory_does_not_grow_with_the_row_group(write, tmp_path):
     small = write("a.parquet", {"key": ["a"], "text": ["x"]})
     large = tmp_path / "large.parquet"

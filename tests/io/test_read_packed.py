@@ -164,6 +164,7 @@ def seconds_allowed(bombs):
     return max(3, 3 * (time.process_time() - start))
 
 
+@pytest.mark.full
 @suffixes
 @pytest.mark.parametrize("form", ["jsonl", "csv", "text"])
 def test_a_bomb_costs_little_time_and_memory(bombs, seconds_allowed, suffix, form):

@@ -49,6 +49,7 @@ def wrong_way(path: Path) -> str:
     raise AssertionError("no branch of the keys")
 
 
+@pytest.mark.process
 def test_a_wrong_way_down_a_tree(path: Path) -> None:
     lost = wrong_way(path)
     with fpdb.open(path, readonly=True) as db:

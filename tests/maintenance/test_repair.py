@@ -125,6 +125,7 @@ def path(tmp_path: Path, keys: str) -> Path:
     return filled(tmp_path / "db", keys)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("bits", [32, 64, 128])
 def test_a_sound_database_gives_an_equal_one(tmp_path: Path, keys: str, bits: int) -> None:
     path = filled(tmp_path / "db", keys, bits)
@@ -154,6 +155,7 @@ def test_little_memory_gives_the_same(tmp_path: Path, keys: str) -> None:
     assert found == contents(path)
 
 
+@pytest.mark.process
 def test_all_documents_come_back_when_all_branches_are_lost(path: Path) -> None:
     expected = contents(path)
     lost = branches(path)

@@ -42,6 +42,7 @@ def make(act: str, db: fpdb.Database, made: Path) -> None:
         getattr(db, act)(made)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("act", ["create", "build", "backup", "compact"])
 @pytest.mark.parametrize(
     ("number", "expected"),
@@ -113,6 +114,7 @@ def test_the_claim_lasts_until_the_database_is_in_its_place(
     assert not (tmp_path / "db" / "unfinished").exists()
 
 
+@pytest.mark.process
 def test_a_lock_file_of_a_backup_that_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from fpdb.storage import Environment
 
+pytestmark = pytest.mark.process
+
 PRELUDE = """
 import os, sys
 from fpdb.errors import FpdbError

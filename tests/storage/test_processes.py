@@ -13,6 +13,8 @@ from fpdb.errors import LockTimeoutError
 from fpdb.storage import Environment
 from fpdb.storage.lock import WriteLock
 
+pytestmark = pytest.mark.process
+
 Start = Callable[..., subprocess.Popen[str]]
 Run = Callable[..., str]
 Line = Callable[[subprocess.Popen[str]], str]
