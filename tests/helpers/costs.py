@@ -11,9 +11,9 @@ import pytest
 from tiers import TIER
 
 # A test that takes longer than the first is listed at the end of the run, unless it is marked
-# `slow`; one that takes longer than the second fails the gate. Nothing but its own work takes it
-# from the one to the other.
-LISTED_SECONDS, FAILED_SECONDS = 2.0, 6.0
+# `slow`; one that takes longer than the second fails the gate. Busy processors can double the time
+# of a test, hence the distance between the two.
+LISTED_SECONDS, FAILED_SECONDS = 2.0, 12.0
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 _STARTING_FIXTURES = {"start"}  # of tests/cli, tests/database and tests/storage
 _LONG = {"slow", "full", "spark"}
