@@ -107,7 +107,7 @@ from fpdb.models import (
     TableStats,
     Thresholds,
 )
-from fpdb.snapshot import Snapshot
+from fpdb.queries import Snapshot
 from fpdb.tables import (
     Estimate,
     Hits,

@@ -1,50 +1,58 @@
-"""The database: what can be asked of it, and what can be changed, in transactions."""
+"""The database: created, opened, or built; changed in transactions; copied."""
 
+import contextlib
 import dataclasses
 import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from fpdb import portable
 from fpdb.arrays import each
 from fpdb.documents import (
     BATCH,
     LOAD,
-    Candidate,
     Prepared,
     Preparer,
+    Search,
+    Stored,
     Texts,
-    Verifier,
-    View,
     Writer,
+    as_fingerprints,
+    as_keys,
     at_places,
+    new_database,
+    new_header,
+    read_layout,
+    replanned,
     take,
 )
-from fpdb.errors import InputError, RecipeError, RecipeMismatchError
-from fpdb.fingerprint import Recipe
+from fpdb.errors import DamagedError, InputError, RecipeMismatchError
+from fpdb.fingerprint import Recipe, preset
 from fpdb.models import (
     Added,
     Cluster,
     Document,
     Key,
     Loaded,
+    Problem,
+    Stats,
     require_whole,
 )
-from fpdb.processes import Workers
-from fpdb.reader import Reader
-from fpdb.storage import LOCK_SECONDS, WriteTransaction
+from fpdb.processes import mapped
+from fpdb.queries import Queries, Snapshot, check_keep
+from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
+from fpdb.storage.header import Header
 from fpdb.storage.preflight import is_vacant
-from fpdb.tables import Index
+from fpdb.tables import Index, Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 if TYPE_CHECKING:
     from fpdb.joins import Members
-
 
 # Documents that are stored together in a database that nobody else sees yet.
 _FILLED = 1 << 14
@@ -57,12 +65,157 @@ class _Place(NamedTuple):
     fingerprint: int
 
 
-class Database(Reader):
+class Database(Queries):
     """A persistent database of fingerprints in a directory; open it with `fpdb.open`.
 
     It may be shared by threads, survives a fork, and can be pickled as its path. Several
     processes may read and write the same directory.
     """
+
+    def __init__(
+        self,
+        environment: Environment,
+        recipe: Recipe | None = None,
+        *,
+        timeout: float = LOCK_SECONDS,
+        largest_text: int | None = None,
+    ) -> None:
+        self._header, index, catalog = read_layout(environment)
+        self._environment = environment
+        self._timeout = timeout
+        if recipe is not None:
+            self._require_recipe(recipe)
+        preparer = Preparer(self._header, index, catalog, recipe)
+        if largest_text is not None:
+            preparer = preparer.with_largest(largest_text)
+        super().__init__(preparer)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        recipe: str | Recipe = "web",
+        k: int = 3,
+        capacity: int = 1_000_000,
+        keys: str = "text",
+        plan: Plan | None = None,
+        sketch: str | None = None,
+        timeout: float = LOCK_SECONDS,
+        largest_text: int | None = None,
+    ) -> Self:
+        """Create a database and open it; there must not be one at the path.
+
+        The best plan for `capacity` documents is chosen, unless one is given. With
+        `sketch="minhash"` it keeps a sketch of each text, by which matches can be verified. A
+        write waits for other writers up to `timeout` seconds. This handle takes texts of up to
+        `largest_text` bytes, if that is more than the recipe allows.
+        """
+        chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
+        environment = Environment.create(path, *new_database(described))
+        return cls(environment, chosen, timeout=timeout, largest_text=largest_text)
+
+    @classmethod
+    @contextlib.contextmanager
+    def build(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        recipe: str | Recipe = "web",
+        k: int = 3,
+        capacity: int = 1_000_000,
+        keys: str = "text",
+        plan: Plan | None = None,
+        sketch: str | None = None,
+        largest_text: int | None = None,
+    ) -> Iterator[Self]:
+        """Create a database for a `with` block to fill, faster than one that is in its place.
+
+        It is made beside the path and moved there when the block ends, complete and on disk for
+        good. If the block fails, there is none. The handle ends with the block.
+        """
+        chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
+        with Environment.build(path, *new_database(described)) as environment:
+            yield cls(environment, chosen, largest_text=largest_text)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        readonly: bool = False,
+        recipe: str | Recipe | None = None,
+        k: int | None = None,
+        timeout: float = LOCK_SECONDS,
+        largest_text: int | None = None,
+    ) -> Self:
+        """Open an existing database; a recipe or k that is given must be the stored one.
+
+        A keyed recipe must be given, because its secret isn't stored. A write waits for other
+        writers up to `timeout` seconds. This handle takes texts of up to `largest_text` bytes, if
+        that is more than the recipe allows.
+        """
+        environment = Environment.open(
+            path, ["header"], readonly=readonly, verify=_require_intact_copy
+        )
+        try:
+            chosen = preset(recipe) if isinstance(recipe, str) else recipe
+            database = cls(environment, chosen, timeout=timeout, largest_text=largest_text)
+            database._require_k(k)
+        except BaseException:
+            environment.close()
+            raise
+        return database
+
+    def _require_k(self, k: int | None) -> None:
+        if k is not None and k != self.k:
+            raise RecipeMismatchError(
+                f"{self.path} was created for k={self.k}, found k={k}",
+                hint="query with k=…, or create another database",
+            )
+
+    def _require_recipe(self, recipe: Recipe) -> None:
+        if recipe.id != self._header["recipe_id"]:
+            stored = self._header["recipe"].get("name")
+            raise RecipeMismatchError(
+                f"{self.path} was created with the recipe {stored} "
+                f"({self._header['recipe_id']}), found {recipe.name} ({recipe.id})",
+                hint="leave the recipe out to use the stored one, or create another database",
+            )
+
+    @property
+    def path(self) -> Path:
+        """Where the database is."""
+        return self._environment.path
+
+    @property
+    def readonly(self) -> bool:
+        """Whether this handle refuses to write."""
+        return self._environment.readonly
+
+    @property
+    def sketch(self) -> str | None:
+        """The kind of sketches that it keeps: "minhash", or None for none."""
+        kind = self._header.get("sketch")
+        return kind if kind is None else str(kind)
+
+    @property
+    def preparer(self) -> Preparer:
+        """What turns documents into prepared ones, which `add_prepared` takes, in any process."""
+        return self._preparer
+
+    def _transaction(self) -> ReadTransaction:
+        return self._environment.read()
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """Open a view of this moment, for a `with` block that asks many questions.
+
+        Its queries are faster, since none begins a transaction. It keeps LMDB from using the pages
+        again that are freed while it is open, so the file may grow meanwhile.
+        """
+        with self._environment.read() as txn:
+            yield Snapshot(self._preparer, txn)
 
     def add(
         self,
@@ -79,9 +232,8 @@ class Database(Reader):
         adding are one transaction, so of two crawlers with the same page only one adds it. With
         `min_jaccard` as well, it resembles what a verified query would find.
         """
-        documents = [Document(key, text, meta)]
-        found = self.add_many(documents, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard)
-        return next(found)
+        duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
+        return self._add(self._preparer.prepare([Document(key, text, meta)]), duplicates)[0]
 
     def add_many(
         self,
@@ -94,41 +246,12 @@ class Database(Reader):
         """Add documents in transactions of a thousand or so; yield each once it is durable.
 
         Nothing is added before the result is iterated, as a for loop does. With several `jobs`,
-        so many further processes make the fingerprints, and this one stores; 0 stands for all
-        processors. What is stored and yielded, and in which order, doesn't depend on it.
+        worker processes make the fingerprints, and this one stores; 0 stands for all processors.
+        What is stored and yielded, and in which order, doesn't depend on it.
         """
-        self._resemblance(min_jaccard, skip_duplicates=skip_duplicates)
-        source = iter(documents)
-        batches = iter(lambda: take(source), [])
-        for _, prepared in Workers(self.preparer, jobs).map(batches):
-            yield from self.add_prepared(
-                prepared, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard
-            )
-
-    def _resemblance(
-        self, min_jaccard: float | None, *, skip_duplicates: bool
-    ) -> tuple[int, Verifier | None]:
-        if min_jaccard is not None and not skip_duplicates:
-            raise InputError(
-                "found min_jaccard without skip_duplicates",
-                hint="min_jaccard says what counts as a duplicate that isn't added",
-            )
-        return self._look(None, None, min_jaccard)
-
-    @cached_property
-    def preparer(self) -> Preparer:
-        """What turns documents into such that `add_prepared` takes, in any process."""
-        recipe: Recipe | RecipeError
-        try:
-            recipe = self.recipe
-        except RecipeError as error:  # which matters to texts only
-            recipe = error
-        return Preparer(self._intake.candidates, recipe, self._fits)
-
-    @property
-    def _fits(self) -> tuple[str, ...]:
-        sketch = (f"{self.sketch} sketches",) if self.sketch else ()
-        return (self._header["recipe_id"], f"{self.keys} keys", *sketch)
+        duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
+        for _, prepared in mapped(self._preparer, take(iter(documents)), jobs):
+            yield from self._add(prepared.documents, duplicates)
 
     def add_prepared(
         self,
@@ -138,92 +261,35 @@ class Database(Reader):
         min_jaccard: float | None = None,
     ) -> Iterator[Added]:
         """Add what the `preparer` of this database prepared, as `add_many` does."""
-        k, verifier = self._resemblance(min_jaccard, skip_duplicates=skip_duplicates)
-        if prepared.fits != self._fits:
+        duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
+        fits = self._preparer.fits
+        if prepared.fits != fits:
             raise RecipeMismatchError(
                 f"found documents prepared for {' and '.join(prepared.fits)}, "
-                f"expected {' and '.join(self._fits)}",
+                f"expected {' and '.join(fits)}",
                 hint="prepare them with the preparer of this database",
             )
-        candidates = iter(prepared)
-        while batch := list(islice(candidates, BATCH)):
-            yield from self._add(batch, skip_duplicates=skip_duplicates, k=k, verifier=verifier)
+        for start in range(0, len(prepared), BATCH):
+            yield from self._add(prepared.documents[start : start + BATCH], duplicates)
 
-    def _add(
-        self,
-        batch: Sequence[Candidate],
-        *,
-        skip_duplicates: bool = False,
-        k: int = 0,
-        verifier: Verifier | None = None,
-    ) -> list[Added]:
+    def _duplicates(self, min_jaccard: float | None, *, skip_duplicates: bool) -> Search | None:
+        """Return the search that finds what a document that isn't to be added resembles."""
+        if skip_duplicates:
+            return self._search(None, None, min_jaccard)
+        if min_jaccard is not None:
+            raise InputError(
+                "found min_jaccard without skip_duplicates",
+                hint="min_jaccard says what counts as a duplicate that isn't added",
+            )
+        return None
+
+    def _add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
         """Add documents in one transaction."""
         with self._environment.write(self._timeout) as txn:
-            writer = self._writer(txn)
-            writer.expect([candidate.key for candidate in batch])
-            added = [
-                writer.add(candidate, skip_duplicates=skip_duplicates, k=k, verifier=verifier)
-                for candidate in batch
-            ]
+            writer = self._writer(txn, [document.key for document in documents])
+            added = [writer.add(document, duplicates) for document in documents]
             writer.apply()
         return added
-
-    def dump(self, file: IO[bytes], *, prefix: str = "") -> int:
-        """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.
-
-        The file is a binary one, such as `gzip.open(path, "wb")` or a pipe. It gets everything
-        that is kept of each document, as it is at this moment, in the order of the ids, or of
-        those whose key begins with `prefix`. Return how many there are.
-        """
-        with self._environment.read() as txn:
-            return portable.write(file, txn, self._catalog, self._head, prefix)
-
-    @property
-    def _head(self) -> portable.Head:
-        return portable.Head.of(self._header, self.plan.bits, self.k)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        file: IO[bytes],
-        *,
-        capacity: int | None = None,
-        timeout: float = LOCK_SECONDS,
-    ) -> Loaded:
-        """Bring the documents of the portable form, as `dump` writes it, into a database.
-
-        If nothing is at the path, a database like the dumped one is made there, with tables for
-        `capacity` documents if it is given. It appears whole, and not at all if the file is
-        damaged or cut short. A database that is there must have the same recipe and keys. It gets
-        a thousand documents or so at a time, as `add_many` adds them; those before an error stay.
-
-        The times of adding are kept, and so is the order of the documents, but their ids may be
-        others. No secret of a recipe is needed.
-        """
-        source = portable.Source(file)
-        if is_vacant(path):
-            head = source.head
-            if capacity is not None:
-                require_whole("capacity", capacity, 1)
-                head = dataclasses.replace(head, capacity=capacity)
-            with cls._build_like(path, head) as built:
-                return cls._take(built, source, _FILLED)
-        with cls.open(path, timeout=timeout) as database:
-            return cls._take(database, source, BATCH)
-
-    def _take(self, source: portable.Source, together: int) -> Loaded:
-        """Add what a file holds, as far as it is sound; then raise what is wrong with it."""
-        source.head.require_fit(self._head, str(self.path))
-        counts: Counter[str] = Counter()
-        for line, batch in source.batches(together):
-            prepared, bad = self.preparer.sift(batch)
-            if bad:
-                prepared = self.preparer(batch[: bad[0][0]])
-            counts.update(added.status for added in self._add(list(prepared)))
-            for place, error in bad:
-                raise InputError(f"line {line + place}: {error}", hint=error.hint)
-        return Loaded(**counts)
 
     def add_fingerprints(
         self, keys: Iterable[Key], fingerprints: Any, *, memory: int = MEMORY
@@ -231,36 +297,37 @@ class Database(Reader):
         """Add documents whose fingerprints are known; return how many were new or changed.
 
         `keys` may be an array of numbers; `fingerprints` is an array as `recipe.fingerprint_many`
-        gives it, or any numbers. Of a key that comes twice, the last counts. An empty database is
-        filled in one transaction, which sorts in about `memory` bytes besides the arrays. To
+        returns it, or any numbers. Of a key that comes twice, the last counts. An empty database
+        is filled in one transaction, which sorts in about `memory` bytes besides the arrays. To
         others a million documents are added at a time; if that is interrupted, run it again.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        array = self._intake.array(fingerprints)
-        names = self._intake.keys(keys)
+        array = as_fingerprints(fingerprints, self.plan.bits)
+        names = as_keys(keys, self._catalog)
         if len(names) != len(array):
             raise InputError(
                 f"found {len(names)} keys and {len(array)} fingerprints, expected as many of both",
                 hint="the first key goes with the first fingerprint, and so on",
             )
         names, array = self._catalog.distinct(names, array)
+        now = int(time.time())
         if len(names) > BATCH:
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
                 if not writer.documents:
-                    return writer.fill(names, array, memory)
+                    return writer.fill(names, array, now, memory)
         changed = 0
         for start in range(0, len(names), LOAD):
             some, numbers = names[start : start + LOAD], array[start : start + LOAD]
             while len(some):
                 with self._environment.write(self._timeout) as txn:
-                    done, left = self._writer(txn).merge(some, numbers)
+                    done, left = self._writer(txn).merge(some, numbers, now)
                 changed += done
                 some, numbers = at_places(some, left), numbers[left]
         return changed
 
     def delete(self, key: Key) -> bool:
-        """Delete a document; say whether it was there."""
+        """Delete a document; return whether it was there."""
         return self.delete_many([key]) == 1
 
     def delete_many(self, keys: Iterable[Key]) -> int:
@@ -270,8 +337,7 @@ class Database(Reader):
             for key in batch:
                 self._catalog.check_key(key)
             with self._environment.write(self._timeout) as txn:
-                writer = self._writer(txn)
-                writer.expect(batch)
+                writer = self._writer(txn, batch)
                 deleted += sum(map(writer.remove, batch))
                 writer.apply()
         return deleted
@@ -292,40 +358,216 @@ class Database(Reader):
         """
         from fpdb import joins
 
-        wanted, verifier = self._wanted(k, keep, min_jaccard, exact)
-        with self._environment.read() as txn:
-            view = View(txn, self._index, self._catalog)
-            clusters = list(joins.find_members(view, wanted, keep=keep, verifier=verifier))
+        search = self._search(k, None, min_jaccard, exact)
+        check_keep(keep)
+        with self._transaction() as txn:
+            view = self._view(txn)
+            found = joins.find_members(view, search.k, keep=keep, verifier=search.verifier)
+            clusters = list(found)
         duplicates = _duplicates(self._index, clusters)
         while batch := list(islice(duplicates, BATCH)):
-            with self._environment.write(self._timeout) as txn:
-                deleted = self._delete_unchanged(txn, batch)
+            with self._environment.write(self._timeout) as write:
+                deleted = self._delete_unchanged(write, batch)
             for representative, some in groupby(deleted, key=itemgetter(0)):
                 yield Cluster(representative, tuple(key for _, key in some))
 
     def _delete_unchanged(
         self, txn: WriteTransaction, batch: Sequence[tuple[_Place, _Place]]
     ) -> list[tuple[Key, Key]]:
-        """Delete the second of each two documents if both are what they were; give their keys."""
+        """Delete the second of each two documents if both are what they were; return their keys."""
         keys: dict[_Place, Key] = {}
         for place in {place for pair in batch for place in pair}:
             stored = self._catalog.load(txn, place.id)
             if stored is not None and stored.fingerprint == place.fingerprint:
                 keys[place] = stored.key
         pairs = [(keys[a], keys[b]) for a, b in batch if a in keys and b in keys]
-        writer = self._writer(txn)
-        writer.expect([duplicate for _, duplicate in pairs])
+        writer = self._writer(txn, [duplicate for _, duplicate in pairs])
         for _, duplicate in pairs:
             writer.remove(duplicate)
         writer.apply()
         return pairs
 
-    def _writer(self, txn: Any) -> Writer:
-        return Writer(txn, self._index, self._catalog, self._lookup, int(time.time()))
+    def _writer(self, txn: WriteTransaction, keys: Sequence[Key] = ()) -> Writer:
+        return Writer(txn, self._index, self._catalog, keys)
+
+    def dump(self, file: IO[bytes], *, prefix: str = "") -> int:
+        """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.
+
+        The file is a binary one, such as `gzip.open(path, "wb")` or a pipe. It gets everything
+        that is kept of each document, as it is at this moment, in the order of the ids, or of
+        those whose key begins with `prefix`. Return how many there are.
+        """
+        with self._transaction() as txn:
+            return portable.write(file, txn, self._catalog, self._head, prefix)
+
+    @property
+    def _head(self) -> portable.Head:
+        return portable.Head.of(self._header, self.plan.bits, self.k)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        file: IO[bytes],
+        *,
+        capacity: int | None = None,
+        timeout: float = LOCK_SECONDS,
+    ) -> Loaded:
+        """Bring the documents of the portable form, as `dump` writes it, into a database.
+
+        If nothing is at the path, a database like the dumped one is made there, with tables for
+        `capacity` documents if it is given. It appears complete, and not at all if the file is
+        damaged or cut short. A database that is there must have the same recipe and keys. It gets
+        a thousand documents or so at a time, as `add_many` adds them; those before an error stay.
+
+        The times of adding are kept, and so is the order of the documents, but their ids may be
+        others. No secret of a recipe is needed.
+        """
+        source = portable.Source(file)
+        if is_vacant(path):
+            head = source.head
+            if capacity is not None:
+                require_whole("capacity", capacity, 1)
+                head = dataclasses.replace(head, capacity=capacity)
+            described = new_header(**vars(head))
+            with Environment.build(path, *new_database(described)) as environment:
+                return cls._take(cls(environment), source, _FILLED)
+        with cls.open(path, timeout=timeout) as database:
+            return cls._take(database, source, BATCH)
+
+    def _take(self, source: portable.Source, together: int) -> Loaded:
+        """Add what a file holds up to the first bad line; then raise what is wrong with that."""
+        source.head.require_fit(self._head, str(self.path))
+        counts: Counter[str] = Counter()
+        for line, batch in source.batches(together):
+            prepared, bad = self.preparer.sift(batch)
+            if bad:
+                prepared = self.preparer(batch[: bad[0][0]])
+            counts.update(added.status for added in self._add(prepared.documents))
+            for place, error in bad:
+                raise InputError(f"line {line + place}: {error}", hint=error.hint)
+        return Loaded(**counts)
+
+    def stats(self) -> Stats:
+        """Return what the database holds, and how."""
+        from fpdb.maintenance.stats import stats
+
+        with self._transaction() as txn:
+            return stats(txn, self._index, self._catalog, self._header, self._environment)
+
+    def check(self) -> Iterator[Problem]:
+        """Compare the header, tables, documents and counters; yield what doesn't agree.
+
+        It reads in this process, which a file that LMDB can't read may end; `fpdb.check` reads in
+        another one, and can follow LMDB's own structure. It takes a bounded amount of memory,
+        however many documents there are. The snapshot lasts as long as the iteration.
+        """
+        from fpdb.maintenance.check import check_view
+
+        with self._transaction() as txn:
+            yield from check_view(self._view(txn))
+
+    def compact(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        capacity: int | None = None,
+        k: int | None = None,
+        plan: Plan | None = None,
+        memory: int = MEMORY,
+    ) -> None:
+        """Write a new database with the same documents and ids, without free pages.
+
+        With a capacity or a k, its tables are those of the best plan for them; with a plan, those
+        of that plan. It is made beside the path and moved there once it is complete. What is added
+        meanwhile isn't in it.
+        """
+        from fpdb.maintenance.compact import compact
+
+        require_whole("memory", memory, LEAST_MEMORY)
+        head = replanned(self._header, k=k, capacity=capacity, plan=plan)
+        with self._transaction() as txn:
+            compact(txn, self._index, self._catalog, head=head, path=path, memory=memory)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the database to a new directory while others write; it is on disk on return.
+
+        The copy is this moment's, without free pages. It is verified, structure and checksums,
+        before it appears at the path.
+        """
+        from fpdb.maintenance.check import require_intact
+
+        with self._environment.backup(path) as copy, copy.read() as txn:
+            require_intact(self._view(txn))
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[Path]:
+        """Keep the files such that another program may copy them, while others write.
+
+        Run that program as a process of its own in the `with` block: this process may not open
+        the files itself, since closing them again would end its locks. What is freed meanwhile
+        isn't used again, so the file grows with what is written.
+        """
+        with self._transaction():
+            yield self.path
+
+    def close(self) -> None:
+        """Close the handle; closing it again is a no-op."""
+        self._environment.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        name = self._header["recipe"]["name"]
+        return f"<{type(self).__name__} {str(self.path)!r} {name} k={self.k}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = {
+            "readonly": self.readonly,
+            "recipe": self._preparer.given,
+            "timeout": self._timeout,
+        }
+        return _reopen, (type(self), self.path, options)
+
+
+def _reopen(cls: type[Database], path: Path, options: dict[str, Any]) -> Database:
+    return cls.open(path, **options)
+
+
+def _require_intact_copy(directory: Path) -> None:
+    from fpdb.maintenance.check import check
+
+    for problem in check(directory, deep=True):
+        raise DamagedError(
+            f"{directory} is a copy that isn't whole: {problem.where}: {problem.what}",
+            hint="copy it with `fpdb backup`, or under `fpdb hold`",
+        )
+
+
+def _describe(
+    recipe: str | Recipe, k: int, capacity: int, keys: str, plan: Plan | None, *, sketch: str | None
+) -> tuple[Recipe, Header]:
+    """Return the recipe and the header of a new database."""
+    chosen = preset(recipe) if isinstance(recipe, str) else recipe
+    described = new_header(
+        chosen.to_dict(),
+        chosen.id,
+        bits=chosen.bits,
+        keys=keys,
+        sketch=sketch,
+        k=k,
+        capacity=capacity,
+        plan=plan,
+    )
+    return chosen, described
 
 
 def _duplicates(index: Index, clusters: Iterable["Members"]) -> Iterator[tuple[_Place, _Place]]:
-    """Give each document that isn't to be kept, behind the one that is kept for it."""
+    """Yield each document that isn't to be kept, after the one that is kept for it."""
     for ids, fingerprints in clusters:
         first, *others = map(_Place, ids.tolist(), index.numbers(fingerprints))
         for duplicate in others:

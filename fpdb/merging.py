@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from fpdb.database import Database
 from fpdb.documents import new_database, replanned
 from fpdb.errors import (
     DamagedError,
@@ -14,7 +15,6 @@ from fpdb.errors import (
     KeyConflictError,
     RecipeMismatchError,
 )
-from fpdb.handle import Handle
 from fpdb.maintenance import merge as work
 from fpdb.maintenance.check import check
 from fpdb.maintenance.origins import Origin
@@ -74,7 +74,7 @@ def merge(
             ]
             _require_alike(opened)
             for source in opened:
-                stack.enter_context(source.snapshot)
+                stack.enter_context(source.moment)
             head = _header(opened, k, capacity, plan)
             name = _work(opened, on_conflict, head)
             index = Index(Plan.from_dict(head["plan"]))
@@ -95,12 +95,12 @@ def merge(
     return Merged(directory, sum(source.documents for source in taken), taken, draft.begun)
 
 
-class _Source(Handle):
+class _Source(Database):
     """A database that is merged, with the snapshot of it that is read."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.snapshot = self._environment.read()
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.moment = self._environment.read()
 
     @property
     def head(self) -> Header:
@@ -109,17 +109,17 @@ class _Source(Handle):
 
     def counters(self) -> Counters:
         """Count what the snapshot holds."""
-        return Counters.unpack(self.snapshot.get("header", b"counters"))
+        return Counters.unpack(self.moment.get("header", b"counters"))
 
     def state(self) -> list[str | int]:
         """Say which state of which database the snapshot is."""
         counters = self.counters().pack().hex()
-        return [str(self.path), self._header["uuid"], counters, self.snapshot.number()]
+        return [str(self.path), self._header["uuid"], counters, self.moment.number()]
 
     def origin(self, base: int, dropped: Numbers) -> Origin:
         """Give it as the merge reads it."""
         return Origin(
-            self.path, self._index, self._catalog, self.snapshot, self.counters(), base, dropped
+            self.path, self._index, self._catalog, self.moment, self.counters(), base, dropped
         )
 
 

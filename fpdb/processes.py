@@ -51,6 +51,20 @@ def count_jobs(jobs: int) -> int:
     return jobs or len(os.sched_getaffinity(0))
 
 
+def mapped(
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int
+) -> Iterator[tuple[Item, Result]]:
+    """Yield each item with what a function makes of it, in order; in worker processes if several.
+
+    With one job, the function is called here, for one item at a time.
+    """
+    if count_jobs(jobs) > 1:
+        yield from Workers(work, jobs).map(items)
+        return
+    for item in items:
+        yield item, work(item)
+
+
 class Workers(Generic[Item, Result]):
     """A function at work in several processes; results come in the order of the items.
 

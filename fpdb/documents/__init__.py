@@ -1,13 +1,12 @@
 """Documents over the tables: found by key and id, looked up by nearness, written together.
 
-catalog keeps what is stored of each document, text_keys and integer_keys for the two kinds of
-keys; lookup turns near
-fingerprints into matches; intake checks and fingerprints what is to be added; writing collects the
-changes of one transaction.
+`catalog` is what is stored of each document, with `text_keys` and `integer_keys` for the two kinds
+of keys, and `layout` what a header names of all that. `prepare` checks and fingerprints what is to
+be added, `writer` collects the changes of one transaction, `lookup` turns near fingerprints into
+matches, and `similarity` verifies them.
 """
 
 from fpdb.documents.catalog import Catalog, Stored, View, digest_of
-from fpdb.documents.intake import BATCH, LOAD, Intake, Prepared, Preparer, take
 from fpdb.documents.layout import (
     CATALOGS,
     SKETCHES,
@@ -17,9 +16,31 @@ from fpdb.documents.layout import (
     read_layout,
     replanned,
 )
-from fpdb.documents.lookup import CANDIDATES, Ask, Lookup, to_document, unpack_meta
-from fpdb.documents.verify import Known, Texts, Verifier, side_of
-from fpdb.documents.writing import Candidate, Writer, at_places
+from fpdb.documents.lookup import (
+    CANDIDATES,
+    Questions,
+    Search,
+    answers,
+    hits,
+    near,
+    same_text,
+    to_document,
+    unpack_meta,
+)
+from fpdb.documents.prepare import (
+    BATCH,
+    LOAD,
+    Prepared,
+    Preparer,
+    as_fingerprints,
+    as_ids,
+    as_keys,
+    as_number,
+    as_sketches,
+    take,
+)
+from fpdb.documents.similarity import Known, Texts, Verifier, side_of
+from fpdb.documents.writer import Writer, at_places
 
 __all__ = [
     "BATCH",
@@ -27,26 +48,33 @@ __all__ = [
     "CATALOGS",
     "LOAD",
     "SKETCHES",
-    "Ask",
-    "Candidate",
     "Catalog",
-    "Intake",
     "Known",
-    "Lookup",
     "Prepared",
     "Preparer",
+    "Questions",
+    "Search",
     "Stored",
     "Texts",
     "Verifier",
     "View",
     "Writer",
+    "answers",
+    "as_fingerprints",
+    "as_ids",
+    "as_keys",
+    "as_number",
+    "as_sketches",
     "at_places",
     "digest_of",
+    "hits",
     "layout",
+    "near",
     "new_database",
     "new_header",
     "read_layout",
     "replanned",
+    "same_text",
     "side_of",
     "take",
     "to_document",

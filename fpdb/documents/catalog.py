@@ -1,18 +1,15 @@
-"""Documents by key and by id: what is stored of each beside its places in the tables."""
+"""Documents by key and by id: what is stored of each, besides its rows in the tables."""
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fpdb.arrays import Column, Marks
 from fpdb.errors import DamagedError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.columns import Column
 from fpdb.storage.records import Record, pack_record, require_sound, unpack_record
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
@@ -28,7 +25,12 @@ TEXT_DIGEST_BYTES = 16
 
 
 class Stored(NamedTuple):
-    """A document as the catalog knows it; `fingerprint` is None if the text is short."""
+    """A document as it is stored, or ready to be stored.
+
+    `fingerprint` is None if the text is short; `digest` and `meta` are empty if there is none.
+    `sketch` is None in a database without sketches, and empty if the document has none. The `id`
+    of a document with a text key is assigned when it is written.
+    """
 
     id: int
     key: Key
@@ -39,19 +41,15 @@ class Stored(NamedTuple):
     characters: int = 0
     sketch: bytes | None = None
 
-
-class Columns(NamedTuple):
-    """Documents in the order of their ids, which is that of their keys.
-
-    `placed` says which have a fingerprint; that of the others is 0. `stored` has all of them, or
-    none if there is nothing more to keep of any.
-    """
-
-    ids: Column
-    fingerprints: Fingerprints
-    placed: NDArray[np.bool_]
-    added: Column
-    stored: Sequence[Stored]
+    def holds_what(self, other: "Stored") -> bool:
+        """Return whether two documents with the same key differ in nothing but id and time."""
+        return (
+            self.fingerprint == other.fingerprint
+            and self.digest == other.digest
+            and self.meta == other.meta
+            and self.characters == other.characters
+            and self.sketch == other.sketch
+        )
 
 
 class Catalog(ABC):
@@ -65,20 +63,21 @@ class Catalog(ABC):
         self._index = index
         self._bytes = index.plan.bits // 8
         self.sketched = sketched
-        # What stands in the place of the sketch of a document that has none.
+        # The sketch of a document that has none.
         self.no_sketch = b"" if sketched else None
 
     @abstractmethod
     def check_key(self, key: Key) -> None:
-        """Refuse a key of the wrong kind."""
+        """Raise InputError if a key is of the wrong kind."""
 
     @abstractmethod
+    def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
+        """Find documents by valid keys."""
+
     def find(self, txn: ReadTransaction, key: Key) -> Stored | None:
         """Find a document by its key."""
-
-    def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
-        """Find documents by their keys."""
-        return {key: self.find(txn, key) for key in keys}
+        self.check_key(key)
+        return self.find_many(txn, [key])[key]
 
     @abstractmethod
     def load(self, txn: ReadTransaction, number: int) -> Stored | None:
@@ -86,75 +85,62 @@ class Catalog(ABC):
 
     @abstractmethod
     def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
-        """Give the keys of documents by their ids; None for one that isn't there."""
+        """Return the keys of documents by their ids; None for a missing one."""
 
     def key_and_meta(self, txn: ReadTransaction, number: int) -> tuple[Key, bytes]:
-        """Give what a match shows of a document that a table names."""
+        """Return what a match shows of a document that a table names."""
         stored = self.record(txn, number)
         if stored is None:
             raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
         return stored.key, stored.meta
 
     def characters(self, txn: ReadTransaction, number: int) -> int:
-        """Give the length of a document's text, 0 if it came as a fingerprint."""
+        """Return the length of a document's text, 0 if it came as a fingerprint."""
         stored = self.record(txn, number)
         return stored.characters if stored else 0
 
     @abstractmethod
-    def save(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
-        """Write documents, each under its id, whatever was there."""
+    def write(
+        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
+    ) -> None:
+        """Write documents and remove others; what is replaced under its id is in both.
 
-    @abstractmethod
-    def remove(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
-        """Forget documents."""
-
-    @abstractmethod
-    def replace(self, txn: WriteTransaction, old: Sequence[Stored], new: Sequence[Stored]) -> None:
-        """Write documents in the place of others with the same keys and ids.
-
-        What is the same of both isn't written: each page that is written makes the file larger
-        until the page in its place is free.
+        What stays the same isn't written: each page that is written makes the file larger until
+        the page in its place is free.
         """
 
     @abstractmethod
     def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
-        """Leave out all but the last of equal keys, with their fingerprints."""
+        """Drop all but the last of equal keys, with their fingerprints."""
 
     @abstractmethod
     def sift(
         self, txn: ReadTransaction, keys: Keys, fingerprints: Fingerprints
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Say which distinct keys are new, and which have another fingerprint or more than that."""
-
-    @abstractmethod
-    def new_ids(self, keys: Keys, next_id: int) -> Column:
-        """Give new keys their ids."""
-
-    @abstractmethod
-    def save_bare(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
-    ) -> None:
-        """Write new documents that are nothing but a key and a fingerprint."""
+    ) -> tuple[Marks, Marks]:
+        """Mark the distinct keys that are new, and those stored with anything else."""
 
     @abstractmethod
     def fill(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
+        self,
+        txn: WriteTransaction,
+        keys: Keys,
+        ids: Column,
+        fingerprints: Fingerprints,
+        *,
+        added: int,
+        empty: bool,
     ) -> None:
-        """Do the same in an empty catalog, faster."""
-
-    @abstractmethod
-    def extend(self, txn: WriteTransaction, blocks: Iterable[Columns]) -> None:
-        """Write documents into an empty catalog that come in the order of their keys."""
+        """Write new documents that are a key and a fingerprint; faster if the catalog is empty."""
 
     @abstractmethod
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
     ) -> list[Stored]:
-        """Give the next documents in the order of their keys, none at the end."""
+        """Return the next documents in the order of their keys, none at the end."""
 
     @abstractmethod
     def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
-        """Give the documents in the order of their ids."""
+        """Yield the documents in the order of their ids."""
 
     @abstractmethod
     def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
@@ -173,7 +159,7 @@ class Catalog(ABC):
                 into.append(name, key, value)
 
     def short_ids(self, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
-        """Give the ids of the short texts with a digest."""
+        """Yield the ids of the short texts with a digest."""
         with txn.cursor("short") as cursor:
             found = cursor.set_range(digest)
             while found:
@@ -183,37 +169,34 @@ class Catalog(ABC):
                 yield int.from_bytes(key[len(digest) :], "big")
                 found = cursor.next()
 
-    def _put_record(self, txn: WriteTransaction, stored: Stored) -> None:
-        self._write_record(txn, stored, txn.put)
-
-    def _append_record(self, txn: WriteTransaction, stored: Stored) -> None:
-        self._write_record(txn, stored, txn.append)
-
-    def _write_record(
-        self, txn: WriteTransaction, stored: Stored, write: Callable[[str, bytes, bytes], None]
-    ) -> None:
-        number = stored.id.to_bytes(8, "big")
-        number_of = stored.fingerprint
-        fingerprint = b"" if number_of is None else number_of.to_bytes(self._bytes, "big")
-        record = Record(stored.key, fingerprint, *stored[3:])
-        write("documents", number, pack_record(record))
-        if number_of is None:
-            txn.put("short", stored.digest + number, b"")
-
-    def _delete_record(self, txn: WriteTransaction, stored: Stored) -> None:
-        txn.delete("documents", stored.id.to_bytes(8, "big"))
-        self._delete_short(txn, stored)
-
-    def _delete_short(self, txn: WriteTransaction, stored: Stored) -> None:
-        if stored.fingerprint is None:
-            txn.delete("short", stored.digest + stored.id.to_bytes(8, "big"))
-
     def record(self, txn: ReadTransaction, number: int) -> Stored | None:
-        """Give the record of an id, if it has one."""
+        """Return the record of an id, if it has one."""
         if number >> 64:
             raise DamagedError("an id has more than 64 bits", hint="run `fpdb check`")
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else to_stored(number, unpack_record(value))
+
+    def _put_record(self, txn: WriteTransaction, stored: Stored) -> None:
+        number = stored.id.to_bytes(8, "big")
+        txn.put("documents", number, pack_record(self._record_of(stored)))
+        if stored.fingerprint is None:
+            txn.put("short", stored.digest + number, b"")
+
+    def _record_of(self, stored: Stored) -> Record:
+        number = stored.fingerprint
+        return Record(
+            key=stored.key,
+            fingerprint=b"" if number is None else number.to_bytes(self._bytes, "big"),
+            added=stored.added,
+            digest=stored.digest,
+            meta=stored.meta,
+            characters=stored.characters,
+            sketch=stored.sketch,
+        )
+
+    def _delete_short(self, txn: WriteTransaction, stored: Stored) -> None:
+        if stored.fingerprint is None:
+            txn.delete("short", stored.digest + stored.id.to_bytes(8, "big"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +209,20 @@ class View:
 
 
 def to_stored(number: int, record: Record) -> Stored:
-    """Give the document of a record."""
-    fingerprint = int.from_bytes(record.fingerprint, "big") if record.fingerprint else None
-    return Stored(number, record.key, fingerprint, *record[2:])
+    """Return the document of a record."""
+    return Stored(
+        id=number,
+        key=record.key,
+        fingerprint=int.from_bytes(record.fingerprint, "big") if record.fingerprint else None,
+        added=record.added,
+        digest=record.digest,
+        meta=record.meta,
+        characters=record.characters,
+        sketch=record.sketch,
+    )
 
 
 def digest_of(text: str) -> bytes:
-    """Give the digest by which equal texts are known."""
+    """Return the digest by which equal texts are recognized."""
     data = text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=TEXT_DIGEST_BYTES).digest()

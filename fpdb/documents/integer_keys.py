@@ -4,17 +4,15 @@
 only a document with a text, a sketch or metadata has a record as well.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fpdb.arrays import differs
-from fpdb.documents.catalog import SLICE, Catalog, Columns, Keys, Stored
+from fpdb.arrays import Column, Marks, Rows, differs
+from fpdb.documents.catalog import SLICE, Catalog, Keys, Stored
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.columns import Column, Rows
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.pages import Pages
 
@@ -35,10 +33,6 @@ class IntegerCatalog(Catalog):
                 f"found the key {key!r}, expected a whole number from 0 to 2**64 - 1",
                 hint="a database with text keys is created with keys='text'",
             )
-
-    def find(self, txn: ReadTransaction, key: Key) -> Stored | None:
-        self.check_key(key)
-        return self.load(txn, int(key))
 
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
         found: dict[Key, Stored | None] = dict.fromkeys(keys)
@@ -80,28 +74,22 @@ class IntegerCatalog(Catalog):
             raise DamagedError(f"the document {number} is in no table", hint="run `fpdb check`")
         return Stored(number, number, fingerprint, added, sketch=self.no_sketch)
 
-    def save(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
+    def write(
+        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
+    ) -> None:
         below = 8 * self._bytes - 32
-        rows = [(d.id, (d.fingerprint or 0) >> below, d.added) for d in documents]
+        rows = [(d.id, (d.fingerprint or 0) >> below, d.added) for d in saved]
         columns = np.array(sorted(rows), np.uint64).reshape(-1, 3).T
-        self.ids.splice(txn, list(np.ascontiguousarray(columns)), self.ids.empty())
-        for stored in documents:
+        kept = {stored.id for stored in saved}
+        gone = np.array(sorted(d.id for d in removed if d.id not in kept), np.uint64)
+        self.ids.splice(txn, list(np.ascontiguousarray(columns)), [gone, gone, gone])
+        for stored in removed:
+            if _has_record(stored):
+                txn.delete("documents", stored.id.to_bytes(8, "big"))
+                self._delete_short(txn, stored)
+        for stored in saved:
             if _has_record(stored):
                 self._put_record(txn, stored)
-
-    def remove(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
-        ids = np.array(sorted(stored.id for stored in documents), np.uint64)
-        self.ids.splice(txn, self.ids.empty(), [ids, ids, ids])
-        self._delete_records(txn, documents)
-
-    def replace(self, txn: WriteTransaction, old: Sequence[Stored], new: Sequence[Stored]) -> None:
-        self._delete_records(txn, old)
-        self.save(txn, new)
-
-    def _delete_records(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
-        for stored in documents:
-            if _has_record(stored):
-                self._delete_record(txn, stored)
 
     def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
         column = _column(keys)
@@ -114,7 +102,7 @@ class IntegerCatalog(Catalog):
 
     def sift(
         self, txn: ReadTransaction, keys: Keys, fingerprints: Fingerprints
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    ) -> tuple[Marks, Marks]:
         column = _column(keys)
         known = self.ids.holds(txn, [column])
         same = np.zeros(len(column), np.bool_)
@@ -125,30 +113,22 @@ class IntegerCatalog(Catalog):
                     same[place] = self.record(txn, int(column[place])) is None
         return ~known, known & ~same
 
-    def new_ids(self, keys: Keys, next_id: int) -> Column:
-        return _column(keys)
-
-    def save_bare(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
-    ) -> None:
-        for rows in self._bare_rows(ids, fingerprints, added):
-            self.ids.splice(txn, rows, self.ids.empty())
-
     def fill(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
+        self,
+        txn: WriteTransaction,
+        keys: Keys,
+        ids: Column,
+        fingerprints: Fingerprints,
+        *,
+        added: int,
+        empty: bool,
     ) -> None:
-        self.ids.fill(txn, self._bare_rows(ids, fingerprints, added))
-
-    def extend(self, txn: WriteTransaction, blocks: Iterable[Columns]) -> None:
-        def rows() -> Iterator[Rows]:
-            for block in blocks:
-                for stored in block.stored:
-                    if _has_record(stored):
-                        self._append_record(txn, stored)
-                high = self._high(block.fingerprints)
-                yield [block.ids, high, block.added]
-
-        self.ids.fill(txn, rows())
+        rows = self._bare_rows(ids, fingerprints, added)
+        if empty:
+            self.ids.fill(txn, rows)
+            return
+        for block in rows:
+            self.ids.splice(txn, block, self.ids.empty())
 
     def _bare_rows(self, ids: Column, fingerprints: Fingerprints, added: int) -> Iterator[Rows]:
         for start in range(0, len(ids), _ROWS):
@@ -177,7 +157,7 @@ class IntegerCatalog(Catalog):
             raise InputError("found a prefix for integer keys", hint="only text keys have prefixes")
         start = 0 if after is None else int(after) + 1
         found: list[Stored] = []
-        if start == 1 << 64:  # there is no key behind the last one
+        if start == 1 << 64:  # there is no key after the last one
             return found
         for ids, high, added in self.ids.scan(txn, self.ids.key(start)):
             rows = zip(ids.tolist(), high.tolist(), added.tolist(), strict=True)
@@ -191,7 +171,7 @@ class IntegerCatalog(Catalog):
 
 
 def _has_record(stored: Stored) -> bool:
-    """Tell whether a document is more than its key and its fingerprint."""
+    """Return whether a document is more than its key and its fingerprint."""
     return bool(stored.digest or stored.meta or stored.sketch or stored.fingerprint is None)
 
 

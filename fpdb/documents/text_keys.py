@@ -1,22 +1,21 @@
 """Documents whose keys are texts: every one has a record, and `keys` leads from key to id."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fpdb.documents.catalog import SLICE, Catalog, Columns, Keys, Stored, to_stored
+from fpdb.arrays import Column, Marks
+from fpdb.documents.catalog import SLICE, Catalog, Keys, Stored, to_stored
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.columns import Column
-from fpdb.storage.records import LARGEST_KEY, Record, pack_record, unpack_record
+from fpdb.storage.records import LARGEST_KEY, pack_record, unpack_record
 from fpdb.tables.bits import Fingerprints
 
 _LONGEST_LMDB_KEY = 511
 _DIGEST_BYTES = 32
-# So many bytes of a long key stand before its digest.
+# Bytes of a long key before its digest.
 _HEAD = _LONGEST_LMDB_KEY - _DIGEST_BYTES
 
 
@@ -34,10 +33,14 @@ class TextCatalog(Catalog):
             )
         key_bytes(key)
 
-    def find(self, txn: ReadTransaction, key: Key) -> Stored | None:
-        self.check_key(key)
-        number = txn.get("keys", key_bytes(str(key)))
-        return None if number is None else self.load(txn, int.from_bytes(number, "big"))
+    def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
+        found: dict[Key, Stored | None] = {}
+        for key in keys:
+            number = txn.get("keys", key_bytes(str(key)))
+            found[key] = None
+            if number is not None:
+                found[key] = self.record(txn, int.from_bytes(number, "big"))
+        return found
 
     def load(self, txn: ReadTransaction, number: int) -> Stored | None:
         return self.record(txn, number)
@@ -46,21 +49,20 @@ class TextCatalog(Catalog):
         records = (self.record(txn, number) for number in ids.tolist())
         return [None if stored is None else stored.key for stored in records]
 
-    def save(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
-        for stored in documents:
-            self._put_record(txn, stored)
-            txn.put("keys", key_bytes(str(stored.key)), stored.id.to_bytes(8, "big"))
-
-    def remove(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
-        for stored in documents:
-            self._delete_record(txn, stored)
-            txn.delete("keys", key_bytes(str(stored.key)))
-
-    def replace(self, txn: WriteTransaction, old: Sequence[Stored], new: Sequence[Stored]) -> None:
-        for stored in old:
+    def write(
+        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
+    ) -> None:
+        kept = {stored.id for stored in saved}
+        replaced = {stored.id for stored in removed if stored.id in kept}
+        for stored in removed:
             self._delete_short(txn, stored)
-        for stored in new:
+            if stored.id not in kept:
+                txn.delete("documents", stored.id.to_bytes(8, "big"))
+                txn.delete("keys", key_bytes(str(stored.key)))
+        for stored in saved:
             self._put_record(txn, stored)
+            if stored.id not in replaced:
+                txn.put("keys", key_bytes(str(stored.key)), stored.id.to_bytes(8, "big"))
 
     def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
         last = {str(key): place for place, key in enumerate(keys)}
@@ -70,43 +72,35 @@ class TextCatalog(Catalog):
 
     def sift(
         self, txn: ReadTransaction, keys: Keys, fingerprints: Fingerprints
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    ) -> tuple[Marks, Marks]:
         numbers = self._index.numbers(fingerprints)
-        found = [self.find(txn, str(key)) for key in keys]
-        new = np.array([stored is None for stored in found], np.bool_)
-        changed = [
-            stored is not None and (stored.fingerprint, stored.digest, stored.meta) != (n, b"", b"")
-            for stored, n in zip(found, numbers, strict=True)
-        ]
-        return new, np.array(changed, np.bool_)
-
-    def new_ids(self, keys: Keys, next_id: int) -> Column:
-        return np.arange(next_id, next_id + len(keys), dtype=np.uint64)
-
-    def save_bare(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
-    ) -> None:
-        for name, value in self._bare_records(keys, ids, fingerprints, added):
-            txn.put("documents", name, value)
-        for name, number in self._sorted_names(keys, ids):
-            txn.put("keys", name, number)
+        stored = self.find_many(txn, [str(key) for key in keys])
+        new = [stored[str(key)] is None for key in keys]
+        changed = []
+        for key, number in zip(keys, numbers, strict=True):
+            old = stored[str(key)]
+            changed.append(
+                old is not None and (old.fingerprint != number or bool(old.digest or old.meta))
+            )
+        return np.array(new, np.bool_), np.array(changed, np.bool_)
 
     def fill(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
+        self,
+        txn: WriteTransaction,
+        keys: Keys,
+        ids: Column,
+        fingerprints: Fingerprints,
+        *,
+        added: int,
+        empty: bool,
     ) -> None:
+        write = txn.append if empty else txn.put
         for name, value in self._bare_records(keys, ids, fingerprints, added):
-            txn.append("documents", name, value)
-        for name, number in self._sorted_names(keys, ids):
-            txn.append("keys", name, number)
-
-    def extend(self, txn: WriteTransaction, blocks: Iterable[Columns]) -> None:
-        for block in blocks:
-            for stored in block.stored:
-                self._append_record(txn, stored)
-                name = key_bytes(str(stored.key))
-                # Of keys that begin alike, a long one may have a name below that of the last one.
-                write = txn.append if len(name) < _HEAD else txn.put
-                write("keys", name, stored.id.to_bytes(8, "big"))
+            write("documents", name, value)
+        names = map(key_bytes, map(str, keys))
+        numbers = (number.to_bytes(8, "big") for number in ids.tolist())
+        for name, number in sorted(zip(names, numbers, strict=True)):
+            write("keys", name, number)
 
     def _bare_records(
         self, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
@@ -115,14 +109,9 @@ class TextCatalog(Catalog):
             numbers = self._index.numbers(fingerprints[start : start + SLICE])
             own = ids[start : start + SLICE].tolist()
             for place, (fingerprint, number) in enumerate(zip(numbers, own, strict=True), start):
-                data = fingerprint.to_bytes(self._bytes, "big")
-                record = Record(str(keys[place]), data, added, b"", b"", 0, self.no_sketch)
-                yield number.to_bytes(8, "big"), pack_record(record)
-
-    def _sorted_names(self, keys: Keys, ids: Column) -> list[tuple[bytes, bytes]]:
-        names = map(key_bytes, map(str, keys))
-        numbers = (number.to_bytes(8, "big") for number in ids.tolist())
-        return sorted(zip(names, numbers, strict=True))
+                key = str(keys[place])
+                stored = Stored(number, key, fingerprint, added, sketch=self.no_sketch)
+                yield number.to_bytes(8, "big"), pack_record(self._record_of(stored))
 
     def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
         if prefix:
@@ -169,7 +158,7 @@ class TextCatalog(Catalog):
 
 
 def key_bytes(key: str) -> bytes:
-    """Give the bytes under which a key is found; a long one is cut and told apart by a digest."""
+    """Return the bytes under which a key is found; a long one is cut, and a digest is appended."""
     try:
         data = key.encode()
     except UnicodeEncodeError:

@@ -270,7 +270,7 @@ class _Repair:
         return list(fresh.values())
 
     def _save(self, into: WriteTransaction, documents: Iterable[Stored]) -> None:
-        self._catalog.save(into, list(documents))
+        self._catalog.write(into, list(documents), [])
         for stored in documents:
             self.documents += 1
             self._placed += stored.fingerprint is not None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb import reader
+from fpdb import queries
 from fpdb.documents import lookup
 from fpdb.tables import batch
 from fpdb.tables.bits import to_array
@@ -174,7 +174,7 @@ def test_query_many_answers_as_query_does(tmp_path, monkeypatch, keys, few):
         assert any(match.meta for matches in expected[5, None] for match in matches)
         monkeypatch.setattr(lookup, "FEW", few)
         for held in (100_000, 1):
-            monkeypatch.setattr(reader, "_MATCHES", held)
+            monkeypatch.setattr(queries, "_MATCHES", held)
             for (k, limit), answers in expected.items():
                 found = list(db.query_many(asked, k=k, limit=limit))
                 assert found == answers

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fpdb
-from fpdb import DamagedError, Database, Document, handle
+from fpdb import DamagedError, Database, Document
 from fpdb.storage.seal import SEAL_FILE
 
 pytestmark = pytest.mark.process
@@ -37,7 +37,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         seen.append(path)
         return fpdb.check(path, deep=deep)
 
-    monkeypatch.setattr(handle, "check", check)
+    monkeypatch.setattr("fpdb.maintenance.check.check", check)
     return seen
 
 
@@ -149,13 +149,13 @@ def test_of_many_processes_one_verifies(
     copy = tmp_path / "copy"
     shutil.copytree(closed, copy)
     script = """
-    from fpdb import handle
-    check = handle.check
+    from fpdb.maintenance import check as module
+    check = module.check
     def counted(path, deep):
         print("verified", flush=True)
         time.sleep(0.5)
         return check(path, deep=deep)
-    handle.check = counted
+    module.check = counted
     with fpdb.open(argv[0]) as db:
         db.add(argv[1], f"some new words by {argv[1]} which are enough")
     """

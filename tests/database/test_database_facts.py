@@ -655,7 +655,7 @@ def test_documents_are_got_by_key(db: Database) -> None:
     assert db.get("a", missing) is not missing
     assert "a" in db
     assert "b" not in db
-    with pytest.raises(DocumentNotFoundError, match="has no document 'b'") as caught:
+    with pytest.raises(DocumentNotFoundError, match="found no document with the key 'b'") as caught:
         db["b"]
     assert isinstance(caught.value, KeyError)
     assert caught.value.hint

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import fpdb
-from fpdb.documents import Candidate
+from fpdb.documents import Stored
 
 AT_ONCE = 50_000
 LEAST = 0.8
@@ -36,12 +36,20 @@ def fill(db, documents):
         sketches = generator.integers(256, size=(count, 128), dtype=np.uint8)
         digests = generator.integers(256, size=(count, 16), dtype=np.uint8)
         with db._environment.write(60) as txn:
-            writer = db._writer(txn)
-            writer.expect(keys)
+            writer = db._writer(txn, keys)
+            added = int(time.time())
             for key, number, digest, sketch in zip(
                 keys, fingerprints, digests, sketches, strict=True
             ):
-                own = Candidate(key, number, digest.tobytes(), b"", 1500, sketch.tobytes())
+                own = Stored(
+                    id=0,
+                    key=key,
+                    fingerprint=number,
+                    added=added,
+                    digest=digest.tobytes(),
+                    characters=1500,
+                    sketch=sketch.tobytes(),
+                )
                 writer.add(own)
             writer.apply()
 

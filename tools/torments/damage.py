@@ -19,6 +19,7 @@ from spoil import SPOILS, Parts, intact, parts, spoil
 
 import fpdb
 from fpdb import Document
+from fpdb.documents import as_fingerprints
 from fpdb.maintenance import check as checking
 from fpdb.storage import columns, records
 from fpdb.tables.plan import choose_plan
@@ -158,7 +159,7 @@ class Error(str):
 def ask(db: fpdb.Database, questions: dict[str, Any]) -> dict[str, Any]:
     """Ask a database everything that it can be asked, each question for itself."""
     probes, keys = questions["probes"], questions["keys"]
-    array = db._intake.array(probes)
+    array = as_fingerprints(probes, db.plan.bits)
 
     def hits() -> Any:
         found = db.query_fingerprints(probes)

@@ -1,4 +1,4 @@
-"""Verify candidates: the Jaccard similarity of many pairs, by their sketches or by their texts."""
+"""Verify candidates by the Jaccard similarity of their sketches, or of their texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,16 @@ from itertools import starmap
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.documents.catalog import Catalog, digest_of
+from fpdb.arrays import Column, Places
+from fpdb.documents.catalog import Catalog, Stored, digest_of
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES, estimate, exact_jaccard
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction
-from fpdb.storage.columns import Column
 
-Places = NDArray[np.int64]
 Shares = NDArray[np.float64]
-# Where the texts of stored documents come from: by their keys.
+# The texts of stored documents by their keys.
 Texts = Mapping[Key, str] | Callable[[Key], str]
 
 # Shingles that are remembered between blocks of pairs: 128 MiB.
@@ -28,27 +27,27 @@ _NO_SHINGLES = np.empty(0, np.uint64)
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What is known of some texts: the digest of each, and its sketch or its shingles.
+    """Some texts by their digests, and by their sketches or shingles.
 
-    A digest or a sketch of zeros is none.
+    A missing digest or sketch is all zeros.
     """
 
-    digests: NDArray[np.uint64]
+    digests: Column
     sketches: NDArray[np.uint8]
-    shingles: Sequence[NDArray[np.uint64]] = ()
+    shingles: Sequence[Column] = ()
 
     def after(self, start: int) -> "Side":
-        """Leave out the first ones."""
+        """Drop the first N."""
         return self.chosen(slice(start, None))
 
     def chosen(self, which: slice) -> "Side":
-        """Take some of them."""
+        """Return a slice of them."""
         return Side(self.digests[which], self.sketches[which], self.shingles[which])
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is stored of some documents, in the order of their ids."""
+    """Stored documents in the order of their ids."""
 
     ids: Column
     keys: list[Key]
@@ -57,10 +56,10 @@ class Known:
 
 
 class Verifier:
-    """Tells how similar texts are, and which of them are similar enough.
+    """Computes how similar texts are, by sketches, or exactly if the stored texts are given.
 
-    Without `texts` by the sketches of the database. Equal texts are similar in any case; other
-    ones without a shingle never are.
+    Equal texts are similar in any case; other ones without a shingle never are. Documents count as
+    similar from `least` on.
     """
 
     def __init__(
@@ -68,56 +67,47 @@ class Verifier:
         catalog: Catalog,
         least: float,
         texts: Texts | None = None,
-        recipe: Callable[[], Recipe] | None = None,
+        recipe: Recipe | None = None,
     ) -> None:
         self.least = least
         self.exact = texts is not None
         self._catalog = catalog
         self._texts = texts
         self._recipe = recipe
-        self._remembered: dict[Key, tuple[bytes, NDArray[np.uint64]]] = {}
+        self._remembered: dict[Key, tuple[bytes, Column]] = {}
         self._size = 0
 
     def of_texts(self, texts: Sequence[str], sketches: NDArray[np.uint8] | None) -> Side:
-        """Describe texts that are asked for; without sketches by their shingles."""
+        """Describe the texts of questions; without sketches, by their shingles."""
         digests = list(map(digest_of, texts))
         if sketches is not None:
             return side_of(digests, sketches)
         return self._shingled(digests, [self._shingles(text) for text in texts])
 
     def known(self, txn: ReadTransaction, ids: Column) -> Known:
-        """Read what is stored of documents, whose ids come in order."""
-        keys: list[Key] = []
-        metas: list[bytes] = []
-        digests: list[bytes] = []
-        sketches: list[bytes] = []
+        """Read documents by their sorted ids."""
         numbered = self._catalog.kind == "integer"
+        stored: list[Stored] = []
         for number in ids.tolist():
-            stored = self._catalog.record(txn, number)
-            if stored is None:
-                if not numbered:
-                    raise DamagedError(
-                        f"the document {number} isn't there", hint="run `fpdb check`"
-                    )
-                keys.append(number)
-                metas.append(b"")
-                digests.append(b"")
-                sketches.append(b"")
-                continue
-            keys.append(stored.key)
-            metas.append(stored.meta)
-            digests.append(stored.digest)
-            sketches.append(stored.sketch or b"")
+            record = self._catalog.record(txn, number)
+            if record is None and not numbered:
+                raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
+            # With integer keys, one that is a fingerprint alone has no record.
+            stored.append(record or Stored(number, number, None, 0))
+        keys = [document.key for document in stored]
         if self._texts is not None:
             found = list(map(self._of_key, keys))
             side = self._shingled([digest for digest, _ in found], [own for _, own in found])
         else:
-            packed = b"".join([sketch.ljust(SKETCH_BYTES, b"\0") for sketch in sketches])
-            side = side_of(digests, np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES))
-        return Known(ids, keys, metas, side)
+            packed = b"".join(
+                [(document.sketch or b"").ljust(SKETCH_BYTES, b"\0") for document in stored]
+            )
+            sketches = np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES)
+            side = side_of([document.digest for document in stored], sketches)
+        return Known(ids, keys, [document.meta for document in stored], side)
 
     def likeness(self, txn: ReadTransaction, ids: Column) -> list[bytes]:
-        """Give what is equal for documents that are similar in the same way; none if unknown."""
+        """Return bytes that are equal for documents with equal similarities; empty if unknown."""
         side = self.known(txn, ids).side
         rows = [row.tobytes() for row in side.digests]
         if not self.exact:
@@ -126,7 +116,7 @@ class Verifier:
         return [row if any(row) else b"" for row in rows]
 
     def jaccard(self, first: Side, own: Places, second: Side, other: Places) -> Shares:
-        """Give the similarity of each two texts; nan if one of them has no shingle."""
+        """Return the similarity of each two texts; nan if one of them has no shingle."""
         digests = first.digests[own]
         same = (digests == second.digests[other]).all(axis=1) & digests.any(axis=1)
         if self.exact:
@@ -138,7 +128,7 @@ class Verifier:
         found[same] = 1.0
         return found
 
-    def _of_key(self, key: Key) -> tuple[bytes, NDArray[np.uint64]]:
+    def _of_key(self, key: Key) -> tuple[bytes, Column]:
         known = self._remembered.get(key)
         if known is None:
             text = self._text_of(key)
@@ -158,24 +148,24 @@ class Verifier:
             text = None
         if not isinstance(text, str):
             raise InputError(
-                f"found no text for the document {key!r}, which is to be compared exactly",
+                f"found no text for the document {key!r}, expected one to compare it exactly",
                 hint="give the texts of all documents; those that are gone can be deleted",
             )
         return text
 
-    def _shingles(self, text: str) -> NDArray[np.uint64]:
-        return self._recipe().shingles(text) if self._recipe else _NO_SHINGLES
+    def _shingles(self, text: str) -> Column:
+        return self._recipe.shingles(text) if self._recipe else _NO_SHINGLES
 
     @staticmethod
-    def _shingled(digests: Sequence[bytes], shingles: Sequence[NDArray[np.uint64]]) -> Side:
+    def _shingled(digests: Sequence[bytes], shingles: Sequence[Column]) -> Side:
         return side_of(digests, np.zeros((len(digests), SKETCH_BYTES), np.uint8), shingles)
 
 
 def side_of(
     digests: Sequence[bytes],
     sketches: NDArray[np.uint8],
-    shingles: Sequence[NDArray[np.uint64]] = (),
+    shingles: Sequence[Column] = (),
 ) -> Side:
-    """Put digests, which may be missing, beside sketches."""
+    """Combine digests, of which some may be empty, with sketches."""
     packed = b"".join([digest.ljust(_DIGEST_BYTES, b"\0") for digest in digests])
     return Side(np.frombuffer(packed, np.uint64).reshape(-1, 2), sketches, shingles)

@@ -1,0 +1,332 @@
+"""Check what comes in, and make it ready to be stored, before a lock is taken.
+
+That is nearly all of the work of adding, and it needs no database: a worker process can do it.
+"""
+
+import operator
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.arrays import Column, column
+from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, Stored, digest_of
+from fpdb.documents.layout import layout
+from fpdb.errors import InputError, RecipeError
+from fpdb.fingerprint import Recipe
+from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
+from fpdb.models import Document, Key
+from fpdb.storage import pack
+from fpdb.storage.header import Header
+from fpdb.storage.records import LARGEST_META
+from fpdb.tables import Index
+from fpdb.tables.bits import Fingerprints, to_array
+
+# Documents of one transaction: with texts, and as ready fingerprints.
+BATCH = 1000
+LOAD = 1_000_000
+_BATCH_CHARACTERS = 1 << 23
+_MOST = (1 << 63) - 1
+_LATEST = 253_402_300_799  # the last second of the year 9999
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Documents that are ready to be stored: checked, and with fingerprints instead of texts.
+
+    `fits` names the databases that can take them, by recipe, kind of keys and kind of sketches.
+    """
+
+    fits: tuple[str, ...]
+    documents: Sequence[Stored] = field(default=(), repr=False)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+
+class Preparer:
+    """Prepares documents for one database, without touching it.
+
+    It can be pickled, to prepare documents in other processes. If the recipe has a secret, so does
+    the pickle.
+    """
+
+    def __init__(
+        self, stored: Header, index: Index, catalog: Catalog, recipe: Recipe | None = None
+    ) -> None:
+        self._header = stored
+        self.given = recipe
+        self.index = index
+        self.catalog = catalog
+        sketch = stored.get("sketch")
+        self.fits = (
+            stored["recipe_id"],
+            f"{catalog.kind} keys",
+            *([f"{sketch} sketches"] if sketch else []),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _preparer, (self._header, self.given)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe of the database; a `RecipeError` if it has a secret that wasn't given."""
+        return self.given or Recipe.from_dict(self._header["recipe"])
+
+    def with_largest(self, largest: int) -> "Preparer":
+        """Return a preparer that takes texts of N bytes as well."""
+        try:
+            recipe = self.recipe
+        except RecipeError:  # a secret that is missing matters to texts only
+            return self
+        if recipe.largest >= largest:
+            return self
+        wider = recipe.replace(largest=largest)
+        return Preparer(self._header, self.index, self.catalog, wider)
+
+    def __call__(self, documents: Sequence[Document]) -> Prepared:
+        """Check documents and fingerprint their texts; a bad one is an `InputError`."""
+        return Prepared(self.fits, self.prepare(documents))
+
+    def sift(self, documents: Sequence[Document]) -> tuple[Prepared, list[tuple[int, InputError]]]:
+        """Prepare the good documents; return the places of the bad ones and what is wrong there."""
+        good, bad = self._sift(documents, 0)
+        return Prepared(self.fits, good), bad
+
+    def _sift(
+        self, documents: Sequence[Document], first: int
+    ) -> tuple[list[Stored], list[tuple[int, InputError]]]:
+        try:
+            return self.prepare(documents), []
+        except InputError as error:
+            if len(documents) == 1:
+                return [], [(first, error)]
+        half = len(documents) // 2
+        good, bad = self._sift(documents[:half], first)
+        more, worse = self._sift(documents[half:], first + half)
+        return good + more, bad + worse
+
+    def prepare(self, documents: Sequence[Document]) -> list[Stored]:
+        """Check documents and fingerprint their texts."""
+        # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
+        for document in documents:
+            self._check(document)
+        metas = [
+            b"" if document.meta is None else pack(document.meta, "metadata", LARGEST_META)
+            for document in documents
+        ]
+        numbered = self.catalog.kind == "integer"
+        signed = self._signed([document.text for document in documents if _is_signed(document)])
+        now = int(time.time())
+        prepared: list[Stored] = []
+        for document, meta in zip(documents, metas, strict=True):
+            key, text = document.key, document.text
+            number, sketch = document.fingerprint, self.catalog.no_sketch
+            if number is None and text is not None:
+                number, sketch = next(signed)
+            else:
+                if number is not None:
+                    number = as_number(number, self.index.plan.bits)
+                if document.sketch is not None and self.catalog.sketched:
+                    sketch = _checked_sketch(document)
+            prepared.append(
+                Stored(
+                    id=int(key) if numbered else 0,
+                    key=key,
+                    fingerprint=number,
+                    added=now if document.added is None else document.added,
+                    digest=(document.digest or b"") if text is None else digest_of(text),
+                    meta=meta,
+                    characters=document.characters if text is None else len(text),
+                    sketch=sketch,
+                )
+            )
+        return prepared
+
+    def _signed(self, texts: Sequence[Any]) -> Iterator[tuple[int | None, bytes | None]]:
+        """Yield the fingerprint, None if it is short, and the sketch of each text."""
+        if not texts:
+            return
+        batch = self.recipe.batch(texts, sketches=self.catalog.sketched)
+        sketches: Iterable[bytes | None] = [None] * len(texts)
+        if batch.sketches is not None:
+            sketches = sketch_bytes(batch.sketches)
+        numbers = self.index.numbers(batch.fingerprints)
+        for number, short, sketch in zip(numbers, batch.short.tolist(), sketches, strict=True):
+            yield None if short else number, sketch
+
+    def _check(self, document: Document) -> None:
+        _require_document(document)
+        self.catalog.check_key(document.key)
+        if (
+            document.digest is not None
+            or document.added is not None
+            or type(document.characters) is not int
+            or document.characters
+        ):
+            _check_stored(document)
+        if document.fingerprint is None and document.text is None and document.digest is None:
+            raise InputError(
+                f"the document {document.key!r} has neither a text nor a fingerprint",
+                hint="give one of them; an empty text is a text",
+            )
+
+
+def _preparer(stored: Header, recipe: Recipe | None) -> Preparer:
+    return Preparer(stored, *layout(stored), recipe)
+
+
+def take(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    """Yield as many documents at a time as one transaction adds."""
+    batch: list[Document] = []
+    room = _BATCH_CHARACTERS
+    for document in documents:
+        _require_document(document)
+        batch.append(document)
+        room -= len(document.text) if isinstance(document.text, str) else 0
+        if len(batch) == BATCH or room < 0:
+            yield batch
+            batch, room = [], _BATCH_CHARACTERS
+    if batch:
+        yield batch
+
+
+def as_number(fingerprint: Any, bits: int) -> int:
+    """Return a fingerprint as a number; raise InputError if it is none of this width."""
+    try:
+        number = operator.index(fingerprint)
+    except TypeError:
+        raise InputError(
+            f"found the fingerprint {fingerprint!r}, expected a whole number",
+            hint="fpdb.recipe(name).fingerprint(text) gives one",
+        ) from None
+    if not 0 <= number < 1 << bits:
+        raise InputError(
+            f"found the fingerprint {number:#x}, expected {bits} bits",
+            hint="fingerprints of another width need a database of their own",
+        )
+    return number
+
+
+def as_fingerprints(values: Any, bits: int) -> Fingerprints:
+    """Return fingerprints as an array of the database's own shape."""
+    values = column(values, "fingerprints")
+    if not isinstance(values, np.ndarray):
+        _require_several("fingerprints", values)
+        return to_array((as_number(value, bits) for value in values), bits)
+    dimensions, expected = (2, "uint64[n, 2]") if bits == 128 else (1, "uint64[n]")
+    if values.ndim != dimensions or values.dtype != np.uint64:
+        raise InputError(
+            f"found an array {values.dtype}{list(values.shape)}, expected {expected}",
+            hint="array.astype(numpy.uint64) makes one of other whole numbers, "
+            "and recipe.fingerprint_many gives one",
+        )
+    if bits == 32 and len(values):
+        as_number(int(values.max()), bits)
+    return values
+
+
+def as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
+    """Return keys as a column of numbers, or as a list of texts."""
+    integer = catalog.kind == "integer"
+    _require_several("keys", keys)
+    keys = column(keys, "keys")
+    if isinstance(keys, np.ndarray):
+        numbers = integer and keys.ndim == 1 and keys.dtype.kind in "iu"
+        if numbers and (keys.dtype.kind == "u" or not (keys < 0).any()):
+            return keys.astype(np.uint64, copy=False)
+        keys = keys.tolist()
+    names: list[Any] = list(keys)
+    for name in names:
+        catalog.check_key(name)
+    return np.array(names, np.uint64) if integer else names
+
+
+def as_ids(ids: Iterable[int]) -> Column:
+    """Return ids of documents as a column."""
+    ids = column(ids, "ids")
+    if isinstance(ids, np.ndarray) and ids.dtype == np.uint64 and ids.ndim == 1:
+        return ids
+    numbers = list(ids)
+    if not all(isinstance(n, int | np.integer) and 0 <= n < 1 << 64 for n in numbers):
+        raise InputError(
+            "found something that is no id, expected whole numbers from 0 to 2**64 - 1",
+            hint="query_fingerprints gives ids, and so does every match",
+        )
+    return np.array(numbers, np.uint64)
+
+
+def as_sketches(sketches: Any, count: int) -> NDArray[np.uint8]:
+    """Return the sketches of N questions; raise InputError if they are no array of that shape."""
+    if (
+        not isinstance(sketches, np.ndarray)
+        or sketches.dtype != np.uint8
+        or sketches.shape != (count, SKETCH_BYTES)
+    ):
+        shape = getattr(sketches, "shape", type(sketches).__name__)
+        raise InputError(
+            f"found sketches {shape}, expected an array uint8[{count}, {SKETCH_BYTES}]",
+            hint="recipe.batch(texts, sketches=True) gives fingerprints and sketches",
+        )
+    return sketches
+
+
+def sketch_bytes(sketches: NDArray[np.uint8]) -> Iterator[bytes]:
+    """Yield sketches as they are stored: no bytes where there is none."""
+    for row, there in zip(sketches, has_sketch(sketches).tolist(), strict=True):
+        yield row.tobytes() if there else b""
+
+
+def _is_signed(document: Document) -> bool:
+    """Return whether the fingerprint of a document is that of its text."""
+    return document.fingerprint is None and document.text is not None
+
+
+def _require_several(name: str, values: object) -> None:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(
+            f"found {values!r:.40}, expected several {name}", hint="give a list or an array"
+        )
+
+
+def _require_document(document: object) -> None:
+    if not isinstance(document, Document):
+        raise InputError(
+            f"found {document!r:.40}, expected a document",
+            hint="fpdb.Document(key, text) makes one",
+        )
+
+
+def _check_stored(document: Document) -> None:
+    """Check the fields that only a document has that was stored before."""
+    digest, characters, added = document.digest, document.characters, document.added
+    intact = digest is None or (isinstance(digest, bytes) and len(digest) == TEXT_DIGEST_BYTES)
+    for name, good, expected in (
+        ("digest", intact, f"{TEXT_DIGEST_BYTES} bytes"),
+        ("characters", _is_whole(characters, _MOST), "a whole number from 0"),
+        ("characters", not characters or digest or document.text is not None, "a digest as well"),
+        ("added", added is None or _is_whole(added, _LATEST), "seconds since 1970, whole"),
+    ):
+        if not good:
+            raise InputError(
+                f"the document {document.key!r:.60} has {name}={getattr(document, name)!r:.40}, "
+                f"expected {expected}",
+                hint=f"leave {name} out, or give it as a stored document has it",
+            )
+
+
+def _is_whole(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _checked_sketch(document: Document) -> bytes:
+    if not isinstance(document.sketch, bytes) or len(document.sketch) != SKETCH_BYTES:
+        raise InputError(
+            f"the document {document.key!r} has a sketch that isn't of {SKETCH_BYTES} bytes",
+            hint="recipe.sketch(text) makes one",
+        )
+    return document.sketch

@@ -1,0 +1,222 @@
+"""One write transaction: look, then insert, replace or remove; each page is written once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.arrays import Column
+from fpdb.documents.catalog import Catalog, Keys, Stored, View
+from fpdb.documents.lookup import Search, near, same_text, verified
+from fpdb.documents.similarity import side_of
+from fpdb.fingerprint.sketches import SKETCH_BYTES
+from fpdb.models import Added, Key, Matches
+from fpdb.storage import WriteTransaction
+from fpdb.storage.counters import Counters
+from fpdb.tables import Index
+from fpdb.tables.bits import Fingerprints, distances, to_array
+from fpdb.tables.bulk_load import in_blocks, load
+
+# Documents that change in one transaction of a bulk load; each takes far longer than a new one.
+_CHANGED = 50_000
+
+
+class Writer:
+    """Collects the changes of one transaction, and applies them together."""
+
+    def __init__(
+        self, txn: WriteTransaction, index: Index, catalog: Catalog, keys: Sequence[Key] = ()
+    ) -> None:
+        """Begin; `keys` are those that will be added or removed one by one."""
+        self._txn = txn
+        self._view = View(txn, index, catalog)
+        self._index = index
+        self._catalog = catalog
+        self._counters = Counters.unpack(txn.get("header", b"counters"))
+        self._known = catalog.find_many(txn, keys)
+        # What isn't written yet: documents, and what their rows in the tables will be.
+        self._saved: dict[Key, Stored] = {}
+        self._removed: dict[Key, Stored] = {}
+        self._digests: set[bytes] = set()
+        self._numbers: list[int] = []
+        self._array: Fingerprints | None = None
+
+    @property
+    def documents(self) -> int:
+        """How many documents are stored."""
+        return self._counters.documents
+
+    def fill(self, keys: Keys, fingerprints: Fingerprints, added: int, memory: int) -> int:
+        """Write many documents that are a key and a fingerprint into an empty database."""
+        ids = self._number(keys)
+        self._catalog.fill(self._txn, keys, ids, fingerprints, added=added, empty=True)
+        load(self._txn, self._index, in_blocks(fingerprints, ids), len(ids), memory)
+        self._count(len(ids))
+        return len(ids)
+
+    def merge(
+        self, keys: Keys, fingerprints: Fingerprints, added: int
+    ) -> tuple[int, NDArray[np.intp]]:
+        """Add documents that are a key and a fingerprint; return how many are new or changed.
+
+        Of those that are stored and change, at most `_CHANGED` are written; the places of the rest
+        are returned as well.
+        """
+        new, changed = self._catalog.sift(self._txn, keys, fingerprints)
+        places, left = np.split(changed.nonzero()[0], [_CHANGED])
+        done = len(places)
+        old = [_plain(keys[place]) for place in places.tolist()]
+        self._known |= self._catalog.find_many(self._txn, old)
+        for key, number in zip(old, self._index.numbers(fingerprints[places]), strict=True):
+            self.add(Stored(0, key, number, added, sketch=self._catalog.no_sketch))
+        fresh = at_places(keys, new.nonzero()[0])
+        ids, chosen = self._number(fresh), fingerprints[new]
+        self._catalog.fill(self._txn, fresh, ids, chosen, added=added, empty=False)
+        self.apply(chosen, ids)
+        return len(ids) + done, left
+
+    def _number(self, keys: Keys) -> Column:
+        """Return the ids of new keys."""
+        if isinstance(keys, np.ndarray):
+            return keys
+        first = self._counters.next_id
+        self._counters = self._counters._replace(next_id=first + len(keys))
+        return np.arange(first, first + len(keys), dtype=np.uint64)
+
+    def add(self, document: Stored, duplicates: Search | None = None) -> Added:
+        """Add a document, or replace the one with its key.
+
+        With `duplicates`, a new one for which that search finds others isn't added.
+        """
+        key = document.key
+        old = self._known[key]
+        if old and old.holds_what(document):
+            return Added(key, old.id, "unchanged", Matches())
+        matches = Matches()
+        if duplicates:
+            matches = self._resembling(document, duplicates)
+            if matches and not old:
+                return Added(key, None, "duplicate", matches)
+        number = old.id if old else self._new_id(key)
+        self.remove(key)
+        self._known[key] = self._saved[key] = document._replace(id=number)
+        self._changed_near(document)
+        status = "replaced" if old else "added"
+        return Added(key, number, "short" if document.fingerprint is None else status, matches)
+
+    def remove(self, key: Key) -> bool:
+        """Remove a document; return whether it was there."""
+        old = self._known[key]
+        if old is None:
+            return False
+        if self._saved.pop(key, None) is None:
+            self._removed[key] = old
+            self._changed_near(old)
+        self._known[key] = None
+        return True
+
+    def _changed_near(self, document: Stored) -> None:
+        """Remember that the tables aren't up to date for what resembles this."""
+        if document.fingerprint is None:
+            self._digests.add(document.digest)
+        else:
+            self._numbers.append(document.fingerprint)
+
+    def _new_id(self, key: Key) -> int:
+        if isinstance(key, int):
+            return key
+        number = self._counters.next_id
+        self._counters = self._counters._replace(next_id=number + 1)
+        return number
+
+    def _resembling(self, document: Stored, search: Search) -> Matches:
+        """Find what a document resembles, as if everything collected was written already."""
+        number = document.fingerprint
+        if number is None:
+            if document.digest in self._digests:
+                self.apply()
+            matches = same_text(self._view, document.digest, search)
+        else:
+            if self._is_near_pending(number, search.k):
+                self.apply()
+            if search.verifier is None:
+                matches = near(self._view, number, search.k)
+            else:
+                matches = self._verified(document, number, search)
+        others = [match for match in matches if match.key != document.key]
+        return Matches(others, complete=matches.complete)
+
+    def _verified(self, document: Stored, number: int, search: Search) -> Matches:
+        own = to_array([number], self._index.plan.bits)
+        sketch = (document.sketch or b"").ljust(SKETCH_BYTES, b"\0")
+        side = side_of([document.digest], np.frombuffer(sketch, np.uint8).reshape(1, SKETCH_BYTES))
+        return next(verified(self._view, own, side, np.zeros(1, np.int64), search))
+
+    def _is_near_pending(self, fingerprint: int, k: int) -> bool:
+        if not self._numbers:
+            return False
+        bits = self._index.plan.bits
+        if self._array is None or len(self._array) < len(self._numbers):
+            known = 0 if self._array is None else len(self._array)
+            more = to_array(self._numbers[known:], bits)
+            self._array = more if self._array is None else np.concatenate([self._array, more])
+        own = to_array([fingerprint], bits)
+        return bool((distances(self._array, own, bits) <= k).any())
+
+    def apply(self, fingerprints: Fingerprints | None = None, ids: Column | None = None) -> None:
+        """Write everything that was collected; the catalog has the documents with `ids` already."""
+        saved, removed = list(self._saved.values()), list(self._removed.values())
+        insert, remove = self._rows(saved, self._removed), self._rows(removed, self._saved)
+        documents = len(saved) - len(removed)
+        if fingerprints is not None and ids is not None:
+            insert = (
+                np.concatenate([insert[0], fingerprints]),
+                np.concatenate([insert[1], ids]),
+            )
+            documents += len(ids)
+        self._index.update(self._txn, insert, remove)
+        self._catalog.write(self._txn, saved, removed)
+        short = sketches = 0
+        for some, sign in ((saved, 1), (removed, -1)):
+            for document in some:
+                short += sign * (document.fingerprint is None)
+                sketches += sign * bool(document.sketch)
+        self._count(documents, short, sketches)
+        self._saved, self._removed = {}, {}
+        self._digests, self._numbers, self._array = set(), [], None
+
+    def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:
+        old = self._counters
+        self._counters = Counters(
+            next_id=old.next_id,
+            documents=old.documents + documents,
+            short=old.short + short,
+            writes=old.writes + 1,
+            sketches=None if old.sketches is None else old.sketches + sketches,
+        )
+        self._txn.put("header", b"counters", self._counters.pack())
+
+    def _rows(
+        self, documents: Sequence[Stored], others: dict[Key, Stored]
+    ) -> tuple[Fingerprints, Column]:
+        """Return the rows of documents in the tables, without those that stay what they are."""
+        fingerprints: list[int] = []
+        ids: list[int] = []
+        for document in documents:
+            other = others.get(document.key)
+            number = document.fingerprint
+            kept = other and (other.id, other.fingerprint) == (document.id, number)
+            if number is not None and not kept:
+                fingerprints.append(number)
+                ids.append(document.id)
+        return to_array(fingerprints, self._index.plan.bits), np.array(ids, np.uint64)
+
+
+def at_places(keys: Keys, places: NDArray[np.intp]) -> Keys:
+    """Return the keys at these places."""
+    return keys[places] if isinstance(keys, np.ndarray) else [keys[at] for at in places.tolist()]
+
+
+def _plain(key: Any) -> Key:
+    return key if isinstance(key, str) else int(key)

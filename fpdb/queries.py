@@ -1,0 +1,433 @@
+"""The questions of a database, written once: Database and Snapshot differ in their transactions."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import Any, Literal, overload
+
+from fpdb.arrays import each
+from fpdb.documents import (
+    BATCH,
+    CANDIDATES,
+    Preparer,
+    Questions,
+    Search,
+    Texts,
+    Verifier,
+    View,
+    answers,
+    as_fingerprints,
+    as_ids,
+    as_number,
+    as_sketches,
+    digest_of,
+    hits,
+    near,
+    same_text,
+    to_document,
+)
+from fpdb.errors import (
+    DocumentNotFoundError,
+    InputError,
+    NoSketchError,
+    PlanError,
+    ShortTextError,
+)
+from fpdb.fingerprint import Recipe
+from fpdb.models import Cluster, Document, Group, Key, Matches, Pair, require_whole
+from fpdb.processes import mapped
+from fpdb.storage import FAULTS, ReadTransaction
+from fpdb.storage.counters import Counters
+from fpdb.tables import Hits, Plan, first_look
+
+# The answers of `query_many` that are held at once have hardly more matches than this.
+_MATCHES = 100_000
+
+
+class Queries(ABC):
+    """What can be asked of a database; each question is answered within one transaction.
+
+    Many texts or fingerprints are looked up a thousand at a time, each thousand within one
+    transaction, or several if they match very many documents.
+    """
+
+    def __init__(self, preparer: Preparer) -> None:
+        self._preparer = preparer
+        self._index = preparer.index
+        self._catalog = preparer.catalog
+        self._usual = Search(self._index.plan.k)
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[ReadTransaction]:
+        """Return the transaction in which a question is answered."""
+
+    @property
+    def plan(self) -> Plan:
+        """The tables of the database."""
+        return self._index.plan
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe that the database was created with."""
+        return self._preparer.recipe
+
+    @property
+    def k(self) -> int:
+        """The largest distance that counts as a match, unless a query names another."""
+        return self._usual.k
+
+    @property
+    def keys(self) -> str:
+        """What keys are: "text" or "integer"."""
+        return self._catalog.kind
+
+    def query(
+        self,
+        text: str,
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+    ) -> Matches:
+        """Find the stored documents near a text; one that is short finds equal texts only.
+
+        With `min_jaccard`, matches are verified, as `query_many` says.
+        """
+        search = self._search(k, limit, min_jaccard, exact)
+        if search.verifier:
+            return next(self._ask(self._questions([text], search), search))
+        try:
+            number = self.recipe.fingerprint(text)
+        except ShortTextError:
+            with self._transaction() as txn:
+                return same_text(self._view(txn), digest_of(text), search)
+        with self._transaction() as txn:
+            return near(self._view(txn), number, search.k, search.limit)
+
+    def query_many(
+        self,
+        texts: Iterable[str],
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+        jobs: int = 1,
+    ) -> Iterator[Matches]:
+        """Find the stored documents near each of many texts, a thousand of them together.
+
+        With `min_jaccard`, the first look is at a wider k, unless k is given; a match is what has
+        that Jaccard similarity by its sketch, or exactly by its text in `exact`, which maps the
+        keys of stored documents to their texts. The most similar come first.
+
+        With several `jobs`, worker processes make the fingerprints; 0 stands for all processors.
+        The answers and their order don't depend on it.
+        """
+        search = self._search(k, limit, min_jaccard, exact)
+        if isinstance(texts, str):
+            raise InputError("found a string, expected several texts", hint="put it into a list")
+        source = iter(each(texts, "texts"))
+        blocks = iter(lambda: list(islice(source, BATCH)), [])
+        work = partial(self.recipe.batch, sketches=_needs_sketches(search))
+        for block, batch in mapped(work, blocks, jobs):
+            yield from self._ask(Questions.of_texts(block, batch, search.verifier), search)
+
+    def query_each(
+        self,
+        fingerprints: Any,
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        min_jaccard: float | None = None,
+        sketches: Any = None,
+    ) -> Iterator[Matches]:
+        """Find the stored documents near each of many fingerprints, a thousand of them together.
+
+        The answers are those of `query_fingerprint`. `min_jaccard` needs the sketches of the same
+        texts, as `recipe.batch(texts, sketches=True)` gives both.
+        """
+        search = self._search(k, limit, min_jaccard)
+        array = as_fingerprints(fingerprints, self.plan.bits)
+        rows = as_sketches(sketches, len(array)) if search.verifier else None
+        for start in range(0, len(array), BATCH):
+            some = slice(start, start + BATCH)
+            own = None if rows is None else rows[some]
+            yield from self._ask(Questions.of_fingerprints(array[some], own), search)
+
+    def query_fingerprint(
+        self,
+        fingerprint: int,
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        budget: int = CANDIDATES,
+    ) -> Matches:
+        """Find the stored documents near a fingerprint.
+
+        A `budget` bounds the candidates that are read; if it ends the search, the matches are
+        marked as not complete.
+        """
+        search = self._search(k, limit)
+        if budget is not CANDIDATES:
+            require_whole("budget", budget, 0)
+        number = as_number(fingerprint, self._index.plan.bits)
+        with self._transaction() as txn:
+            return near(self._view(txn), number, search.k, search.limit, budget)
+
+    def query_fingerprints(
+        self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
+    ) -> Hits:
+        """Find the stored documents near each of many fingerprints, all of them together.
+
+        Returns arrays: the places of the queries, the ids of the documents, the distances, sorted
+        by query, distance and id; and for each query whether its answer is complete. Each query
+        has the budgets of `query_fingerprint`. A `limit` takes the nearest documents of each,
+        those with the lowest ids where distances are equal.
+        """
+        search = self._search(k, limit)
+        array = as_fingerprints(fingerprints, self.plan.bits)
+        with self._transaction() as txn:
+            return hits(self._view(txn), array, search.k, limit)
+
+    @overload
+    def pairs(
+        self,
+        k: int | None = None,
+        *,
+        groups: Literal[False] = False,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+    ) -> Iterator[Pair]: ...
+
+    @overload
+    def pairs(self, k: int | None = None, *, groups: bool) -> Iterator[Pair | Group]: ...
+
+    def pairs(
+        self,
+        k: int | None = None,
+        *,
+        groups: bool = False,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+    ) -> Iterator[Pair] | Iterator[Pair | Group]:
+        """Find all pairs of stored documents within k, each once, in no particular order.
+
+        With `groups`, documents with the very same fingerprint come as one group and not as
+        pairs, and near pairs are those of the first documents of each fingerprint. With
+        `min_jaccard` (and `exact`), pairs are verified as the matches of `query_many` are. Short
+        texts have no pairs. One transaction lasts as long as the result is iterated.
+        """
+        search = self._search(k, None, min_jaccard, exact)
+        if groups and search.verifier:
+            raise InputError("found groups and min_jaccard", hint="a group isn't verified")
+        return self._pairs(search, groups=groups)
+
+    def _pairs(self, search: Search, *, groups: bool) -> Iterator[Any]:
+        from fpdb import joins
+
+        with self._transaction() as txn:
+            if groups:
+                yield from joins.find_groups(self._view(txn), search.k)
+            else:
+                yield from joins.find_pairs(self._view(txn), search.k, search.verifier)
+
+    def clusters(
+        self,
+        k: int | None = None,
+        *,
+        keep: Literal["first", "longest"] = "first",
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+    ) -> Iterator[Cluster]:
+        """Find the documents that pairs within k connect, in the order of their first ones.
+
+        A cluster is represented by its first document, the one with the smallest id, or with
+        `keep="longest"` by the one with the longest text. A chain of near documents is one
+        cluster, so a duplicate may be farther than k from its representative. With `min_jaccard`
+        (and `exact`), pairs are verified, as `pairs` says.
+        """
+        search = self._search(k, None, min_jaccard, exact)
+        check_keep(keep)
+        return self._clusters(search, keep)
+
+    def _clusters(self, search: Search, keep: Literal["first", "longest"]) -> Iterator[Cluster]:
+        from fpdb import joins
+
+        with self._transaction() as txn:
+            view = self._view(txn)
+            yield from joins.find_clusters(view, search.k, keep=keep, verifier=search.verifier)
+
+    def get(self, key: Key, default: Any = None) -> Document | Any:
+        """Return the stored document with a key, or the default."""
+        with self._transaction() as txn:
+            stored = self._catalog.find(txn, key)
+        return default if stored is None else to_document(stored)
+
+    def keys_of(self, ids: Iterable[int]) -> list[Key | None]:
+        """Return the keys of documents by their ids, as `query_fingerprints` returns them.
+
+        A document that has been deleted meanwhile has None.
+        """
+        numbers = as_ids(ids)
+        with self._transaction() as txn:
+            return self._catalog.keys_of(txn, numbers)
+
+    def scan(self, *, prefix: str = "", added_before: float | None = None) -> Iterator[Document]:
+        """Yield the stored documents in the order of their keys; what is added meanwhile may show.
+
+        Keys of 511 bytes and more are in the order of their first 479 bytes.
+        `prefix` takes those whose key begins with it, `added_before` those added before a time,
+        in seconds since 1970.
+        """
+        after: Key | None = None
+        while True:
+            with self._transaction() as txn:
+                found = self._catalog.slice_after(txn, after, prefix)
+            if not found:
+                return
+            after = found[-1].key
+            for stored in found:
+                if added_before is None or stored.added < added_before:
+                    yield to_document(stored)
+
+    def __getitem__(self, key: Key) -> Document:
+        found = self.get(key)
+        if found is None:
+            raise DocumentNotFoundError(
+                f"found no document with the key {key!r}",
+                hint="db.get(key) gives None for a key that isn't there",
+            )
+        return found
+
+    def __contains__(self, key: Key) -> bool:
+        return self.get(key) is not None
+
+    def __len__(self) -> int:
+        with self._transaction() as txn:
+            return Counters.unpack(txn.get("header", b"counters")).documents
+
+    def __iter__(self) -> Iterator[Key]:
+        return (document.key for document in self.scan())
+
+    def _view(self, txn: ReadTransaction) -> View:
+        return View(txn, self._index, self._catalog)
+
+    def _questions(self, texts: Sequence[str], search: Search) -> Questions:
+        batch = self.recipe.batch(texts, sketches=_needs_sketches(search))
+        return Questions.of_texts(texts, batch, search.verifier)
+
+    def _ask(self, questions: Questions, search: Search) -> Iterator[Matches]:
+        """Yield the answers; no transaction stays open while they are used."""
+        while len(questions):
+            found: list[Matches] = []
+            held = 0
+            with self._transaction() as txn:
+                for matches in answers(self._view(txn), questions, search):
+                    found.append(matches)
+                    held += len(matches)
+                    if held >= _MATCHES:
+                        break
+            yield from found
+            questions = questions.after(len(found))
+
+    def _search(
+        self,
+        k: int | None,
+        limit: int | None,
+        min_jaccard: float | None = None,
+        exact: Texts | None = None,
+    ) -> Search:
+        """Check what is asked for; return the k of the first look, and how it is verified."""
+        if k is None and limit is None and min_jaccard is None and exact is None:
+            return self._usual
+        require_whole("k", k)
+        require_whole("limit", limit, 1)
+        if min_jaccard is None:
+            if exact is not None:
+                raise InputError(
+                    "found texts without min_jaccard", hint="min_jaccard=0.8 says how similar"
+                )
+            if k is not None:
+                self._index.routes(k)
+            return Search(self.k if k is None else k, limit)
+        number = isinstance(min_jaccard, int | float) and not isinstance(min_jaccard, bool)
+        if not number or not 0 < min_jaccard <= 1:
+            raise InputError(
+                f"found min_jaccard={min_jaccard!r}, expected a number over 0, at most 1",
+                hint="0.8 is what near-duplicates usually have",
+            )
+        if exact is None and not self._catalog.sketched:
+            raise NoSketchError(
+                "the database keeps no sketches, by which matches are verified",
+                hint="ingest into one that is created with sketch minhash, "
+                "or give the texts, to compare them exactly",
+            )
+        wanted = first_look(self.plan.bits, self.k, min_jaccard) if k is None else k
+        try:
+            self._index.routes(wanted)
+        except PlanError as error:
+            if k is not None:
+                raise
+            raise PlanError(
+                f"to find what has a Jaccard similarity of {min_jaccard}, "
+                f"the first look is at k={wanted}: {error}",
+                hint="give a smaller k, or compact into tables that are chosen for sketches",
+            ) from None
+        recipe = None if exact is None else self.recipe
+        return Search(wanted, limit, Verifier(self._catalog, min_jaccard, exact, recipe))
+
+
+class Snapshot(Queries):
+    """A database as it was at one moment: what others write meanwhile doesn't show.
+
+    `db.snapshot()` gives one for a `with` block. Its questions are those of the database, only
+    faster, since none begins a transaction of its own. While it is open, no page that is freed can
+    be used again, and the file grows with all that is written: so keep it open for seconds, not for
+    days. Use it in one thread at a time.
+    """
+
+    def __init__(self, preparer: Preparer, txn: ReadTransaction) -> None:
+        super().__init__(preparer)
+        self._ongoing = _Ongoing(txn)
+
+    def _transaction(self) -> "_Ongoing":
+        return self._ongoing
+
+
+class _Ongoing:
+    """A transaction that goes on after the block, with fpdb's errors in place of LMDB's."""
+
+    __slots__ = ("_txn",)
+
+    def __init__(self, txn: ReadTransaction) -> None:
+        self._txn = txn
+
+    def __enter__(self) -> ReadTransaction:
+        self._txn.require_open()
+        return self._txn
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, FAULTS):
+            raise self._txn.explained(error) from error
+
+
+def _needs_sketches(search: Search) -> bool:
+    return search.verifier is not None and not search.verifier.exact
+
+
+def check_keep(keep: str) -> None:
+    """Raise InputError unless this is a way to choose the representative of a cluster."""
+    if keep not in ("first", "longest"):
+        raise InputError(
+            f"found keep={keep!r}, expected first or longest",
+            hint="first keeps the document with the smallest id",
+        )
