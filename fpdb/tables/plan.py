@@ -3,20 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 from fpdb.errors import PlanError
 from fpdb.tables.bits import Permutation
-from fpdb.tables.probes import ball, masks, radii
+from fpdb.tables.probes import TableProbes, find_probes
 
-# More probes than this, and reading the whole home table is the better query.
-MOST_PROBES = 20_000
 # As many sub-databases as the storage opens, with room for those of the documents.
 MOST_TABLES = 64
 # No database has so many documents that a longer prefix would leave out more of them.
-LONGEST_PREFIX = 64
-
-Blocks = tuple[tuple[int, int], ...]
+_LONGEST_PREFIX = 64
 
 
 @dataclass(frozen=True)
@@ -35,25 +31,17 @@ class Table:
 
     @property
     def held(self) -> int:
-        """A mask of those bits of the unpermuted fingerprint that stand in the prefix."""
+        """A mask of those bits of the unpermuted fingerprint that are in the prefix."""
         bits = self.permutation.bits
         return self.permutation.inverse.apply_one(((1 << self.prefix) - 1) << (bits - self.prefix))
-
-
-class TableProbes(NamedTuple):
-    """The probes of one query into one table: its prefix, changed by each of the masks."""
-
-    table: int
-    masks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
     """The tables chosen for fingerprints of `bits` bits, of which those within `k` match.
 
-    The first is the home table, whose permutation is the identity. Whatever the tables are, and
-    whatever k a query asks for, `probes` leaves nothing within k unfound: tables that fit less
-    well only take more of them.
+    The first is the home table, whose permutation is the identity. For any tables and any k of a
+    query, `probes` leaves nothing within k out: tables that fit less well only take more of them.
     """
 
     bits: int
@@ -85,12 +73,12 @@ class Plan:
 
     @classmethod
     def from_blocks(cls, sizes: Sequence[int], k: int) -> "Plan":
-        """Cut fingerprints into blocks of these sizes, the highest bits first; a table for each."""
+        """Return the plan with a table for each block of these sizes, the highest bits first."""
         return choose_plan(sum(sizes), k, sizes=sizes)
 
     @property
     def name(self) -> str:
-        """The plan in short, as `4 tables, p=16`."""
+        """The plan in short, e.g. `4 tables, p=16`."""
         tables = "1 table" if len(self.tables) == 1 else f"{len(self.tables)} tables"
         return f"{tables}, p={self.prefix}"
 
@@ -100,38 +88,24 @@ class Plan:
         return min(table.prefix for table in self.tables)
 
     def probes(self, k: int | None = None) -> tuple[TableProbes, ...]:
-        """Which prefixes a query must look up to find everything within k.
+        """Return the lookups that find everything within k, by default the plan's own.
 
-        A mask changes the prefix as a number of its own: bit 0 is the last bit of the prefix.
+        Raises:
+            PlanError: k is out of range, or takes too many probes.
         """
         wanted = self.k if k is None else k
         known = self._probes.get(wanted)
         if known is None:
-            known = self._probes[wanted] = self._find_probes(wanted)
+            if not 0 <= wanted <= self.bits:
+                raise PlanError(
+                    f"k = {wanted} in {self.bits} bits", hint=f"Ask for k from 0 to {self.bits}."
+                )
+            known = find_probes([table.held for table in self.tables], wanted)
+            self._probes[wanted] = known
         return known
 
-    def _find_probes(self, k: int) -> tuple[TableProbes, ...]:
-        if not 0 <= k <= self.bits:
-            raise PlanError(
-                f"k = {k} in {self.bits} bits", hint=f"Ask for k from 0 to {self.bits}."
-            )
-        found = radii([table.held for table in self.tables], k)
-        count = sum(
-            ball(table.prefix, radius) for table, radius in zip(self.tables, found, strict=True)
-        )
-        if count > MOST_PROBES:
-            raise PlanError(
-                f"k = {k} takes {count:,} probes on {self.name}; at most {MOST_PROBES:,} are made",
-                hint=f"ask for a k nearer to {self.k}, or build tables for a larger one",
-            )
-        return tuple(
-            TableProbes(index, masks(table.prefix, radius))
-            for index, (table, radius) in enumerate(zip(self.tables, found, strict=True))
-            if radius >= 0
-        )
-
     def to_dict(self) -> dict[str, Any]:
-        """Write the plan as plain data."""
+        """Return the plan as plain data."""
         tables = [
             {"blocks": [list(block) for block in table.permutation.blocks], "prefix": table.prefix}
             for table in self.tables
@@ -140,7 +114,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Plan":
-        """Read a plan from plain data; anything amiss is a PlanError."""
+        """Return the plan that plain data describe; raise PlanError if they describe none."""
         try:
             bits, k = _whole(data["bits"]), _whole(data["k"])
             tables = []
@@ -164,7 +138,7 @@ def _whole(value: object) -> int:
 
 
 def home_plan(bits: int, k: int, prefix: int) -> Plan:
-    """Build the plan that has nothing but a home table."""
+    """Return the plan that has only a home table."""
     return Plan(bits, k, (Table(Permutation(bits, ((0, bits),)), prefix),))
 
 
@@ -195,7 +169,7 @@ def choose_plan(
 
 
 def nested_plan(bits: int, k: int, outer: int | None = None, inner: int | None = None) -> Plan:
-    """Let each block lead, and behind it each block of a second cut of all that remains.
+    """Let each block lead, followed by each block of a second cut of all that remains.
 
     With k + 1 blocks in both cuts, the default, k changed bits leave one pair of blocks intact.
     """
@@ -212,12 +186,12 @@ def nested_plan(bits: int, k: int, outer: int | None = None, inner: int | None =
 
 def _table(bits: int, front: Sequence[tuple[int, int]], cut: Sequence[tuple[int, int]]) -> Table:
     rest = tuple(block for block in cut if block not in front)
-    prefix = min(sum(length for _, length in front), LONGEST_PREFIX)
+    prefix = min(sum(length for _, length in front), _LONGEST_PREFIX)
     return Table(Permutation(bits, (*front, *rest)), prefix)
 
 
-def _cut(bits: int, blocks: int) -> Blocks:
-    """Cut bits into blocks as even as possible, the longer ones first."""
+def _cut(bits: int, blocks: int) -> tuple[tuple[int, int], ...]:
+    """Cut bits into blocks of about equal length, the longer ones first."""
     if not 1 <= blocks <= bits:
         raise PlanError(
             f"{bits} bits can't be cut into {blocks} blocks",
@@ -227,7 +201,7 @@ def _cut(bits: int, blocks: int) -> Blocks:
     return _cut_by_hand(bits, [short + (block < longer) for block in range(blocks)])
 
 
-def _cut_by_hand(bits: int, sizes: Sequence[int]) -> Blocks:
+def _cut_by_hand(bits: int, sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
     if sum(sizes) != bits or min(sizes, default=0) < 1:
         raise PlanError(
             f"blocks of {list(sizes)} bits don't make {bits}",
@@ -237,7 +211,7 @@ def _cut_by_hand(bits: int, sizes: Sequence[int]) -> Blocks:
 
 
 def _locate(block: tuple[int, int], within: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Find the pieces of the fingerprint that a block covers of others laid end to end."""
+    """Return the pieces of the fingerprint that a block covers of others laid end to end."""
     start, length = block
     pieces = []
     position = 0

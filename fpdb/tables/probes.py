@@ -1,27 +1,65 @@
 """Decide which flipped prefixes find every fingerprint within k.
 
 A table is searched with radius r: it is probed with its prefix as it is, and with every change
-of at most r bits. Radius -1 leaves the table alone. Radii cover k if no way to change k bits of a
+of at most r bits. Radius -1 skips the table. Radii cover k if no way to change k bits of a
 fingerprint changes more than r bits in the prefix of every table.
 """
 
 from collections.abc import Sequence
 from itertools import chain, combinations, combinations_with_replacement
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.errors import PlanError
+
+# With more probes, reading all of the home table is the better query.
+MOST_PROBES = 20_000
 # Beyond this many counts the exact search would take longer than what it saves.
 MOST_COUNTS = 8_000_000
-# How strongly to spare what few tables cover; none is best for all plans, so the best is taken.
-CAUTIONS = (1, 2, 4)
+# Weights on the ways that few tables cover; none is best for all plans, so the best is taken.
+_CAUTIONS = (1, 2, 4)
 
-Rows = NDArray[np.uint8]
+_Counts = NDArray[np.uint8]
 
 
-def radii(prefixes: Sequence[int], k: int) -> tuple[int, ...]:
-    """Find small radii that cover k, for prefixes given as masks of the bits they hold."""
+class TableProbes(NamedTuple):
+    """The probes of one query in one table: its prefix, changed by each of the masks.
+
+    A mask changes the prefix as a number: bit 0 is the last bit of the prefix.
+    """
+
+    table: int
+    masks: tuple[int, ...]
+
+
+def find_probes(prefixes: Sequence[int], k: int) -> tuple[TableProbes, ...]:
+    """Choose few probes that leave nothing within k out.
+
+    The prefixes of the tables are masks of the bits of the unpermuted fingerprint.
+
+    Raises:
+        PlanError: The probes are too many.
+    """
+    widths = [prefix.bit_count() for prefix in prefixes]
+    found = _radii(prefixes, k)
+    count = sum(map(_ball, widths, found))
+    if count > MOST_PROBES:
+        raise PlanError(
+            f"k = {k} takes {count:,} probes on these tables; at most {MOST_PROBES:,} are made",
+            hint="ask for a smaller k, or build tables for a larger one",
+        )
+    return tuple(
+        TableProbes(table, _changes(width, radius))
+        for table, (width, radius) in enumerate(zip(widths, found, strict=True))
+        if radius >= 0
+    )
+
+
+def _radii(prefixes: Sequence[int], k: int) -> tuple[int, ...]:
+    """Find small radii that cover k."""
     if k == 0:
         widest = max(range(len(prefixes)), key=lambda table: prefixes[table].bit_count())
         return tuple(0 if table == widest else -1 for table in range(len(prefixes)))
@@ -33,39 +71,39 @@ def radii(prefixes: Sequence[int], k: int) -> tuple[int, ...]:
     return _by_enumeration(prefixes, k, groups)
 
 
-def ball(width: int, radius: int) -> int:
-    """How many values of `width` bits lie within `radius` of one."""
+def _ball(width: int, radius: int) -> int:
+    """Count the values of `width` bits within `radius` of one."""
     return sum(comb(width, flips) for flips in range(radius + 1))
 
 
 def _shell(width: int, radius: int) -> int:
-    """How many values of `width` bits lie at a distance of `radius` from one."""
+    """Count the values of `width` bits at a distance of `radius` from one."""
     return comb(width, radius) if radius >= 0 else 0
 
 
-def masks(width: int, radius: int) -> tuple[int, ...]:
-    """All changes of at most `radius` out of `width` bits, the smallest first."""
+def _changes(width: int, radius: int) -> tuple[int, ...]:
+    """Return all masks of at most `radius` out of `width` bits, those with few bits first."""
     single = [1 << bit for bit in range(width)]
     return tuple(
         sum(chosen) for flips in range(radius + 1) for chosen in combinations(single, flips)
     )
 
 
-def _groups(prefixes: Sequence[int]) -> Rows:
-    """Which tables hold a bit, one row per group of bits that are held alike.
+def _groups(prefixes: Sequence[int]) -> _Counts:
+    """Return one row for each group of bits that are in the same prefixes: a mark per table.
 
     A group whose tables are among those of another is left out: changing a bit of the other
     does at least as much harm.
     """
     width = max(prefix.bit_length() for prefix in prefixes)
-    held = {
+    kinds = {
         frozenset(table for table, prefix in enumerate(prefixes) if prefix >> bit & 1)
         for bit in range(width)
     }
     rows = [
         [table in group for table in range(len(prefixes))]
-        for group in sorted(held, key=sorted)
-        if not any(group < other for other in held)
+        for group in sorted(kinds, key=sorted)
+        if not any(group < other for other in kinds)
     ]
     return np.array(rows, dtype=np.uint8)
 
@@ -85,7 +123,7 @@ def _by_pigeonhole(prefixes: Sequence[int], k: int, deepest: int) -> tuple[int, 
     radius = next((radius for radius in range(k) if total(radius) >= needed), k)
     found = [min(radius, width) for width in widths]
     for _ in range(sum(found) + len(found) - needed):
-        # The dearest shell goes first; between equals, the shortest prefix: it reads the most.
+        # The largest shell goes first; of equals that of the shortest prefix: it reads the most.
         shells = [
             (_shell(width, radius), -width, table)
             for table, (width, radius) in enumerate(zip(widths, found, strict=True))
@@ -94,8 +132,8 @@ def _by_pigeonhole(prefixes: Sequence[int], k: int, deepest: int) -> tuple[int, 
     return tuple(found)
 
 
-def _by_enumeration(prefixes: Sequence[int], k: int, groups: Rows) -> tuple[int, ...]:
-    """Lower radii as long as each single way to change k bits stays covered."""
+def _by_enumeration(prefixes: Sequence[int], k: int, groups: _Counts) -> tuple[int, ...]:
+    """Lower radii as long as every way to change k bits stays covered."""
     widths = [prefix.bit_count() for prefix in prefixes]
     ways = combinations_with_replacement(range(len(groups)), k)
     chosen = np.fromiter(chain.from_iterable(ways), dtype=np.intp).reshape(-1, k)
@@ -103,12 +141,12 @@ def _by_enumeration(prefixes: Sequence[int], k: int, groups: Rows) -> tuple[int,
     for column in range(k):
         changed += groups[chosen[:, column]]
     changed = np.minimum(changed, np.array(widths, dtype=np.uint8))
-    found = [_lower(changed, widths, caution) for caution in CAUTIONS]
-    return min(found, key=lambda radii: sum(map(ball, widths, radii)))
+    found = [_lower(changed, widths, caution) for caution in _CAUTIONS]
+    return min(found, key=lambda radii: sum(map(_ball, widths, radii)))
 
 
-def _lower(changed: Rows, widths: Sequence[int], caution: int) -> tuple[int, ...]:
-    """Lower radii, from equal ones, until no further one can be lowered.
+def _lower(changed: _Counts, widths: Sequence[int], caution: int) -> tuple[int, ...]:
+    """Lower radii, from equal ones, until none can be lowered.
 
     `changed` counts, for each way to change k bits, those that fall on each table's prefix.
     """
@@ -119,9 +157,9 @@ def _lower(changed: Rows, widths: Sequence[int], caution: int) -> tuple[int, ...
     lowerable = list(reversed(range(len(widths))))
     while lowerable:
         shells = {table: _shell(widths[table], found[table]) for table in lowerable}
-        dear = max(shells.values()) / 2
+        largest = max(shells.values()) / 2
         harms: dict[int, float] = {}
-        for table in [table for table in lowerable if shells[table] >= dear]:
+        for table in [table for table in lowerable if shells[table] >= largest]:
             left = covers[changed[:, table] == found[table]] - 1
             if (left == 0).any():
                 # Nor can it be lowered later, when even less covers.
