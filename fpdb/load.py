@@ -22,7 +22,7 @@ from fpdb.io import (
     size_of,
 )
 from fpdb.models import Key
-from fpdb.storage.preflight import is_vacant
+from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bulk_load import MEMORY
 
 _CAPACITY = 1_000_000

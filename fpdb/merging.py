@@ -20,7 +20,7 @@ from fpdb.maintenance.check import check
 from fpdb.maintenance.origins import Origin
 from fpdb.maintenance.winners import RULES
 from fpdb.models import Merged, MergedSource, require_whole
-from fpdb.storage import Environment, drafts, preflight
+from fpdb.storage import Environment, drafts, open_checks
 from fpdb.storage.aside import Numbers
 from fpdb.storage.counters import Counters
 from fpdb.storage.drafts import Draft
@@ -65,7 +65,7 @@ def merge(
             hint="newest keeps the document that was added last",
         )
     directory = Path(os.path.realpath(path))
-    preflight.require_vacant(directory)
+    open_checks.require_vacant(directory)
     with contextlib.ExitStack() as claim:
         with contextlib.ExitStack() as stack:
             opened = [
@@ -129,9 +129,9 @@ def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLi
         raise InputError(
             f"found {sources!r:.40}, expected several paths", hint="give a list of paths"
         )
-    known: dict[preflight.Identity, str | os.PathLike[str]] = {}
+    known: dict[open_checks.Identity, str | os.PathLike[str]] = {}
     for source in sources:
-        identity = preflight.identify(Path(os.path.realpath(source)))
+        identity = open_checks.identify(Path(os.path.realpath(source)))
         if identity in known:
             raise InputError(
                 f"{known[identity]} and {source} are the same database",

@@ -19,7 +19,7 @@ from fpdb.errors import (
     PlanError,
     RecipeMismatchError,
 )
-from fpdb.storage.preflight import is_vacant
+from fpdb.storage.open_checks import is_vacant
 from fpdb.tables import Plan
 
 DEFAULT_RECIPE = "web"

@@ -43,7 +43,7 @@ from fpdb.cli.sources import (
 from fpdb.io import LARGEST_HTML, is_array
 from fpdb.io.follow import require_followable
 from fpdb.models import LARGEST_TEXT
-from fpdb.storage.preflight import is_vacant
+from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bulk_load import MEMORY
 
 

@@ -10,7 +10,7 @@ from fpdb.cli.databases import require
 from fpdb.cli.options import JsonOption
 from fpdb.cli.values import parse_count
 from fpdb.errors import PlanError
-from fpdb.storage.opening import LARGEST_MAP
+from fpdb.storage.open_checks import LARGEST_MAP
 from fpdb.tables import Estimate, JoinPlan, Plan, estimate, join_plans, plans
 
 _CORES = 8

@@ -14,7 +14,7 @@ from fpdb.cli.databases import require
 from fpdb.cli.outcome import Progress
 from fpdb.errors import MissingExtraError
 from fpdb.io import is_portable
-from fpdb.storage.preflight import is_vacant
+from fpdb.storage.open_checks import is_vacant
 
 SUFFIX = ".fpdb.jsonl"
 _WITH = {"path", "files", "capacity", "quiet", "strict"}

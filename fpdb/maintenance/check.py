@@ -42,7 +42,7 @@ from fpdb.maintenance.scan import (
     table_rows,
 )
 from fpdb.models import Problem
-from fpdb.storage import Environment, ReadTransaction, header, preflight
+from fpdb.storage import Environment, ReadTransaction, header, open_checks
 from fpdb.storage.columns import Rows
 from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
@@ -103,7 +103,7 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     import tempfile
 
     directory = Path(os.path.realpath(path))
-    preflight.identify(directory)
+    open_checks.identify(directory)
     kind = "deep" if deep else "plain"
     with (
         tempfile.TemporaryFile() as complaints,
@@ -199,12 +199,12 @@ def _send(message: dict[str, str]) -> None:
 
 
 def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
-    from fpdb.storage import structure
+    from fpdb.storage import backup
 
-    for fault in structure.state_faults(directory):
+    for fault in backup.meta_faults(directory):
         yield Problem(DATA_FILE, fault)
     if deep:
-        for fault in structure.faults(directory):
+        for fault in backup.structure_faults(directory):
             yield Problem(DATA_FILE, fault)
     with Environment.open(directory, ["header"], readonly=True) as environment:
         _, index, catalog = read_layout(environment)

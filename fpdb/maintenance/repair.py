@@ -17,7 +17,7 @@ from fpdb.documents.integer_keys import IntegerCatalog
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
 from fpdb.maintenance.scan import records, require_document, shown_id
 from fpdb.models import Key, Problem, Repaired, require_whole
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction, header, preflight
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction, header, open_checks
 from fpdb.storage.columns import page_length, unpack_rows
 from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
@@ -61,8 +61,8 @@ def repair(
     """
     require_whole("memory", memory, LEAST_MEMORY)
     directory = Path(os.path.realpath(path))
-    preflight.require_vacant(Path(os.path.realpath(new)))
-    with Survey(preflight.open_data(directory)) as survey:
+    open_checks.require_vacant(Path(os.path.realpath(new)))
+    with Survey(open_checks.open_data(directory)) as survey:
         described = _find_header(survey)
         problems = [] if described else [Problem("header", "it is lost")]
         if described is None and like is not None:

@@ -6,7 +6,6 @@ from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
-from fpdb.storage.readers import open_snapshots
 from fpdb.tables import Index, Plan, estimate, plans
 from fpdb.tables.planner import USUAL, first_look
 
@@ -44,7 +43,7 @@ def stats(
         outgrown=_outgrown(plan, head["capacity"], counters.documents, query_k),
         sketch=head.get("sketch"),
         sketches=counters.sketches,
-        snapshots=open_snapshots(txn),
+        snapshots=txn.open_snapshots(),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fpdb.errors import DamagedError
 from fpdb.storage.columns import Column
 from fpdb.storage.creation import sync
-from fpdb.storage.faults import disk_named
+from fpdb.storage.translate import disk_named
 
 _WIDTH = 8
 _NOTHING = np.empty(0, np.uint64)

@@ -13,12 +13,12 @@ from tempfile import mkdtemp
 import lmdb
 
 from fpdb.errors import AccessError, ClosedError, DatabaseExistsError
-from fpdb.storage import preflight
-from fpdb.storage.faults import disk_named, translate
+from fpdb.storage import open_checks
+from fpdb.storage.copy_guard import SEAL_FILE, seal
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import LOCK_FILE
-from fpdb.storage.opening import LMDB_LOCK_FILE, open_lmdb
-from fpdb.storage.seal import SEAL_FILE, seal
+from fpdb.storage.open_checks import LMDB_LOCK_FILE, open_lmdb
+from fpdb.storage.translate import disk_named, translate
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
@@ -34,7 +34,7 @@ def beside(directory: Path) -> Iterator[Path]:
     So nobody ever sees a half-made database, and of two creators one is told that the other was
     faster. If the block fails, nothing is left.
     """
-    preflight.require_vacant(directory)
+    open_checks.require_vacant(directory)
     remove_abandoned(directory)
     place, owner = directory.parent, os.getpid()
     with disk_named(place):

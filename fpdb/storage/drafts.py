@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fpdb.errors import AccessError, DatabaseExistsError, LockTimeoutError
-from fpdb.storage import creation, preflight
+from fpdb.storage import creation, open_checks
+from fpdb.storage.copy_guard import SEAL_FILE
 from fpdb.storage.creation import CLAIM_FILE, Entries
-from fpdb.storage.faults import disk_named
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import LOCK_FILE
-from fpdb.storage.opening import LMDB_LOCK_FILE
-from fpdb.storage.seal import SEAL_FILE
+from fpdb.storage.open_checks import LMDB_LOCK_FILE
+from fpdb.storage.translate import disk_named
 
 _OWN = (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE)
 _ASIDE = "aside-"
@@ -82,7 +82,7 @@ def _claimed(directory: Path, path: Path) -> Iterator[int]:
     """Lock the claim of a draft, which is made if there is none."""
     descriptor = None
     while descriptor is None:
-        preflight.require_vacant(directory)
+        open_checks.require_vacant(directory)
         creation.remove_abandoned(directory)
         descriptor = _open_claim(directory, path)
         if descriptor is not None and not _lock(directory, path, descriptor):
@@ -127,7 +127,7 @@ def _open_claim(directory: Path, path: Path) -> int | None:
                 )
             return os.open(path / CLAIM_FILE, flags, 0o600)
         except FileNotFoundError:
-            preflight.require_vacant(directory)
+            open_checks.require_vacant(directory)
             return None
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.EISDIR, errno.ELOOP):

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Self
 
 from fpdb.errors import ClosedError, ReadOnlyError
-from fpdb.storage import backup, registry
+from fpdb.storage import backup, shared_environment
 from fpdb.storage.creation import Entries
-from fpdb.storage.faults import disk_named
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.opening import LMDB_LOCK_FILE
-from fpdb.storage.shared import LOCK_SECONDS, SharedEnvironment
+from fpdb.storage.open_checks import LMDB_LOCK_FILE
+from fpdb.storage.shared_environment import LOCK_SECONDS, SharedEnvironment
 from fpdb.storage.transactions import ReadTransaction, WriteTransaction
+from fpdb.storage.translate import disk_named
 
 
 class Environment:
@@ -31,7 +31,7 @@ class Environment:
         self.names = tuple(names)
         self.readonly = readonly
         self._shared: SharedEnvironment | None = shared
-        self._closer = weakref.finalize(self, registry.leave, shared)
+        self._closer = weakref.finalize(self, shared_environment.leave, shared)
 
     @classmethod
     def create(
@@ -43,7 +43,7 @@ class Environment:
         sub-databases is one whose creation was cut short.
         """
         names = tuple(names)
-        shared = registry.create(Path(os.path.realpath(path)), names, initial or {})
+        shared = shared_environment.create(Path(os.path.realpath(path)), names, initial or {})
         return cls(shared, names, readonly=False)
 
     @classmethod
@@ -53,7 +53,7 @@ class Environment:
     ) -> Iterator[Self]:
         """Create a database for a block to fill; it appears whole, and synced, behind the block."""
         names = tuple(names)
-        with registry.build(Path(os.path.realpath(path)), names, initial or {}) as shared:
+        with shared_environment.build(Path(os.path.realpath(path)), names, initial or {}) as shared:
             handle = cls(shared, names, readonly=False)
             try:
                 yield handle
@@ -90,7 +90,7 @@ class Environment:
         """
         names = tuple(names)
         directory = Path(os.path.realpath(path))
-        shared = registry.join(directory, names, readonly=readonly, verify=verify)
+        shared = shared_environment.join(directory, names, readonly=readonly, verify=verify)
         return cls(shared, names, readonly=readonly)
 
     def read(self) -> ReadTransaction:

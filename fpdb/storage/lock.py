@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fpdb.errors import LockTimeoutError, StorageError
-from fpdb.storage.faults import explained
+from fpdb.storage.translate import explained
 
 LOCK_FILE = "fpdb.lock"
 

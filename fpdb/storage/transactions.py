@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Self
 import lmdb
 
 from fpdb.errors import ClosedError, FpdbError
-from fpdb.storage.opening import LARGEST_MAP
-from fpdb.storage.shared import SharedEnvironment
+from fpdb.models import Snapshots
+from fpdb.storage.open_checks import LARGEST_MAP
+from fpdb.storage.shared_environment import SharedEnvironment
 
 if TYPE_CHECKING:
     Cursor = lmdb.Cursor[memoryview]
@@ -126,13 +127,22 @@ class ReadTransaction:
         """Return the number of the transaction whose state this one sees."""
         return self.raw.id()
 
-    def reader_table(self) -> list[list[str]]:
-        """Return process, thread and transaction of each reader slot, as LMDB writes them."""
+    def open_snapshots(self) -> Snapshots:
+        """Count the snapshots that processes have open, without this one, and find the oldest."""
         environment = self._shared.environment
         if environment is None:
-            return []
+            return Snapshots(0, None, 0)
         environment.reader_check()  # a process that was killed reads no more
-        return [line.split() for line in environment.readers().splitlines()[1:]]
+        lines = [line.split() for line in environment.readers().splitlines()[1:]]
+        found = [(int(pid), int(number)) for pid, _, number in lines if number.isdigit()]
+        own = os.getpid(), self.number()
+        if own in found:
+            found.remove(own)
+        if not found:
+            return Snapshots(0, None, 0)
+        pid, oldest = min(found, key=lambda reader: reader[1])
+        # Others may have committed since this snapshot began.
+        return Snapshots(len(found), pid, max(own[1] - oldest, 0))
 
     def _leave_to_parent(self) -> None:
         # A fork took place in the block. To end the transaction here would unpin the snapshot

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fpdb
-from fpdb.storage.preflight import open_data
+from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 
 PAGE = 4096

@@ -30,7 +30,7 @@ from fpdb.errors import (
     TooNewError,
 )
 from fpdb.storage import header
-from fpdb.storage.seal import seal
+from fpdb.storage.copy_guard import seal
 
 Run = Callable[..., str]
 Entries = dict[str, list[tuple[bytes, bytes]]]

@@ -11,7 +11,7 @@ import pytest
 
 import fpdb
 from fpdb import DamagedError, Database, Document
-from fpdb.storage.seal import SEAL_FILE
+from fpdb.storage.copy_guard import SEAL_FILE
 
 pytestmark = pytest.mark.process
 
@@ -127,9 +127,10 @@ def test_a_torn_copy_with_a_seal_is_served_wrongly(closed: Path, tmp_path: Path)
     (copy / "lock.mdb").unlink(missing_ok=True)
     script = f"""
 import fpdb
-from fpdb.storage import seal
+from fpdb.storage.copy_guard import seal
 from pathlib import Path
-seal.seal(Path({str(copy)!r}))
+seal(Path({str(copy)!r}))
+print("sealed", flush=True)
 with fpdb.open({str(copy)!r}, readonly=True) as db:
     print("opened", len(list(db.check())))
 """
@@ -140,7 +141,8 @@ with fpdb.open({str(copy)!r}, readonly=True) as db:
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(fpdb.__file__).parent.parent)},
     )
-    assert done.returncode != 0 or done.stdout != "opened 0\n"
+    assert done.stdout.startswith("sealed\n"), done.stderr
+    assert done.returncode != 0 or done.stdout != "sealed\nopened 0\n"
 
 
 def test_of_many_processes_one_verifies(

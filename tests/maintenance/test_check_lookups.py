@@ -8,7 +8,7 @@ import pytest
 import fpdb
 from fpdb import Grams, Recipe
 from fpdb.storage.lmdb_file import BRANCH, PAGE_HEAD, REACHED, kind_of, parse_page
-from fpdb.storage.preflight import open_data
+from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))

@@ -22,7 +22,7 @@ from fpdb.errors import (
 )
 from fpdb.maintenance import repair as maintenance_repair
 from fpdb.storage.lmdb_file import BRANCH, LEAF, REACHED, kind_of, number_of, parse_page
-from fpdb.storage.preflight import open_data
+from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 from fpdb.tables.bulk_load import LEAST_MEMORY
 

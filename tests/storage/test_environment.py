@@ -21,7 +21,7 @@ from fpdb.errors import (
     ReadOnlyError,
     StorageError,
 )
-from fpdb.storage import Environment, opening, registry, shared
+from fpdb.storage import Environment, open_checks, shared_environment
 
 
 def put(env: Environment, key: bytes, value: bytes) -> None:
@@ -47,7 +47,7 @@ def test_what_is_written_is_read_after_reopening(path: Path) -> None:
         assert txn.entries("documents") == 1
         assert isinstance(cursor.value(), memoryview)
         assert txn.number() > 0
-    assert not registry._open
+    assert not shared_environment._open
 
 
 def test_an_exception_undoes_the_transaction(env: Environment) -> None:
@@ -299,7 +299,7 @@ def test_busy_threads_take_turns(env: Environment) -> None:
 
 
 def test_reader_slots_run_out_by_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "MAX_READERS", 3)
+    monkeypatch.setattr(open_checks, "MAX_READERS", 3)
     with Environment.create(path, ["documents"]) as env:
         transactions = [env.read() for _ in range(4)]
         for txn in transactions[:3]:
@@ -312,8 +312,8 @@ def test_reader_slots_run_out_by_name(path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_transaction_larger_than_the_map(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "LARGEST_MAP", 1 << 20)
-    monkeypatch.setattr(opening, "SMALLEST_MAP", 1 << 20)
+    monkeypatch.setattr(open_checks, "LARGEST_MAP", 1 << 20)
+    monkeypatch.setattr(open_checks, "SMALLEST_MAP", 1 << 20)
     with Environment.create(path, ["documents"]) as env:
 
         def fill() -> None:
@@ -325,7 +325,7 @@ def test_a_transaction_larger_than_the_map(path: Path, monkeypatch: pytest.Monke
             fill()
         assert caught.value.hint
         put(env, b"a", b"1")
-        monkeypatch.setattr(opening, "LARGEST_MAP", 1 << 30)
+        monkeypatch.setattr(open_checks, "LARGEST_MAP", 1 << 30)
         with pytest.raises(MapFullError):
             fill()
         fill()
@@ -360,4 +360,4 @@ def test_writers_free_the_slots_of_dead_readers_now_and_then(
     monkeypatch.setattr(env._shared, "_reader_check_due", time.monotonic())
     put(env, b"a", b"1")
     assert "no active readers" in raw.readers()
-    assert shared.READER_CHECK_SECONDS == 1
+    assert shared_environment.READER_CHECK_SECONDS == 1

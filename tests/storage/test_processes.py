@@ -163,7 +163,7 @@ def test_a_fork_during_another_threads_long_read(closed: Path, run: Run) -> None
     out = run(
         FORK
         + """
-from fpdb.storage.shared import SharedEnvironment
+from fpdb.storage.shared_environment import SharedEnvironment
 SharedEnvironment.before_fork.__defaults__ = (0.1,)
 inside, go = threading.Event(), threading.Event()
 def read():
@@ -403,8 +403,8 @@ def test_a_map_that_another_process_outgrew(closed: Path, run: Run) -> None:
             txn.put("documents", b"big %d" % number, bytes(4000))
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fpdb.storage.opening.LARGEST_MAP", 1 << 21)
-        patch.setattr("fpdb.storage.opening.SMALLEST_MAP", 1 << 21)
+        patch.setattr("fpdb.storage.open_checks.LARGEST_MAP", 1 << 21)
+        patch.setattr("fpdb.storage.open_checks.SMALLEST_MAP", 1 << 21)
         env = Environment.open(closed, ["documents"])
         assert env._shared is not None
         assert env._shared.map_bytes == 1 << 21

@@ -14,7 +14,7 @@ from oracle import Contents, contents
 from worker import Worker, Workers
 
 import fpdb
-from fpdb.storage import shared
+from fpdb.storage import shared_environment
 
 ROUNDS = 1_000_000  # replacements, with each kind of keys
 DOCUMENTS = 100_000
@@ -115,7 +115,7 @@ class Churn:
         held = self._bytes()
         list(reader.kill())
         # The next check for dead readers frees its pages.
-        time.sleep(shared.READER_CHECK_SECONDS)
+        time.sleep(shared_environment.READER_CHECK_SECONDS)
         self.replace_until(self.replaced + count)
         return held, self._bytes()
 

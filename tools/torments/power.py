@@ -28,7 +28,7 @@ from worker import Worker, Workers
 from workload import Script, perform
 
 import fpdb
-from fpdb.storage import opening
+from fpdb.storage import open_checks
 
 ROUNDS = 100
 SHORTEST, LONGEST = 0.02, 1.5  # seconds until the cut
@@ -304,12 +304,12 @@ def write(channel: Any, path: str, *, seed: int, sync: bool, count: int | None) 
 
 def _forget_to_sync() -> None:
     """Open LMDB without syncing from now on, in this process."""
-    careful = opening._open
+    careful = open_checks._open
 
     def careless(*arguments: Any, **options: Any) -> Any:
         return careful(*arguments, **{**options, "sync": False})
 
-    opening._open = careless
+    open_checks._open = careless
 
 
 def _make(what: str, db: fpdb.Database, copy: Path) -> None:

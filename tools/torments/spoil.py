@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import fpdb
 from fpdb.storage.lmdb_file import NODE_HEAD, PAGE_HEAD, REACHED, LmdbFile, number_of, parse_page
-from fpdb.storage.preflight import open_data
+from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 
 PAGE = 4096

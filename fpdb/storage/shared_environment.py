@@ -2,8 +2,11 @@
 
 LMDB forbids to open an environment twice in a process, to carry it over a fork, and to replace
 its map while a transaction is open. So every handle of a directory uses one SharedEnvironment,
-which knows its open transactions. Whoever must replace the environment bars new transactions,
-waits until the open ones have ended, and then closes and opens it, unseen by the handles.
+which keeps a list of its open transactions. To replace the environment, it bars new transactions,
+waits until the open ones have ended, and then closes and opens it; handles don't notice.
+
+`join`, `create`, `build` and `leave` keep the table of the environments that this process has open.
+It is the only place where an environment is found by the identity of its data file.
 """
 
 import contextlib
@@ -17,10 +20,18 @@ from pathlib import Path
 import lmdb
 
 from fpdb.errors import ClosedError, FpdbError, NotADatabaseError, StorageError
-from fpdb.storage import preflight
-from fpdb.storage.faults import is_fatal, translate
+from fpdb.storage import creation
+from fpdb.storage.copy_guard import require_sealed
+from fpdb.storage.creation import Entries
 from fpdb.storage.lock import WriteLock
-from fpdb.storage.opening import open_lmdb
+from fpdb.storage.open_checks import (
+    Identity,
+    identify,
+    open_lmdb,
+    require_openable,
+    require_owner,
+)
+from fpdb.storage.translate import disk_named, is_fatal, translate
 
 Begin = Callable[..., "lmdb.Transaction[memoryview]"]
 
@@ -73,7 +84,7 @@ class SharedEnvironment:
         self.require_usable()
         upgrade = self.readonly and not readonly
         if upgrade:
-            preflight.require_owner(self.directory)
+            require_owner(self.directory)
         if upgrade or self.environment is None or set(names) - set(self.names):
             with self._may_open(readonly=readonly), self._gate:
                 if self.environment is None or (self.readonly and not readonly):
@@ -246,7 +257,7 @@ class SharedEnvironment:
     def _replace(self, *, readonly: bool) -> None:
         with self._drained():
             self._close()
-            preflight.require_openable(self.directory, readonly=readonly)
+            require_openable(self.directory, readonly=readonly)
             self.attach(open_lmdb(self.directory, readonly=readonly))
             self.readonly = readonly
 
@@ -281,3 +292,113 @@ class SharedEnvironment:
             unusable = self.environment is None or self.failure is not None or self.users == 0
             self.barred = unusable
             self._changed.notify_all()
+
+
+# The environments that this process has open
+
+_open: dict[Identity, SharedEnvironment] = {}
+_lock = threading.RLock()
+
+
+def join(
+    directory: Path,
+    names: tuple[str, ...],
+    *,
+    readonly: bool,
+    verify: Callable[[Path], None] | None,
+) -> SharedEnvironment:
+    """Return the environment of a directory; the first who asks for it opens it.
+
+    A data file that was copied there has `verify` look at it first.
+    """
+    with _lock, disk_named(directory):
+        shared = _open.get(identify(directory))
+        if shared is None or shared.given_up:
+            require_openable(directory, readonly=readonly)
+            if verify:
+                require_sealed(directory, verify)
+            shared = SharedEnvironment(directory, names, readonly=readonly)
+            return _enter(shared, open_lmdb(directory, readonly=readonly))
+        shared.users += 1
+        try:
+            shared.include(names, readonly=readonly)
+        except BaseException:
+            leave(shared)
+            raise
+        return shared
+
+
+def create(directory: Path, names: tuple[str, ...], initial: Entries) -> SharedEnvironment:
+    """Create a database and return its environment."""
+    with _lock:
+        environment = creation.create(directory, names, initial)
+        return _enter(SharedEnvironment(directory, names, readonly=False), environment)
+
+
+@contextlib.contextmanager
+def build(directory: Path, names: tuple[str, ...], initial: Entries) -> Iterator[SharedEnvironment]:
+    """Create a database for a block to fill and leave; it appears, on disk for good, after that.
+
+    Until then nothing waits for the disk: a power cut costs only the draft.
+    """
+    with creation.beside(directory) as draft:
+        with _lock:
+            environment = creation.make(draft, names, initial, sync=False)
+            shared = _enter(SharedEnvironment(draft, names, readonly=False), environment)
+        yield shared
+        with _lock:
+            if shared.environment is not None:
+                # It would go on writing without waiting for the disk.
+                for identity in [known for known, other in _open.items() if other is shared]:
+                    del _open[identity]
+                raise StorageError(
+                    f"a transaction is still open in the database that is built at {directory}",
+                    hint="end its iterators, snapshots and threads within the block",
+                )
+
+
+def leave(shared: SharedEnvironment) -> None:
+    """Drop one handle; the last one closes the environment, once nobody is inside."""
+    with _lock:
+        shared.users -= 1
+        if shared.users == 0:
+            shared.close_if_idle()
+        for identity, known in list(_open.items()):
+            if known.users == 0 and known.environment is None:
+                del _open[identity]
+
+
+def _enter(shared: SharedEnvironment, environment: lmdb.Environment) -> SharedEnvironment:
+    try:
+        shared.attach(environment)
+    except BaseException:
+        shared.lock.close()
+        raise
+    _open[identify(shared.directory)] = shared
+    return shared
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+    for shared in _open.values():
+        shared.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for shared in _open.values():
+        shared.after_fork_in_parent()
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock  # noqa: PLW0603 - the inherited one belongs to a thread of the parent
+    _lock = threading.RLock()
+    for shared in _open.values():
+        shared.after_fork_in_child()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

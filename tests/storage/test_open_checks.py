@@ -21,9 +21,9 @@ from fpdb.errors import (
     TooNewError,
     UnsupportedFileSystemError,
 )
-from fpdb.storage import Environment, preflight
-from fpdb.storage.filesystem import kind_of, require_local
+from fpdb.storage import Environment, open_checks
 from fpdb.storage.lmdb_file import require_intact
+from fpdb.storage.open_checks import file_system_of, require_local
 
 MOUNTS = """\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -199,8 +199,8 @@ def test_file_systems_are_told_apart() -> None:
         "/srv/crawl/local/db": "xfs",
         "/over/db": "9p",
     }
-    assert {path: kind_of(Path(path), MOUNTS) for path in expected} == expected
-    assert kind_of(Path("/x"), "") == ""
+    assert {path: file_system_of(Path(path), MOUNTS) for path in expected} == expected
+    assert file_system_of(Path("/x"), "") == ""
 
 
 @pytest.mark.parametrize("path", ["/srv/crawl/db", "/mnt/a b/db", "/home/me/remote/x", "/over/db"])
@@ -214,7 +214,7 @@ def test_network_file_systems_are_refused(path: str) -> None:
 def test_32_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
     with pytest.raises(OpenError, match="32-bit"):
-        preflight.require_64_bits()
+        open_checks.require_64_bits()
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
