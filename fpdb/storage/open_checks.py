@@ -114,7 +114,7 @@ def is_vacant(directory: str | os.PathLike[str]) -> bool:
 
 
 def require_64_bits() -> None:
-    # The address space of a 32-bit process is too small for the map.
+    """Raise OpenError in a 32-bit Python, whose address space is too small for the map."""
     if sys.maxsize < 2**32:
         raise OpenError(
             "this Python has 32-bit addresses, expected 64", hint="use a 64-bit build of Python"
