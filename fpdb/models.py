@@ -1,6 +1,5 @@
 """The frozen values that fpdb takes and hands out."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,9 +136,7 @@ class Matches(list[Match]):
     `complete` is False when a budget ended the search before everything within k was found.
     """
 
-    def __init__(self, matches: Iterable[Match] = (), *, complete: bool = True) -> None:
-        super().__init__(matches)
-        self.complete = complete
+    complete: bool = True
 
 
 class Pair(NamedTuple):

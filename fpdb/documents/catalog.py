@@ -1,4 +1,9 @@
-"""Documents by key and by id: what is stored of each, besides its rows in the tables."""
+"""Documents by key and by id: what is stored of each, besides its rows in the tables.
+
+A document with a text key has a record, and `keys` leads from the key to its id. An integer key is
+the id itself: sorted pages of `ids` have the id, the highest 32 bits of the fingerprint and the
+time of adding, and only a document with a text, a sketch or metadata has a record as well.
+"""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -6,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fpdb.arrays import Column, Marks
-from fpdb.errors import DamagedError
+import numpy as np
+
+from fpdb.arrays import Column, Marks, Rows, differs
+from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.records import Record, pack_record, require_sound, unpack_record
+from fpdb.storage.records import LARGEST_KEY, Record, pack_record, require_sound, unpack_record
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.pages import Pages
@@ -22,6 +29,13 @@ SLICE = 1000
 Keys = Sequence[str] | Column
 
 TEXT_DIGEST_BYTES = 16
+
+_LONGEST_LMDB_KEY = 511
+_KEY_DIGEST_BYTES = 32
+# Bytes of a long key before its digest.
+_HEAD = _LONGEST_LMDB_KEY - _KEY_DIGEST_BYTES
+# Rows of `ids` that are made at once.
+_ROWS = 1 << 20
 
 
 class Stored(NamedTuple):
@@ -79,19 +93,18 @@ class Catalog(ABC):
         self.check_key(key)
         return self.find_many(txn, [key])[key]
 
-    @abstractmethod
     def load(self, txn: ReadTransaction, number: int) -> Stored | None:
         """Find a document by its id."""
+        return self.record(txn, number)
 
-    @abstractmethod
     def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
         """Return the keys of documents by their ids; None for a missing one."""
+        records = (self.record(txn, number) for number in ids.tolist())
+        return [None if stored is None else stored.key for stored in records]
 
     def key_and_meta(self, txn: ReadTransaction, number: int) -> tuple[Key, bytes]:
         """Return what a match shows of a document that a table names."""
-        stored = self.record(txn, number)
-        if stored is None:
-            raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
+        stored = self.named(txn, number)
         return stored.key, stored.meta
 
     def characters(self, txn: ReadTransaction, number: int) -> int:
@@ -138,25 +151,25 @@ class Catalog(ABC):
     ) -> list[Stored]:
         """Return the next documents in the order of their keys, none at the end."""
 
-    @abstractmethod
     def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
-        """Yield the documents in the order of their ids."""
+        """Yield the documents in the order of their ids, or by keys those with a prefix."""
+        after: Key | None = None
+        while found := self.slice_after(txn, after, prefix):
+            after = found[-1].key
+            yield from found
 
-    @abstractmethod
     def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
         """Copy everything into an empty catalog of another database."""
-
-    def _copy_records(self, txn: ReadTransaction, into: WriteTransaction) -> None:
-        with txn.cursor("documents") as cursor:
-            for number, value in cursor:
-                require_sound(value)
-                into.append("documents", number, value)
-        self._copy_entries(txn, into, "short")
-
-    def _copy_entries(self, txn: ReadTransaction, into: WriteTransaction, name: str) -> None:
-        with txn.cursor(name) as cursor:
-            for key, value in cursor:
-                into.append(name, key, value)
+        for name in self.names:
+            if name in {pages.name for pages in self.pages}:
+                continue
+            with txn.cursor(name) as cursor:
+                for key, value in cursor:
+                    if name == "documents":
+                        require_sound(value)
+                    into.append(name, key, value)
+        for pages in self.pages:
+            pages.fill(into, pages.scan(txn))
 
     def short_ids(self, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
         """Yield the ids of the short texts with a digest."""
@@ -175,6 +188,13 @@ class Catalog(ABC):
             raise DamagedError("an id has more than 64 bits", hint="run `fpdb check`")
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else to_stored(number, unpack_record(value))
+
+    def named(self, txn: ReadTransaction, number: int) -> Stored:
+        """Return the record of an id that is stored elsewhere; raise DamagedError without one."""
+        stored = self.record(txn, number)
+        if stored is None:
+            raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
+        return stored
 
     def _put_record(self, txn: WriteTransaction, stored: Stored) -> None:
         number = stored.id.to_bytes(8, "big")
@@ -197,6 +217,265 @@ class Catalog(ABC):
     def _delete_short(self, txn: WriteTransaction, stored: Stored) -> None:
         if stored.fingerprint is None:
             txn.delete("short", stored.digest + stored.id.to_bytes(8, "big"))
+
+
+class TextCatalog(Catalog):
+    """Documents whose keys are texts, such as URLs."""
+
+    kind = "text"
+    names = ("documents", "keys", "short")
+
+    def check_key(self, key: Key) -> None:
+        if not isinstance(key, str) or not key:
+            raise InputError(
+                f"found the key {key!r}, expected a text that isn't empty",
+                hint="a database with integer keys is created with keys='integer'",
+            )
+        key_bytes(key)
+
+    def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
+        found: dict[Key, Stored | None] = {}
+        for key in keys:
+            number = txn.get("keys", key_bytes(str(key)))
+            found[key] = None
+            if number is not None:
+                found[key] = self.record(txn, int.from_bytes(number, "big"))
+        return found
+
+    def write(
+        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
+    ) -> None:
+        kept = {stored.id for stored in saved}
+        replaced = {stored.id for stored in removed if stored.id in kept}
+        for stored in removed:
+            self._delete_short(txn, stored)
+            if stored.id not in kept:
+                txn.delete("documents", stored.id.to_bytes(8, "big"))
+                txn.delete("keys", key_bytes(str(stored.key)))
+        for stored in saved:
+            self._put_record(txn, stored)
+            if stored.id not in replaced:
+                txn.put("keys", key_bytes(str(stored.key)), stored.id.to_bytes(8, "big"))
+
+    def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
+        last = {str(key): place for place, key in enumerate(keys)}
+        if len(last) == len(keys):
+            return keys, fingerprints
+        return list(last), fingerprints[np.fromiter(last.values(), np.intp, len(last))]
+
+    def sift(
+        self, txn: ReadTransaction, keys: Keys, fingerprints: Fingerprints
+    ) -> tuple[Marks, Marks]:
+        numbers = self._index.numbers(fingerprints)
+        stored = self.find_many(txn, [str(key) for key in keys])
+        new = [stored[str(key)] is None for key in keys]
+        changed = []
+        for key, number in zip(keys, numbers, strict=True):
+            old = stored[str(key)]
+            changed.append(
+                old is not None and (old.fingerprint != number or bool(old.digest or old.meta))
+            )
+        return np.array(new, np.bool_), np.array(changed, np.bool_)
+
+    def fill(
+        self,
+        txn: WriteTransaction,
+        keys: Keys,
+        ids: Column,
+        fingerprints: Fingerprints,
+        *,
+        added: int,
+        empty: bool,
+    ) -> None:
+        write = txn.append if empty else txn.put
+        for name, value in self._bare_records(keys, ids, fingerprints, added):
+            write("documents", name, value)
+        names = map(key_bytes, map(str, keys))
+        numbers = (number.to_bytes(8, "big") for number in ids.tolist())
+        for name, number in sorted(zip(names, numbers, strict=True)):
+            write("keys", name, number)
+
+    def _bare_records(
+        self, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
+    ) -> Iterator[tuple[bytes, bytes]]:
+        for start in range(0, len(ids), SLICE):
+            numbers = self._index.numbers(fingerprints[start : start + SLICE])
+            own = ids[start : start + SLICE].tolist()
+            for place, (fingerprint, number) in enumerate(zip(numbers, own, strict=True), start):
+                key = str(keys[place])
+                stored = Stored(number, key, fingerprint, added, sketch=self.no_sketch)
+                yield number.to_bytes(8, "big"), pack_record(self._record_of(stored))
+
+    def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
+        if prefix:
+            # Their ids are sorted first: eight bytes for each.
+            ids = (stored.id for stored in super().each(txn, prefix))
+            for number in np.sort(np.fromiter(ids, np.uint64)).tolist():
+                yield self.named(txn, number)
+            return
+        with txn.cursor("documents") as cursor:
+            for number, value in cursor:
+                yield to_stored(int.from_bytes(number, "big"), unpack_record(value))
+
+    def slice_after(
+        self, txn: ReadTransaction, after: Key | None, prefix: str = ""
+    ) -> list[Stored]:
+        start = _prefix_bytes(prefix)
+        last = key_bytes(str(after)) if after is not None else None
+        found: list[Stored] = []
+        with txn.cursor("keys") as cursor:
+            there = cursor.set_range(start if last is None else last)
+            if there and last is not None and bytes(cursor.key()) == last:
+                there = cursor.next()
+            while there and len(found) < SLICE and bytes(cursor.key()).startswith(start):
+                stored = self.load(txn, int.from_bytes(cursor.value(), "big"))
+                if stored is None:
+                    raise DamagedError("a key leads to no document", hint="run `fpdb check`")
+                if str(stored.key).startswith(prefix):
+                    found.append(stored)
+                there = cursor.next()
+        return found
+
+
+class IntegerCatalog(Catalog):
+    """Documents whose keys are numbers, which are their ids as well."""
+
+    kind = "integer"
+    names = ("documents", "ids", "short")
+    ids = Pages("ids", keys=1, columns=3)
+    pages = (ids,)
+
+    def check_key(self, key: Key) -> None:
+        if isinstance(key, bool) or not isinstance(key, int) or not 0 <= key < 1 << 64:
+            raise InputError(
+                f"found the key {key!r}, expected a whole number from 0 to 2**64 - 1",
+                hint="a database with text keys is created with keys='text'",
+            )
+
+    def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
+        found: dict[Key, Stored | None] = dict.fromkeys(keys)
+        wanted = np.array(sorted(map(int, found)), np.uint64)
+        first = 0
+        while first < len(wanted):
+            # All keys up to the next page are looked up in this one.
+            rows, upper = self.ids.page_of(txn, int(wanted[first]))
+            last = len(wanted) if upper is None else int(wanted.searchsorted(np.uint64(upper)))
+            at = rows[0].searchsorted(wanted[first:last])
+            there = at < len(rows[0])
+            there[there] = rows[0][at[there]] == wanted[first:last][there]
+            for position in at[there].tolist():
+                number, high, added = (int(column[position]) for column in rows)
+                found[number] = self.record(txn, number) or self._bare(txn, number, high, added)
+            first = last
+        return found
+
+    def load(self, txn: ReadTransaction, number: int) -> Stored | None:
+        return self.find_many(txn, [number])[number]
+
+    def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
+        order = np.argsort(ids)
+        there = np.empty(len(ids), np.bool_)
+        there[order] = self.ids.holds(txn, [ids[order]])
+        return [number if here else None for number, here in zip(ids.tolist(), there, strict=True)]
+
+    def key_and_meta(self, txn: ReadTransaction, number: int) -> tuple[Key, bytes]:
+        stored = self.record(txn, number)
+        return number, stored.meta if stored else b""
+
+    def _bare(self, txn: ReadTransaction, number: int, high: int, added: int) -> Stored:
+        if high >> 32:
+            raise DamagedError(
+                "a page can't be read: it is one of another table", hint="run `fpdb check`"
+            )
+        fingerprint = self._index.locate(txn, high, number)
+        if fingerprint is None:
+            raise DamagedError(f"the document {number} is in no table", hint="run `fpdb check`")
+        return Stored(number, number, fingerprint, added, sketch=self.no_sketch)
+
+    def write(
+        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
+    ) -> None:
+        below = 8 * self._bytes - 32
+        rows = [(d.id, (d.fingerprint or 0) >> below, d.added) for d in saved]
+        columns = np.array(sorted(rows), np.uint64).reshape(-1, 3).T
+        kept = {stored.id for stored in saved}
+        gone = np.array(sorted(d.id for d in removed if d.id not in kept), np.uint64)
+        self.ids.splice(txn, list(np.ascontiguousarray(columns)), [gone, gone, gone])
+        for stored in removed:
+            if _has_record(stored):
+                txn.delete("documents", stored.id.to_bytes(8, "big"))
+                self._delete_short(txn, stored)
+        for stored in saved:
+            if _has_record(stored):
+                self._put_record(txn, stored)
+
+    def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
+        column = _column(keys)
+        if (column[1:] > column[:-1]).all():
+            return column, fingerprints
+        places = np.argsort(column, kind="stable")
+        column = column[places]
+        last = np.append(differs(column)[1:], True)
+        return column[last], fingerprints[places[last]]
+
+    def sift(
+        self, txn: ReadTransaction, keys: Keys, fingerprints: Fingerprints
+    ) -> tuple[Marks, Marks]:
+        column = _column(keys)
+        known = self.ids.holds(txn, [column])
+        same = np.zeros(len(column), np.bool_)
+        if known.any():
+            same[known] = self._index.holds(txn, fingerprints[known], column[known])
+            if txn.entries("documents"):  # those with a text or metadata are more than that
+                for place in same.nonzero()[0].tolist():
+                    same[place] = self.record(txn, int(column[place])) is None
+        return ~known, known & ~same
+
+    def fill(
+        self,
+        txn: WriteTransaction,
+        keys: Keys,
+        ids: Column,
+        fingerprints: Fingerprints,
+        *,
+        added: int,
+        empty: bool,
+    ) -> None:
+        rows = self._bare_rows(ids, fingerprints, added)
+        if empty:
+            self.ids.fill(txn, rows)
+            return
+        for block in rows:
+            self.ids.splice(txn, block, self.ids.empty())
+
+    def _bare_rows(self, ids: Column, fingerprints: Fingerprints, added: int) -> Iterator[Rows]:
+        for start in range(0, len(ids), _ROWS):
+            high = self._high(fingerprints[start : start + _ROWS])
+            own = ids[start : start + _ROWS]
+            yield [own, high, np.full(len(own), added, np.uint64)]
+
+    def _high(self, fingerprints: Fingerprints) -> Column:
+        words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
+        return words >> np.uint64(0 if self._bytes == 4 else 32)
+
+    def slice_after(
+        self, txn: ReadTransaction, after: Key | None, prefix: str = ""
+    ) -> list[Stored]:
+        if prefix:
+            raise InputError("found a prefix for integer keys", hint="only text keys have prefixes")
+        start = 0 if after is None else int(after) + 1
+        found: list[Stored] = []
+        if start == 1 << 64:  # there is no key after the last one
+            return found
+        for ids, high, added in self.ids.scan(txn, self.ids.key(start)):
+            rows = zip(ids.tolist(), high.tolist(), added.tolist(), strict=True)
+            for number, own_high, own_added in rows:
+                if number >= start:
+                    record = self.record(txn, number)
+                    found.append(record or self._bare(txn, number, own_high, own_added))
+            if len(found) >= SLICE:
+                break
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +505,35 @@ def digest_of(text: str) -> bytes:
     """Return the digest by which equal texts are recognized."""
     data = text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=TEXT_DIGEST_BYTES).digest()
+
+
+def key_bytes(key: str) -> bytes:
+    """Return the bytes under which a key is found; a long one is cut, and a digest is appended."""
+    try:
+        data = key.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"the key {key!r} holds half a surrogate pair", hint="keys are valid Unicode"
+        ) from None
+    if len(data) < _LONGEST_LMDB_KEY:
+        return data
+    if len(data) > LARGEST_KEY:
+        raise InputError(
+            f"found a key of {len(data):,} bytes, expected at most {LARGEST_KEY:,}",
+            hint="use a digest of it as the key, and keep it in the metadata",
+        )
+    digest = hashlib.blake2b(data, digest_size=_KEY_DIGEST_BYTES).digest()
+    return data[:_HEAD] + digest
+
+
+def _prefix_bytes(prefix: str) -> bytes:
+    return prefix.encode("utf-8", "surrogatepass")[:_HEAD]
+
+
+def _has_record(stored: Stored) -> bool:
+    """Return whether a document is more than its key and its fingerprint."""
+    return bool(stored.digest or stored.meta or stored.sketch or stored.fingerprint is None)
+
+
+def _column(keys: Keys) -> Column:
+    return np.asarray(keys, np.uint64)

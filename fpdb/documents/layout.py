@@ -8,9 +8,7 @@ import time
 import uuid
 from typing import Any
 
-from fpdb.documents.catalog import Catalog
-from fpdb.documents.integer_keys import IntegerCatalog
-from fpdb.documents.text_keys import TextCatalog
+from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
 from fpdb.errors import DamagedError, InputError, PlanError
 from fpdb.models import require_whole
 from fpdb.storage import Environment, header

@@ -94,7 +94,9 @@ def near(
     txn, index = view.txn, view.index
     nearby = index.near(txn, fingerprint, k, budget)
     if not nearby.distances:
-        return Matches(complete=nearby.complete)
+        nothing = Matches()
+        nothing.complete = nearby.complete
+        return nothing
     known = nearby.ids
     found = [(apart, number) for number, apart in nearby.distances.items()]
     found.sort()
@@ -142,7 +144,7 @@ def same_text(view: View, digest: bytes, search: Search) -> Matches:
             break
         same.append(_match(view, number, 0, jaccard))
     same.sort(key=lambda match: match.key)
-    return Matches(same[: search.limit], complete=complete)
+    return to_matches(same[: search.limit], complete=complete)
 
 
 def verified(
@@ -164,7 +166,7 @@ def verified(
         similar = _verify(view, some, side, places, search)
         for query in range(start, stop):
             matches = sorted(similar.get(query, ()), key=_verified_rank)
-            yield Matches(matches[: search.limit], complete=bool(found.complete[query]))
+            yield to_matches(matches[: search.limit], complete=bool(found.complete[query]))
         start = stop
 
 
@@ -240,7 +242,7 @@ def _matches(
             matches.append(_match(view, number, apart))
     if len(matches) > 1:
         matches.sort(key=_rank)
-    return Matches(matches if limit is None else matches[:limit], complete=complete)
+    return to_matches(matches if limit is None else matches[:limit], complete=complete)
 
 
 def _match(view: View, number: int, apart: int, jaccard: float | None = None) -> Match:
@@ -255,6 +257,13 @@ def _verified_rank(match: Match) -> tuple[float, int, Key]:
 
 def _rank(match: Match) -> tuple[int, Key]:
     return match.distance, match.key
+
+
+def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
+    """Return the matches of one query."""
+    found = Matches(matches)
+    found.complete = complete
+    return found
 
 
 def unpack_meta(meta: bytes) -> object:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column
 from fpdb.documents.catalog import Catalog, Keys, Stored, View
-from fpdb.documents.lookup import Search, near, same_text, verified
+from fpdb.documents.lookup import Search, near, same_text, to_matches, verified
 from fpdb.documents.similarity import side_of
 from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import Added, Key, Matches
@@ -145,7 +145,7 @@ class Writer:
             else:
                 matches = self._verified(document, number, search)
         others = [match for match in matches if match.key != document.key]
-        return Matches(others, complete=matches.complete)
+        return to_matches(others, complete=matches.complete)
 
     def _verified(self, document: Stored, number: int, search: Search) -> Matches:
         own = to_array([number], self._index.plan.bits)

@@ -23,7 +23,7 @@ import numpy as np
 
 from fpdb import errors
 from fpdb.documents import Catalog, View, read_layout
-from fpdb.documents.integer_keys import IntegerCatalog
+from fpdb.documents.catalog import IntegerCatalog
 from fpdb.errors import DamagedError, FormatError, FpdbError, OpenError, WorkerError
 from fpdb.fingerprint import Recipe
 from fpdb.maintenance.scan import (

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain
 from operator import itemgetter
 
-from fpdb.documents.integer_keys import IntegerCatalog
+from fpdb.documents.catalog import IntegerCatalog
 from fpdb.maintenance.origins import Entries, Origin, in_blocks
 from fpdb.maintenance.scan import as_array
 from fpdb.maintenance.winners import integer_winners, text_winners

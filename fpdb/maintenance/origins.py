@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.documents import Catalog
-from fpdb.documents.integer_keys import IntegerCatalog
+from fpdb.documents.catalog import IntegerCatalog
 from fpdb.errors import DamagedError
 from fpdb.maintenance.scan import as_array
 from fpdb.storage import ReadTransaction

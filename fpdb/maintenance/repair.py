@@ -12,8 +12,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Rows, among, differs, gathered, of_words
 from fpdb.documents import Catalog, Stored, layout, new_database
-from fpdb.documents.catalog import to_stored
-from fpdb.documents.integer_keys import IntegerCatalog
+from fpdb.documents.catalog import IntegerCatalog, to_stored
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
 from fpdb.maintenance.scan import records, require_document, shown_id
 from fpdb.models import Key, Problem, Repaired, require_whole

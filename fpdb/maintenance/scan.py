@@ -9,8 +9,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fpdb.documents.catalog import Catalog
-from fpdb.documents.text_keys import TextCatalog, key_bytes
+from fpdb.documents.catalog import Catalog, TextCatalog, key_bytes
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import Problem

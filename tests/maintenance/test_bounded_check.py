@@ -13,8 +13,7 @@ import pytest
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.documents import View
-from fpdb.documents.integer_keys import IntegerCatalog
-from fpdb.documents.text_keys import key_bytes
+from fpdb.documents.catalog import IntegerCatalog, key_bytes
 from fpdb.errors import DamagedError
 from fpdb.maintenance import check as checking
 from fpdb.maintenance import scan
