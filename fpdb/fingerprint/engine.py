@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Places, run_starts
+from fpdb.arrays import Column, Places
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
 from fpdb.fingerprint.features import DAMPING, Grams, Weights
@@ -239,7 +239,10 @@ class Engine:
             # Equal windows may vote one by one.
             for piece in pieces:
                 piece.sort()
-            distinct = [len(run_starts(piece)) for piece in pieces]
+            distinct = [
+                1 + np.count_nonzero(piece[1:] != piece[:-1]) if len(piece) else 0
+                for piece in pieces
+            ]
             weights = np.ones(sum(map(len, pieces)))
         else:
             counted = [np.unique_counts(piece) for piece in pieces]

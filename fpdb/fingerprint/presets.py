@@ -11,6 +11,8 @@ from fpdb.fingerprint.recipe import Recipe
 
 _WEB = Recipe("web", grams=Grams(minimum=8), weights=Weights(by="log"))
 
+_EVERY_TEXT = Grams(minimum=0)
+
 _DESCRIBED: dict[Recipe, str] = {
     _WEB: "the default: words, Chinese ones by jieba, weighted by 1 + log of their count",
     _WEB.with_bits(128): "web with 128 bits",
@@ -28,43 +30,28 @@ _DESCRIBED: dict[Recipe, str] = {
         hash=Hash(by="md5"),
     ): "bit-equal to the PyPI package simhash",
     Recipe(
-        "charikar",
-        bits=128,
-        clean=(),
-        segment="whitespace",
-        grams=Grams(minimum=0),
-        hash=Hash(by="multiply-xor"),
-        tie=1,
+        "charikar", 128, (), "whitespace", _EVERY_TEXT, hash=Hash(by="multiply-xor"), tie=1
     ): "words between white space, multiply-xor hash, 128 bits",
     Recipe(
         "ascii-mt",
-        bits=32,
-        clean=(),
-        segment="characters",
-        grams=Grams(minimum=0),
+        32,
+        (),
+        "characters",
+        _EVERY_TEXT,
         hash=Hash(by="mersenne", seed=19260817),
         tie=1,
     ): "ASCII characters, hashed by a Mersenne twister, 32 bits; for source code",
     Recipe(
-        "bigram-32",
-        bits=32,
-        clean=(),
-        segment="characters",
-        grams=Grams(n=2),
+        "bigram-32", 32, (), "characters", Grams(n=2)
     ): "windows of two characters, counted, 32 bits",
     Recipe(
-        "news-md5",
-        clean=(),
-        segment="whitespace",
-        grams=Grams(minimum=0),
-        hash=Hash(by="md5", offset=32),
-        tie=1,
+        "news-md5", 64, (), "whitespace", _EVERY_TEXT, hash=Hash(by="md5", offset=32), tie=1
     ): "words between white space, counted; bits 32 to 95 of their md5",
     Recipe(
         "tagged-title",
         clean=("lower", "tags", "special"),
         segment="jieba-tags",
-        grams=Grams(minimum=0),
+        grams=_EVERY_TEXT,
         weights=Weights(cap=6, tags=(("w", 0.0),)),
         hash=Hash(by="multiply-xor", pad=3, utf16=True),
         tie=1,

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -62,7 +62,11 @@ class Recipe:
     largest: int = LARGEST_TEXT
 
     def __post_init__(self) -> None:
-        _validate(self)
+        for found, expected in _faults(self):
+            raise RecipeError(
+                f"the recipe {self.name!r}: {found}, expected {', '.join(map(str, expected))}",
+                hint="fpdb recipes show web prints a recipe with all its parts",
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {own.name: getattr(self, own.name) for own in dataclasses.fields(self)}
@@ -307,38 +311,76 @@ def _listed(name: str, value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _validate(recipe: Recipe) -> None:
-    def expect(good: bool, found: str, expected: Iterable[Any]) -> None:  # noqa: FBT001
-        if not good:
-            raise RecipeError(
-                f"the recipe {recipe.name!r}: {found}, expected {', '.join(map(str, expected))}",
-                hint="fpdb recipes show web prints a recipe with all its parts",
-            )
+def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
+    """Yield what is wrong with a recipe, and what was expected.
 
-    expect(
-        isinstance(recipe.name, str) and bool(_NAME.fullmatch(recipe.name)),
-        "its name is unusable",
-        ["up to 64 lower-case letters", "digits", "dots", "dashes", "underscores"],
-    )
-    expect(
-        _whole(recipe.bits, 0) and recipe.bits in WIDTHS, f"bits is {_shown(recipe.bits)}", WIDTHS
-    )
+    Only the first fault counts, because later checks rely on earlier ones.
+    """
+    grams, weights, choice = recipe.grams, recipe.weights, recipe.hash
+    if not isinstance(recipe.name, str) or not _NAME.fullmatch(recipe.name):
+        expected = "up to 64 lower-case letters, digits, dots, dashes, underscores"
+        yield "its name is unusable", [expected]
+    for name, value, values in (("bits", recipe.bits, WIDTHS), ("tie", recipe.tie, (0, 1))):
+        if not _is_whole(value) or value not in values:
+            yield f"{name} is {_shown(value)}", values
     for step in recipe.clean:
-        expect(step in segmentation.STEPS, f"clean has the step {step!r}", segmentation.STEPS)
-    expect(recipe.segment in segmentation.CUTS, f"segment is {recipe.segment!r}", segmentation.CUTS)
-    expect(_whole(recipe.tie, 0) and recipe.tie in (0, 1), f"tie is {_shown(recipe.tie)}", (0, 1))
-    expect(
-        _whole(recipe.largest, 1, MOST_BYTES),
-        f"largest is {_shown(recipe.largest)}",
-        [f"1 to {MOST_BYTES:,}"],
-    )
-    _validate_grams(recipe, expect)
-    _validate_weights(recipe, expect)
-    _validate_hash(recipe, expect)
+        if step not in segmentation.STEPS:
+            yield f"clean has the step {step!r}", segmentation.STEPS
+    if recipe.segment not in segmentation.CUTS:
+        yield f"segment is {recipe.segment!r}", segmentation.CUTS
+    for name, value, least, most in (
+        ("largest", recipe.largest, 1, MOST_BYTES),
+        ("n", grams.n, 1, _LARGEST_N),
+        ("min_length", grams.min_length, 1, _LARGEST_NUMBER),
+        ("minimum", grams.minimum, 0, _LARGEST_NUMBER),
+        ("cap", weights.cap, 0, _LARGEST_NUMBER),
+        ("pad", choice.pad, 0, _LARGEST_PAD),
+        ("seed", choice.seed, 0, (1 << 32) - 1),
+    ):
+        if not _is_whole(value) or not least <= value <= most:
+            yield f"{name} is {_shown(value)}", [f"a whole number from {least} to {most}"]
+    words = grams.stop_words
+    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        yield "stop_words is no sequence of texts", ["texts"]
+    if not isinstance(grams.keep_empty, bool):
+        yield "keep_empty is no truth value", [True, False]
+    yield from _weight_faults(recipe)
+    yield from _hash_faults(choice, recipe.bits)
 
 
-def _whole(value: object, least: int, most: int = _LARGEST_NUMBER) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _weight_faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
+    choice, tagged = recipe.weights, recipe.segment in segmentation.TAGGED
+    if choice.by not in DAMPING:
+        yield f"weights.by is {choice.by!r}", DAMPING
+    if not isinstance(choice.idf, IdfTable) and choice.idf not in (None, "jieba"):
+        yield f"idf is {choice.idf!r}", ["jieba", "an idf table"]
+    if tagged and recipe.grams.n > 1:
+        yield "grams of tagged segments", ["n = 1"]
+    if choice.tags and not tagged:
+        yield "tags with segments that have none", sorted(segmentation.TAGGED)
+    for tag, weight in choice.tags:
+        if not isinstance(tag, str) or not 0 <= weight <= LARGEST_FACTOR:
+            expected = f"a number from 0 to {LARGEST_FACTOR} for each tag"
+            yield f"tags is {_shown(dict(choice.tags))}", [expected]
+
+
+def _hash_faults(choice: Hash, bits: int) -> Iterator[tuple[str, Iterable[Any]]]:
+    if choice.by not in hashing.PARAMETERS:
+        yield f"hash.by is {choice.by!r}", hashing.PARAMETERS
+    own = hashing.PARAMETERS[choice.by]
+    for parameter in dataclasses.fields(Hash)[1:]:
+        name = parameter.name
+        if getattr(choice, name) != parameter.default and name not in own:
+            yield f"the hash {choice.by} has no parameter {name}", own or ["none"]
+    most = 128 - bits
+    if not _is_whole(choice.offset) or choice.offset % 8 or not 0 <= choice.offset <= most:
+        yield f"offset is {_shown(choice.offset)}", [f"a multiple of 8 up to {most}"]
+    if choice.by == "mersenne" and bits != 32:
+        yield f"mersenne with {bits} bits", ["32"]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _shown(value: object) -> str:
@@ -348,83 +390,6 @@ def _shown(value: object) -> str:
     except ValueError:
         return "a number of too many digits"
     return shown if len(shown) <= 100 else f"{shown[:99]}…"
-
-
-def _validate_grams(recipe: Recipe, expect: Any) -> None:
-    grams = recipe.grams
-    for name, least, most in (
-        ("n", 1, _LARGEST_N),
-        ("min_length", 1, _LARGEST_NUMBER),
-        ("minimum", 0, _LARGEST_NUMBER),
-    ):
-        value = getattr(grams, name)
-        expect(
-            _whole(value, least, most),
-            f"{name} is {_shown(value)}",
-            [f"a whole number from {least} to {most}"],
-        )
-    expect(
-        not isinstance(grams.stop_words, str)
-        and all(isinstance(word, str) for word in grams.stop_words),
-        "stop_words is no sequence of texts",
-        ["texts"],
-    )
-    expect(isinstance(grams.keep_empty, bool), "keep_empty is no truth value", [True, False])
-    tagged = recipe.segment in segmentation.TAGGED
-    expect(not (tagged and grams.n > 1), "grams of tagged segments", ["n = 1"])
-
-
-def _validate_weights(recipe: Recipe, expect: Any) -> None:
-    choice = recipe.weights
-    expect(choice.by in DAMPING, f"weights.by is {choice.by!r}", DAMPING)
-    expect(
-        _whole(choice.cap, 0),
-        f"cap is {_shown(choice.cap)}",
-        [f"a whole number from 0 to {_LARGEST_NUMBER}"],
-    )
-    named = isinstance(choice.idf, IdfTable) or choice.idf in (None, "jieba")
-    expect(named, f"idf is {choice.idf!r}", ["jieba", "an idf table"])
-    tagged = recipe.segment in segmentation.TAGGED
-    expect(
-        tagged or not choice.tags, "tags with segments that have none", sorted(segmentation.TAGGED)
-    )
-    good = all(
-        isinstance(tag, str) and 0 <= weight <= LARGEST_FACTOR for tag, weight in choice.tags
-    )
-    expect(
-        good,
-        f"tags is {_shown(dict(choice.tags))}",
-        [f"a number from 0 to {LARGEST_FACTOR} for each tag"],
-    )
-
-
-def _validate_hash(recipe: Recipe, expect: Any) -> None:
-    choice, bits = recipe.hash, recipe.bits
-    expect(choice.by in hashing.PARAMETERS, f"hash.by is {choice.by!r}", hashing.PARAMETERS)
-    own = hashing.PARAMETERS[choice.by]
-    for parameter in dataclasses.fields(Hash)[1:]:
-        untouched = getattr(choice, parameter.name) == parameter.default
-        expect(
-            untouched or parameter.name in own,
-            f"the hash {choice.by} has no parameter {parameter.name}",
-            own or ["none"],
-        )
-    expect(
-        _whole(choice.offset, 0) and choice.offset % 8 == 0 and choice.offset + bits <= 128,
-        f"offset is {_shown(choice.offset)}",
-        [f"a multiple of 8 up to {128 - bits}"],
-    )
-    expect(
-        _whole(choice.pad, 0, _LARGEST_PAD),
-        f"pad is {_shown(choice.pad)}",
-        [f"a whole number from 0 to {_LARGEST_PAD}"],
-    )
-    expect(
-        _whole(choice.seed, 0, (1 << 32) - 1),
-        f"seed is {_shown(choice.seed)}",
-        ["0 to 2^32 - 1"],
-    )
-    expect(choice.by != "mersenne" or bits == 32, f"mersenne with {bits} bits", ["32"])
 
 
 def _cosine(first: Mapping[str, float], second: Mapping[str, float]) -> float:

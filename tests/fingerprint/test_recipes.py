@@ -164,6 +164,7 @@ def test_what_changes_no_fingerprint_changes_no_id():
     assert Recipe("a", weights=Weights(idf=whole)).id == Recipe("a", weights=Weights(idf=broken)).id
 
 
+@pytest.mark.process
 def test_ids_are_the_same_in_another_process():
     code = "import fpdb; print(fpdb.Recipe('x', grams=fpdb.Grams(stop_words=('c', 'a', 'b'))).id)"
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}

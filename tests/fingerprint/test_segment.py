@@ -219,17 +219,20 @@ def loaded_modules(code):
     return set(done.stdout.split())
 
 
+@pytest.mark.process
 def test_importing_fpdb_loads_no_dictionary_and_no_command_line():
     modules = loaded_modules("import fpdb")
     assert "fpdb" in modules
     assert not modules & {"jieba", "rjieba", "typer", "click", "rich"}
 
 
+@pytest.mark.process
 def test_english_text_needs_no_dictionary():
     code = "import fpdb; fpdb.recipe('web').batch(['an English text', 'naïve café'])"
     assert not loaded_modules(code) & {"jieba"}
 
 
+@pytest.mark.process
 def test_chinese_text_loads_rjieba_where_it_is_installed():
     pytest.importorskip("rjieba")
     modules = loaded_modules("import fpdb; fpdb.recipe('web').batch(['中文新闻'])")
