@@ -3,16 +3,20 @@
 The page is checked in, so that it can be read without a build; a test says when it has gone stale.
 """
 
+import contextlib
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import typer
+from typer import rich_utils
 
 from fpdb.cli import app
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
-WIDTH = 88
+WIDTH = 100
 INTRODUCTION = """\
 <!-- Written by `tools/docs --write` from the help texts; change those. -->
 
@@ -39,16 +43,26 @@ def commands(program: typer.Typer) -> Iterator[tuple[str, Any, str]]:
 
 # typer carries its own copy of click, so the commands are known here by what they can do.
 def walk(command: Any, name: str, parent: Any) -> Iterator[tuple[str, Any, str]]:
-    # No colour and a fixed width: the page must not depend on the terminal of its writer.
-    settings = {**command.context_settings, "terminal_width": WIDTH, "color": False}
-    context = command.context_class(command, info_name=name, parent=parent, **settings)
-    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
-    yield context.command_path, command, text.strip("\n")
+    context = command.context_class(
+        command, info_name=name, parent=parent, **command.context_settings
+    )
+    yield context.command_path, command, help_text(command, context)
     if hasattr(command, "list_commands"):
         for child_name in command.list_commands(context):
             child = command.get_command(context, child_name)
             if not child.hidden:
                 yield from walk(child, child_name, context)
+
+
+def help_text(command: Any, context: Any) -> str:
+    """Return what `--help` prints, in a fixed width and without colours."""
+    printed = io.StringIO()
+    with (
+        mock.patch.multiple(rich_utils, MAX_WIDTH=WIDTH, COLOR_SYSTEM=None, FORCE_TERMINAL=False),
+        contextlib.redirect_stdout(printed),
+    ):
+        command.get_help(context)
+    return "\n".join(line.rstrip() for line in printed.getvalue().splitlines()).strip("\n")
 
 
 if __name__ == "__main__":

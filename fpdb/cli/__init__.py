@@ -1,46 +1,51 @@
-"""The command line: a thin face of the library, one file for each group of commands."""
+"""The command line: each command opens a database, calls the library, and prints."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.backup import backup, hold
-from fpdb.cli.check import check
+from fpdb.cli import recipes, render, spark
 from fpdb.cli.clusters import clusters
-from fpdb.cli.compact import compact
 from fpdb.cli.compare import compare
 from fpdb.cli.create import create
-from fpdb.cli.documents import delete, get
 from fpdb.cli.evaluate import evaluate
 from fpdb.cli.export import export
 from fpdb.cli.fingerprint import fingerprint
+from fpdb.cli.follow import follow
+from fpdb.cli.get import delete, get
 from fpdb.cli.ingest import ingest
-from fpdb.cli.merge import merge
+from fpdb.cli.load import load
+from fpdb.cli.maintain import backup, check, compact, hold, merge, repair
 from fpdb.cli.pairs import pairs
 from fpdb.cli.plan import plan
 from fpdb.cli.query import query
-from fpdb.cli.recipes import app as recipes
-from fpdb.cli.repair import repair
-from fpdb.cli.spark import app as spark
 from fpdb.cli.stats import stats
 from fpdb.errors import FpdbError
 
 app = typer.Typer(
     name="fpdb",
     help="Find near-duplicate documents by their fingerprints.\n\n"
-    "\b\nExample:\n  fpdb ingest crawl.fpdb pages.jsonl --skip-duplicates\n"
-    "  fpdb query crawl.fpdb --file page.txt",
-    rich_markup_mode=None,
+    "Example:\n  fpdb ingest crawl.fpdb pages.jsonl --skip-duplicates\n"
+    "  fpdb query crawl.fpdb page.txt",
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# The base of all usage errors, which typer doesn't export.
+_UsageError: type[Any] = typer.BadParameter.mro()[1]
+_GROUPS = {
+    "Find": (ingest, query, pairs, clusters),
+    "Look": (compare, evaluate),
+    "Connect": (follow, load, export),
+    "Maintain": (create, get, delete, stats, check, backup, hold, compact, merge, repair),
+    "Recipes": (fingerprint, plan),
+}
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         render.row(f"fpdb {fpdb.__version__}")
         raise typer.Exit
@@ -50,36 +55,20 @@ def _version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
-    """Take the options that stand before the command."""
+    """Take the options before the command."""
 
 
-for command in (
-    create,
-    ingest,
-    query,
-    get,
-    delete,
-    export,
-    pairs,
-    clusters,
-    stats,
-    check,
-    repair,
-    compact,
-    merge,
-    backup,
-    hold,
-    plan,
-    fingerprint,
-    compare,
-):
-    app.command()(command)
-app.command("eval")(evaluate)
-app.add_typer(recipes, name="recipes")
-app.add_typer(spark, name="spark")
+for _group, _commands in _GROUPS.items():
+    for _command in _commands:
+        _name = "eval" if _command is evaluate else None
+        app.command(_name, rich_help_panel=_group)(_command)
+app.add_typer(spark.app, name="spark", rich_help_panel="Connect")
+app.add_typer(recipes.app, name="recipes", rich_help_panel="Recipes")
 
 
 def main() -> None:
@@ -87,9 +76,16 @@ def main() -> None:
     render.prepare_streams()
     try:
         try:
-            app()
+            # Only help is drawn in panels; a usage error is a line that no panel wraps.
+            code = app(standalone_mode=False)
         finally:
             render.flush()
     except FpdbError as error:
         render.fail(error)
-        sys.exit(3)
+        code = 3
+    except _UsageError as error:
+        error.show()
+        code = error.exit_code
+    except typer.Abort:
+        code = 1
+    sys.exit(code)

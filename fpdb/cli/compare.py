@@ -1,4 +1,4 @@
-"""The command that compares texts: two, many pairs, or a file of texts against one."""
+"""Compare texts: two, many pairs, or a file of texts with one."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import (
     BitsOption,
@@ -13,25 +14,24 @@ from fpdb.cli.options import (
     MaxBytesOption,
     RecipeOption,
     choose_recipe,
+    require,
 )
 from fpdb.errors import InputError
-from fpdb.fingerprint import Recipe
-from fpdb.fingerprint import compare as compare_texts
 from fpdb.io import read_lines, read_text
-from fpdb.models import LARGEST_TEXT, Comparison
+from fpdb.models import LARGEST_TEXT
 
 # What every two texts have; not all have shingles.
-_COLUMNS = [field.name for field in dataclasses.fields(Comparison)[:7]]
+_COLUMNS = [field.name for field in dataclasses.fields(fpdb.Comparison)[:7]]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Judge:
-    """Says whether a comparison counts as a match; without k it says nothing."""
+    """Decides whether a comparison counts as a match, if there is a k."""
 
     k: int | None
     below: bool
 
-    def verdict(self, found: Comparison) -> str | None:
+    def verdict(self, found: fpdb.Comparison) -> str | None:
         if self.k is None:
             return None
         if found.short:
@@ -41,69 +41,67 @@ class _Judge:
 
 
 def compare(
-    first: Annotated[str | None, typer.Argument(metavar="A", help="A text.")] = None,
-    second: Annotated[str | None, typer.Argument(metavar="B", help="Another text.")] = None,
-    files: Annotated[bool, typer.Option("--files", help="A and B name files.")] = False,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE", help="Two files, or one to --rank.")
+    ] = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Option("--text", "-t", metavar="TEXT", help="A text, in place of a file."),
+    ] = None,
     pairs: Annotated[
         str | None,
         typer.Option("--pairs", metavar="FILE", help="Compare the two columns of a TSV file."),
     ] = None,
     rank: Annotated[
         str | None,
-        typer.Option("--rank", metavar="FILE", help="Rank the lines of a file against A."),
+        typer.Option("--rank", metavar="FILE", help="Rank the lines of a file by similarity."),
     ] = None,
     recipe: RecipeOption = "web",
     bits: BitsOption = None,
     k: Annotated[
-        int | None, typer.Option("-k", min=0, help="Say whether the distance is at most k.")
+        int | None,
+        typer.Option("--k", "-k", metavar="K", min=0, help="Print whether the distance is in k."),
     ] = None,
     below: Annotated[
         bool, typer.Option("--below", help="With -k: the distance must be below k.")
     ] = False,
     header: Annotated[
-        bool, typer.Option("--header", help="With --pairs or --rank: name the columns first.")
+        bool, typer.Option("--header", help="With --pairs or --rank: print column names first.")
     ] = False,
     as_json: JsonOption = False,
     max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
-    """Compare two texts: what their fingerprints estimate, and what their features say exactly.
+    """Compare two files or texts.
 
-    With --pairs, every line of a TSV file (or - for standard input) holds two texts; with --rank,
-    every line of a file is compared with A and the most similar come first. The verdict on texts
-    that are too short is short, unless their features are equal.
-
-    \b
     Example:
-      fpdb compare "the cat sat on the mat" "the cat sat on a mat" -k 3
+      fpdb compare essay.txt copy.txt
+      fpdb compare --text "the cat sat on the mat and purred at the dog" \\
+                   --text "the cat sat on a mat and purred at the dog" -k 3
       fpdb compare --pairs submissions.tsv --recipe ascii-mt -k 3 --below
-      fpdb compare "有哪些养猫必须知道的冷知识" --rank titles.txt --recipe tagged-title
+      fpdb compare --text "有哪些养猫必须知道的冷知识" --rank titles.txt --recipe tagged-title
     """
-    given = (first is not None, second is not None)
-    if given != ((False, False) if pairs else (True, not rank)) or (pairs and rank):
-        raise typer.BadParameter("give A and B, or --pairs FILE, or A and --rank FILE")
-    if below and k is None:
-        raise typer.BadParameter("--below needs -k")
-    if header and not (pairs or rank):
-        raise typer.BadParameter("--header needs --pairs or --rank")
-    if files and (pairs or rank):
-        raise typer.BadParameter("--files needs A and B")
+    given = len(files or ()) + len(texts or ())
+    require(
+        not (pairs and rank) and given == (0 if pairs else 1 if rank else 2),
+        "give two files or texts, or --pairs FILE, or one and --rank FILE",
+    )
+    require(k is not None or not below, "--below needs -k")
+    require(pairs or rank or not header, "--header needs --pairs or --rank")
     chosen, judge = choose_recipe(recipe, bits, max_bytes), _Judge(k, below)
-    if first is not None and second is not None:
-        if files:
-            first, second = (read_text(path, max_bytes).text for path in (first, second))
-        _report(chosen, judge, compare_texts(chosen, first, second), as_json)
+    sides = [read_text(path, max_bytes).text for path in files or ()] + (texts or [])
+    if not (pairs or rank):
+        _report(chosen, judge, fpdb.compare(chosen, sides[0], sides[1]), as_json)
         return
     if header and not as_json:
         render.row(*_COLUMNS, "verdict", "a", "b")
     if pairs:
         rows = _read_pairs(pairs, max_bytes)
-        compared: Iterable[tuple[Comparison, str, str]] = (
-            (compare_texts(chosen, left, right), left, right) for left, right in rows
+        compared: Iterable[tuple[fpdb.Comparison, str, str]] = (
+            (fpdb.compare(chosen, left, right), left, right) for left, right in rows
         )
     else:
-        assert rank is not None and first is not None  # noqa: PT018, S101
-        others = (line.text for line in read_lines(rank, max_bytes))
-        ranked = [(compare_texts(chosen, first, other), first, other) for other in others]
+        others = (line.text for line in read_lines(rank or "", max_bytes))
+        ranked = [(fpdb.compare(chosen, sides[0], other), sides[0], other) for other in others]
         compared = sorted(ranked, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
     for found, left, right in compared:
         _line(judge, found, left, right, as_json)
@@ -120,7 +118,7 @@ def _read_pairs(path: str, max_bytes: int) -> Iterator[tuple[str, str]]:
         yield columns[0], columns[1]
 
 
-def _line(judge: _Judge, found: Comparison, left: str, right: str, as_json: bool) -> None:
+def _line(judge: _Judge, found: fpdb.Comparison, left: str, right: str, as_json: bool) -> None:
     verdict = judge.verdict(found)
     if as_json:
         render.record(dataclasses.asdict(found) | {"verdict": verdict, "a": left, "b": right})
@@ -135,7 +133,7 @@ def _line(judge: _Judge, found: Comparison, left: str, right: str, as_json: bool
     )
 
 
-def _report(recipe: Recipe, judge: _Judge, found: Comparison, as_json: bool) -> None:
+def _report(recipe: fpdb.Recipe, judge: _Judge, found: fpdb.Comparison, as_json: bool) -> None:
     verdict = judge.verdict(found)
     if as_json:
         render.record(dataclasses.asdict(found) | {"verdict": verdict})

@@ -1,18 +1,33 @@
-"""The command that writes all documents out."""
+"""Write all documents out, for another machine or for other programs."""
 
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import IO, Annotated
 
 import typer
 
 import fpdb
-from fpdb.cli import databases, portable, render
-from fpdb.cli.options import DatabaseArgument, PrefixOption
-from fpdb.cli.output import Form, NoCsvGuardOption, Output, OutputOption, key_type
-from fpdb.cli.values import as_dict
+from fpdb.cli import render
+from fpdb.cli.options import DatabaseArgument, PrefixOption, QuietOption, open_readonly
+from fpdb.cli.output import (
+    NoCsvGuardOption,
+    Output,
+    OutputFormat,
+    OutputOption,
+    document_dict,
+    format_of_suffix,
+    key_column,
+)
+from fpdb.errors import MissingExtraError
+
+_PORTABLE_SUFFIX = ".fpdb.jsonl"
+_COLUMNS = ("key", "fingerprint", "added", "meta")
 
 
-class ExportForm(StrEnum):
+class ExportFormat(StrEnum):
     """How documents are written: as other data are, or in the portable form."""
 
     PORTABLE = "portable"
@@ -22,76 +37,102 @@ class ExportForm(StrEnum):
     PARQUET = "parquet"
 
 
-_COLUMNS = ("key", "fingerprint", "added", "meta")
-
-
 def export(
     path: DatabaseArgument,
     output: OutputOption = "-",
     form: Annotated[
-        ExportForm | None,
-        typer.Option("--format", help="What to write, if the suffix doesn't tell it; or jsonl."),
+        ExportFormat | None,
+        typer.Option(
+            "--output-format",
+            metavar="FORMAT",
+            help="portable (suffix .fpdb.jsonl), jsonl, tsv, csv or parquet.",
+            rich_help_panel="Output",
+        ),
     ] = None,
     prefix: PrefixOption = None,
     no_csv_guard: NoCsvGuardOption = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Write the stored documents out, for another machine or for other programs.
+    """Write documents out.
 
-    The portable form loses nothing: `ingest` makes the same database of it, on a machine of any
-    kind and with a later fpdb. It begins with the recipe and ends with a checksum. The suffix
-    .fpdb.jsonl tells it; with .gz or .zst behind it, it is packed. The secret of a recipe isn't in
-    it.
-
-    The other forms are for reading: key, fingerprint, time of adding and metadata. JSON lines and
-    Parquet, whose fingerprints are numbers if they fit, can be ingested with --fingerprint
-    fingerprint, though not the short texts, which have none.
-    In TSV and CSV, characters that aren't printable are escaped. Metadata are JSON in all but JSON
-    lines. In CSV a cell that a spreadsheet would take for a formula begins with an apostrophe.
-
-    \b
     Example:
       fpdb export crawl.fpdb --output crawl.fpdb.jsonl.gz
-      fpdb export crawl.fpdb --format portable | ssh other fpdb ingest crawl.fpdb -
-      fpdb export crawl.fpdb --output crawl.jsonl
+      fpdb export crawl.fpdb --output-format portable | ssh other fpdb load crawl.fpdb -
       fpdb export crawl.fpdb --output crawl.parquet
-      fpdb export crawl.fpdb --format csv --prefix https://example.com/
+      fpdb export crawl.fpdb --output-format csv --prefix https://example.com/
     """
-    if form is ExportForm.PORTABLE or (form is None and portable.told(output)):
-        _note(output, portable.write(path, output, prefix))
-        return
-    count = 0
-    given = Form(form) if form else None
-    target = Output(output, given, Form.JSONL, guard=not no_csv_guard)
-    with databases.open_readonly(path) as database:
-        bits = database.plan.bits
-        # Arrow has no numbers of 128 bits.
-        number = "uint64" if bits <= 64 and target.form is Form.PARQUET else "string"
-        types = (key_type(database.keys), number, "time", "string")
-        with target.opened(dict(zip(_COLUMNS, types, strict=True))):
-            if target.form is Form.TSV:
-                render.row(*_COLUMNS)
-            for document in database.scan(prefix=prefix or ""):
-                count += 1
-                _write(document, bits, target, as_number=number == "uint64")
-    _note(output, count)
-
-
-def _note(output: str, count: int) -> None:
-    if output != "-":
+    if form is ExportFormat.PORTABLE or (form is None and _has_portable_suffix(output)):
+        count = _write_portable(path, output, prefix or "")
+    else:
+        chosen = OutputFormat(form) if form else format_of_suffix(output) or OutputFormat.JSONL
+        target = Output(output, chosen, no_csv_guard=no_csv_guard)
+        count = _write_documents(path, target, prefix or "")
+    if output != "-" and not quiet:
         render.note(f"{output}: {count:,} documents")
 
 
-def _write(document: fpdb.Document, bits: int, target: Output, *, as_number: bool) -> None:
-    plain = as_dict(document, bits)
-    if target.form is Form.JSONL:
+def _has_portable_suffix(path: str) -> bool:
+    return path.lower().removesuffix(".gz").removesuffix(".zst").endswith(_PORTABLE_SUFFIX)
+
+
+def _write_portable(path: Path, output: str, prefix: str) -> int:
+    """Write the portable form of a database, compressed if the suffix says so."""
+    with (
+        open_readonly(path) as database,
+        render.binary(output) as raw,
+        _compressed(raw, output.lower()) as file,
+    ):
+        return database.dump(file, prefix=prefix)
+
+
+@contextmanager
+def _compressed(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+    """Open a file for a block to write to through the compressor that its suffix names."""
+    if name.endswith(".gz"):
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6) as packed:
+            yield packed  # type: ignore[misc]
+    elif name.endswith(".zst"):
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingExtraError(
+                "zstd is written by the package zstandard, which isn't installed",
+                hint="pip install 'fpdb[zstd]'",
+            ) from None
+        with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed:
+            yield packed
+    else:
+        yield file
+
+
+def _write_documents(path: Path, target: Output, prefix: str) -> int:
+    """Write the documents of a database for other programs; return their number."""
+    count = 0
+    with open_readonly(path) as database:
+        bits = database.plan.bits
+        # Arrow has no numbers of 128 bits.
+        number = "uint64" if bits <= 64 and target.form is OutputFormat.PARQUET else "string"
+        types = (key_column(database), number, "time", "string")
+        with target.opened(dict(zip(_COLUMNS, types, strict=True))):
+            if target.form is OutputFormat.TSV:
+                render.row(*_COLUMNS)
+            for document in database.scan(prefix=prefix):
+                count += 1
+                _write_document(document, bits, target, as_number=number == "uint64")
+    return count
+
+
+def _write_document(document: fpdb.Document, bits: int, target: Output, *, as_number: bool) -> None:
+    plain = document_dict(document, bits)
+    if target.form is OutputFormat.JSONL:
         del plain["id"]
         render.record(plain)
         return
     key, number, meta = plain["key"], plain["fingerprint"], render.as_json(plain["meta"])
-    if target.form is Form.PARQUET:
+    if target.form is OutputFormat.PARQUET:
         shown = document.fingerprint if as_number else number
         target.add(key, shown, document.added, None if document.meta is None else meta)
-    elif target.form is Form.CSV:
+    elif target.form is OutputFormat.CSV:
         target.add(key, number or "short", plain["added"], meta)
     else:
         render.row(key, number or "short", plain["added"], meta)

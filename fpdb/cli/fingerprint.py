@@ -1,106 +1,139 @@
-"""The command that fingerprints texts."""
+"""Fingerprint texts."""
 
+import dataclasses
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import PurePath
 from typing import Annotated
 
 import typer
 
 import fpdb
 from fpdb.cli import render
+from fpdb.cli.inputs import FilesArgument, choose_reading
 from fpdb.cli.options import (
+    Base,
     BitsOption,
-    Format,
-    FormatOption,
     JobsOption,
     JsonOption,
-    MaxBytesOption,
+    QuietOption,
     RecipeOption,
+    bundled,
     choose_recipe,
-    written,
 )
-from fpdb.io import Text, is_table_file, read_lines, read_rows, read_text
-from fpdb.models import LARGEST_TEXT
+from fpdb.cli.output import format_fingerprint
+from fpdb.errors import InputError
+from fpdb.fingerprint import to_int
+from fpdb.io import SUFFIXES, BadRecord, Record, read_records
 from fpdb.processes import Workers
 
 _LABEL = 60
 _BATCH = 256
 
 
+@bundled(
+    "base key_field text_field header input_format html html_text max_html max_bytes",
+    reading=choose_reading,
+)
 def fingerprint(
+    reading: fpdb.Reading,
+    files: FilesArgument = None,
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to fingerprint.")
+        list[str] | None, typer.Option("--text", "-t", metavar="TEXT", help="A text.")
     ] = None,
-    files: Annotated[
-        list[str] | None,
-        typer.Option("--file", "-f", help="A file to fingerprint, - for standard input."),
-    ] = None,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="Every line of the files is a text of its own.")
-    ] = False,
     recipe: RecipeOption = "web",
     bits: BitsOption = None,
-    form: FormatOption = Format.HEX,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
-    max_bytes: MaxBytesOption = LARGEST_TEXT,
+    quiet: QuietOption = False,
 ) -> None:
-    """Fingerprint texts, files, or the lines of files.
+    """Fingerprint files and texts.
 
-    Without texts and files, standard input is read. Of a file of Parquet or Arrow, each row is a
-    text, in the column text, content or body. Each output line holds the fingerprint, a tab
-    and where the text came from; the fingerprint of a text with too few features is the word
-    short.
-
-    \b
     Example:
-      fpdb fingerprint "A text that is long enough to have a fingerprint of its own"
-      fpdb fingerprint --lines --file titles.txt --recipe char-4
+      fpdb fingerprint page.txt
+      fpdb fingerprint --text "A text that is long enough to have a fingerprint of its own"
+      fpdb fingerprint titles.txt --format lines --recipe char-4
+
+    Each line holds a fingerprint, or the word short, and where the text came from.
     """
-    chosen = choose_recipe(recipe, bits, max_bytes)
-    sources = _sources(texts or [], files or [], lines, max_bytes)
+    chosen = choose_recipe(recipe, bits, reading.max_bytes)
+    records = _read(files or ([] if texts else ["-"]), texts or [], reading)
     short = replaced = 0
-    blocks = iter(lambda: list(islice(sources, _BATCH)), [])
-    for block, batch in Workers(partial(_batch, chosen), jobs).map(blocks):
-        for index, text in enumerate(block):
+    blocks = iter(lambda: list(islice(records, _BATCH)), [])
+    for block, batch in Workers(partial(_fingerprint, chosen), jobs).map(blocks):
+        for index, record in enumerate(block):
             is_short = bool(batch.short[index])
-            value = written(batch.fingerprints[index], chosen.bits, form)
+            number = to_int(batch.fingerprints[index])
             short += is_short
-            replaced += text.replaced
-            if as_json:
-                number = int(value) if form is Format.DECIMAL else value
-                render.record(
-                    {
-                        "source": text.source,
-                        "fingerprint": None if is_short else number,
-                        "features": int(batch.features[index]),
-                        "short": is_short,
-                    }
-                )
-            else:
-                render.row("short" if is_short else value, text.source)
-    if short:
+            replaced += record.replaced
+            _print(
+                record,
+                number,
+                is_short,
+                int(batch.features[index]),
+                chosen,
+                Base(reading.base),
+                as_json,
+            )
+    if short and not quiet:
         render.note(f"short texts: {short} (fewer than {chosen.grams.minimum} distinct features)")
-    if replaced:
-        render.note(f"texts with bytes that are no UTF-8, replaced by U+FFFD: {replaced}")
+    if replaced and not quiet:
+        render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {replaced}")
 
 
-def _sources(
-    texts: Iterable[str], files: list[str], by_line: bool, max_bytes: int
-) -> Iterator[Text]:
+def _read(paths: Iterable[str], texts: Iterable[str], reading: fpdb.Reading) -> Iterator[Record]:
+    """Yield the texts that are given and those of files; a bad record is an InputError."""
     for text in texts:
-        yield Text(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", text)
-    if not texts and not files:
-        files = ["-"]
-    for path in files:
-        if is_table_file(path):
-            yield from read_rows(path, max_bytes)
-        elif by_line:
-            yield from read_lines(path, max_bytes)
-        else:
-            yield read_text(path, max_bytes)
+        yield Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
+    fields = dataclasses.replace(reading, keyed=False).fields
+    for path in paths:
+        for record in read_records(
+            path,
+            format=reading.format or _default_format(path),
+            fields=fields,
+            max_bytes=reading.max_bytes,
+            markup=reading.markup,
+        ):
+            if isinstance(record, BadRecord):
+                raise InputError(
+                    f"{record.source}: {record.reason}",
+                    hint="remove it, or choose another --format, --text-field or --max-bytes",
+                )
+            yield record
 
 
-def _batch(recipe: fpdb.Recipe, texts: Sequence[Text]) -> fpdb.Batch:
-    return recipe.batch(text.text for text in texts)
+def _default_format(path: str) -> str | None:
+    """Return "text" for standard input and for files without a known suffix."""
+    suffix = PurePath(path.removesuffix(".gz").removesuffix(".zst")).suffix.lower()
+    return None if suffix in SUFFIXES or os.path.isdir(path) else "text"
+
+
+def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.Batch:
+    return recipe.batch(record.text or "" for record in records)
+
+
+def _print(
+    record: Record,
+    number: int,
+    short: bool,
+    features: int,
+    recipe: fpdb.Recipe,
+    base: Base,
+    as_json: bool,
+) -> None:
+    source = record.source if record.key is None else record.key
+    digits = format_fingerprint(number, recipe.bits, base)
+    if not as_json:
+        render.row("short" if short else digits, source)
+        return
+    shown = number if base is Base.DECIMAL else digits
+    render.record(
+        {
+            "source": source,
+            "fingerprint": None if short else shown,
+            "features": features,
+            "short": short,
+        }
+    )

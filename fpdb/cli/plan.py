@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from fpdb.cli import render
-from fpdb.cli.databases import require
-from fpdb.cli.options import JsonOption
-from fpdb.cli.values import parse_count
+from fpdb.cli.options import JsonOption, parse_count, require
 from fpdb.errors import PlanError
 from fpdb.storage.open_checks import LARGEST_MAP
 from fpdb.tables import Estimate, JoinPlan, Plan, estimate, join_plans, plans
@@ -40,19 +38,14 @@ def plan(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the possible tables with their costs; an asterisk marks the best.
+    """Show table plans and what they cost.
 
-    The best has the shortest time for one query and one insert; it is what create takes for
-    --capacity documents. Times and bytes are estimates.
-
-    With --machines it compares a database on each machine, a join on Spark, and one database
-    of all documents. A machine is assumed to have 16 GB of memory, 8 cores and a gigabit network.
-
-    \b
     Example:
       fpdb plan --documents 8e9
       fpdb plan --bits 64 -k 3 --documents 2**34 --query-k 5
       fpdb plan --documents 8e9 --machines 200
+
+    An asterisk marks the plan that fpdb create takes. Times and bytes are estimates.
     """
     require(machines is None or query_k is None, "--query-k doesn't go with --machines")
     asked: dict[str, object] = {"bits": bits, "k": k, "documents": documents}

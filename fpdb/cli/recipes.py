@@ -1,29 +1,35 @@
-"""The commands about recipes: list them, show one, compute an idf table for one."""
+"""List recipes, show one, compute an idf table for one."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import JsonOption, MaxBytesOption, RecipeOption, choose_recipe
-from fpdb.fingerprint import DESCRIPTIONS, PRESETS, IdfTable, write_recipe
+from fpdb.cli.options import (
+    JsonOption,
+    MaxBytesOption,
+    QuietOption,
+    RecipeOption,
+    choose_recipe,
+)
+from fpdb.fingerprint import DESCRIPTIONS, PRESETS, write_recipe
 from fpdb.io import read_lines
 from fpdb.models import LARGEST_TEXT
 
 app = typer.Typer(
-    help="List, show and prepare recipes: how a text becomes a fingerprint.\n\n"
-    "\b\nExample:\n  fpdb recipes list\n  fpdb recipes show web > my.toml",
-    rich_markup_mode=None,
+    help="List, show and prepare recipes.\n\n"
+    "Example:\n  fpdb recipes list\n  fpdb recipes show web > my.toml",
+    rich_markup_mode="rich",
     no_args_is_help=True,
 )
 
 
 @app.command("list")
 def list_recipes(as_json: JsonOption = False) -> None:
-    """List the recipes that come with fpdb: name, bits, id, description.
+    """List the recipes that come with fpdb.
 
-    \b
     Example:
       fpdb recipes list
     """
@@ -39,9 +45,8 @@ def show(
     recipe: Annotated[str, typer.Argument(metavar="NAME|FILE.toml", help="The recipe to show.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Print a recipe with all its parts as TOML, ready to be changed into another one.
+    """Print a recipe as TOML, to make another.
 
-    \b
     Example:
       fpdb recipes show web > my.toml
     """
@@ -55,23 +60,27 @@ def show(
 @app.command()
 def idf(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Texts, one a line.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the table goes.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where the table goes.")
+    ],
     recipe: RecipeOption = "web",
     at_least: Annotated[
-        int, typer.Option("--at-least", min=1, help="Leave out features of fewer documents.")
+        int,
+        typer.Option(
+            "--at-least", metavar="N", min=1, help="Leave out features of fewer than N documents."
+        ),
     ] = 2,
     max_bytes: MaxBytesOption = LARGEST_TEXT,
+    quiet: QuietOption = False,
 ) -> None:
-    """Compute inverse document frequencies from a corpus, for the weights of a recipe.
+    """Compute idf weights from a corpus.
 
-    Name the table in a recipe file as idf under [weights]; its path is relative to that file.
-
-    \b
     Example:
       fpdb recipes idf corpus.txt --output idf.tsv
     """
     chosen = choose_recipe(recipe, None, max_bytes)
     texts = (line.text for path in files for line in read_lines(path, max_bytes))
-    table = IdfTable.from_documents(map(chosen.features, texts), at_least)
+    table = fpdb.IdfTable.from_documents(map(chosen.features, texts), at_least)
     table.to_file(output)
-    render.note(f"{output}: {len(table.values)} features, id {table.id}")
+    if not quiet:
+        render.note(f"{output}: {len(table.values)} features, id {table.id}")

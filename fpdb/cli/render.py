@@ -217,6 +217,16 @@ def _clear_progress() -> None:
         sys.stderr.write("\r")
 
 
+@contextlib.contextmanager
+def interruptible(outcome: str) -> Iterator[None]:
+    """End a command with exit code 130 if it is interrupted, and print what is left behind."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"interrupted: {outcome}")
+        raise typer.Exit(130) from None
+
+
 def fail(error: FpdbError) -> None:
     """Show an error and its cure."""
     note(f"error: {error}")

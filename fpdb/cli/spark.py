@@ -24,7 +24,7 @@ from fpdb.cli.options import RecipeOption, choose_recipe
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-app = typer.Typer(help="Work on Apache Spark.", no_args_is_help=True)
+app = typer.Typer(help="Work on Apache Spark.", rich_markup_mode="rich", no_args_is_help=True)
 # What surrounds the message of an error: classes of Java, and marks for machines.
 _WRAPPING = re.compile(r"(?:[a-z]\w*\.)+[A-Z][\w$]*: |\[[A-Z][A-Z_.0-9]+\] | *SQLSTATE: \w+.*$")
 
@@ -62,7 +62,6 @@ def fingerprint(
 ) -> None:
     """Fingerprint texts.
 
-    \b
     Example:
       fpdb spark fingerprint pages.jsonl prints.parquet --key-field url
       fpdb spark fingerprint pages.parquet prints.parquet --recipe char-4 --sketches
@@ -93,7 +92,6 @@ def pairs(
 ) -> None:
     """Find the near-duplicate pairs of fingerprints.
 
-    \b
     Example:
       fpdb spark pairs prints.parquet pairs.parquet
       fpdb spark pairs prints.parquet pairs.parquet --similarity 0.8
@@ -113,7 +111,6 @@ def clusters(
 ) -> None:
     """Find the clusters of fingerprints, or of ready pairs.
 
-    \b
     Example:
       fpdb spark clusters prints.parquet clusters.parquet
       fpdb spark clusters pairs.parquet clusters.parquet
@@ -139,7 +136,6 @@ def query(
 ) -> None:
     """Find the near-duplicates of questions in a corpus.
 
-    \b
     Example:
       fpdb spark query new.parquet prints.parquet matches.parquet
     """

@@ -82,7 +82,7 @@ def _jsonl(source: Source) -> Iterator[Found]:
             if type(found) is not dict:
                 found = "is JSON, but no object"
             elif number == 1 and PORTABLE in found:
-                found = "is the portable form of a database: ingest it as a file, or through a pipe"
+                found = "is the portable form of a database, expected a document: use fpdb load"
         yield number, found, replaced
 
 

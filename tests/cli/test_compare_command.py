@@ -25,7 +25,7 @@ def entries(done):
 
 def test_two_texts_are_reported_in_words(run):
     found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
-    done = run("compare", FIRST, SECOND)
+    done = run("compare", "-t", FIRST, "-t", SECOND)
     assert (done.code, done.err) == (0, "")
     shown = {name.strip(): value.strip() for name, value in entries(done).items()}
     assert shown == {
@@ -43,7 +43,7 @@ def test_two_texts_are_reported_in_words(run):
 
 def test_two_texts_as_json(run):
     found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
-    shown = json.loads(run("compare", "--json", FIRST, SECOND).out)
+    shown = json.loads(run("compare", "--json", "-t", FIRST, "-t", SECOND).out)
     shingled = ["shingle_jaccard", "sketch_jaccard", "sketch_error"]
     assert list(shown) == [*COLUMNS, *shingled, "short", "equal", "verdict"]
     assert shown.pop("verdict") is None
@@ -53,7 +53,7 @@ def test_two_texts_as_json(run):
 @pytest.mark.parametrize("recipe", ["char-4", "charikar"])
 def test_a_recipe_and_a_width_may_be_chosen(run, recipe):
     found = fpdb.compare(fpdb.recipe(recipe).with_bits(32), FIRST, SECOND)
-    done = run("compare", "--json", "-r", recipe, "--bits", "32", FIRST, SECOND)
+    done = run("compare", "--json", "-r", recipe, "--bits", "32", "-t", FIRST, "-t", SECOND)
     assert json.loads(done.out)["distance"] == found.distance
 
 
@@ -61,19 +61,23 @@ def test_k_gives_a_verdict_and_below_makes_it_strict(run):
     distance = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND).distance
 
     def verdict(k, *more):
-        return json.loads(run("compare", "--json", FIRST, SECOND, "-k", k, *more).out)["verdict"]
+        return json.loads(run("compare", "--json", "-t", FIRST, "-t", SECOND, "-k", k, *more).out)[
+            "verdict"
+        ]
 
     assert distance > 1
     assert verdict(distance) == "duplicate"
     assert verdict(distance - 1) == "different"
     assert verdict(distance, "--below") == "different"
     assert verdict(distance + 1, "--below") == "duplicate"
-    shown = run("compare", FIRST, SECOND, "-k", distance).out
+    shown = run("compare", "-t", FIRST, "-t", SECOND, "-k", distance).out
     assert shown.splitlines()[-1].split() == ["verdict", "duplicate"]
 
 
 def test_short_texts_are_duplicates_only_if_they_are_equal(run):
-    equal, different = (run("compare", "a b", other, "-k", "64") for other in ("b a", "a c"))
+    equal, different = (
+        run("compare", "-t", "a b", "-t", other, "-k", "64") for other in ("b a", "a c")
+    )
     assert equal.out.split()[-1] == "duplicate"
     assert different.out.split()[-1] == "short"
     assert equal.err.startswith("short: a text has too few features")
@@ -82,12 +86,12 @@ def test_short_texts_are_duplicates_only_if_they_are_equal(run):
 def test_files_are_compared_where_files_are_meant(run, tmp_path):
     for name, text in (("a", FIRST), ("b", SECOND)):
         (tmp_path / name).write_text(text, "utf-8")
-    done = run("compare", "--files", tmp_path / "a", tmp_path / "b")
-    assert done == run("compare", FIRST, SECOND)
-    missing = run("compare", "--files", tmp_path / "a", tmp_path / "absent")
+    done = run("compare", tmp_path / "a", tmp_path / "b")
+    assert done == run("compare", "-t", FIRST, "-t", SECOND)
+    missing = run("compare", tmp_path / "a", tmp_path / "absent")
     assert missing.code == 3
     assert "absent can't be read: No such file or directory" in missing.err
-    large = run("compare", "--files", "--max-bytes", "5", tmp_path / "a", tmp_path / "b")
+    large = run("compare", "--max-bytes", "5", tmp_path / "a", tmp_path / "b")
     assert large.code == 3
     assert "holds more than 5 bytes" in large.err
 
@@ -105,8 +109,8 @@ def test_files_are_compared_where_files_are_meant(run, tmp_path):
         ["one", "--rank", "f", "--pairs", "g"],
         ["one", "two", "--below"],
         ["one", "two", "--header"],
-        ["--files", "--pairs", "f"],
-        ["one", "--files", "--rank", "f"],
+        ["--text", "one"],
+        ["one", "two", "--text", "three"],
         ["one", "two", "-k", "-1"],
         ["one", "two", "-k", "x"],
     ],
@@ -203,7 +207,7 @@ def test_pairs_outside_of_ascii_are_a_clear_error_for_ascii_mt(run):
 def test_titles_are_ranked_by_their_similarity(run, tmp_path):
     path = tmp_path / "titles.txt"
     path.write_text("\n".join(reversed(TITLES)) + "\n", "utf-8")
-    done = run("compare", TITLES[0] + "?", "--rank", path, "-r", "tagged-title", "--header")
+    done = run("compare", "-t", TITLES[0] + "?", "--rank", path, "-r", "tagged-title", "--header")
     assert done.rows[0][-1] == "b"
     distances = [int(row[0]) for row in done.rows[1:]]
     assert distances == sorted(distances)
@@ -220,7 +224,7 @@ def test_titles_are_ranked_by_their_similarity(run, tmp_path):
 
 def test_equal_distances_are_ranked_by_the_exact_jaccard(run):
     stdin = b"x y\na b c d\na b c\na b c\n"
-    done = run("compare", "a b c", "--rank", "-", "-r", "charikar", "--json", stdin=stdin)
+    done = run("compare", "-t", "a b c", "--rank", "-", "-r", "charikar", "--json", stdin=stdin)
     shown = [json.loads(line) for line in done.out.splitlines()]
     keys = [(each["distance"], -each["jaccard"]) for each in shown]
     assert keys == sorted(keys)
@@ -230,5 +234,5 @@ def test_equal_distances_are_ranked_by_the_exact_jaccard(run):
 
 def test_no_pairs_and_no_titles_give_no_rows(run):
     assert run("compare", "--pairs", "-").out == ""
-    done = run("compare", FIRST, "--rank", "-")
+    done = run("compare", "-t", FIRST, "--rank", "-")
     assert (done.code, done.out) == (0, "")

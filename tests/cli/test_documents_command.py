@@ -7,7 +7,7 @@ import time
 import pytest
 
 import fpdb
-from fpdb.cli.values import parse_age
+from fpdb.cli.options import parse_age
 
 HOSTILE = "\x1b]0;owned\x07\u202e\n\t[/]"
 KEYS = ["https://a.example/1", "https://a.example/2", "https://b.example/1", "short"]
@@ -161,7 +161,7 @@ def test_delete_by_prefix(run, path):
 def test_delete_by_age(run, path, monkeypatch):
     assert run("delete", path, "--older-than", "1h", "--dry-run").out == ""
     later = time.time() + 90_000
-    monkeypatch.setattr("fpdb.cli.documents.time.time", lambda: later)
+    monkeypatch.setattr("time.time", lambda: later)
     with fpdb.open(path) as database:
         database.add("new", text_of(20))
     assert [row[0] for row in run("delete", path, "--older-than", "1d", "--dry-run").rows] == KEYS

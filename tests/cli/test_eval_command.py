@@ -29,7 +29,7 @@ def documents(tmp_path):
 
 
 def test_a_table_of_all_k(run, documents):
-    outcome = run("eval", documents, "-k", "3,8-9", "--min-jaccard", "0.8")
+    outcome = run("eval", documents, "-k", "3,8-9", "--similarity", "0.8")
     assert outcome.code == 0
     header, *rows = outcome.rows
     assert header[:3] == ["recipe", "verified", "k"]
@@ -47,8 +47,8 @@ def test_a_table_of_all_k(run, documents):
             str(count)
             for count in (rating.equal, rating.reported, rating.right, rating.wrong, rating.found)
         ]
-    assert "6 documents, 2 true pairs" in outcome.err
-    assert "1 pairs of equal texts are left out" in outcome.err
+    assert "6 documents, true pairs 2 (similarity from 0.8" in outcome.err
+    assert "left out: pairs of equal texts 1" in outcome.err
     assert "web: texts too short 2, without a sketch 2" in outcome.err
 
 
@@ -79,8 +79,8 @@ def test_integer_keys_are_those_of_the_table(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-k", "9-3"], "no range of distances"),
-        (["-k", "some"], "no range of distances"),
+        (["-k", "9-3"], "expected distances"),
+        (["-k", "some"], "expected distances"),
     ],
 )
 def test_usage(run, documents, arguments, message):
@@ -103,5 +103,5 @@ def test_bad_records_are_said_and_counted(run, documents):
     outcome = run("eval", documents)
     assert outcome.code == 0
     assert "is no JSON" in outcome.err
-    assert "bad records 1" in outcome.err
+    assert "bad records: 1" in outcome.err
     assert run("eval", documents, "--strict").code == 3

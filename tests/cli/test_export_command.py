@@ -59,7 +59,7 @@ def test_an_export_can_be_ingested_again(run, path, tmp_path):
     file, copy = tmp_path / "all.jsonl", tmp_path / "copy.fpdb"
     done = run("export", path, "--output", file)
     assert (done.code, done.out, done.err) == (0, "", f"{file}: 7 documents\n")
-    again = run("ingest", copy, file, "--fingerprint", "fingerprint")
+    again = run("ingest", copy, file, "--fingerprint-field", "fingerprint")
     assert (again.code, "added 6" in again.err, "bad 1" in again.err) == (0, True, True)
     wanted = {key: d.fingerprint for key, d in stored(path).items() if not d.short}
     assert {key: d.fingerprint for key, d in stored(copy).items()} == wanted
@@ -68,7 +68,7 @@ def test_an_export_can_be_ingested_again(run, path, tmp_path):
 @pytest.mark.parametrize("form", ["tsv", "csv"])
 def test_tables_name_their_columns(run, path, tmp_path, form):
     file = tmp_path / f"all.{form}"
-    run("export", path, "-o", file, "--format", form)
+    run("export", path, "-o", file, "--output-format", form)
     with file.open(encoding="utf-8", newline="") as stream:
         quoting = csv.QUOTE_NONE if form == "tsv" else csv.QUOTE_MINIMAL
         rows = list(csv.reader(stream, delimiter="\t" if form == "tsv" else ",", quoting=quoting))
@@ -78,19 +78,19 @@ def test_tables_name_their_columns(run, path, tmp_path, form):
     assert by_key["brief"][1] == "short"
     assert json.loads(by_key["u1"][3]) == {"n": 1, "标题": HOSTILE}
     assert "\x1b" not in file.read_text("utf-8")
-    fields = ["--key", "key", "--fingerprint", "fingerprint"]
+    fields = ["--key-field", "key", "--fingerprint-field", "fingerprint"]
     assert "added 6" in run("ingest", tmp_path / "copy.fpdb", file, *fields).err
 
 
 def test_csv_guards_formulas(run, formulas):
-    done = run("export", formulas, "--format", "csv")
+    done = run("export", formulas, "--output-format", "csv")
     keys = [row[0] for row in csv.reader(done.out.splitlines()[1:])]
     assert sorted(keys) == sorted(["'=1+1", "'+1", "'-1", "'@x", r"'\tx", r"'\rx"])
-    bare = run("export", formulas, "--format", "csv", "--no-csv-guard")
+    bare = run("export", formulas, "--output-format", "csv", "--no-csv-guard")
     keys = [row[0] for row in csv.reader(bare.out.splitlines()[1:])]
     assert "=1+1" in keys
     assert "'=1+1" not in keys
-    assert "'" not in run("export", formulas, "--format", "tsv").out
+    assert "'" not in run("export", formulas, "--output-format", "tsv").out
 
 
 def test_a_prefix_and_integer_keys(run, path, tmp_path):
@@ -111,7 +111,7 @@ def test_a_prefix_and_integer_keys(run, path, tmp_path):
 def test_an_output_appears_whole_or_not_at_all(run, path, tmp_path, monkeypatch):
     file = tmp_path / "all.jsonl"
     file.write_text("before", "utf-8")
-    monkeypatch.setattr(sys.modules["fpdb.cli.export"], "as_dict", lambda *_: 1 / 0)
+    monkeypatch.setattr(sys.modules["fpdb.cli.export"], "document_dict", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("export", path, "-o", file)
     assert file.read_text("utf-8") == "before"
@@ -131,5 +131,5 @@ def test_standard_output_may_be_named(run, path):
 
 
 def test_wrong_usage_exits_with_2(run, path):
-    assert run("export", path, "--format", "xml").code == 2
+    assert run("export", path, "--output-format", "xml").code == 2
     assert run("export").code == 2

@@ -107,5 +107,5 @@ def test_arc_and_integer_keys(tmp_path):
     archive = tmp_path / "a.warc"
     archive.write_bytes(warcs.ARC_HEAD + warcs.arc("http://a.example/1"))
     assert "added 1," in run("ingest", tmp_path / "a.fpdb", archive).stderr
-    done = run("ingest", tmp_path / "b.fpdb", archive, "--keys", "integer")
+    done = run("ingest", tmp_path / "b.fpdb", archive, "--key-type", "integer")
     assert "bad 1;" in done.stderr

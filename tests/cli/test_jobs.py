@@ -75,7 +75,7 @@ def test_ingest_gives_the_same_whatever_the_number_of_jobs(
     seen = []
     for jobs in (1, 2, 3):
         path = tmp_path / "crawl.fpdb"
-        done = run("ingest", path, source, "--meta", "*", "--jobs", jobs, *options)
+        done = run("ingest", path, source, "--meta-field", "*", "--jobs", jobs, *options)
         seen.append((done.code, done.out, without_times(done.err), rows_in(path)))
         path.rename(tmp_path / f"{jobs}.fpdb")
     assert seen[0] == seen[1] == seen[2]
@@ -137,7 +137,7 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
 def test_fingerprint_gives_the_same_whatever_the_number_of_jobs(run, tmp_path):
     file = tmp_path / "lines.txt"
     file.write_text("".join(text_of(number) + "\nshort\n" for number in range(400)))
-    command = ["fingerprint", "--lines", "--file", file]
+    command = ["fingerprint", "--format", "lines", file]
     one, two = (run(*command, "--jobs", jobs) for jobs in (1, 2))
     assert one == two
     assert len(one.rows) == 800

@@ -16,7 +16,8 @@ FINGERPRINTS = {
     "http://n.example/3": 0xC0F1B6A831C399E2,
 }
 CREATED = ["--recipe", "news-md5", "-k", "4"]
-READY = ["--fingerprint-base", "decimal", "--format", "tsv"]
+TEXTS = ["--key-field", 1, "--text-field", 2, "--text-field", 3]
+READY = ["--base", "decimal", "--format", "tsv"]
 
 
 @pytest.fixture
@@ -35,9 +36,10 @@ def library(tmp_path):
 @pytest.fixture
 def path(run, library, tmp_path):
     where = tmp_path / "news.fpdb"
-    done = run("ingest", where, library, *CREATED, "--key", 1, "--text", 2, "--text", 3)
+    created = run("create", where, *CREATED)
+    assert "5 tables, p=12" in created.out
+    done = run("ingest", where, library, *TEXTS)
     assert done.code == 0
-    assert "plan 5 tables, p=12" in done.err
     assert "read 4, added 4" in done.err
     assert done.err.rstrip().endswith(" documents/s")
     return where
@@ -53,14 +55,15 @@ def test_titles_and_contents_give_the_script_s_fingerprints(path):
 def test_named_columns_do_the_same(run, library, path, tmp_path):
     headed = tmp_path / "headed.tsv"
     headed.write_text("url\ttitle\tcontent\tfp\n" + library.read_text("utf-8"), "utf-8")
-    fields = ["--key", "url", "--text", "title", "--text", "content"]
+    fields = ["--key-field", "url", "--text-field", "title", "--text-field", "content"]
     done = run("ingest", path, headed, *fields)
     assert "read 4, added 0, replaced 0, unchanged 4" in done.err
 
 
 def test_ready_fingerprints_are_the_same_documents(run, library, path, tmp_path):
     other = tmp_path / "ready.fpdb"
-    done = run("ingest", other, library, *CREATED, "--key", 1, "--fingerprint", 4, *READY)
+    run("create", other, *CREATED)
+    done = run("load", other, library, "--key-field", 1, "--fingerprint-field", 4, *READY)
     assert "added 4" in done.err
     same = run("get", other, "--prefix", "").rows
     assert [row[:3] for row in same] == [row[:3] for row in run("get", path, "--prefix", "").rows]
@@ -86,8 +89,7 @@ def test_four_changed_bits_are_a_hit_and_five_are_not(run, path):
 @pytest.mark.process
 def test_urls_are_added_and_deleted(run, path):
     row = f"http://n.example/5\t新 闻\t{STORIES['http://n.example/4'][1]} 后天 晴\n".encode()
-    fields = ["--format", "tsv", "--key", 1, "--text", 2, "--text", 3]
-    assert "added 1" in run("ingest", path, *fields, stdin=row).err
+    assert "added 1" in run("ingest", path, "--format", "tsv", *TEXTS, stdin=row).err
     assert run("get", path, "http://n.example/5").code == 0
     assert run("delete", path, "http://n.example/5").err == "deleted: 1\n"
     assert run("get", path, "http://n.example/5").code == 3

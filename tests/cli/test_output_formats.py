@@ -70,7 +70,7 @@ def test_csv_and_parquet_hold_the_same_rows(run, path, tmp_path, name):
 
 @each_command
 def test_the_suffix_and_the_option_tell_the_same(run, path, tmp_path, name):
-    option = "--format" if name == "export" else "--output-format"
+    option = "--output-format"
     plain = tmp_path / "plain"
     for form in ("jsonl", "tsv", "csv"):
         call(run, path, name, "-o", tmp_path / f"out.{form}")
@@ -115,7 +115,8 @@ def test_an_export_in_parquet_comes_back(run, path, tmp_path):
     with fpdb.open(path) as database:
         stored = {each.key: each.fingerprint for each in database.scan() if not each.short}
         keys = database.keys
-    done = run("ingest", again, file, "--fingerprint", "fingerprint", "--keys", keys)
+    run("create", again, "--key-type", keys)
+    done = run("ingest", again, file, "--fingerprint-field", "fingerprint")
     assert done.code == 0, done.err
     assert "bad 1" in done.err  # the short one
     with fpdb.open(again) as database:

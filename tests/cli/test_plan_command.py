@@ -5,7 +5,7 @@ import json
 import pytest
 
 import fpdb
-from fpdb.cli.values import parse_count
+from fpdb.cli.options import parse_count
 
 
 def rows(done):
@@ -121,7 +121,7 @@ def test_counts(text, number):
 def test_no_counts(run, text):
     done = run("plan", f"--documents={text}")
     assert (done.code, done.out) == (2, "")
-    assert "is no whole number from 1" in " ".join(done.err.split())
+    assert "expected a whole number from 1" in " ".join(done.err.split())
 
 
 def test_the_three_ways_for_people(run):

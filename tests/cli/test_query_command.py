@@ -47,7 +47,7 @@ def test_fingerprints_are_named_by_their_digits(run, ready):
         ["0x7f", "d7", "0", "1.0000"],
         ["0x7f", "d6", "1", "0.9844"],
     ]
-    decimal = run("query", ready, "--fingerprint", "127", "--fingerprint-base", "decimal", "-k", 0)
+    decimal = run("query", ready, "--fingerprint", "127", "--base", "decimal", "-k", 0)
     assert decimal.rows == [["127", "d7", "0", "1.0000"]]
 
 
@@ -68,12 +68,14 @@ def test_limit(run, ready):
 def test_whole_files_and_lines(run, path, tmp_path):
     file = tmp_path / "titles.txt"
     file.write_text(f"{text_of(2)}\n\n{text_of(4)}\n", "utf-8")
-    done = run("query", path, "--lines", file)
+    done = run("query", path, "--format", "lines", file)
     assert [row[:2] for row in done.rows] == [[f"{file}:1", "u2"], [f"{file}:3", "u4"]]
     file.write_text(text_of(2), "utf-8")
-    assert run("query", path, "--file", file).rows == [[str(file), "u2", "0", "1.0000"]]
+    assert run("query", path, file).rows == [[str(file), "u2", "0", "1.0000"]]
     stdin = text_of(0).encode()
-    assert run("query", path, "-f", "-", stdin=stdin).rows == [["-", "u0", "0", "1.0000"]]
+    assert run("query", path, "-", "--format", "text", stdin=stdin).rows == [
+        ["-", "u0", "0", "1.0000"]
+    ]
 
 
 def test_records_are_named_by_their_key_or_their_place(run, path, tmp_path):
@@ -107,9 +109,7 @@ def test_all_kinds_of_questions_at_once_in_order(run, path, tmp_path):
     file.write_text(text_of(2), "utf-8")
     number = f"{fpdb.recipe('web').fingerprint(text_of(1)):016x}"
     stdin = json.dumps({"key": "last", "text": text_of(3)}).encode()
-    done = run(
-        "query", path, "-", "-f", file, "-t", text_of(0), "--fingerprint", number, stdin=stdin
-    )
+    done = run("query", path, file, "-", "-t", text_of(0), "--fingerprint", number, stdin=stdin)
     assert [row[:2] for row in done.rows] == [
         ["text", "u0"],
         [number, "u1"],
@@ -170,7 +170,7 @@ def test_texts_that_a_recipe_refuses(run, tmp_path):
     with fpdb.create(where, recipe="ascii-mt", k=2) as database:
         database.add("a", "hello")
     stdin = "naïve\nhello\n".encode()
-    done = run("query", where, "--lines", "-", stdin=stdin)
+    done = run("query", where, "--format", "lines", "-", stdin=stdin)
     assert (done.code, [row[1] for row in done.rows]) == (0, ["a"])
     assert done.err.startswith("-:1: the feature")
     assert run("query", where, "-t", "naïve").code == 3
@@ -189,8 +189,8 @@ def test_wide_fingerprints(run, ready):
     "arguments",
     [
         ["--fingerprint", "xyz"],
-        ["--fingerprint", "ff", "--fingerprint-base", "decimal"],
-        ["--lines", "--format", "tsv", "f"],
+        ["--fingerprint", "ff", "--base", "decimal"],
+        ["--fingerprint", "ff", "--similarity", "0.9"],
         ["-k", "-1"],
         ["--limit", "0"],
         ["--format", "xml"],

@@ -81,7 +81,7 @@ def test_errors_are_harmless(run, tmp_path, title):
     for arguments in (
         ["fingerprint", "-r", title, "text"],
         ["fingerprint", "-r", "ascii-mt", title + "ü"],
-        ["fingerprint", "-f", tmp_path / name],
+        ["fingerprint", tmp_path / name],
         ["fingerprint", "-r", tmp_path / f"{name}.toml", "text"],
         ["recipes", "show", title],
     ):
@@ -94,7 +94,7 @@ def test_errors_are_harmless(run, tmp_path, title):
 
 def test_a_hostile_file_name_is_shown_safely(run, tmp_path):
     path = file_of(tmp_path / "a\x1b[2Jb\u202e.txt", "one two three four five six seven eight")
-    done = run("fingerprint", "-f", path)
+    done = run("fingerprint", path)
     assert done.code == 0
     assert_harmless(done.out)
     assert done.out.rstrip().endswith(r"a\x1b[2Jb\u202e.txt")

@@ -54,7 +54,7 @@ def test_create_reports_what_it_made(run, tmp_path):
 
 
 def test_create_with_everything(run, tmp_path):
-    options = ["-r", "char-4", "--bits", 128, "-k", 5, "--capacity", "1e8", "--keys", "integer"]
+    options = ["-r", "char-4", "--bits", 128, "-k", 5, "--capacity", "1e8", "--key-type", "integer"]
     done = run("create", tmp_path / "db", *options, "--tables", 3, "--json")
     shown = json.loads(done.out)
     assert shown.pop("uuid")
@@ -87,7 +87,7 @@ def test_create_never_overwrites(run, path, tmp_path):
     [
         (["-k", "x"], 2),
         (["-k", "-1"], 2),
-        (["--keys", "float"], 2),
+        (["--key-type", "float"], 2),
         (["--capacity", "none"], 2),
         (["-k", "40"], 3),
         (["--bits", "48"], 3),

@@ -166,7 +166,7 @@ def test_chinese_is_printed_in_any_locale(start, path):
     environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     record = json.dumps({"key": "新闻/一", "text": text_of(1), "标题": "通知"}).encode()
     options = {"environment": environment}
-    assert finished(start("ingest", path, "--meta", "*", **options), record)[0] == 0
+    assert finished(start("ingest", path, "--meta-field", "*", **options), record)[0] == 0
     code, out, _ = finished(start("get", path, "--prefix", "", **options))
     assert (code, out.split("\t")[0]) == (0, "新闻/一")
     assert json.loads(out.split("\t")[4]) == {"标题": "通知"}

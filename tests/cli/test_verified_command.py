@@ -1,4 +1,4 @@
-"""--sketch, --min-jaccard and --exact: matches, pairs and clusters that are verified."""
+"""--sketch, --similarity and --exact: matches, pairs and clusters that are verified."""
 
 import json
 import random
@@ -35,9 +35,9 @@ def records(tmp_path, texts):
 @pytest.fixture
 def stored(tmp_path, records, run):
     path = tmp_path / "crawl.fpdb"
-    done = run("ingest", path, records, "--sketch", "minhash")
+    assert run("create", path, "--sketch", "minhash").code == 0
+    done = run("ingest", path, records)
     assert done.code == 0
-    assert "sketch minhash" in done.err
     return path
 
 
@@ -47,7 +47,7 @@ def answers(path, ask):
 
 
 def test_query_shows_the_similarity_in_a_further_column(run, stored, texts):
-    done = run("query", stored, "--text", texts["0a"], "--min-jaccard", "0.7")
+    done = run("query", stored, "--text", texts["0a"], "--similarity", "0.7")
     matches = answers(stored, lambda db: db.query(texts["0a"], min_jaccard=0.7))
     assert len(matches) >= 2
     assert done.rows == [
@@ -58,7 +58,7 @@ def test_query_shows_the_similarity_in_a_further_column(run, stored, texts):
 @pytest.mark.process
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_records_are_asked_for(run, stored, records, texts, jobs):
-    done = run("query", stored, records, "--min-jaccard", "0.7", "--json", "--jobs", jobs)
+    done = run("query", stored, records, "--similarity", "0.7", "--json", "--jobs", jobs)
     shown = [json.loads(line) for line in done.out.splitlines()]
     expected = answers(stored, lambda db: list(db.query_many(texts.values(), min_jaccard=0.7)))
     assert [each["query"] for each in shown] == list(texts)
@@ -71,14 +71,14 @@ def test_records_are_asked_for(run, stored, records, texts, jobs):
 
 def test_short_texts_find_equal_ones(run, stored):
     run("ingest", stored, "-", stdin=b'{"url": "s", "text": "too short"}\n')
-    done = run("query", stored, "--text", "too short", "--min-jaccard", "0.9")
+    done = run("query", stored, "--text", "too short", "--similarity", "0.9")
     assert done.rows == [["text", "s", "0", "1.0000", "1.0000"]]
 
 
 def test_ready_fingerprints_cant_be_verified(run, stored):
-    done = run("query", stored, "--fingerprint", "abc", "--min-jaccard", "0.9")
-    assert done.code == 3
-    assert "expected a text" in done.err
+    done = run("query", stored, "--fingerprint", "abc", "--similarity", "0.9")
+    assert done.code == 2
+    assert "--similarity compares texts" in done.err
     line = b'{"key": "k", "fingerprint": 7}\n'
     done = run(
         "query",
@@ -86,7 +86,7 @@ def test_ready_fingerprints_cant_be_verified(run, stored):
         "-",
         "--fingerprint-field",
         "fingerprint",
-        "--min-jaccard",
+        "--similarity",
         "0.9",
         stdin=line,
     )
@@ -95,16 +95,16 @@ def test_ready_fingerprints_cant_be_verified(run, stored):
 
 
 def test_pairs_and_clusters_are_those_of_the_library(run, stored):
-    done = run("pairs", stored, "--min-jaccard", "0.7")
+    done = run("pairs", stored, "--similarity", "0.7")
     expected = answers(stored, lambda db: list(db.pairs(min_jaccard=0.7)))
     assert done.rows == [
         [pair.key, pair.other, str(pair.distance), f"{pair.jaccard:.4f}"] for pair in expected
     ]
-    as_json = run("pairs", stored, "--min-jaccard", "0.7", "--json").out.splitlines()
+    as_json = run("pairs", stored, "--similarity", "0.7", "--json").out.splitlines()
     assert [json.loads(line) for line in as_json] == [pair._asdict() for pair in expected]
     assert "jaccard" not in json.loads(run("pairs", stored, "--json").out.splitlines()[0])
     clusters = answers(stored, lambda db: list(db.clusters(min_jaccard=0.7)))
-    shown = run("clusters", stored, "--min-jaccard", "0.7", "--json").out.splitlines()
+    shown = run("clusters", stored, "--similarity", "0.7", "--json").out.splitlines()
     assert [json.loads(line)["duplicates"] for line in shown] == [
         list(cluster.duplicates) for cluster in clusters
     ]
@@ -113,10 +113,10 @@ def test_pairs_and_clusters_are_those_of_the_library(run, stored):
 def test_exact_reads_the_texts_again(run, tmp_path, records, texts):
     path = tmp_path / "plain.fpdb"
     run("ingest", path, records)
-    refused = run("pairs", path, "--min-jaccard", "0.7")
+    refused = run("pairs", path, "--similarity", "0.7")
     assert refused.code == 3
     assert "keeps no sketches" in refused.err
-    done = run("pairs", path, "--min-jaccard", "0.7", "--exact", records)
+    done = run("pairs", path, "--similarity", "0.7", "--exact", records)
     expected = answers(path, lambda db: list(db.pairs(min_jaccard=0.7, exact=texts)))
     assert len(expected) >= 10
     assert done.rows == [
@@ -125,14 +125,14 @@ def test_exact_reads_the_texts_again(run, tmp_path, records, texts):
     dry = run(
         "clusters",
         path,
-        "--min-jaccard",
+        "--similarity",
         "0.7",
         "--exact",
         records,
         "--delete-duplicates",
         "--dry-run",
     )
-    real = run("clusters", path, "--min-jaccard", "0.7", "--exact", records, "--delete-duplicates")
+    real = run("clusters", path, "--similarity", "0.7", "--exact", records, "--delete-duplicates")
     assert dry.rows == real.rows
     assert real.rows
     assert answers(path, len) == 30 - len(real.rows)
@@ -142,10 +142,10 @@ def test_fields_of_the_exact_texts_may_be_named(run, tmp_path, texts):
     path, table = tmp_path / "plain.fpdb", tmp_path / "texts.tsv"
     lines = "".join(f"{number}\t{text}\n" for number, text in enumerate(texts.values()))
     table.write_text("name\tbody text\n" + lines, "utf-8")
-    fields = ("--key", "name", "--text", "body text")
-    run("ingest", path, table, "--keys", "integer", *fields)
     named = ("--key-field", "name", "--text-field", "body text")
-    done = run("pairs", path, "--min-jaccard", "0.7", "--exact", table, *named)
+    run("create", path, "--key-type", "integer")
+    run("ingest", path, table, *named)
+    done = run("pairs", path, "--similarity", "0.7", "--exact", table, *named)
     assert len(done.rows) >= 10
     assert all(key.isdigit() for row in done.rows for key in row[:2])
 
@@ -153,17 +153,16 @@ def test_fields_of_the_exact_texts_may_be_named(run, tmp_path, texts):
 def test_a_text_that_isnt_in_the_file_is_an_error(run, stored, tmp_path):
     empty = tmp_path / "empty.jsonl"
     empty.write_text("", "utf-8")
-    done = run("pairs", stored, "--min-jaccard", "0.7", "--exact", empty)
+    done = run("pairs", stored, "--similarity", "0.7", "--exact", empty)
     assert done.code == 3
     assert "found no text for the document" in done.err
 
 
 def test_what_resembles_is_not_ingested(run, tmp_path, records):
     path = tmp_path / "db"
-    done = run(
-        "ingest", path, records, "--sketch", "minhash", "--skip-duplicates", "--min-jaccard", "0.7"
-    )
+    done = run("ingest", path, records, "--skip-duplicates", "--similarity", "0.7")
     assert done.code == 0
+    assert "sketch minhash" in done.err  # a new database keeps what the option needs
     assert done.rows
     assert all(len(row) == 4 and float(row[3]) >= 0.7 for row in done.rows)
     assert answers(path, len) == 30 - len(done.rows)
@@ -172,12 +171,12 @@ def test_what_resembles_is_not_ingested(run, tmp_path, records):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("ingest", "texts", "--min-jaccard", "0.7"),
-        ("pairs", "--groups", "--min-jaccard", "0.7"),
+        ("ingest", "texts", "--similarity", "0.7"),
+        ("pairs", "--groups", "--similarity", "0.7"),
         ("pairs", "--exact", "texts"),
         ("pairs", "--key-field", "url"),
         ("clusters", "--format", "jsonl"),
-        ("query", "--min-jaccard", "1.2", "--text", "x"),
+        ("query", "--similarity", "1.2", "--text", "x"),
     ],
 )
 def test_options_that_dont_go_together(run, stored, arguments):
@@ -193,9 +192,3 @@ def test_stats_get_export_and_create_show_sketches(run, stored, tmp_path):
     assert '"sketch"' in run("export", stored).out
     created = json.loads(run("create", tmp_path / "new", "--sketch", "minhash", "--json").out)
     assert created["sketch"] == "minhash"
-    done = run("ingest", tmp_path / "new", "-", "--sketch", "minhash")
-    assert done.code == 0
-    run("create", tmp_path / "plain")
-    done = run("ingest", tmp_path / "plain", "-", "--sketch", "minhash")
-    assert done.code == 3
-    assert "created with --sketch none" in done.err

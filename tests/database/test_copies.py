@@ -195,7 +195,7 @@ def test_the_exit_code_is_that_of_the_program(db: Database) -> None:
 
 def test_a_backup_from_the_command_line(db: Database, tmp_path: Path) -> None:
     db.add("key", "a short text")
-    done = command("backup", db.path, tmp_path / "copy")
+    done = command("backup", db.path, "-o", tmp_path / "copy")
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'copy'}\n")
     assert fpdb.open(tmp_path / "copy").get("key") == db.get("key")
-    assert command("backup", db.path, tmp_path / "copy").returncode == 3
+    assert command("backup", db.path, "-o", tmp_path / "copy").returncode == 3

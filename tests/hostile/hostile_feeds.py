@@ -107,7 +107,7 @@ def toml(folder: Path) -> str:
 
 def array(folder: Path) -> str:
     """Load an array in bulk."""
-    code, said = _cli("ingest", str(folder / "x.fpdb"), "--fingerprints", str(folder / "input.npy"))
+    code, said = _cli("load", str(folder / "x.fpdb"), str(folder / "input.npy"))
     return said.strip() if code == 3 else f"exit {code}: {said}"
 
 

@@ -104,10 +104,10 @@ COMMANDS = {
     "clusters": ["clusters"],
     "clusters --json": ["clusters", "--json"],
     "export": ["export"],
-    "export portable json": ["export", "--format", "portable"],
-    "export tsv": ["export", "--format", "tsv"],
-    "export csv": ["export", "--format", "csv"],
-    "export csv bare": ["export", "--format", "csv", "--no-csv-guard"],
+    "export portable json": ["export", "--output-format", "portable"],
+    "export tsv": ["export", "--output-format", "tsv"],
+    "export csv": ["export", "--output-format", "csv"],
+    "export csv bare": ["export", "--output-format", "csv", "--no-csv-guard"],
     "check": ["check"],
     "stats": ["stats"],
 }
@@ -141,14 +141,15 @@ def test_what_json_prints_comes_back_whole(run, folder, monkeypatch):
 
 def test_no_cell_of_csv_is_a_formula_and_tsv_is_left_alone(run, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    guarded = list(csv.reader(io.StringIO(run("export", "x.fpdb", "--format", "csv").out)))
+    guarded = list(csv.reader(io.StringIO(run("export", "x.fpdb", "--output-format", "csv").out)))
     assert len(guarded) == COUNT + 1
     assert {len(row) for row in guarded} == {4}
     starts = tuple("=+-@\t\r\n\0＝＋－＠")
     assert not [cell for row in guarded for cell in row if cell.startswith(starts)]
     # Programs read TSV, so what begins like a formula stays as it is there.
     plain = [
-        row.split("\t")[0] for row in run("export", "x.fpdb", "--format", "tsv").out.splitlines()
+        row.split("\t")[0]
+        for row in run("export", "x.fpdb", "--output-format", "tsv").out.splitlines()
     ]
     assert any(cell.startswith("=cmd|") for cell in plain)
     assert not any(cell.startswith("'=cmd|") for cell in plain)
@@ -193,20 +194,11 @@ def test_whatever_fpdb_creates_is_private(run, tmp_path, monkeypatch):
             run("create", "a.fpdb"),
             run("ingest", "a.fpdb", "pages.jsonl"),
             run("ingest", "b.fpdb", "pages.jsonl", "--jobs", 2),
-            run(
-                "ingest",
-                "c.fpdb",
-                "--fingerprints",
-                "ready.tsv",
-                "--key",
-                "1",
-                "--fingerprint",
-                "2",
-            ),
+            run("load", "c.fpdb", "ready.tsv", "--key-field", 1, "--fingerprint-field", 2),
             run("compact", "a.fpdb", "-o", "d.fpdb"),
-            run("backup", "a.fpdb", "e.fpdb"),
+            run("backup", "a.fpdb", "-o", "e.fpdb"),
             run("export", "a.fpdb", "-o", "out.jsonl"),
-            run("export", "a.fpdb", "-o", "out.csv", "--format", "csv"),
+            run("export", "a.fpdb", "-o", "out.csv", "--output-format", "csv"),
             run("pairs", "c.fpdb"),
             run("check", "c.fpdb"),
             run("recipes", "idf", "pages.jsonl", "-o", "idf.tsv"),

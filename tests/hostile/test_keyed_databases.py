@@ -46,7 +46,7 @@ def test_every_command_works_with_a_keyed_recipe_and_hides_its_secret(run, folde
     db, recipe, pages = folder / "x.fpdb", folder / "keyed.toml", folder / "pages.jsonl"
     outcomes = [
         run("create", db, "--recipe", recipe),
-        run("ingest", db, pages, "--recipe", recipe, "--meta", "n"),
+        run("ingest", db, pages, "--recipe", recipe, "--meta-field", "n"),
         run("ingest", db, pages, "--recipe", recipe, "--jobs", 2),
         run("query", db, pages, "--recipe", recipe),
         run("query", db, pages, "--recipe", recipe, "--json"),
@@ -57,14 +57,16 @@ def test_every_command_works_with_a_keyed_recipe_and_hides_its_secret(run, folde
         run("check", db),
         run("get", db, "a"),
         run("export", db),
-        run("export", db, "-o", folder / "out.csv", "--format", "csv"),
+        run("export", db, "-o", folder / "out.csv", "--output-format", "csv"),
         run("export", db, "-o", folder / "all.fpdb.jsonl"),
-        run("ingest", folder / "loaded.fpdb", folder / "all.fpdb.jsonl"),
+        run("load", folder / "loaded.fpdb", folder / "all.fpdb.jsonl"),
         run("compact", db, "-o", folder / "small.fpdb"),
-        run("backup", db, folder / "backup.fpdb"),
+        run("backup", db, "-o", folder / "backup.fpdb"),
         run("recipes", "show", recipe),
         run("recipes", "show", recipe, "--json"),
-        run("fingerprint", "--recipe", recipe, "one two three four five six seven eight nine"),
+        run(
+            "fingerprint", "--recipe", recipe, "-t", "one two three four five six seven eight nine"
+        ),
     ]
     assert [done.code for done in outcomes] == [0] * len(outcomes), outcomes
     assert ["a", "b"] in [sorted(row[:2]) for row in outcomes[5].rows]

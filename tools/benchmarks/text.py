@@ -75,7 +75,7 @@ def _timed(function):
 
 
 def _cold_start():
-    command = [sys.executable, "-m", "fpdb", "fingerprint", ENGLISH]
+    command = [sys.executable, "-m", "fpdb", "fingerprint", "--text", ENGLISH]
     return _timed(lambda: subprocess.run(command, check=True, capture_output=True))
 
 

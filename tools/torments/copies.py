@@ -140,7 +140,7 @@ def copiers() -> dict[str, Callable[[Path, Path], None]]:
 
 
 def _back_up(path: Path, copy: Path) -> None:
-    _fpdb("backup", str(path), str(copy))
+    _fpdb("backup", str(path), "-o", str(copy))
 
 
 def _hold_cp(path: Path, copy: Path) -> None:

@@ -237,7 +237,7 @@ class Round:
     def _back_up(self, path: Path) -> None:
         """Make a backup from the command line, until its path is printed."""
         copy = path.with_name("backup-printed")
-        command = [sys.executable, "-m", "fpdb", "backup", str(path), str(copy)]
+        command = [sys.executable, "-m", "fpdb", "backup", str(path), "-o", str(copy)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             if process.stdout is None or process.stdout.readline().strip() != str(copy):
                 raise RuntimeError("the backup printed no path")

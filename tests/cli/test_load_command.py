@@ -32,7 +32,7 @@ def stored(path):
 
 
 def load(run, path, source, *options, **streams):
-    return run("ingest", path, "--fingerprints", source, *options, **streams)
+    return run("load", path, source, *options, **streams)
 
 
 def test_an_array_becomes_a_database(run, tmp_path, path, array):
@@ -71,15 +71,15 @@ def test_row_numbers_never_wrap(run, tmp_path, path, array):
 def test_key_files_fit_the_kind_of_keys(run, tmp_path, path, array):
     lines, names = tmp_path / "numbers.txt", tmp_path / "names.npy"
     lines.write_text("".join(f"{number}\n" for number in range(len(array))))
-    options = ("--fingerprint-keys", lines, "--keys", "integer")
+    options = ("--keys", lines, "--key-type", "integer")
     assert load(run, path, tmp_path / "ready.npy", *options).code == 0
     assert stored(path) == dict(enumerate(array.tolist()))
     np.save(names, np.array([f"page {number}" for number in range(len(array))]))
-    options = ("--fingerprint-keys", names)
+    options = ("--keys", names)
     assert load(run, tmp_path / "named", tmp_path / "ready.npy", *options).code == 0
     assert "page 17" in stored(tmp_path / "named")
     lines.write_text("1\n\n3\n")
-    refused = load(run, tmp_path / "no", tmp_path / "ready.npy", "--fingerprint-keys", lines)
+    refused = load(run, tmp_path / "no", tmp_path / "ready.npy", "--keys", lines)
     assert "numbers.txt:2 is empty, expected a key" in refused.err
 
 
@@ -94,14 +94,14 @@ def test_keys_come_from_a_file(run, tmp_path, path, array, kind):
         keys = [f"https://example.org/{number}" for number in range(len(array))]
         source = tmp_path / "keys.txt"
         source.write_text("".join(f"{key}\n" for key in keys))
-    done = load(run, path, tmp_path / "ready.npy", "--fingerprint-keys", source)
+    done = load(run, path, tmp_path / "ready.npy", "--keys", source)
     assert done.code == 0
     assert stored(path) == dict(zip(keys, array.tolist(), strict=True))
 
 
 def test_as_many_keys_as_fingerprints(run, tmp_path, path, array):
     (tmp_path / "keys.txt").write_text("a\nb\n")
-    refused = load(run, path, tmp_path / "ready.npy", "--fingerprint-keys", tmp_path / "keys.txt")
+    refused = load(run, path, tmp_path / "ready.npy", "--keys", tmp_path / "keys.txt")
     assert refused.code == 3
     assert "found 2 keys and 3000 fingerprints" in refused.err
     assert not path.exists()
@@ -129,7 +129,7 @@ def test_records_become_a_database(run, tmp_path, path):
 
 def test_records_come_through_a_pipe_in_steps(run, path):
     text = "".join(f"k{n}\t{n:016x}\n" for n in range(9000)).encode()
-    options = ("--format", "tsv", "--key", 1, "--fingerprint", 2, "--memory", "1M")
+    options = ("--format", "tsv", "--key-field", 1, "--fingerprint-field", 2, "--memory", "1M")
     done = load(run, path, "-", *options, stdin=text)
     assert done.err.splitlines()[-1].startswith("read 9,000, added 9,000")
     assert stored(path) == {f"k{number}": number for number in range(9000)}
@@ -138,7 +138,7 @@ def test_records_come_through_a_pipe_in_steps(run, path):
 
 
 def test_an_array_comes_through_a_pipe(start, tmp_path, path, array):
-    process = start("ingest", path, "--fingerprints", "-")
+    process = start("load", path, "-")
     process.communicate((tmp_path / "ready.npy").read_bytes(), timeout=60)
     assert process.returncode == 0
     assert stored(path) == dict(enumerate(array.tolist()))
@@ -172,32 +172,32 @@ def test_what_is_no_array_of_fingerprints(run, tmp_path, path, made, reason):
     "options",
     [
         ("more.jsonl",),
-        ("--text", "body"),
-        ("--skip-duplicates",),
         ("--memory", "5"),
         ("--memory", "many"),
         ("--first-key", "-1"),
         ("--first-key", str(2**64)),
-        ("--first-key", "1", "--fingerprint-keys", "keys.npy"),
+        ("--text-field", "body"),
         ("--jobs", "2"),
-        ("--key", "id"),
-        ("--fingerprint", "bits"),
-        ("--format", "jsonl"),
-        ("--no-header",),
-        ("--strict",),
+        ("--format", "warc"),
     ],
 )
-def test_options_that_mean_nothing_here_are_refused(run, tmp_path, path, array, options):
+def test_wrong_usage_exits_with_2(run, tmp_path, path, array, options):
     assert load(run, path, tmp_path / "ready.npy", *options).code == 2
-    assert run("ingest", path, "--memory", "2G", "-").code == 2
-    assert load(run, path, tmp_path).code == 2
-    assert run("ingest", path, "--first-key", 3, "-").code == 2
-    assert run("ingest", path, "--fingerprints", "a.jsonl", "--first-key", 3).code == 2
+    assert not path.exists()
+
+
+def test_what_can_t_be_loaded_makes_no_database(run, tmp_path, path, array):
+    (tmp_path / "keys.txt").write_text("a\n")
+    (tmp_path / "a.jsonl").write_text("")
+    both = ("--first-key", "1", "--keys", tmp_path / "keys.txt")
+    assert load(run, path, tmp_path / "ready.npy", *both).code == 3
+    assert load(run, path, tmp_path).code == 3
+    assert load(run, path, tmp_path / "a.jsonl", "--first-key", 3).code == 3
     assert not path.exists()
 
 
 def test_ctrl_c_leaves_no_half_of_a_database(start, tmp_path, path):
-    process = start("ingest", path, "--fingerprints", "-")
+    process = start("load", path, "-")
     process.stdin.write(b'{"key": "a", "fingerprint": "00"}\n')
     process.stdin.flush()
     deadline = time.monotonic() + 20
@@ -207,7 +207,7 @@ def test_ctrl_c_leaves_no_half_of_a_database(start, tmp_path, path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert b"interrupted: what was there is whole" in err
+    assert b"interrupted: a new database isn't there" in err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -240,7 +240,7 @@ def test_stats_show_what_a_rebuild_would_gain(run, tmp_path, path, array):
     with fpdb.create(path, keys="integer", capacity=1000, plan=plan) as db:
         db.add_fingerprints(range(3000), array)
     shown = run("stats", path).out
-    assert "outgrown            3,000 documents, for 1,000 the tables were chosen" in shown
+    assert "outgrown            3,000 documents; the tables are for 1,000" in shown
     assert f"rebuild             fpdb compact {path} --output NEW --capacity 6000" in shown
     found = json.loads(run("stats", path, "--json").out)["outgrown"]
     assert found["seconds"][1] < found["seconds"][0]

@@ -1,4 +1,4 @@
-"""The commands about stored documents: get and delete them."""
+"""Print and delete stored documents."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -8,10 +8,18 @@ from typing import Annotated
 import typer
 
 import fpdb
-from fpdb.cli import databases, render
-from fpdb.cli.databases import require
-from fpdb.cli.options import DatabaseArgument, JsonOption, PrefixOption
-from fpdb.cli.values import as_dict, parse_age
+from fpdb.cli import render
+from fpdb.cli.options import (
+    DatabaseArgument,
+    JsonOption,
+    PrefixOption,
+    QuietOption,
+    open_readonly,
+    open_writable,
+    parse_age,
+    require,
+)
+from fpdb.cli.output import document_dict
 from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.ingest import parse_key
 from fpdb.io import read_lines
@@ -28,21 +36,18 @@ def get(
     prefix: PrefixOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print stored documents: key, id, fingerprint, time of adding, metadata as JSON.
+    """Print stored documents.
 
-    The fingerprint of a text with too few features is the word short. --prefix "" prints all.
-
-    \b
     Example:
       fpdb get crawl.fpdb https://example.com/
       fpdb get crawl.fpdb --prefix https://example.com/ --json
     """
     require(bool(keys) != (prefix is not None), "give keys, or --prefix")
     missing: list[str] = []
-    with databases.open_readonly(path) as database:
+    with open_readonly(path) as database:
         bits = database.plan.bits
-        for document in _found(database, keys, prefix, missing):
-            plain = as_dict(document, bits)
+        for document in _find(database, keys, prefix, missing):
+            plain = document_dict(document, bits)
             if as_json:
                 render.record(plain)
             else:
@@ -56,15 +61,15 @@ def get(
         )
 
 
-def _found(
+def _find(
     database: fpdb.Database, keys: list[str] | None, prefix: str | None, missing: list[str]
 ) -> Iterator[fpdb.Document]:
+    """Yield the documents that are asked for; collect the keys that aren't stored."""
     if prefix is not None:
         yield from database.scan(prefix=prefix)
         return
-    kind = database.keys
     for key in keys or []:
-        document = database.get(parse_key(key, kind))
+        document = database.get(parse_key(key, database.keys))
         if document is None:
             missing.append(key)
         else:
@@ -76,9 +81,7 @@ def delete(
     keys: KeysArgument = None,
     keys_from: Annotated[
         str | None,
-        typer.Option(
-            "--keys-from", metavar="FILE|-", help="A file of keys, one a line; - is standard input."
-        ),
+        typer.Option("--keys-from", metavar="FILE|-", help="A file of keys, one a line."),
     ] = None,
     prefix: PrefixOption = None,
     older_than: Annotated[
@@ -87,19 +90,16 @@ def delete(
             "--older-than",
             metavar="AGE",
             parser=parse_age,
-            help="All documents added longer ago: 45s, 90m, 12h, 30d or 2w.",
+            help="All documents added longer ago, e.g. 45s, 90m, 12h, 30d or 2w.",
         ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the keys that would go; delete nothing.")
     ] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Delete documents by their keys, or those that fit --prefix and --older-than.
+    """Delete documents by key, prefix or age.
 
-    With both conditions, only documents that fit both are deleted. A key that isn't there is no
-    error.
-
-    \b
     Example:
       fpdb delete crawl.fpdb https://example.com/
       fpdb delete crawl.fpdb --prefix https://example.com/ --older-than 30d --dry-run
@@ -108,52 +108,37 @@ def delete(
     conditions = prefix is not None or older_than is not None
     require(named != conditions, "give keys or --keys-from, or conditions: --prefix, --older-than")
     require(prefix != "", "every key begins with an empty --prefix")
-    with (
-        databases.open_readonly(path) if dry_run else databases.open_writable(path) as database,
-    ):
+    with open_readonly(path) if dry_run else open_writable(path) as database:
         if named:
-            wanted = _wanted(database, keys or [], keys_from)
+            found = dict.fromkeys(_read_keys(keys or [], keys_from, database.keys))
+            wanted: Iterable[Key] = found
         else:
             before = None if older_than is None else time.time() - older_than
             scanned = database.scan(prefix=prefix or "", added_before=before)
             wanted = (document.key for document in scanned)
-        _delete(database, wanted, named=named, dry_run=dry_run)
+        deleted = 0
+        if dry_run:
+            for key in wanted:
+                if key in database:
+                    deleted += 1
+                    render.row(key)
+        else:
+            deleted = database.delete_many(wanted)
+    if not quiet:
+        absent = len(found) - deleted if named else 0
+        missing = f", not found: {absent:,}" if absent else ""
+        render.note(f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}{missing}")
 
 
-def _wanted(database: fpdb.Database, keys: Iterable[str], keys_from: str | None) -> Iterator[Key]:
-    kind = database.keys
+def _read_keys(keys: Iterable[str], keys_from: str | None, kind: str) -> Iterator[Key]:
+    """Yield the keys that are given and those of a file, converted to a kind of keys."""
     lines = read_lines(keys_from) if keys_from is not None else iter(())
-    seen: set[Key] = set()
     for source, text in chain(
         (("", key) for key in keys), ((f"{line.source}: ", line.text) for line in lines)
     ):
         if not text:
             continue
         try:
-            key = parse_key(text, kind)
+            yield parse_key(text, kind)
         except InputError as error:
             raise InputError(f"{source}{error}", hint=error.hint) from None
-        if key not in seen:
-            seen.add(key)
-            yield key
-
-
-def _delete(database: fpdb.Database, keys: Iterable[Key], *, named: bool, dry_run: bool) -> None:
-    asked = 0
-
-    def counted() -> Iterator[Key]:
-        nonlocal asked
-        for key in keys:
-            asked += 1
-            yield key
-
-    if dry_run:
-        deleted = 0
-        for key in counted():
-            if key in database:
-                deleted += 1
-                render.row(key)
-    else:
-        deleted = database.delete_many(counted())
-    missing = f", not found: {asked - deleted:,}" if named and asked > deleted else ""
-    render.note(f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}{missing}")

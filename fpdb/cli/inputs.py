@@ -1,0 +1,222 @@
+"""The options that say how files are read, the same in every command, and what they turn into."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+import fpdb
+from fpdb.cli import render
+from fpdb.cli.options import Base, parse_bytes, require
+from fpdb.errors import InputError
+from fpdb.ingest import parse_key
+from fpdb.io import LARGEST_HTML, BadRecord, read_records
+from fpdb.models import LARGEST_TEXT, Key
+
+_FIELDS = "Fields"
+_INPUT = "Input"
+_SHOWN = 100
+
+
+class InputFormat(StrEnum):
+    """The formats of records."""
+
+    JSONL = "jsonl"
+    TSV = "tsv"
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    LINES = "lines"
+    TEXT = "text"
+    HTML = "html"
+    WARC = "warc"
+
+
+class HtmlKind(StrEnum):
+    """What is read as HTML."""
+
+    AUTO = "auto"
+    HTML = "html"
+    NONE = "none"
+
+
+class HtmlPart(StrEnum):
+    """What of a page is its text."""
+
+    MAIN = "main"
+    PAGE = "page"
+
+
+FilesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE|DIR|-", help="What to read; default standard input."),
+]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Stop at the first bad record, with exit code 3.")
+]
+ExactOption = Annotated[
+    str | None,
+    typer.Option(
+        "--exact",
+        metavar="FILE|DIR",
+        help="With --similarity: compare the texts in the files that were ingested.",
+    ),
+]
+
+
+def choose_reading(
+    key_field: Annotated[
+        str | None,
+        typer.Option(
+            "--key-field",
+            metavar="F",
+            help="Field of the key; default key, id or url.",
+            rich_help_panel=_FIELDS,
+        ),
+    ] = None,
+    text_field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text-field",
+            metavar="F",
+            help="Field of the text; several are joined.",
+            rich_help_panel=_FIELDS,
+        ),
+    ] = None,
+    meta_field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--meta-field",
+            metavar="F",
+            help="Field to keep as metadata; '*': all others.",
+            rich_help_panel=_FIELDS,
+        ),
+    ] = None,
+    fingerprint_field: Annotated[
+        str | None,
+        typer.Option(
+            "--fingerprint-field",
+            metavar="F",
+            help="Field of a ready fingerprint.",
+            rich_help_panel=_FIELDS,
+        ),
+    ] = None,
+    base: Annotated[
+        Base,
+        typer.Option("--base", help="Digits of fingerprints.", rich_help_panel=_FIELDS),
+    ] = Base.HEX,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether line 1 of a table holds names.",
+            rich_help_panel=_FIELDS,
+        ),
+    ] = None,
+    input_format: Annotated[
+        InputFormat | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help=f"{', '.join(InputFormat)}; default by the suffix.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    html: Annotated[
+        HtmlKind,
+        typer.Option(
+            "--html",
+            help="What is HTML; auto: .html, archives.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = HtmlKind.AUTO,
+    html_text: Annotated[
+        HtmlPart,
+        typer.Option(
+            "--html-text",
+            help="Main content, or all of a page.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = HtmlPart.MAIN,
+    max_html: Annotated[
+        int,
+        typer.Option(
+            "--max-html",
+            metavar="BYTES",
+            parser=parse_bytes,
+            show_default="2M",
+            help="Largest HTML page to accept.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = LARGEST_HTML,
+    max_bytes: Annotated[
+        int,
+        typer.Option(
+            "--max-bytes",
+            metavar="BYTES",
+            parser=parse_bytes,
+            show_default="2M",
+            help="Largest text to accept.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = LARGEST_TEXT,
+) -> fpdb.Reading:
+    """Return how files are read, by the options that say so."""
+    return fpdb.Reading(
+        format=input_format,
+        key_field=key_field,
+        text_field=text_field or (),
+        meta_field=meta_field or (),
+        fingerprint_field=fingerprint_field,
+        base=base.value,
+        header=header,
+        html=html.value,
+        html_text=html_text.value,
+        max_html=max_html,
+        max_bytes=max_bytes,
+    )
+
+
+class BadRecords:
+    """Prints the first records that can't be used, and counts all of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, bad: fpdb.Bad) -> None:
+        """Take a record that can't be used."""
+        self.count += 1
+        if self.count <= _SHOWN:
+            render.note(f"{bad.source}: {bad.reason}")
+        elif self.count == _SHOWN + 1:
+            render.note("further bad records are only counted")
+
+
+def read_exact_texts(
+    database: fpdb.Database,
+    path: str | None,
+    reading: fpdb.Reading,
+    k: int | None,
+    similarity: float | None,
+) -> dict[Key, str] | None:
+    """Read the texts of the documents that have a near-duplicate, and no others, from files."""
+    if path is None:
+        require(reading == choose_reading(), "--format, --key-field and --text-field need --exact")
+        return None
+    if similarity is None:
+        raise typer.BadParameter("--exact needs --similarity")
+    if k is None:
+        k = fpdb.first_look(database.plan.bits, database.k, similarity)
+    wanted = {key for cluster in database.clusters(k) for key in cluster.keys}
+    texts: dict[Key, str] = {}
+    for record in read_records(path, format=reading.format, fields=reading.fields):
+        # A record that couldn't be ingested isn't wanted either.
+        if isinstance(record, BadRecord) or record.key is None or record.text is None:
+            continue
+        try:
+            key = parse_key(record.key, database.keys)
+        except InputError:
+            continue
+        if key in wanted:
+            texts[key] = record.text
+    return texts
