@@ -50,10 +50,14 @@ class Block:
 
 @dataclass
 class Page:
-    """A Markdown file, and the folder and namespace that its blocks share."""
+    """A Markdown file, and the folder and namespace that its blocks share.
+
+    `commands` is a directory for the beginning of PATH: the one of the `fpdb` to run.
+    """
 
     path: Path
     folder: Path
+    commands: Path = Path(sys.executable).parent
     names: dict[str, object] = field(default_factory=lambda: {"__name__": "__main__"})
 
     def run(self) -> None:
@@ -101,7 +105,7 @@ class Page:
                     ["bash", "-o", "pipefail", "-c", command],
                     check=False,
                     cwd=self.folder,
-                    env=environ(),
+                    env=environ(self.commands),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -195,10 +199,11 @@ def commands(block: Block) -> Iterator[tuple[int, str, int, str]]:
         )
 
 
-def environ() -> dict[str, str]:
+def environ(commands: Path) -> dict[str, str]:
     """Return the variables for bash: `fpdb` is the one under test, and its output is plain."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FPDB_")}
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    python = str(Path(sys.executable).parent)
+    path = os.pathsep.join([str(commands), python, os.environ.get("PATH", os.defpath)])
     plain = {"COLUMNS": "88", "NO_COLOR": "1", "PYTHONUTF8": "1", "TERM": "dumb"}
     return {**kept, **plain, "PATH": path}
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from examples import ExampleError, Page
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
