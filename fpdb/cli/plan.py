@@ -9,7 +9,7 @@ from fpdb.cli import render
 from fpdb.cli.options import JsonOption, parse_count, require
 from fpdb.errors import PlanError
 from fpdb.storage.open_checks import LARGEST_MAP
-from fpdb.tables import Estimate, JoinPlan, Plan, estimate, join_plans, plans
+from fpdb.tables import Estimate, JoinPlan, Plan, estimate_cost, join_plans, plans
 
 _CORES = 8
 
@@ -69,7 +69,7 @@ def _compare_ways(
     """Print what a database on each machine, a join and one database of all would take."""
     part = -(-documents // machines)
     each, whole = (plans(bits, k, count)[0] for count in (part, documents))
-    each_cost, whole_cost = estimate(each, part), estimate(whole, documents)
+    each_cost, whole_cost = estimate_cost(each, part), estimate_cost(whole, documents)
     join = join_plans(bits, k, documents, machines=machines, cores=_CORES)[0]
     if asked is not None:
         ways = {
@@ -89,7 +89,7 @@ def _compare_ways(
 
 def _estimate(plan: Plan, documents: int, k: int | None) -> Estimate | None:
     try:
-        return estimate(plan, documents, k)
+        return estimate_cost(plan, documents, k)
     except PlanError:  # queries with this k would take too many probes
         return None
 

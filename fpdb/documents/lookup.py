@@ -15,7 +15,6 @@ from fpdb.documents.similarity import Side, Verifier, side_of
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.tables import Hits, find_together, near_many
-from fpdb.tables.batch import CrowdedError
 from fpdb.tables.bits import Fingerprints
 
 # Of one query: candidates that are read, and documents that are returned, before it is cut.
@@ -112,18 +111,11 @@ def near_each(
         for number in view.index.numbers(fingerprints):
             yield near(view, number, k, limit, CANDIDATES)
         return
-    try:
-        found = find_together(
-            view.txn, view.index, fingerprints, k, budget=CANDIDATES, most=DOCUMENTS
-        )
-    except CrowdedError:
-        half = len(fingerprints) // 2
-        yield from near_each(view, fingerprints[:half], k, limit)
-        yield from near_each(view, fingerprints[half:], k, limit)
-        return
-    for place in range(len(fingerprints)):
-        runs, complete = found.near_one(place)
-        yield _matches(view, runs, limit, complete=complete)
+    for found in find_together(
+        view.txn, view.index, fingerprints, k, budget=CANDIDATES, most=DOCUMENTS
+    ):
+        for runs, complete in found:
+            yield _matches(view, runs, limit, complete=complete)
 
 
 def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = None) -> Hits:

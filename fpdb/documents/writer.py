@@ -16,7 +16,7 @@ from fpdb.storage import WriteTransaction
 from fpdb.storage.counters import Counters
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, distances, to_array
-from fpdb.tables.bulk_load import in_blocks, load
+from fpdb.tables.bulk_load import load_tables, source_of
 
 # Documents that change in one transaction of a bulk load; each takes far longer than a new one.
 _CHANGED = 50_000
@@ -51,7 +51,7 @@ class Writer:
         """Write many documents that are a key and a fingerprint into an empty database."""
         ids = self._number(keys)
         self._catalog.fill(self._txn, keys, ids, fingerprints, added=added, empty=True)
-        load(self._txn, self._index, in_blocks(fingerprints, ids), len(ids), memory)
+        load_tables(self._txn, self._index, source_of(fingerprints, ids), len(ids), memory)
         self._count(len(ids))
         return len(ids)
 

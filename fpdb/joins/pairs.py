@@ -23,7 +23,7 @@ from fpdb.documents.catalog import View
 from fpdb.joins.join import NearPairs, near_pairs
 from fpdb.models import Group, Key, Pair
 from fpdb.storage.columns import unpack_rows
-from fpdb.tables.batch import ids_of
+from fpdb.tables.batch import find_ids
 from fpdb.tables.bits import Fingerprints, to_ints
 from fpdb.tables.pages import seek
 
@@ -271,7 +271,7 @@ class _Expansion:
         known = np.zeros(len(scalars), np.bool_)
         known[: len(chosen)] = [ids is not None for ids in chosen]
         read = (~large & ~known).nonzero()[0]
-        bounds, ids = ids_of(
+        bounds, ids = find_ids(
             self._view.txn, self._view.index, as_words(to_fingerprints(scalars[read]))
         )
         starts, counts = np.zeros(len(scalars), np.int64), np.zeros(len(scalars), np.int64)

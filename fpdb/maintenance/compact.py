@@ -12,7 +12,7 @@ from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.bulk_load import BLOCK, load
+from fpdb.tables.bulk_load import BLOCK, load_tables
 
 
 def compact(
@@ -31,7 +31,7 @@ def compact(
     with Environment.build(path, *new) as built, built.write() as into:
         catalog.copy(txn, into)
         count = counters.documents - counters.short
-        load(into, tables, lambda: _documents(txn, index), count, memory)
+        load_tables(into, tables, lambda: _documents(txn, index), count, memory)
 
 
 def _documents(txn: ReadTransaction, index: Index) -> Iterator[tuple[Fingerprints, Column]]:

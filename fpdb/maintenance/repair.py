@@ -24,7 +24,7 @@ from fpdb.storage.records import record_length, unpack_record
 from fpdb.storage.survey import Stray, Survey
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load
+from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 from fpdb.tables.pages import Pages
 
 _BATCH = 1 << 12
@@ -208,7 +208,7 @@ class _Repair:
             else:
                 self._find_lost_keys(into)
         with built.read() as txn, built.write() as into:
-            load(into, self._index, lambda: self._places(txn), self._placed, memory)
+            load_tables(into, self._index, lambda: self._places(txn), self._placed, memory)
             counters = Counters(
                 max(old.next_id if old else 0, self._next_id),
                 self.documents,

@@ -6,7 +6,7 @@ from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.counters import Counters
 from fpdb.storage.header import Header
-from fpdb.tables import Index, Plan, estimate, plans
+from fpdb.tables import Index, Plan, estimate_cost, plans
 from fpdb.tables.planner import USUAL, first_look
 
 # A rebuild must make queries and inserts so many times as fast to be worth its time.
@@ -52,9 +52,9 @@ def _outgrown(plan: Plan, capacity: int, documents: int, query_k: int | None) ->
         return None
     best = plans(plan.bits, plan.k, documents, query_k=query_k)[0]
     try:
-        own, other = (estimate(each, documents, query_k) for each in (plan, best))
+        own, other = (estimate_cost(each, documents, query_k) for each in (plan, best))
     except PlanError:  # a plan of the user's own, which can't serve the first look
-        own, other = (estimate(each, documents) for each in (plan, best))
+        own, other = (estimate_cost(each, documents) for each in (plan, best))
     if other.seconds_per_document * _WORTHWHILE > own.seconds_per_document:
         return None
     return Outgrown(

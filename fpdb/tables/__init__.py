@@ -11,7 +11,7 @@ from fpdb.tables.batch import Hits, find_together, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
 from fpdb.tables.plan import Plan, Table
-from fpdb.tables.planner import Estimate, JoinPlan, estimate, first_look, join_plans, plans
+from fpdb.tables.planner import Estimate, JoinPlan, estimate_cost, first_look, join_plans, plans
 
 __all__ = [
     "Estimate",
@@ -22,7 +22,7 @@ __all__ = [
     "Plan",
     "Table",
     "distances",
-    "estimate",
+    "estimate_cost",
     "find_together",
     "first_look",
     "join_plans",

@@ -48,8 +48,8 @@ class Hits(NamedTuple):
     complete: Marks
 
 
-class CrowdedError(Exception):
-    """Many queries together have more near fingerprints than are held; ask for fewer."""
+class _CrowdedError(Exception):
+    """Many queries together have more near fingerprints than are held."""
 
 
 class _NearRows(NamedTuple):
@@ -81,17 +81,17 @@ class Together:
     run_bounds: Places
     ids: Column
 
-    def near_one(self, place: int) -> tuple[list[tuple[int, list[int]]], bool]:
-        """Return distances with ids, the nearest first, and whether the answer is complete."""
-        which = self.which[place]
-        start, stop = self.bounds[which : which + 2].tolist()
-        found = []
-        for apart, run in zip(
-            self.near.distances[start:stop].tolist(), self.runs[start:stop].tolist(), strict=True
-        ):
-            first, last = self.run_bounds[run : run + 2].tolist()
-            found.append((apart, self.ids[first:last].tolist()))
-        return found, bool(self.complete[which])
+    def __iter__(self) -> Iterator[tuple[list[tuple[int, list[int]]], bool]]:
+        """Yield the distances with ids of each query, the nearest first, and if it is complete."""
+        distances, runs = self.near.distances.tolist(), self.runs.tolist()
+        bounds, run_bounds = self.bounds.tolist(), self.run_bounds.tolist()
+        for which in self.which.tolist():
+            rows = slice(bounds[which], bounds[which + 1])
+            found = [
+                (apart, self.ids[run_bounds[run] : run_bounds[run + 1]].tolist())
+                for apart, run in zip(distances[rows], runs[rows], strict=True)
+            ]
+            yield found, bool(self.complete[which])
 
     def hits(self, limit: int | None, most: int | None) -> Hits:
         """Return matches as columns; of each query the nearest ones, at most `limit`.
@@ -142,17 +142,15 @@ def near_many(
     Raises:
         InputError: There are more hits than an answer may have.
     """
-    try:
-        found = find_together(txn, index, fingerprints, k, budget=budget, most=most)
-    except CrowdedError:
-        half = len(fingerprints) // 2
-        first, second = (
-            near_many(txn, index, part, k, limit=limit, budget=budget, most=most)
-            for part in (fingerprints[:half], fingerprints[half:])
-        )
-        _check_size(len(first.ids) + len(second.ids))
-        return Hits(*joined([first, second._replace(queries=second.queries + half)]))
-    return found.hits(limit, most)
+    parts: list[Hits] = []
+    done = size = 0
+    for found in find_together(txn, index, fingerprints, k, budget=budget, most=most):
+        part = found.hits(limit, most)
+        parts.append(part._replace(queries=part.queries + done))
+        done += len(part.complete)
+        size += len(part.ids)
+        _check_size(size)
+    return parts[0] if len(parts) == 1 else Hits(*joined(parts))
 
 
 def find_together(
@@ -163,14 +161,32 @@ def find_together(
     *,
     budget: int | None = None,
     most: int | None = None,
-) -> Together:
+) -> Iterator[Together]:
     """Find what is near each of many fingerprints, in any order and with repetitions.
 
-    A query reads at most `budget` candidates; of a fingerprint at most `most` + 1 ids are read.
-
-    Raises:
-        CrowdedError: The queries have more near fingerprints than are held.
+    Mostly all are answered together, but crowded ones in several parts. A query reads at most
+    `budget` candidates; of a fingerprint at most `most` + 1 ids are read.
     """
+    try:
+        found = _find_together(txn, index, fingerprints, k, budget=budget, most=most)
+    except _CrowdedError:
+        half = len(fingerprints) // 2
+        for part in (fingerprints[:half], fingerprints[half:]):
+            yield from find_together(txn, index, part, k, budget=budget, most=most)
+        return
+    yield found
+
+
+def _find_together(
+    txn: ReadTransaction,
+    index: Index,
+    fingerprints: Fingerprints,
+    k: int,
+    *,
+    budget: int | None,
+    most: int | None,
+) -> Together:
+    """Answer many queries; raise _CrowdedError if they have more near ones than are held."""
     sequence = order(fingerprints)
     arranged = fingerprints[sequence]
     fresh = differs(*as_words(arranged))
@@ -183,11 +199,11 @@ def find_together(
     fresh = differs(*words)
     runs = np.empty(len(fresh), np.int64)
     runs[sequence] = np.cumsum(fresh) - 1
-    run_bounds, ids = ids_of(txn, index, [word[fresh] for word in words], most)
+    run_bounds, ids = find_ids(txn, index, [word[fresh] for word in words], most)
     return Together(which, bounds, near, complete, runs, run_bounds, ids)
 
 
-def ids_of(
+def find_ids(
     txn: ReadTransaction, index: Index, words: Rows, most: int | None = None
 ) -> tuple[Places, Column]:
     """Return where the ids of each fingerprint begin, and all ids; they are sorted and distinct."""
@@ -281,7 +297,7 @@ def _near_each(
                         found = [_sorted(found, len(own))]
                         size = len(found[0].queries)
                         if size > _HELD and len(fingerprints) > 1:
-                            raise CrowdedError
+                            raise _CrowdedError
                         limit = max(_HELD, 2 * size)
         spare += longest * min(3 * len(masks), txn.entries(table.name))
     complete = np.ones(len(fingerprints), np.bool_)

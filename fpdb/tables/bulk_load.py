@@ -21,7 +21,7 @@ from fpdb.tables.index import Index
 from fpdb.tables.pages import Pages
 
 # Gives all fingerprints with the ids of their documents, block by block, whenever it is called.
-Source = Callable[[], Iterable[tuple[Fingerprints, Column]]]
+FingerprintSource = Callable[[], Iterable[tuple[Fingerprints, Column]]]
 # The lowest first word of a range, and the lowest behind it.
 Range = tuple[int, int]
 
@@ -38,7 +38,7 @@ _SAMPLE = 1 << 16
 T = TypeVar("T")
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """The sorted rows of one range of a table, and the lowest first word behind it."""
 
     table: int
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     rows: Rows
 
 
-def in_blocks(fingerprints: Fingerprints, ids: Column) -> Source:
+def source_of(fingerprints: Fingerprints, ids: Column) -> FingerprintSource:
     """Make a source of two arrays."""
 
     def blocks() -> Iterator[tuple[Fingerprints, Column]]:
@@ -57,8 +57,8 @@ def in_blocks(fingerprints: Fingerprints, ids: Column) -> Source:
     return blocks
 
 
-def load(
-    txn: WriteTransaction, index: Index, source: Source, count: int, memory: int = MEMORY
+def load_tables(
+    txn: WriteTransaction, index: Index, source: FingerprintSource, count: int, memory: int = MEMORY
 ) -> None:
     """Put all fingerprints of a source, `count` of them, into tables that are empty."""
     # Whatever happens, no thread reads the source any more when its transaction ends.
@@ -68,8 +68,14 @@ def load(
 
 
 def parts(
-    index: Index, source: Source, count: int, memory: int, *, table: int = 0, low: int = 0
-) -> Iterator[Part]:
+    index: Index,
+    source: FingerprintSource,
+    count: int,
+    memory: int,
+    *,
+    table: int = 0,
+    low: int = 0,
+) -> Iterator[TablePart]:
     """Sort all tables, range by range; or what is missing from a first word of a table on."""
     row_bytes = _ROW_BYTES * (2 if index.plan.bits == 128 else 1)
     ranges = -(-count * row_bytes // memory)
@@ -82,11 +88,11 @@ def parts(
             limits = (max(begin, low), behind) if number == table else (begin, behind)
             if limits[0] < behind:
                 rows = _sorted(index, source, permutation, limits, home=not number)
-                yield Part(number, pages, behind, rows)
+                yield TablePart(number, pages, behind, rows)
 
 
 def _sorted(
-    index: Index, source: Source, permutation: Permutation, limits: Range, *, home: bool
+    index: Index, source: FingerprintSource, permutation: Permutation, limits: Range, *, home: bool
 ) -> Rows:
     """Gather the rows of a table that lie in a range, in their order."""
     chosen, numbers = [], []
@@ -122,7 +128,7 @@ def _cut(
     return list(pairwise(sorted({*_WHOLE, *first[places].tolist()})))
 
 
-def _sample(source: Source, count: int) -> Fingerprints:
+def _sample(source: FingerprintSource, count: int) -> Fingerprints:
     step = -(-count // _SAMPLE)
     return np.concatenate([fingerprints[::step] for fingerprints, _ in source()])
 

@@ -94,7 +94,7 @@ class Estimate:
         return self.seconds + self.insert_seconds
 
 
-def estimate(plan: Plan, documents: int, k: int | None = None) -> Estimate:
+def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
     """Estimate what a plan costs with N documents, for queries within k."""
     probes, share = _probed(plan, k)
     candidates = documents * share
@@ -134,7 +134,9 @@ def plans(bits: int, k: int, documents: int, *, query_k: int | None = None) -> l
             f"k = {k} in {bits} bits takes too many probes, or probes that read too much",
             hint=f"With {bits} bits k can be {nearest}; or take wider fingerprints.",
         )
-    return sorted(found, key=lambda plan: estimate(plan, documents, query_k).seconds_per_document)
+    return sorted(
+        found, key=lambda plan: estimate_cost(plan, documents, query_k).seconds_per_document
+    )
 
 
 def _check_request(bits: int, k: int, **counts: int | None) -> None:

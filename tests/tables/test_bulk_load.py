@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.tables import Index, Plan, bulk_load
 from fpdb.tables.bits import distinct, order
-from fpdb.tables.bulk_load import ahead, in_blocks, load
+from fpdb.tables.bulk_load import ahead, load_tables, source_of
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
 PLANS = {
@@ -59,7 +59,7 @@ def test_ranges_load_what_one_sort_does(
     row = 192 if plan.bits == 128 else 96
     with Environment.create(tmp_path / "db", index.names) as environment:
         with environment.write() as txn:
-            load(txn, index, in_blocks(array, ids), len(ids), len(ids) * row // ranges)
+            load_tables(txn, index, source_of(array, ids), len(ids), len(ids) * row // ranges)
         with environment.read() as txn:
             home, *further = rows_of(txn, index)
     words = [array] if array.ndim == 1 else [array[:, 0], array[:, 1]]
@@ -78,7 +78,7 @@ def test_pages_are_full_whatever_the_ranges(tmp_path: Path) -> None:
     for name, memory in (("one", 1 << 30), ("many", 64 << 10)):
         with Environment.create(tmp_path / name, index.names) as environment:
             with environment.write() as txn:
-                load(txn, index, in_blocks(array, ids), len(ids), memory)
+                load_tables(txn, index, source_of(array, ids), len(ids), memory)
             with environment.read() as txn:
                 counts.append([txn.entries(own) for own in index.names])
     assert counts[0] == counts[1]
@@ -102,7 +102,7 @@ def test_memory_bounds_what_is_sorted_at_once(
         Environment.create(tmp_path / "db", index.names) as environment,
         environment.write() as txn,
     ):
-        load(txn, index, in_blocks(array, ids), len(ids), len(ids) * 96 // 10)
+        load_tables(txn, index, source_of(array, ids), len(ids), len(ids) * 96 // 10)
     assert len(sorted_at_once) == 10
     assert max(sorted_at_once) < 2 * len(array) / 10
 
@@ -141,7 +141,7 @@ def test_no_thread_is_left_when_a_load_fails(
             Environment.create(tmp_path / "db", index.names) as environment,
             environment.write() as txn,
         ):
-            load(txn, index, source, len(ids))
+            load_tables(txn, index, source, len(ids))
 
     before = threading.active_count()
     monkeypatch.setattr(type(index.home), "fill", fail)

@@ -11,7 +11,7 @@ from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
 from fpdb.tables import Index, Plan
 from fpdb.tables import pages as pages_module
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
-from fpdb.tables.bulk_load import in_blocks, load
+from fpdb.tables.bulk_load import load_tables, source_of
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
@@ -53,7 +53,7 @@ def undone(environment: Environment) -> Undone:
 
 
 def fill(txn: WriteTransaction, index: Index, fingerprints: Fingerprints, ids: Any) -> None:
-    load(txn, index, in_blocks(fingerprints, ids), len(ids))
+    load_tables(txn, index, source_of(fingerprints, ids), len(ids))
 
 
 def make(dice: np.random.Generator, bits: int, count: int, spread: int = 6) -> list[int]:

@@ -23,7 +23,7 @@ from fpdb.tables.plan import (
     home_plan,
     nested_plan,
 )
-from fpdb.tables.planner import Estimate, estimate, first_look, join_plans, plans
+from fpdb.tables.planner import Estimate, estimate_cost, first_look, join_plans, plans
 
 SMALL = [
     home_plan(8, 0, 8),
@@ -176,14 +176,14 @@ def test_the_designs_of_the_paper(plan: Plan, tables: int, prefix: int, candidat
     assert plan.prefix == prefix
     assert plan.name == f"{tables} tables, p={prefix}"
     assert [masks for _, masks in plan.probes()] == [(0,)] * tables
-    expected = estimate(plan, 2**34)
+    expected = estimate_cost(plan, 2**34)
     assert expected.probes == tables
     assert expected.candidates_per_probe <= candidates
     assert plan in plans(64, 3, 2**34)
 
 
 def test_candidates_at_two_to_the_34() -> None:
-    four, sixteen = (estimate(plan, 2**34) for plan, *_ in PAPER[:2])
+    four, sixteen = (estimate_cost(plan, 2**34) for plan, *_ in PAPER[:2])
     assert four.candidates_per_probe == 262_144
     assert four.candidates == 1_048_576
     assert sixteen.candidates_per_probe == 64
@@ -263,7 +263,7 @@ def test_all_plans_offered_are_whole(bits: int, k: int) -> None:
         assert (plan.bits, plan.k) == (bits, k)
         assert plan.tables[0].permutation.identity
         assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
-    costs = [estimate(plan, 1_000_000).seconds_per_document for plan in offered]
+    costs = [estimate_cost(plan, 1_000_000).seconds_per_document for plan in offered]
     assert costs == sorted(costs)
 
 
@@ -284,7 +284,7 @@ def test_the_best_plan_follows_the_costs(monkeypatch: pytest.MonkeyPatch) -> Non
         patch.setattr(planner, "_INSERT_SECONDS", 1e-3)
         assert len(plans(64, 3, 10_000_000)[0].tables) < 4
     monkeypatch.setattr(planner, "_PROBE_SECONDS", 1e-3)
-    assert estimate(plans(64, 3, 10_000_000)[0], 10_000_000).probes == 4
+    assert estimate_cost(plans(64, 3, 10_000_000)[0], 10_000_000).probes == 4
 
 
 def test_equal_fingerprints_need_one_table() -> None:
@@ -394,7 +394,7 @@ def test_what_is_held_are_the_bits_of_the_prefix() -> None:
 
 def test_estimates_grow_with_what_they_depend_on() -> None:
     plan = choose_plan(64, 3)
-    small, large = estimate(plan, 1_000_000), estimate(plan, 100_000_000)
+    small, large = estimate_cost(plan, 1_000_000), estimate_cost(plan, 100_000_000)
     assert small == Estimate(
         probes=4,
         candidates_per_probe=1_000_000 / 65_536,
@@ -407,18 +407,18 @@ def test_estimates_grow_with_what_they_depend_on() -> None:
         load_seconds=small.load_seconds,
     )
     assert large.seconds > small.seconds
-    assert estimate(plan, 1_000_000, k=7).probes == 68
-    assert estimate(plan, 1_000_000, k=7).seconds > small.seconds
-    assert (estimate(plan, 0).bytes, estimate(plan, 0).memory_share) == (0, 1.0)
+    assert estimate_cost(plan, 1_000_000, k=7).probes == 68
+    assert estimate_cost(plan, 1_000_000, k=7).seconds > small.seconds
+    assert (estimate_cost(plan, 0).bytes, estimate_cost(plan, 0).memory_share) == (0, 1.0)
 
 
 def test_pages_of_a_database_larger_than_the_memory_come_from_the_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = choose_plan(64, 3)
-    small = estimate(plan, 1_000_000)
+    small = estimate_cost(plan, 1_000_000)
     monkeypatch.setattr(planner, "_MEMORY_BYTES", 10.2e6)
-    cramped = estimate(plan, 1_000_000)
+    cramped = estimate_cost(plan, 1_000_000)
     assert cramped.memory_share == 0.25
     assert cramped.seconds > small.seconds
     assert cramped.insert_seconds > small.insert_seconds
@@ -447,9 +447,9 @@ def test_tables_chosen_for_a_wider_k_are_no_worse_for_it(
     bits: int, query_k: int, documents: int
 ) -> None:
     plain, wide = plans(bits, 3, documents)[0], plans(bits, 3, documents, query_k=query_k)
-    costs = [estimate(plan, documents, query_k).seconds_per_document for plan in wide]
+    costs = [estimate_cost(plan, documents, query_k).seconds_per_document for plan in wide]
     assert costs == sorted(costs)
-    assert costs[0] <= estimate(plain, documents, query_k).seconds_per_document
+    assert costs[0] <= estimate_cost(plain, documents, query_k).seconds_per_document
     assert {plan.k for plan in wide} == {3}
 
 
@@ -537,8 +537,8 @@ def test_more_documents_take_longer_and_more_machines_less(documents: int, machi
     assert wider.seconds <= found.seconds or machines == 1
     few, many = (plans(64, 3, count)[0] for count in (documents, 2 * documents))
     assert (
-        estimate(few, documents).seconds_per_document
-        <= estimate(many, 2 * documents).seconds_per_document
+        estimate_cost(few, documents).seconds_per_document
+        <= estimate_cost(many, 2 * documents).seconds_per_document
     )
 
 
