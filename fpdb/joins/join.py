@@ -131,7 +131,7 @@ def _passes(index: Index, k: int) -> Iterator[_Pass]:
 def _chunks(txn: ReadTransaction, index: Index, bucket: _Pass) -> Iterator[Rows]:
     """Yield complete buckets, sorted by the bits in which they agree."""
     pages = (index.home, *index.further)[bucket.table]
-    words = len(index.words(np.empty((0, 2), np.uint64)))
+    words = index.home.columns - 1
     width = min(index.plan.bits, 64)
     if bucket.start == 0:
         yield from _complete(_distinct(txn, pages, words), width - bucket.stop)

@@ -185,9 +185,9 @@ class _Merge:
             for part in made:
                 with self._written() as into:
                     part.pages.fill(into, [part.rows])
-                    whole = part.behind >> 64
+                    whole = part.after >> 64
                     progress.table = part.table + whole
-                    progress.low = 0 if whole else part.behind
+                    progress.low = 0 if whole else part.after
 
     def _finish(self) -> None:
         with self._built.write() as into:

@@ -1,8 +1,8 @@
-"""Load all tables at once: sorted range by range in bounded memory, written page behind page.
+"""Load all tables at once: sorted range by range in bounded memory, written page after page.
 
-A table is loaded in as many ranges of its permuted fingerprints as the memory asks for. For each
-of them the source is read anew, which is cheaper than to sort on disk. While one range is written,
-another thread sorts the next.
+A table is loaded in as many ranges of its permuted fingerprints as the memory requires. For each
+of them the source is read again, which is cheaper than sorting on disk. While one range is
+written, another thread sorts the next.
 """
 
 import contextlib
@@ -12,17 +12,16 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fpdb.arrays import Column, Marks, Rows, as_words
 from fpdb.storage import WriteTransaction
-from fpdb.storage.columns import Column, Rows
 from fpdb.tables.bits import Fingerprints, Permutation, distinct, order
 from fpdb.tables.index import Index
 from fpdb.tables.pages import Pages
 
-# Gives all fingerprints with the ids of their documents, block by block, whenever it is called.
+# Yields all fingerprints with the ids of their documents, block by block, each time it is called.
 FingerprintSource = Callable[[], Iterable[tuple[Fingerprints, Column]]]
-# The lowest first word of a range, and the lowest behind it.
+# The lowest first word of a range, and the lowest after it.
 Range = tuple[int, int]
 
 _WHOLE: Range = (0, 1 << 64)
@@ -39,16 +38,16 @@ T = TypeVar("T")
 
 
 class TablePart(NamedTuple):
-    """The sorted rows of one range of a table, and the lowest first word behind it."""
+    """The sorted rows of one range of a table, and the lowest first word after it."""
 
     table: int
     pages: Pages
-    behind: int
+    after: int
     rows: Rows
 
 
 def source_of(fingerprints: Fingerprints, ids: Column) -> FingerprintSource:
-    """Make a source of two arrays."""
+    """Return a source of two arrays."""
 
     def blocks() -> Iterator[tuple[Fingerprints, Column]]:
         for start in range(0, max(len(ids), 1), BLOCK):
@@ -60,8 +59,8 @@ def source_of(fingerprints: Fingerprints, ids: Column) -> FingerprintSource:
 def load_tables(
     txn: WriteTransaction, index: Index, source: FingerprintSource, count: int, memory: int = MEMORY
 ) -> None:
-    """Put all fingerprints of a source, `count` of them, into tables that are empty."""
-    # Whatever happens, no thread reads the source any more when its transaction ends.
+    """Write the N fingerprints of a source to tables that are empty."""
+    # On an error too, no thread may read the source after the end of its transaction.
     with contextlib.closing(ahead(parts(index, source, count, memory))) as made:
         for pages, group in groupby(made, key=attrgetter("pages")):
             pages.fill(txn, map(attrgetter("rows"), group))
@@ -84,46 +83,44 @@ def parts(
     for number in range(table, len(tables)):
         pages, described = tables[number]
         permutation = described.permutation
-        for begin, behind in _cut(index, permutation, sample, ranges):
-            limits = (max(begin, low), behind) if number == table else (begin, behind)
-            if limits[0] < behind:
-                rows = _sorted(index, source, permutation, limits, home=not number)
-                yield TablePart(number, pages, behind, rows)
+        for begin, after in _cut(permutation, sample, ranges):
+            limits = (max(begin, low), after) if number == table else (begin, after)
+            if limits[0] < after:
+                rows = _sorted(source, permutation, limits, home=not number)
+                yield TablePart(number, pages, after, rows)
 
 
 def _sorted(
-    index: Index, source: FingerprintSource, permutation: Permutation, limits: Range, *, home: bool
+    source: FingerprintSource, permutation: Permutation, limits: Range, *, home: bool
 ) -> Rows:
-    """Gather the rows of a table that lie in a range, in their order."""
+    """Return the sorted rows of a range of a table."""
     chosen, numbers = [], []
     for fingerprints, ids in source():
         permuted = permutation.apply(fingerprints)
-        inside = _inside(index.words(permuted)[0], limits)
+        inside = _inside(as_words(permuted)[0], limits)
         chosen.append(permuted[inside])
         if home:
             numbers.append(ids[inside])
     gathered = np.concatenate(chosen)
     if not home:
-        return index.words(distinct(gathered))
+        return as_words(distinct(gathered))
     own = np.concatenate(numbers)
     sequence = order(gathered, own)
-    return [*index.words(gathered[sequence]), own[sequence]]
+    return [*as_words(gathered[sequence]), own[sequence]]
 
 
-def _inside(column: Column, limits: Range) -> NDArray[np.bool_] | slice:
+def _inside(column: Column, limits: Range) -> Marks | slice:
     if limits == _WHOLE:
         return slice(None)
-    low, behind = limits
-    return (column >= np.uint64(low)) & (column <= np.uint64(behind - 1))
+    low, after = limits
+    return (column >= np.uint64(low)) & (column <= np.uint64(after - 1))
 
 
-def _cut(
-    index: Index, permutation: Permutation, sample: Fingerprints | None, ranges: int
-) -> list[Range]:
-    """Cut a table into ranges with about as many rows; equal fingerprints are never parted."""
+def _cut(permutation: Permutation, sample: Fingerprints | None, ranges: int) -> list[Range]:
+    """Cut a table into ranges of about as many rows; equal fingerprints are in the same one."""
     if sample is None:
         return [_WHOLE]
-    first = np.sort(index.words(permutation.apply(sample))[0])
+    first = np.sort(as_words(permutation.apply(sample))[0])
     places = np.linspace(0, len(first) - 1, ranges + 1).astype(np.intp)[1:-1]
     return list(pairwise(sorted({*_WHOLE, *first[places].tolist()})))
 
@@ -134,7 +131,7 @@ def _sample(source: FingerprintSource, count: int) -> Fingerprints:
 
 
 def ahead(items: Iterable[T]) -> Generator[T]:
-    """Give items while another thread makes the next one."""
+    """Yield items while another thread makes the next one."""
     from concurrent.futures import ThreadPoolExecutor
 
     iterator = iter(items)
