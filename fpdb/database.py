@@ -46,7 +46,7 @@ from fpdb.models import (
 from fpdb.processes import mapped
 from fpdb.queries import Queries, Snapshot, check_keep
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
-from fpdb.storage.header import Header
+from fpdb.storage.format import Header
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables import Index, Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY

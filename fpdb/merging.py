@@ -22,9 +22,8 @@ from fpdb.maintenance.winners import RULES
 from fpdb.models import Merged, MergedSource, require_whole
 from fpdb.storage import Environment, drafts, open_checks
 from fpdb.storage.aside import Numbers
-from fpdb.storage.counters import Counters
 from fpdb.storage.drafts import Draft
-from fpdb.storage.header import Header
+from fpdb.storage.format import Counters, Header
 from fpdb.tables import Index, Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 

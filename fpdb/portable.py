@@ -18,8 +18,7 @@ from fpdb.fingerprint import WIDTHS, Recipe, id_of
 from fpdb.io.portable import BEGINNING, PORTABLE
 from fpdb.models import Document
 from fpdb.storage import ReadTransaction
-from fpdb.storage.counters import Counters
-from fpdb.storage.header import Header
+from fpdb.storage.format import Counters, Header
 
 VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
 

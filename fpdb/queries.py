@@ -40,7 +40,7 @@ from fpdb.fingerprint import Recipe
 from fpdb.models import Cluster, Document, Group, Key, Matches, Pair, require_whole
 from fpdb.processes import mapped
 from fpdb.storage import FAULTS, ReadTransaction
-from fpdb.storage.counters import Counters
+from fpdb.storage.format import Counters
 from fpdb.tables import Hits, Plan, first_look
 
 # The answers of `query_many` that are held at once have hardly more matches than this.

@@ -17,7 +17,7 @@ from fpdb.arrays import Column, Marks, Rows, differs
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.records import LARGEST_KEY, Record, pack_record, require_sound, unpack_record
+from fpdb.storage.format import LARGEST_KEY, Record, pack_record, require_checksum, unpack_record
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.pages import Pages
@@ -166,7 +166,7 @@ class Catalog(ABC):
             with txn.cursor(name) as cursor:
                 for key, value in cursor:
                     if name == "documents":
-                        require_sound(value)
+                        require_checksum(value)
                     into.append(name, key, value)
         for pages in self.pages:
             pages.fill(into, pages.scan(txn))

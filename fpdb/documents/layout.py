@@ -11,10 +11,16 @@ from typing import Any
 from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
 from fpdb.errors import DamagedError, InputError, PlanError
 from fpdb.models import require_whole
-from fpdb.storage import Environment, header
-from fpdb.storage.counters import Counters
+from fpdb.storage import Environment
 from fpdb.storage.creation import Entries
-from fpdb.storage.header import MINHASH, Header
+from fpdb.storage.format import (
+    MINHASH,
+    Counters,
+    Header,
+    pack_header,
+    require_supported,
+    unpack_header,
+)
 from fpdb.tables import Index, Plan, plans
 from fpdb.tables.planner import USUAL, first_look
 
@@ -36,8 +42,8 @@ def layout(stored: Header) -> tuple[Index, Catalog]:
 def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:
     """Read the header of an environment, check it, and open the sub-databases that it names."""
     with environment.read() as txn:
-        stored = header.decode(txn.get("header", b"header") or b"")
-    header.require_openable(stored, readonly=environment.readonly)
+        stored = unpack_header(txn.get("header", b"header") or b"")
+    require_supported(stored, readonly=environment.readonly)
     index, catalog = layout(stored)
     environment.include([*catalog.names, *index.names])
     return stored, index, catalog
@@ -125,5 +131,5 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
     own = {"uuid": str(uuid.uuid4()), "created": int(time.time())}
     if counters is None:
         counters = Counters(sketches=0 if catalog.sketched else None)
-    first = {b"header": header.encode({**described, **own}), b"counters": counters.pack()}
+    first = {b"header": pack_header({**described, **own}), b"counters": counters.pack()}
     return ["header", *catalog.names, *index.names], {"header": first}

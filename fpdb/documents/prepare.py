@@ -21,8 +21,7 @@ from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
 from fpdb.models import Document, Key
 from fpdb.storage import pack
-from fpdb.storage.header import Header
-from fpdb.storage.records import LARGEST_META
+from fpdb.storage.format import LARGEST_META, Header
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array
 

@@ -13,7 +13,7 @@ from fpdb.documents.similarity import side_of
 from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
-from fpdb.storage.counters import Counters
+from fpdb.storage.format import Counters
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, distances, to_array
 from fpdb.tables.bulk_load import load_tables, source_of

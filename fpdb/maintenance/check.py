@@ -42,12 +42,17 @@ from fpdb.maintenance.scan import (
     table_rows,
 )
 from fpdb.models import Problem
-from fpdb.storage import Environment, ReadTransaction, header, open_checks
+from fpdb.storage import Environment, ReadTransaction, open_checks
 from fpdb.storage.columns import Rows
-from fpdb.storage.counters import Counters
-from fpdb.storage.header import Header
+from fpdb.storage.format import (
+    MINHASH,
+    Counters,
+    Header,
+    require_checksum,
+    require_supported,
+    unpack_header,
+)
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.records import require_sound as require_checksum
 from fpdb.tables import Index, Permutation, Plan
 from fpdb.tables.pages import Pages
 
@@ -227,8 +232,8 @@ def check_view(view: View) -> Iterator[Problem]:
 def _check_header(view: View) -> Iterator[Problem]:
     """Yield what is wrong in the header that is stored now."""
     try:
-        head = header.decode(view.txn.get("header", b"header") or b"")
-        header.require_openable(head, readonly=True)
+        head = unpack_header(view.txn.get("header", b"header") or b"")
+        require_supported(head, readonly=True)
     except FpdbError as error:
         yield Problem("header", str(error))
         return
@@ -239,8 +244,8 @@ def _check_header(view: View) -> Iterator[Problem]:
     catalog = view.catalog
     if head["keys"] != catalog.kind:
         yield Problem("header", f"the keys are {head['keys']!r}, expected {catalog.kind!r}")
-    sketch = header.MINHASH if catalog.sketched else None
-    if head.get("sketch") != sketch or (header.MINHASH in head["features"]) != catalog.sketched:
+    sketch = MINHASH if catalog.sketched else None
+    if head.get("sketch") != sketch or (MINHASH in head["features"]) != catalog.sketched:
         what = f"it keeps the sketches {head.get('sketch')!r}, with features {head['features']}"
         yield Problem("header", what)
     try:

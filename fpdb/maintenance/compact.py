@@ -8,8 +8,7 @@ import numpy as np
 from fpdb.documents import Catalog, new_database
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.columns import Column, Rows
-from fpdb.storage.counters import Counters
-from fpdb.storage.header import Header
+from fpdb.storage.format import Counters, Header
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import BLOCK, load_tables

@@ -17,7 +17,7 @@ from fpdb.maintenance.scan import as_array
 from fpdb.maintenance.winners import integer_winners, text_winners
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, pack, unpack
 from fpdb.storage.columns import Column
-from fpdb.storage.counters import Counters
+from fpdb.storage.format import Counters
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import ahead, parts

@@ -16,8 +16,7 @@ from fpdb.maintenance.scan import as_array
 from fpdb.storage import ReadTransaction
 from fpdb.storage.aside import Numbers
 from fpdb.storage.columns import Column, Rows
-from fpdb.storage.counters import Counters
-from fpdb.storage.records import require_sound
+from fpdb.storage.format import Counters, require_checksum
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import BLOCK
@@ -119,7 +118,7 @@ class Origin:
     def _require_sound(self, ids: Column, values: list[bytes]) -> None:
         try:
             for value in values:
-                require_sound(value)
+                require_checksum(value)
         except DamagedError as error:
             raise DamagedError(
                 f"{self.path}: between the documents {ids[0]} and {ids[-1]}: {error}",

@@ -16,11 +16,16 @@ from fpdb.documents.catalog import IntegerCatalog, to_stored
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
 from fpdb.maintenance.scan import records, require_document, shown_id
 from fpdb.models import Key, Problem, Repaired, require_whole
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction, header, open_checks
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
 from fpdb.storage.columns import page_length, unpack_rows
-from fpdb.storage.counters import Counters
-from fpdb.storage.header import Header
-from fpdb.storage.records import record_length, unpack_record
+from fpdb.storage.format import (
+    Counters,
+    Header,
+    record_length,
+    require_supported,
+    unpack_header,
+    unpack_record,
+)
 from fpdb.storage.survey import Stray, Survey
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
@@ -71,7 +76,7 @@ def repair(
                 f"{directory} has lost its header, which says what its fingerprints are",
                 hint="name a database that was created in the same way, as like=… or --like",
             )
-        header.require_openable(described, readonly=True)
+        require_supported(described, readonly=True)
         contents = _Contents(survey, *layout(described))
         with Environment.build(new, *new_database(described)) as built:
             work = _Repair(contents, survey)
@@ -89,13 +94,13 @@ def _find_header(survey: Survey) -> Header | None:
     """Return the header; it never changes, so an old copy of it will do."""
     for value in survey.copies_of("header", b"header"):
         with contextlib.suppress(FpdbError):
-            return header.decode(value)
+            return unpack_header(value)
     return None
 
 
 def _read_header(path: str | os.PathLike[str]) -> Header:
     with Environment.open(path, ["header"], readonly=True) as other, other.read() as txn:
-        return header.decode(txn.get("header", b"header") or b"")
+        return unpack_header(txn.get("header", b"header") or b"")
 
 
 class _Contents:

@@ -15,7 +15,7 @@ from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import Problem
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import Column, Rows, unpack_rows
-from fpdb.storage.records import Record, unpack_record
+from fpdb.storage.format import Record, unpack_record
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.pages import Pages
 

@@ -4,8 +4,7 @@ from fpdb.documents import Catalog
 from fpdb.errors import PlanError
 from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment, ReadTransaction
-from fpdb.storage.counters import Counters
-from fpdb.storage.header import Header
+from fpdb.storage.format import Counters, Header
 from fpdb.tables import Index, Plan, estimate_cost, plans
 from fpdb.tables.planner import USUAL, first_look
 

@@ -4,7 +4,7 @@ Only this folder knows LMDB and msgpack. It knows nothing of texts: a recipe is 
 """
 
 from fpdb.storage.environment import Environment
-from fpdb.storage.packing import pack, unpack
+from fpdb.storage.format import pack, unpack
 from fpdb.storage.shared_environment import LOCK_SECONDS
 from fpdb.storage.transactions import FAULTS, Cursor, ReadTransaction, WriteTransaction
 

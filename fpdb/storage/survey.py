@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 from fpdb.errors import DamagedError
 from fpdb.models import Problem
-from fpdb.storage.counters import Counters
+from fpdb.storage.format import Counters
 from fpdb.storage.lmdb_file import (
     BRANCH,
     DATA_FILE,

@@ -29,8 +29,8 @@ from fpdb.errors import (
     RecipeMismatchError,
     TooNewError,
 )
-from fpdb.storage import header
 from fpdb.storage.copy_guard import seal
+from fpdb.storage.format import pack_header
 
 Run = Callable[..., str]
 Entries = dict[str, list[tuple[bytes, bytes]]]
@@ -188,7 +188,7 @@ def test_what_cant_be_created_leaves_nothing_behind(
 
 def rewrite_header(db: Database, **changes: Any) -> None:
     with db._environment.write() as txn:
-        txn.put("header", b"header", header.encode({**db._header, **changes}))
+        txn.put("header", b"header", pack_header({**db._header, **changes}))
 
 
 @BOTH_WAYS

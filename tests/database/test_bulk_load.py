@@ -10,7 +10,7 @@ import pytest
 import fpdb
 from fpdb import Database, Document, InputError
 from fpdb.documents import LOAD
-from fpdb.storage.counters import Counters
+from fpdb.storage.format import Counters
 from fpdb.tables import plans
 
 DICE = np.random.default_rng(11)

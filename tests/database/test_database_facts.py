@@ -30,7 +30,7 @@ from fpdb.errors import (
     RecipeMismatchError,
 )
 from fpdb.storage import WriteTransaction
-from fpdb.storage.records import LARGEST_KEY, LARGEST_META
+from fpdb.storage.format import LARGEST_KEY, LARGEST_META
 from fpdb.tables.bits import to_array
 from fpdb.tables.plan import choose_plan, home_plan
 

@@ -18,7 +18,8 @@ from fpdb import Database, Document, Grams, InputError, Recipe
 from fpdb.documents import View, layout
 from fpdb.maintenance.check import check_view
 from fpdb.maintenance.origins import Origin
-from fpdb.storage import Environment, header
+from fpdb.storage import Environment
+from fpdb.storage.format import unpack_header
 
 pytestmark = pytest.mark.process
 
@@ -144,7 +145,7 @@ def check_here(path: Path, *, deep: bool) -> Any:
     assert deep
     with Environment.open(path, ["header"], readonly=True) as environment:
         with environment.read() as txn:
-            index, catalog = layout(header.decode(txn.get("header", b"header") or b""))
+            index, catalog = layout(unpack_header(txn.get("header", b"header") or b""))
         environment.include([*catalog.names, *index.names])
         with environment.read() as txn:
             yield from check_view(View(txn, index, catalog))

@@ -16,8 +16,7 @@ from fpdb.documents import lookup
 from fpdb.errors import InputError, NoSketchError, PlanError
 from fpdb.joins import pairs as pairs_module
 from fpdb.storage import Environment
-from fpdb.storage.counters import Counters
-from fpdb.storage.records import Record, pack_record, unpack_record
+from fpdb.storage.format import Counters, Record, pack_record, unpack_record
 from fpdb.tables.plan import home_plan
 
 WEB = fpdb.recipe("web")

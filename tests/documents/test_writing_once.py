@@ -11,8 +11,7 @@ import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.errors import DamagedError
 from fpdb.storage import WriteTransaction
-from fpdb.storage.counters import Counters
-from fpdb.storage.records import Record, pack_record, unpack_record
+from fpdb.storage.format import Counters, Record, pack_record, unpack_record
 from fpdb.tables.plan import choose_plan
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))

@@ -26,10 +26,8 @@ from hostile_inputs import INPUTS, Hostile
 import fpdb
 from fpdb.cli import main
 from fpdb.fingerprint import segmentation
-from fpdb.storage import header as header_bytes
 from fpdb.storage.columns import unpack_rows
-from fpdb.storage.packing import unpack
-from fpdb.storage.records import unpack_record
+from fpdb.storage.format import require_supported, unpack, unpack_header, unpack_record
 
 WATCHDOG_SECONDS = 60.0
 _MOST_DATA = 1 << 30
@@ -124,7 +122,7 @@ def stored(folder: Path, kind: str) -> str:
             case "meta":
                 unpack(body, "metadata")
             case "header":
-                header_bytes.require_openable(header_bytes.decode(digest + body), readonly=True)
+                require_supported(unpack_header(digest + body), readonly=True)
     except fpdb.FpdbError as error:
         return f"{type(error).__name__}: {error}"
     return "fine"

@@ -19,10 +19,9 @@ from fpdb.maintenance import check as checking
 from fpdb.maintenance import scan
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
-from fpdb.storage import ReadTransaction, WriteTransaction, header
+from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.columns import Rows, Shape, pack_rows, unpack_rows
-from fpdb.storage.counters import Counters
-from fpdb.storage.records import pack_record, unpack_record
+from fpdb.storage.format import Counters, pack_header, pack_record, unpack_header, unpack_record
 from fpdb.tables.bits import to_array
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan
@@ -623,9 +622,9 @@ def test_memory_doesnt_grow_with_the_documents(
 
 def header_problems(db: Database, change: Callable[[dict[str, Any]], None]) -> list[Problem]:
     with contextlib.suppress(Undone), db._environment.write() as txn:
-        head = header.decode(txn.get("header", b"header") or b"")
+        head = unpack_header(txn.get("header", b"header") or b"")
         change(head)
-        txn.put("header", b"header", header.encode(head))
+        txn.put("header", b"header", pack_header(head))
         found = list(check_view(View(txn, db._index, db._catalog)))
         raise Undone
     return found

@@ -16,8 +16,7 @@ from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
 from fpdb.storage.columns import Rows, pack_rows, shape_of, unpack_rows
-from fpdb.storage.counters import Counters
-from fpdb.storage.records import pack_record, unpack_record
+from fpdb.storage.format import Counters, pack_record, unpack_record
 from fpdb.tables.bits import to_array
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan

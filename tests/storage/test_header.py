@@ -6,7 +6,7 @@ import pytest
 import xxhash
 
 from fpdb.errors import DamagedError, NotADatabaseError, TooNewError, UpgradeRequiredError
-from fpdb.storage import header as headers
+from fpdb.storage.format import Header, pack_header, require_supported, unpack_header
 
 HEADER: dict[str, Any] = {
     "uuid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
@@ -18,8 +18,8 @@ HEADER: dict[str, Any] = {
 }
 
 
-def stored(**changes: Any) -> headers.Header:
-    return headers.decode(headers.encode({**HEADER, **changes}))
+def stored(**changes: Any) -> Header:
+    return unpack_header(pack_header({**HEADER, **changes}))
 
 
 def test_a_header_comes_back_with_magic_and_versions() -> None:
@@ -31,12 +31,12 @@ def test_a_header_comes_back_with_magic_and_versions() -> None:
         "features": [],
         **HEADER,
     }
-    headers.require_openable(header, readonly=False)
+    require_supported(header, readonly=False)
 
 
 def test_the_bytes_of_a_header_stay_what_they_are() -> None:
     """The format of released databases: this must not change."""
-    data = headers.encode({"uuid": "u", "recipe": {}})
+    data = pack_header({"uuid": "u", "recipe": {}})
     body = (
         b"\x86\xa5magic\xa4fpdb\xacread_version\x01\xadwrite_version\x01\xa8features\x90"
         b"\xa4uuid\xa1u\xa6recipe\x80"
@@ -47,7 +47,7 @@ def test_the_bytes_of_a_header_stay_what_they_are() -> None:
 
 def test_further_fields_are_kept() -> None:
     header = stored(counter=5)
-    headers.require_openable(header, readonly=False)
+    require_supported(header, readonly=False)
     assert header["counter"] == 5
 
 
@@ -55,7 +55,7 @@ def test_a_newer_reader_is_asked_for() -> None:
     with pytest.raises(
         TooNewError, match="needs a reader of version 2, this fpdb is one of 1"
     ) as e:
-        headers.require_openable(stored(read_version=2, write_version=2), readonly=True)
+        require_supported(stored(read_version=2, write_version=2), readonly=True)
     assert (e.value.found, e.value.supported) == (2, 1)
     again = pickle.loads(pickle.dumps(e.value))
     assert (str(again), again.hint, again.found) == (str(e.value), "install a newer fpdb", 2)
@@ -63,51 +63,51 @@ def test_a_newer_reader_is_asked_for() -> None:
 
 def test_a_newer_writer_may_still_be_read() -> None:
     header = stored(write_version=2)
-    headers.require_openable(header, readonly=True)
+    require_supported(header, readonly=True)
     with pytest.raises(TooNewError, match="needs a writer of version 2") as caught:
-        headers.require_openable(header, readonly=False)
+        require_supported(header, readonly=False)
     assert "readonly=True" in caught.value.hint
 
 
 def test_a_newer_database_may_lack_what_this_version_expects() -> None:
-    data = headers.encode({"read_version": 9, "write_version": 9})
+    data = pack_header({"read_version": 9, "write_version": 9})
     with pytest.raises(TooNewError):
-        headers.require_openable(headers.decode(data), readonly=True)
+        require_supported(unpack_header(data), readonly=True)
 
 
 def test_an_unknown_feature_keeps_out() -> None:
     with pytest.raises(TooNewError, match="the feature 'colours'"):
-        headers.require_openable(stored(features=["colours"]), readonly=True)
+        require_supported(stored(features=["colours"]), readonly=True)
 
 
 def test_an_old_database_asks_for_an_upgrade() -> None:
     with pytest.raises(UpgradeRequiredError, match="has version 0"):
-        headers.require_openable(stored(read_version=0), readonly=True)
+        require_supported(stored(read_version=0), readonly=True)
 
 
 @pytest.mark.parametrize("name", ["uuid", "created", "recipe", "plan", "keys"])
 def test_a_field_of_the_wrong_type_is_damage(name: str) -> None:
     with pytest.raises(DamagedError, match=f"the header's {name} is of type NoneType"):
-        headers.require_openable(stored(**{name: None}), readonly=True)
+        require_supported(stored(**{name: None}), readonly=True)
 
 
 def test_every_flipped_bit_is_seen() -> None:
-    data = headers.encode(HEADER)
+    data = pack_header(HEADER)
     for bit in range(8 * len(data)):
         broken = bytearray(data)
         broken[bit // 8] ^= 1 << bit % 8
         with pytest.raises((DamagedError, NotADatabaseError)):
-            headers.decode(bytes(broken))
+            unpack_header(bytes(broken))
 
 
 @pytest.mark.parametrize("value", [[1], {"magic": "other"}, {}, "fpd"])
 def test_a_foreign_header_with_a_right_checksum_is_foreign(value: Any) -> None:
     body = msgpack.packb(value)
     with pytest.raises(NotADatabaseError):
-        headers.decode(xxhash.xxh3_64_digest(body) + body)
+        unpack_header(xxhash.xxh3_64_digest(body) + body)
 
 
 @pytest.mark.parametrize("data", [b"", b"short", b"something quite different"])
 def test_bytes_of_another_program_are_foreign(data: bytes) -> None:
     with pytest.raises(NotADatabaseError, match="no header that fpdb wrote"):
-        headers.decode(data)
+        unpack_header(data)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpdb.errors import DamagedError, InputError
-from fpdb.storage.packing import MAX_DEPTH, pack, unpack
+from fpdb.storage.format import MAX_DEPTH, pack, unpack
 
 LIMIT = 1 << 20
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -18,7 +18,6 @@ import zstandard
 import fpdb
 from fpdb import io, portable
 from fpdb.fingerprint import hashing, segmentation, toml
-from fpdb.storage import header
 from fpdb.storage.columns import (
     number_at,
     pack_rows,
@@ -27,8 +26,15 @@ from fpdb.storage.columns import (
     unpack_rows,
     with_rows,
 )
-from fpdb.storage.packing import unpack
-from fpdb.storage.records import Record, pack_record, unpack_record
+from fpdb.storage.format import (
+    Record,
+    pack_header,
+    pack_record,
+    require_supported,
+    unpack,
+    unpack_header,
+    unpack_record,
+)
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
 LARGEST = 1000
@@ -136,7 +142,7 @@ def check_stored(data):
             record = unpack_record(digest[-4:] + body)
             require(isinstance(record, Record), record)
         elif kind == 1:
-            header.require_openable(header.decode(digest + body), readonly=bool(columns % 2))
+            require_supported(unpack_header(digest + body), readonly=bool(columns % 2))
         elif kind == 2:
             unpack(body)
         else:
@@ -258,7 +264,7 @@ SEEDS = {
     + [b'base = "web"\nname = "x"\n[grams]\nstop_words = ["a"]\n[weights]\nidf = "jieba"\n'],
     "stored": [
         b"\0\0" + _RECORD[4:],
-        b"\1\0" + header.encode({"uuid": "u", "recipe": {}})[8:],
+        b"\1\0" + pack_header({"uuid": "u", "recipe": {}})[8:],
         b"\2\0" + msgpack.packb({"a": [1, -2, 3.5, "x", None, True, {"b": []}]}),
         b"\3\1" + pack_rows(_ROWS, shape_of(_ROWS))[4:],
         b"\3\0" + struct.pack("<HHQ", 3, 2, 9) + bytes(range(6)),

@@ -23,7 +23,7 @@ from oracle import Contents, contents, flaws
 from worker import Workers
 
 import fpdb
-from fpdb.storage.counters import Counters
+from fpdb.storage.format import Counters
 
 ROUNDS = 100  # of each kind
 WRITERS = 2

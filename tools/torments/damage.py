@@ -21,7 +21,8 @@ import fpdb
 from fpdb import Document
 from fpdb.documents import as_fingerprints
 from fpdb.maintenance import check as checking
-from fpdb.storage import columns, records
+from fpdb.storage import columns
+from fpdb.storage import format as layouts
 from fpdb.tables.plan import choose_plan
 
 ROUNDS = 2000
@@ -444,7 +445,7 @@ class _Anything:
 
 def _without_checksums(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     nothing: Any = _Anything()
-    columns._checksum = records._checksum = columns._digest = lambda _: nothing
+    columns._checksum = layouts._record_checksum = columns._digest = lambda _: nothing
     return work()
 
 

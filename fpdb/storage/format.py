@@ -1,0 +1,394 @@
+"""Every layout on disk but that of pages: named sub-databases, header, counters, records, values.
+
+All of it is part of the file format. What LMDB itself writes is in lmdb_file, pages are in columns.
+
+    sub-database  key -> value
+    header        "header" -> the header, "counters" -> the counters
+    documents     id (u64, big-endian) -> the record of a document
+    keys          text key, or its head and a digest -> id (u64, big-endian)
+    ids           first id of a page -> a page of rows: id, high 32 bits of the fingerprint, time
+    short         digest of a text, id (u64, big-endian) -> nothing
+    table-NN      first row of a page -> a page of permuted fingerprints; table-00 has ids as well
+
+    header        0        8
+                  checksum msgpack map; its first entry is the magic
+    counters      0        8          16     24      32        40 or none
+                  next id  documents  short  writes  sketches  checksum
+    record        0        4
+                  checksum msgpack list: key, fingerprint, added, digest, meta, characters, sketch
+
+Checksums are XXH3 of all other bytes: of 64 bits, big-endian, or the low 32 of them. Counters are
+little-endian; those of sketches, and the sketch of a record, are only in databases with sketches.
+"""
+
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import msgpack
+import xxhash
+
+from fpdb.errors import (
+    DamagedError,
+    InputError,
+    NotADatabaseError,
+    TooNewError,
+    UpgradeRequiredError,
+)
+
+ID_BYTES = 8
+LARGEST_KEY = 1 << 16
+LARGEST_META = 1 << 16
+
+# Values
+
+
+MAX_DEPTH = 32
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
+# An empty list takes one byte here and 64 in memory: what is unpacked holds no more lists and maps
+# than metadata can, and no longer ones than a recipe has words.
+_MOST_CONTAINERS = 1 << 16
+_MOST_ENTRIES = 1 << 22
+
+
+def pack(value: Any, what: str, limit: int, *, binary: bool = False) -> bytes:
+    """Pack a JSON-like value; `what` names it in errors, `limit` is in bytes.
+
+    Only `None`, `bool`, `int` of 64 bits, `float`, `str`, `list` and `dict` with `str` keys pass
+    (and `bytes`, if `binary` allows it), so that what is unpacked equals what was packed.
+    """
+    _require_plain(value, what, MAX_DEPTH, binary=binary)
+    packed: bytes = msgpack.packb(value)
+    if len(packed) > limit:
+        raise InputError(
+            f"{what} takes {len(packed):,} bytes when packed, at most {limit:,} are allowed",
+            hint="keep large values elsewhere, and store a reference to them",
+        )
+    return packed
+
+
+def unpack(data: bytes | memoryview, what: str = "a stored value") -> Any:
+    """Unpack a value, or raise DamagedError for bytes that `pack` can't have written."""
+    containers = entries = 0
+
+    def counted(container: Any) -> Any:
+        nonlocal containers, entries
+        containers += 1
+        entries += len(container)
+        if containers > _MOST_CONTAINERS or entries > _MOST_ENTRIES:
+            raise ValueError("it holds too many values")
+        return container
+
+    try:
+        return msgpack.unpackb(
+            data,
+            raw=False,
+            strict_map_key=True,
+            list_hook=counted,
+            object_hook=counted,
+            max_array_len=min(len(data), _MOST_ENTRIES),
+            max_map_len=min(len(data), _MOST_ENTRIES),
+            max_ext_len=0,
+            ext_hook=_refuse_extension,
+        )
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise DamagedError(
+            f"{what} can't be unpacked: {str(error) or 'it is nested too deeply'}",
+            hint="run `fpdb check` on the database",
+        ) from error
+
+
+def _refuse_extension(code: int, _: bytes) -> NoReturn:
+    raise ValueError(f"extension type {code} isn't allowed")
+
+
+def _require_plain(value: Any, where: str, depth: int, *, binary: bool) -> None:
+    match value:
+        case None | bool():
+            return
+        case int() | float():
+            _require_number(value, where)
+        case str():
+            _require_encodable(value, where)
+        case bytes() if binary:
+            return
+        case list() | dict() if depth == 0:
+            raise InputError(
+                f"{where} is nested deeper than {MAX_DEPTH} levels", hint="flatten the value"
+            )
+        case list():
+            for position, item in enumerate(value):
+                _require_plain(item, f"{where}[{position}]", depth - 1, binary=binary)
+        case dict():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise InputError(
+                        f"{where} has a key of type {type(key).__name__}, expected str",
+                        hint="turn the keys into text",
+                    )
+                _require_encodable(key, f"a key of {where}")
+                _require_plain(item, f"{where}[{key!r}]", depth - 1, binary=binary)
+        case _:
+            raise InputError(
+                f"{where} is of type {type(value).__name__}, "
+                f"expected None, bool, int, float, str, {'bytes, ' if binary else ''}list or dict",
+                hint="turn it into one of these first; a tuple into a list, a date into text",
+            )
+
+
+def _require_number(value: float, where: str) -> None:
+    if isinstance(value, int):
+        if not MIN_INTEGER <= value <= MAX_INTEGER:
+            raise InputError(
+                f"{where} is an integer of {value.bit_length()} bits, at most 64 fit",
+                hint="store larger numbers as text",
+            )
+    elif not math.isfinite(value):
+        raise InputError(
+            f"{where} is {value}, which JSON can't express", hint="store null, or a text"
+        )
+
+
+def _require_encodable(text: str, where: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{where} has a lone surrogate (U+{ord(text[error.start]):04X}) "
+            f"at position {error.start}, which no UTF-8 can hold",
+            hint='decode the source with errors="replace"',
+        ) from None
+
+
+# The header
+
+
+Header = dict[str, Any]
+
+MAGIC = "fpdb"
+READ_VERSION = 1  # the highest version that this code can read
+WRITE_VERSION = 1  # the highest version that this code can write
+OLDEST_VERSION = 1  # older databases need an upgrade first
+MINHASH = "minhash"  # records hold sketches
+FEATURES: frozenset[str] = frozenset({MINHASH})
+
+MAX_HEADER_BYTES = 1 << 25  # a recipe may carry a table of word weights
+CHECKSUM_BYTES = 8
+
+FIELDS: dict[str, type] = {
+    "uuid": str,
+    "created": int,
+    "created_by": str,
+    "keys": str,
+    "recipe": dict,
+    "plan": dict,
+}
+
+
+def pack_header(header: Mapping[str, Any]) -> bytes:
+    """Pack a header; magic and versions are added unless they are given."""
+    complete = {
+        "magic": MAGIC,
+        "read_version": READ_VERSION,
+        "write_version": WRITE_VERSION,
+        "features": [],
+        **header,
+    }
+    body = pack(complete, "header", MAX_HEADER_BYTES, binary=True)
+    return xxhash.xxh3_64_digest(body) + body
+
+
+def unpack_header(data: bytes | memoryview) -> Header:
+    """Unpack a header of any version."""
+    if len(data) > MAX_HEADER_BYTES + CHECKSUM_BYTES:
+        raise _foreign(f"a header of {len(data):,} bytes, expected at most {MAX_HEADER_BYTES:,}")
+    stored = bytes(data)
+    checksum, body = stored[:CHECKSUM_BYTES], stored[CHECKSUM_BYTES:]
+    found = xxhash.xxh3_64_digest(body)
+    if found != checksum:
+        if MAGIC.encode() in body[:32]:
+            raise DamagedError(
+                f"the header's checksum is {found.hex()}, expected {checksum.hex()}",
+                hint="restore the database from a backup",
+            )
+        raise _foreign("no header that fpdb wrote")
+    header = unpack(body, "the header")
+    if not isinstance(header, dict):
+        raise _foreign(f"a header of type {type(header).__name__}, expected a map")
+    if header.get("magic") != MAGIC:
+        raise _foreign(f"a header with the magic {header.get('magic')!r}, expected {MAGIC!r}")
+    return header
+
+
+def require_supported(header: Header, *, readonly: bool) -> None:
+    """Raise an error unless this version of fpdb may open a database with such a header.
+
+    A program may read it if its own number reaches `read_version`, and write it if it reaches
+    `write_version`. Any feature that it doesn't support keeps it out.
+    """
+    _require_versions(header, readonly=readonly)
+    for name in header["features"]:
+        if not isinstance(name, str):
+            raise DamagedError(
+                f"the header names a feature of type {type(name).__name__}, expected str",
+                hint="restore the database from a backup",
+            )
+    unknown = [name for name in header["features"] if name not in FEATURES]
+    if unknown:
+        raise TooNewError(
+            f"the database uses the feature {unknown[0]!r}, which this fpdb doesn't support",
+            hint="install a newer fpdb",
+            found=str(unknown[0]),
+            supported=", ".join(sorted(FEATURES)) or "none",
+        )
+    for name, kind in FIELDS.items():
+        _require_field(header, name, kind)
+
+
+def _require_versions(header: Header, *, readonly: bool) -> None:
+    _require_field(header, "read_version", int)
+    _require_field(header, "write_version", int)
+    _require_field(header, "features", list)
+    read, write = header["read_version"], header["write_version"]
+    if read > READ_VERSION:
+        raise TooNewError(
+            f"the database needs a reader of version {read}, this fpdb is one of {READ_VERSION}",
+            hint="install a newer fpdb",
+            found=read,
+            supported=READ_VERSION,
+        )
+    if read < OLDEST_VERSION:
+        raise UpgradeRequiredError(
+            f"the database has version {read}, this fpdb reads {OLDEST_VERSION} and above",
+            hint="export it with the fpdb that made it (--format portable), and ingest the export",
+            found=read,
+            supported=OLDEST_VERSION,
+        )
+    if write > WRITE_VERSION and not readonly:
+        raise TooNewError(
+            f"the database needs a writer of version {write}, this fpdb is one of {WRITE_VERSION}",
+            hint="open it with readonly=True, or install a newer fpdb",
+            found=write,
+            supported=WRITE_VERSION,
+        )
+
+
+def _require_field(header: Header, name: str, kind: type) -> None:
+    value = header.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise DamagedError(
+            f"the header's {name} is of type {type(value).__name__}, expected {kind.__name__}",
+            hint="restore the database from a backup",
+        )
+
+
+def _foreign(found: str) -> NotADatabaseError:
+    return NotADatabaseError(
+        f"found {found}", hint="give the path of a directory that fpdb created"
+    )
+
+
+# The counters
+
+
+_COUNTERS = {count: struct.Struct(f"<{count}Q") for count in (4, 5)}
+
+
+class Counters(NamedTuple):
+    """The counters of a database, which change with every write.
+
+    `sketches` is None in a database without sketches.
+    """
+
+    next_id: int = 0
+    documents: int = 0
+    short: int = 0
+    writes: int = 0
+    sketches: int | None = None
+
+    def pack(self) -> bytes:
+        """Pack the counters."""
+        numbers = self[:4] if self.sketches is None else self
+        body = _COUNTERS[len(numbers)].pack(*numbers)
+        return body + xxhash.xxh3_64_digest(body)
+
+    @classmethod
+    def unpack(cls, value: memoryview | bytes | None) -> "Counters":
+        """Unpack the counters, or raise DamagedError."""
+        data = bytes(value or b"")
+        body, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
+        form = _COUNTERS.get(len(body) // 8)
+        if form is None or form.size != len(body) or checksum != xxhash.xxh3_64_digest(body):
+            raise DamagedError("the counters are damaged", hint="run `fpdb check`")
+        return cls(*form.unpack(body))
+
+
+# Records
+
+
+_RECORD_CHECKSUM_BYTES = 4
+_LARGEST_RECORD = LARGEST_META + LARGEST_KEY + 256
+
+
+class Record(NamedTuple):
+    """The fields of a record, in their order.
+
+    `fingerprint` has the bytes of the number, big-endian, none if the text is short; `digest` those
+    of the text, none if only a fingerprint was added; `meta` is packed; `characters` is the length
+    of the text; `sketch` has no bytes if the document has none.
+    """
+
+    key: str | int
+    fingerprint: bytes
+    added: int
+    digest: bytes
+    meta: bytes
+    characters: int
+    sketch: bytes | None = None
+
+
+def pack_record(record: Record) -> bytes:
+    """Pack a record."""
+    body: bytes = msgpack.packb(tuple(record[:-1] if record.sketch is None else record))
+    return _record_checksum(body) + body
+
+
+def require_checksum(value: memoryview | bytes) -> None:
+    """Raise DamagedError unless the checksum of a record is right."""
+    if bytes(value[:_RECORD_CHECKSUM_BYTES]) != _record_checksum(value[_RECORD_CHECKSUM_BYTES:]):
+        raise DamagedError("the checksum of a document is wrong", hint="run `fpdb check`")
+
+
+def unpack_record(value: memoryview | bytes) -> Record:
+    """Unpack a record, or raise DamagedError."""
+    require_checksum(value)
+    if len(value) > _LARGEST_RECORD:
+        raise DamagedError(
+            f"a document has {len(value):,} bytes, expected at most {_LARGEST_RECORD:,}",
+            hint="run `fpdb check`",
+        )
+    fields: Any = unpack(value[_RECORD_CHECKSUM_BYTES:], "a document")
+    most = len(Record._fields)
+    if not isinstance(fields, list) or len(fields) not in {most - 1, most}:
+        found = f"{len(fields)} fields" if isinstance(fields, list) else "no list of fields"
+        raise DamagedError(
+            f"a document has {found}, expected {most - 1}, or {most} with a sketch",
+            hint="run `fpdb check`",
+        )
+    return Record(*fields)
+
+
+def record_length(value: bytes) -> int:
+    """Return the length of the record that some bytes begin with, 0 if there is none."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(value) + 1, raw=True, max_ext_len=0)
+    unpacker.feed(value[_RECORD_CHECKSUM_BYTES:])
+    try:
+        unpacker.skip()
+    except (ValueError, RecursionError, msgpack.UnpackException):
+        return 0
+    return _RECORD_CHECKSUM_BYTES + int(unpacker.tell())
+
+
+def _record_checksum(body: memoryview | bytes) -> bytes:
+    return xxhash.xxh3_64_digest(body)[-_RECORD_CHECKSUM_BYTES:]
