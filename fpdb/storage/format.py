@@ -146,7 +146,7 @@ def _require_number(value: float, where: str) -> None:
             )
     elif not math.isfinite(value):
         raise InputError(
-            f"{where} is {value}, which JSON can't express", hint="store null, or a text"
+            f"{where} is {value}, which JSON can't hold", hint="store null, or a text"
         )
 
 

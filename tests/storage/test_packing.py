@@ -43,7 +43,7 @@ def test_what_is_unpacked_equals_what_was_packed(value: Any) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_number_that_json_cannot_say_is_refused(number: float) -> None:
-    with pytest.raises(InputError, match=r"meta\[0\] is .*, which JSON can't say"):
+    with pytest.raises(InputError, match=r"meta\[0\] is .*, which JSON can't hold"):
         pack([number], "meta", LIMIT)
 
 
