@@ -145,9 +145,7 @@ def _require_number(value: float, where: str) -> None:
                 hint="store larger numbers as text",
             )
     elif not math.isfinite(value):
-        raise InputError(
-            f"{where} is {value}, which JSON can't hold", hint="store null, or a text"
-        )
+        raise InputError(f"{where} is {value}, which JSON can't hold", hint="store null, or a text")
 
 
 def _require_encodable(text: str, where: str) -> None:
