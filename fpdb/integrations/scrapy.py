@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import fpdb
-from fpdb.integrations.adder import Adder
+from fpdb.integrations.batcher import Batcher
 
 try:
     from itemadapter import ItemAdapter
@@ -31,21 +31,21 @@ _MARKUPS = ("text", "html")
 
 
 class NearDuplicatesPipeline:
-    """Stores a fingerprint of each item, and tags or drops an item that resembles a stored one.
+    """Stores a fingerprint of each item, and tags or drops the near-duplicates of stored ones.
 
-    Its settings:
+    Settings, with their defaults:
 
-    - `FPDB_DATABASE`: the directory of the database, which is created if there is none
-    - `FPDB_FIELD`: the field with the text, or several, which are joined; "text"
-    - `FPDB_MARKUP`: "text", or "html" if the field holds HTML or a response, whose main content is
-      taken
-    - `FPDB_KEY_FIELD`: the field with the key; "url"
-    - `FPDB_RECIPE`, `FPDB_K`: what a new database is created with, and must be those of one that
-      exists; a recipe is a name, or a file that ends in .toml
-    - `FPDB_MIN_JACCARD`: an item is a near-duplicate if its text has at least this Jaccard
-      similarity to a stored one, by their sketches; a new database keeps them
-    - `FPDB_ACTION`: "tag" writes the key of the stored document into the item, "drop" drops it
-    - `FPDB_TAG_FIELD`: the field for that key; "near_duplicate_of"
+    - `FPDB_DATABASE`: the directory of the database, which is created if it doesn't exist
+    - `FPDB_FIELD` ("text"): the field with the text, or a list of fields, which are joined
+    - `FPDB_MARKUP` ("text"): "html" if the field holds HTML or a response; its main content is used
+    - `FPDB_KEY_FIELD` ("url"): the field with the key
+    - `FPDB_RECIPE`, `FPDB_K`: what a new database is created with; an existing one must have the
+      same. A recipe is a name, or a file that ends in .toml
+    - `FPDB_MIN_JACCARD`: the least Jaccard similarity of near-duplicates, by their sketches; a new
+      database keeps them
+    - `FPDB_ACTION` ("tag"): "tag" writes the key of the stored document into the item, "drop" drops
+      the item
+    - `FPDB_TAG_FIELD` ("near_duplicate_of"): the field for that key
     """
 
     def __init__(self, crawler: "Crawler") -> None:
@@ -58,7 +58,7 @@ class NearDuplicatesPipeline:
         self._drops = _choice(settings, "FPDB_ACTION", _ACTIONS) == "drop"
         self._marked = _choice(settings, "FPDB_MARKUP", _MARKUPS) == "html"
         if self._marked:
-            fpdb.html_text("")  # which says now if a package is missing
+            fpdb.html_text("")  # raises now if a package is missing
         self._untagged = self._failed = False
         self._min_jaccard = _share(settings, "FPDB_MIN_JACCARD")
         self._database = _open(
@@ -70,25 +70,25 @@ class NearDuplicatesPipeline:
 
     @classmethod
     def from_crawler(cls, crawler: "Crawler") -> Self:
-        """Check the settings and open the database; what is wrong ends the crawl at its start."""
+        """Check the settings and open the database; an error ends the crawl at its start."""
         return cls(crawler)
 
-    def open_spider(self, spider: object = None) -> None:  # noqa: ARG002 - older Scrapys give it
-        """Start the thread that asks the database."""
-        self._adder = Adder(self._database, self._min_jaccard)
+    def open_spider(self, spider: object = None) -> None:  # noqa: ARG002 - of older Scrapys
+        """Start the thread that adds to the database."""
+        self._batcher = Batcher(self._database, self._min_jaccard)
         self._pages = ThreadPoolExecutor(2, "fpdb-pages")
 
     async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
         """Close the database."""
         self._pages.shutdown(wait=False)
-        await _Awaited(self._adder.close())
+        await _Awaited(self._batcher.close())
 
     async def process_item(self, item: Any, spider: object = None) -> Any:  # noqa: ARG002
-        """Store an item's fingerprint, or say what it resembles."""
+        """Store the fingerprint of an item, or tag or drop the item."""
         adapter = ItemAdapter(item)
         try:
             texts = [text for name in self._fields for text in await self._texts(name, adapter)]
-            added = await _Awaited(self._adder.add(self._document(adapter, texts)))
+            added = await _Awaited(self._batcher.add(self._document(adapter, texts)))
         except fpdb.InputError as error:
             self._count("unusable")
             logger.debug("No fingerprint of %s: %s", adapter.get(self._key_field), error)
@@ -137,11 +137,11 @@ class NearDuplicatesPipeline:
                 )
 
     def _complain(self, error: fpdb.FpdbError) -> None:
-        """Say the first time in full what is wrong with the database; later ones are counted."""
+        """Log the first error of the database in full; later ones are only counted."""
         if not self._failed:
             self._failed = True
             logger.error(
-                "Items pass unseen while the database fails: %s; %s",
+                "Items pass unchecked while the database fails: %s; %s",
                 error,
                 error.hint,
                 exc_info=error,
@@ -153,7 +153,7 @@ class NearDuplicatesPipeline:
 
 
 class _Awaited:
-    """The result of a thread, for a coroutine under asyncio or under any reactor of Twisted."""
+    """Awaits the result of a thread, under asyncio or under any reactor of Twisted."""
 
     def __init__(self, future: Future[_Result]) -> None:
         self._future = future
@@ -186,7 +186,7 @@ def _deferred(future: Future[Any]) -> Any:
 def _open(
     path: Path, recipe: fpdb.Recipe | None, k: int | None, *, sketched: bool
 ) -> fpdb.Database:
-    """Create the database, or open the one that is there."""
+    """Create the database, or open the existing one."""
     sketch = "minhash" if sketched else None
     try:
         return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k, sketch=sketch)
@@ -207,7 +207,7 @@ def _text(settings: "BaseSettings", name: str, default: str = "") -> str:
         found = str(found)
     if not isinstance(found, str) or not found:
         raise fpdb.InputError(
-            f"found {name} = {found!r}, expected a string that isn't empty",
+            f"found {name} = {found!r}, expected a string with at least one character",
             hint=f'set {name} = "…" in the settings of the project or the spider',
         )
     return found
@@ -227,12 +227,12 @@ def _whole(settings: "BaseSettings", name: str) -> int | None:
     found = settings.get(name)
     if found is None:
         return None
-    if isinstance(found, str) and found.isascii() and found.isdigit():  # of scrapy crawl -s
+    if isinstance(found, str) and found.isascii() and found.isdigit():  # from scrapy crawl -s
         return int(found)
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
         raise fpdb.InputError(
             f"found {name} = {found!r}, expected a whole number",
-            hint="leave it out for the usual one",
+            hint="leave it out for the default",
         )
     return found
 
@@ -248,7 +248,7 @@ def _share(settings: "BaseSettings", name: str) -> float | None:
     if isinstance(found, bool) or not 0 < share <= 1:
         raise fpdb.InputError(
             f"found {name} = {found!r}, expected a number above 0 and up to 1",
-            hint="0.8 is what usually counts as a near-duplicate",
+            hint="0.8 is the usual limit for near-duplicates",
         )
     return share
 
@@ -266,7 +266,7 @@ def _choice(settings: "BaseSettings", name: str, choices: tuple[str, ...]) -> st
     if found not in choices:
         raise fpdb.InputError(
             f"found {name} = {found!r}, expected one of {', '.join(choices)}",
-            hint="leave it out for the first of them",
+            hint="leave it out for the first one",
         )
     return found
 
@@ -283,7 +283,7 @@ def _text_of_html(name: str, value: Any) -> str:
 
 
 def _first(value: Any) -> Any:
-    """Take a value, or the first of a list, which is what an item loader makes of one."""
+    """Return a value, or the first of a list; item loaders turn values into lists."""
     if isinstance(value, list | tuple):
         return value[0] if value else None
     return value
@@ -293,5 +293,5 @@ def _texts(name: str, value: Any) -> list[str]:
     values = value if isinstance(value, list | tuple) else [value]
     texts = [each for each in values if each is not None]
     if not all(isinstance(each, str) for each in texts):
-        raise fpdb.InputError(f"the field {name!r} holds something else than text")
+        raise fpdb.InputError(f"the field {name!r} holds something other than text")
     return texts

@@ -13,6 +13,8 @@ import pytest
 
 import fpdb
 
+pytestmark = pytest.mark.process
+
 pytest.importorskip("scrapy", reason="scrapy isn't installed")
 
 SECONDS = 120

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import fpdb
-from fpdb.integrations.adder import Adder
+from fpdb.integrations.batcher import Batcher
 
 scrapy = pytest.importorskip("scrapy", reason="scrapy isn't installed")
 
@@ -182,6 +182,7 @@ def test_matches_are_verified_by_sketches(path):
     assert stats == {"fpdb/added": 2, "fpdb/duplicate": 1}
 
 
+@pytest.mark.process
 def test_html_and_responses_are_read(path):
     pytest.importorskip("resiliparse", reason="resiliparse isn't installed")
     page = f"<html><body><nav>Home</nav><main><p>{TEXT}</p></main></body></html>"
@@ -277,32 +278,32 @@ def test_documents_that_wait_share_a_transaction(path, monkeypatch):
         return real(self, prepared, **options)
 
     monkeypatch.setattr(fpdb.Database, "add_prepared", add)
-    adder = Adder(fpdb.create(path))
-    results = [adder.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(600))]
+    batcher = Batcher(fpdb.create(path))
+    results = [batcher.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(600))]
     held.set()
     assert [result.result(60).key for result in results] == [str(n) for n in range(600)]
-    adder.close().result(60)
+    batcher.close().result(60)
     assert len(sizes) <= 5
     assert max(sizes) == 256
 
 
 def test_a_bad_document_costs_only_itself(path):
-    adder = Adder(fpdb.create(path))
+    batcher = Batcher(fpdb.create(path))
     good, bad, other = (
-        adder.add(fpdb.Document(key, text))
+        batcher.add(fpdb.Document(key, text))
         for key, text in zip(["a", "", "b"], texts(3), strict=True)
     )
     assert (good.result(60).status, other.result(60).status) == ("added", "added")
     with pytest.raises(fpdb.InputError):
         bad.result(60)
-    adder.close().result(60)
+    batcher.close().result(60)
 
 
 def test_closing_comes_behind_everything(path):
     database = fpdb.create(path)
-    adder = Adder(database)
-    results = [adder.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(50))]
-    adder.close().result(60)
+    batcher = Batcher(database)
+    results = [batcher.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(50))]
+    batcher.close().result(60)
     assert all(result.done() for result in results)
     with pytest.raises(fpdb.ClosedError):
         len(database)
@@ -310,10 +311,10 @@ def test_closing_comes_behind_everything(path):
 
 def test_what_nobody_waits_for_any_more_is_left_out(path):
     database = fpdb.create(path)
-    adder = Adder(database)
-    blocked = [adder.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(300))]
+    batcher = Batcher(database)
+    blocked = [batcher.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(300))]
     cancelled = [each for each in blocked if each.cancel()]
-    adder.close().result(60)
+    batcher.close().result(60)
     with fpdb.open(path) as again:
         assert len(again) == 300 - len(cancelled)
 

@@ -1,4 +1,4 @@
-"""A thread that adds documents for an event loop: those that wait share one transaction."""
+"""A thread that adds documents for an event loop; waiting documents share a transaction."""
 
 import contextlib
 import threading
@@ -10,16 +10,16 @@ import fpdb
 
 _Waiting = tuple[fpdb.Document, Future[fpdb.Added]]
 
-# So many documents, or characters, are added in one transaction at most.
-_MOST = 256
+# The most documents and characters that are added in one transaction.
+_DOCUMENTS = 256
 _CHARACTERS = 1 << 20
 
 
-class Adder:
-    """Adds documents in a thread, but none that resembles a stored one.
+class Batcher:
+    """Adds documents in a thread, except near-duplicates of stored ones.
 
-    While a transaction waits for the disk, further documents gather, and the next one takes them
-    all. So a document that comes alone never waits for others, and many cost little each.
+    While a transaction waits for the disk, further documents queue up, and the next transaction
+    adds them all. A single document never waits for others, and each of many costs little.
     """
 
     def __init__(self, database: fpdb.Database, min_jaccard: float | None = None) -> None:
@@ -27,44 +27,44 @@ class Adder:
         self._min_jaccard = min_jaccard
         self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._closed: Future[None] = Future()
-        # A program that is ended must not wait for it: what isn't committed was never promised.
-        threading.Thread(target=self._run, name="fpdb-adder", daemon=True).start()
+        # The exit of a program doesn't wait for a daemon: nothing uncommitted was acknowledged.
+        threading.Thread(target=self._run, name="fpdb-batcher", daemon=True).start()
 
     def add(self, document: fpdb.Document) -> Future[fpdb.Added]:
-        """Have a document added; the result is there once it is durable."""
+        """Queue a document; the result is set once it is stored durably."""
         result: Future[fpdb.Added] = Future()
         self._waiting.put((document, result))
         return result
 
     def close(self) -> Future[None]:
-        """Have the database closed, behind everything that was to be added."""
+        """Close the database after everything in the queue is added."""
         self._waiting.put(None)
         return self._closed
 
     def _run(self) -> None:
-        going = True
-        while going:
-            batch, going = self._take()
+        running = True
+        while running:
+            batch, running = self._take()
             if batch:
                 self._add(batch)
         self._database.close()
         self._closed.set_result(None)
 
     def _take(self) -> tuple[list[_Waiting], bool]:
-        """Wait for a document, and take all that wait with it; say whether to go on."""
+        """Wait for a document, and return it with all that wait too, and whether to go on."""
         batch: list[_Waiting] = []
         room = _CHARACTERS
-        next_one = self._waiting.get()
+        item = self._waiting.get()
         with contextlib.suppress(Empty):
-            while next_one is not None:
-                document, result = next_one
+            while item is not None:
+                document, result = item
                 if result.set_running_or_notify_cancel():
-                    batch.append(next_one)
+                    batch.append(item)
                     room -= len(document.text or "")
-                if len(batch) == _MOST or room < 0:
+                if len(batch) == _DOCUMENTS or room < 0:
                     return batch, True
-                next_one = self._waiting.get_nowait()
-        return batch, next_one is not None
+                item = self._waiting.get_nowait()
+        return batch, item is not None
 
     def _add(self, batch: list[_Waiting]) -> None:
         done: set[int] = set()
