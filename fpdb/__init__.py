@@ -5,9 +5,8 @@ The folders are the architecture, and imports point down:
     cli | integrations     the command line; nothing that the library can't do | Scrapy's pipeline
     ingest | load          files of documents | of ready fingerprints, into a database
     database               create, open, build; add, delete, compact, backup
-    reader | merging       the questions | several databases merged into a new one
-    handle | snapshot      an open database | a view of one moment
-    checking               a check of a database in a child process
+    queries                the questions, for databases and snapshots
+    portable               the form for other machines
     maintenance | joins    check, repair, merge, compact | pairs, clusters, evaluation
     io                     readers of documents and texts
     documents              documents by key and id, looked up and written
@@ -81,7 +80,7 @@ from fpdb.ingest import (
 from fpdb.io import Reading, html_text
 from fpdb.load import load
 from fpdb.maintenance.check import check
-from fpdb.merging import merge
+from fpdb.maintenance.merge import merge
 from fpdb.models import (
     Added,
     Batch,

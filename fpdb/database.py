@@ -31,7 +31,7 @@ from fpdb.documents import (
     replanned,
     take,
 )
-from fpdb.errors import DamagedError, InputError, RecipeMismatchError
+from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.models import (
     Added,
@@ -539,13 +539,9 @@ def _reopen(cls: type[Database], path: Path, options: dict[str, Any]) -> Databas
 
 
 def _require_intact_copy(directory: Path) -> None:
-    from fpdb.maintenance.check import check
+    from fpdb.maintenance.check import require_complete_copy
 
-    for problem in check(directory, deep=True):
-        raise DamagedError(
-            f"{directory} is a copy that isn't whole: {problem.where}: {problem.what}",
-            hint="copy it with `fpdb backup`, or under `fpdb hold`",
-        )
+    require_complete_copy(directory)
 
 
 def _describe(

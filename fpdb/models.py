@@ -299,16 +299,11 @@ class MergedSource(NamedTuple):
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of a merge: the new database at `path`, and what it has of each source.
-
-    `begun` is fresh, resumed (it went on where an earlier merge was cut short) or anew (the draft
-    of an earlier one was of no use: a source had been written to, or other things were asked for).
-    """
+    """What a merge made: the new database at `path`, and what it has of each source."""
 
     path: Path
     documents: int
     sources: tuple[MergedSource, ...]
-    begun: str
 
 
 class Rating(NamedTuple):

@@ -217,6 +217,15 @@ def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
             yield from check_view(View(txn, index, catalog))
 
 
+def require_complete_copy(directory: Path) -> None:
+    """Raise DamagedError if a copy of a database is torn or damaged."""
+    for problem in check(directory, deep=True):
+        raise DamagedError(
+            f"{directory} is a copy that isn't complete: {problem.where}: {problem.what}",
+            hint="copy it with `fpdb backup`, or under `fpdb hold`",
+        )
+
+
 def check_view(view: View) -> Iterator[Problem]:
     """Yield everything that is wrong in one snapshot of a database, read by this process.
 

@@ -1,222 +1,427 @@
-"""Write several databases into one, in transactions of bounded size, of which each can be the last.
+"""Merge databases into a new one, which is built beside its path, checked, and moved there.
 
-The draft says itself how far it is: beside its header stands the stage, and what that stage wrote
-last is what the tables end with. So whoever is given an unfinished draft goes on where it ends.
+Each source is one sorted stream of keys, of ids, of records; a merge reads the streams side by
+side, and the tables are loaded in bulk. A merge that is cut short leaves nothing to go on with.
 """
 
 import contextlib
 import heapq
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import chain
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby, islice
 from operator import itemgetter
+from pathlib import Path
+from typing import IO, Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.documents import Stored, View, new_database, read_layout, replanned
 from fpdb.documents.catalog import IntegerCatalog
-from fpdb.maintenance.origins import Entries, Origin, in_blocks
-from fpdb.maintenance.scan import as_array
-from fpdb.maintenance.winners import integer_winners, text_winners
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction, pack, unpack
-from fpdb.storage.columns import Column
-from fpdb.storage.format import Counters
-from fpdb.tables import Index
+from fpdb.errors import DamagedError, InputError, KeyConflictError, RecipeMismatchError
+from fpdb.maintenance.check import check, require_complete_copy
+from fpdb.maintenance.scan import as_array, blocks, ids_of, in_step, joined
+from fpdb.models import Merged, MergedSource, require_whole
+from fpdb.storage import Environment, WriteTransaction, open_checks
+from fpdb.storage.columns import Column, Rows
+from fpdb.storage.format import Counters, Header, require_checksum
+from fpdb.storage.translate import disk_named
+from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.bulk_load import ahead, parts
+from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 
-# What one transaction of records writes.
-STEP = 1 << 25
-_PROGRESS = b"merge"
-_LARGEST_PROGRESS = 1 << 20
+RULES = ("newest", "first", "error")
+# Entries that are read from a source at once, and rows of `ids`.
+ENTRIES = 1 << 12
+ROWS = 1 << 16
+_ID_BYTES = 8
 
-
-@dataclass
-class _Progress:
-    """How far a draft is: its stage, how many ids are dropped, and where a table goes on."""
-
-    stage: int = 0
-    dropped: list[int] = field(default_factory=list)
-    table: int = 0
-    low: int = 0
-
-    def pack(self) -> bytes:
-        """Write it."""
-        return pack(asdict(self), "the progress of a merge", _LARGEST_PROGRESS)
-
-
-def begun(count: int, *, sketched: bool) -> dict[bytes, bytes]:
-    """Give what stands beside the header of a draft to which nothing was written yet."""
-    return {
-        b"counters": Counters(sketches=0 if sketched else None).pack(),
-        _PROGRESS: _Progress(dropped=[0] * count).pack(),
-    }
+T = TypeVar("T")
 
 
 def merge(
-    origins: Sequence[Origin], built: Environment, index: Index, *, rule: str, memory: int
-) -> None:
-    """Fill a draft, or what is missing of it."""
-    with built.read() as txn:
-        value = txn.get("header", _PROGRESS)
-        if value is None:
-            return
-        progress = _Progress(**unpack(value, "the progress of a merge"))
-    _Merge(origins, built, index, progress, rule=rule, memory=memory).run()
+    sources: Iterable[str | os.PathLike[str]],
+    path: str | os.PathLike[str],
+    *,
+    on_conflict: Literal["newest", "first", "error"] = "newest",
+    k: int | None = None,
+    capacity: int | None = None,
+    plan: Plan | None = None,
+    memory: int = MEMORY,
+) -> Merged:
+    """Write the documents of several databases, which have the same recipe, into a new one.
+
+    Of documents with the same key, the `newest` stays, which is the one that was added last, and of
+    equally old ones that of the first source; or that of the `first` source; or it is an `error` if
+    they differ in more than the time when they were added. Integer keys stay the ids; otherwise the
+    ids follow the order of the sources, and in each of them that of its own ids.
+
+    The tables are those of the sources if these are the same and the capacity suffices; otherwise
+    those of the best plan for the k and for the number of documents. Sorting takes about `memory`
+    bytes.
+
+    Each source is read in one snapshot. The new database appears at its path when it is complete,
+    on disk, and checked deeply. If the merge fails or is killed, nothing appears.
+
+    Raises:
+        KeyConflictError: With `error`, two sources have different documents with the same key.
+        DamagedError: A source is damaged.
+    """
+    require_whole("memory", memory, LEAST_MEMORY)
+    if on_conflict not in RULES:
+        raise InputError(
+            f"found on_conflict={on_conflict!r}, expected one of {', '.join(RULES)}",
+            hint="newest keeps the document that was added last",
+        )
+    directory = Path(os.path.realpath(path))
+    open_checks.require_vacant(directory)
+    with contextlib.ExitStack() as draft:
+        with contextlib.ExitStack() as held:
+            opened = [_open(source, directory.parent, held) for source in _distinct(sources)]
+            _require_alike(opened)
+            described = _header(opened, k, capacity, plan)
+            built = draft.enter_context(Environment.build(directory, *new_database(described)))
+            index = Index(Plan.from_dict(described["plan"]))
+            with built.write() as into:
+                taken = _Merge(opened, into, index, on_conflict).write(memory)
+        # The check needs neither the snapshots, which keep other files growing, nor this handle.
+        built.close()
+        for problem in check(built.path, deep=True):
+            raise DamagedError(
+                f"what was merged for {directory} is damaged: {problem.where}: {problem.what}",
+                hint="run `fpdb check --deep` on the databases that it was made of",
+            )
+    return Merged(directory, sum(source.documents for source in taken), taken)
+
+
+class _Ids:
+    """Ids of dropped documents, in a file without a name: there may be many."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._file: IO[bytes] | None = None
+        self._count = 0
+        self._held: list[int] = []
+        self._sorted: Column | None = None
+
+    def __len__(self) -> int:
+        return self._count + len(self._held)
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def append(self, number: int) -> None:
+        """Add an id; ids come in any order."""
+        self._held.append(number)
+        if len(self._held) == ROWS:
+            self._write_held()
+
+    def _write_held(self) -> None:
+        held, self._held = self._held, []
+        self.add(np.array(held, np.uint64))
+
+    def add(self, ids: Column) -> None:
+        """Add several ids."""
+        with disk_named(self._place):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._place)  # noqa: SIM115 - see close
+            self._file.write(ids.tobytes())
+        self._count += len(ids)
+
+    def sorted(self) -> Column:
+        """Return all ids in their order; call it when all were added."""
+        if self._sorted is None:
+            if self._held:
+                self._write_held()
+            self._sorted = np.empty(0, np.uint64)
+            if self._file is not None:
+                with disk_named(self._place):
+                    self._file.flush()
+                    self._sorted = np.memmap(self._file, np.uint64, "r+")
+                    self._sorted.sort()
+        return self._sorted
+
+
+@dataclass(eq=False)
+class _Source:
+    """One snapshot of a database; `base` is added to its ids, and `dropped` has those left out."""
+
+    path: Path
+    header: Header
+    view: View
+    counters: Counters
+    dropped: _Ids
+    base: int = 0
+
+    @property
+    def plan(self) -> Plan:
+        """The tables of the database."""
+        return self.view.index.plan
+
+    def read(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield what is read of this database; its errors name it."""
+        try:
+            with self.view.txn.going_on():
+                yield from items
+        except DamagedError as error:
+            raise self.damaged(str(error)) from None
+
+    def damaged(self, what: str) -> DamagedError:
+        """Return an error that names this database."""
+        return DamagedError(f"{self.path}: {what}", hint=f"run `fpdb check` on {self.path}")
+
+    def next_id(self) -> int:
+        """Return the lowest new id above those that its text keys take."""
+        with self.view.txn.going_on(), self.view.txn.cursor("documents") as cursor:
+            return self.base + (int.from_bytes(cursor.key()) + 1 if cursor.last() else 0)
+
+    def keys(self, place: int) -> Iterator[tuple[bytes, int, int]]:
+        """Yield the text keys as they are stored, with this source's place and the ids."""
+        with self.view.txn.cursor("keys") as cursor:
+            for key, number in cursor:
+                yield bytes(key), place, int.from_bytes(number)
+
+    def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield entries whose keys end with an id, under their new ids, without the dropped."""
+        gone, checked = self.dropped.sorted(), name == "documents"
+        with self.view.txn.cursor(name) as cursor:
+            stored = iter(cursor)
+            while found := [(bytes(key), bytes(value)) for key, value in islice(stored, ENTRIES)]:
+                ids = ids_of([key[-_ID_BYTES:] for key, _ in found])
+                new = (ids + np.uint64(self.base)).astype(">u8").tobytes()
+                kept = (~_among(ids, gone)).tolist()
+                for at, (key, value) in enumerate(found):
+                    if kept[at]:
+                        if checked:
+                            require_checksum(value)
+                        end = new[at * _ID_BYTES : (at + 1) * _ID_BYTES]
+                        yield key[:-_ID_BYTES] + end, value
+
+    def places(self) -> Iterator[tuple[Fingerprints, Column]]:
+        """Yield fingerprints with the new ids of their documents, in blocks."""
+        gone = self.dropped.sorted()
+        for *words, ids in blocks(self.view.txn, self.view.index.home, BLOCK):
+            kept = ~_among(ids, gone)
+            yield as_array([word[kept] for word in words]), ids[kept] + np.uint64(self.base)
+
+    def document(self, number: int) -> Stored:
+        """Return the document with an id."""
+        with self.view.txn.going_on():
+            stored = self.view.catalog.load(self.view.txn, number)
+        if stored is None:
+            raise self.damaged("a key leads to no document")
+        return stored
+
+    def sketches(self) -> int:
+        """Count the sketches of the documents that aren't dropped."""
+        catalog, txn = self.view.catalog, self.view.txn
+        found = (catalog.record(txn, number) for number in self.dropped.sorted().tolist())
+        dropped = sum(stored is not None and bool(stored.sketch) for stored in found)
+        return (self.counters.sketches or 0) - dropped
+
+
+def _among(ids: Column, gone: Column) -> NDArray[np.bool_]:
+    """Return which ids are among sorted ones."""
+    if not len(gone):
+        return np.zeros(len(ids), np.bool_)
+    at = gone.searchsorted(ids)
+    at[at == len(gone)] = 0
+    same: NDArray[np.bool_] = gone[at] == ids
+    return same
+
+
+def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
+    """Return the sources, none of which may be named twice."""
+    if isinstance(sources, str | bytes | os.PathLike) or not isinstance(sources, Iterable):
+        raise InputError(
+            f"found {sources!r:.40}, expected several paths", hint="give a list of paths"
+        )
+    known: dict[open_checks.Identity, str | os.PathLike[str]] = {}
+    for source in sources:
+        identity = open_checks.identify(Path(os.path.realpath(source)))
+        if identity in known:
+            raise InputError(
+                f"{known[identity]} and {source} are the same database",
+                hint="name each database once",
+            )
+        known[identity] = source
+    if not known:
+        raise InputError("found no database to merge", hint="name at least one")
+    return list(known.values())
+
+
+def _open(path: str | os.PathLike[str], place: Path, held: contextlib.ExitStack) -> _Source:
+    """Open a source, and a snapshot of it, until a stack ends; `place` takes temporary files."""
+    environment = held.enter_context(
+        Environment.open(path, ["header"], readonly=True, verify=require_complete_copy)
+    )
+    described, index, catalog = read_layout(environment)
+    txn = held.enter_context(environment.read())
+    counters = Counters.unpack(txn.get("header", b"counters"))
+    view, dropped = View(txn, index, catalog), _Ids(place)
+    held.callback(dropped.close)
+    return _Source(environment.path, described, view, counters, dropped)
+
+
+def _require_alike(opened: Sequence[_Source]) -> None:
+    """Raise an error if the documents of some databases don't fit into one."""
+    first, *others = opened
+    for other in others:
+        recipes = [
+            (each.header["recipe"].get("name"), each.header["recipe_id"]) for each in (first, other)
+        ]
+        if recipes[0][1] != recipes[1][1]:
+            raise RecipeMismatchError(
+                f"{first.path} was created with the recipe {recipes[0][0]} ({recipes[0][1]}), "
+                f"{other.path} with {recipes[1][0]} ({recipes[1][1]})",
+                hint="merge databases of one recipe; ingest the texts of the other one again",
+            )
+        kinds = [each.view.catalog.kind for each in (first, other)]
+        if kinds[0] != kinds[1]:
+            raise InputError(
+                f"{first.path} has {kinds[0]} keys, {other.path} has {kinds[1]} keys",
+                hint="merge databases with keys of one kind; ingest the other one again",
+            )
+        if first.view.catalog.sketched != other.view.catalog.sketched:
+            without, keeper = (first, other) if other.view.catalog.sketched else (other, first)
+            raise InputError(
+                f"{keeper.path} keeps sketches, {without.path} keeps none",
+                hint="ingest the texts of one of them again, with the same --sketch as the other",
+            )
+
+
+def _header(
+    opened: Sequence[_Source], k: int | None, capacity: int | None, plan: Plan | None
+) -> Header:
+    """Describe the new database: as the sources, with tables that suit all their documents."""
+    first = opened[0]
+    ks = sorted({source.plan.k for source in opened})
+    if k is None and len(ks) > 1:
+        raise InputError(
+            f"the databases were created for k={', '.join(map(str, ks))}",
+            hint="give the k of the new one",
+        )
+    wanted = ks[0] if k is None else k
+    total = sum(source.counters.documents for source in opened)
+    room = max(source.header["capacity"] for source in opened)
+    if plan is None:
+        alike = all(source.plan == first.plan for source in opened) and wanted == first.plan.k
+        if alike and capacity is None and total <= room:
+            plan = first.plan
+    room = max(total, room) if capacity is None else capacity
+    return replanned(first.header, k=wanted, capacity=room, plan=plan)
 
 
 class _Merge:
-    """One run: what its stages share."""
+    """One merge: the sources, and the transaction that writes the new database."""
 
     def __init__(
-        self,
-        origins: Sequence[Origin],
-        built: Environment,
-        index: Index,
-        progress: _Progress,
-        *,
-        rule: str,
-        memory: int,
+        self, sources: Sequence[_Source], into: WriteTransaction, index: Index, rule: str
     ) -> None:
-        self._origins = origins
-        self._built = built
+        self._sources = sources
+        self._into = into
         self._index = index
-        self._progress = progress
         self._rule = rule
-        self._memory = memory
-        self._named = origins[0].catalog.kind == "text"
+        self._named = sources[0].view.catalog.kind == "text"
 
-    def run(self) -> None:
-        """Do what is left."""
-        stages: list[Callable[[], None]] = [
-            self._write_keys if self._named else self._write_ids,
-            self._write_documents,
-            self._write_short,
-            self._write_tables,
+    def write(self, memory: int) -> tuple[MergedSource, ...]:
+        """Write everything; return what was taken of each source."""
+        into, next_id = self._into, 0
+        if self._named:
+            for source in self._sources:
+                source.base = next_id
+                next_id = source.next_id()
+            into.extend("keys", self._keys())
+        else:
+            IntegerCatalog.ids.fill(into, self._ids())
+        records = [source.read(source.entries("documents")) for source in self._sources]
+        # The new ids of text keys are those of one source after the other.
+        into.extend("documents", chain(*records) if self._named else _by_key(records))
+        into.extend("short", _by_key([s.read(s.entries("short")) for s in self._sources]))
+        taken = tuple(
+            MergedSource(source.path, source.counters.documents - lost, lost)
+            for source in self._sources
+            for lost in [len(source.dropped)]
+        )
+        documents, short = sum(each.documents for each in taken), into.entries("short")
+        load_tables(into, self._index, self._places, documents - short, memory)
+        sketched = self._sources[0].view.catalog.sketched
+        sketches = sum(source.sketches() for source in self._sources) if sketched else None
+        counters = Counters(next_id, documents, short, 1, sketches)
+        into.put("header", b"counters", counters.pack())
+        return taken
+
+    def _places(self) -> Iterator[tuple[Fingerprints, Column]]:
+        return chain.from_iterable(source.read(source.places()) for source in self._sources)
+
+    def _keys(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the text keys of all sources with new ids, each once."""
+        bases = [source.base for source in self._sources]
+        streams = [source.read(source.keys(at)) for at, source in enumerate(self._sources)]
+        for key, group in groupby(heapq.merge(*streams), key=itemgetter(0)):
+            found = list(group)
+            _, place, number = found[0]
+            if len(found) > 1:
+                place, number = self._winner([rival[1:] for rival in found])
+                for _, other, dropped in found:
+                    if other != place:
+                        self._sources[other].dropped.append(dropped)
+            yield key, (number + bases[place]).to_bytes(_ID_BYTES)
+
+    def _ids(self) -> Iterator[Rows]:
+        """Yield the rows of `ids` of all sources, each id once."""
+        streams = [
+            source.read(blocks(source.view.txn, IntegerCatalog.ids, ROWS))
+            for source in self._sources
         ]
-        for number in range(self._progress.stage, len(stages)):
-            stages[number]()
-            with self._written():
-                self._progress.stage = number + 1
-        self._finish()
+        for parts in in_step(streams, [IntegerCatalog.ids.columns] * len(streams)):
+            places = np.concatenate([np.full(len(p[0]), at) for at, p in enumerate(parts)])
+            ids, _, added = rows = joined(parts)
+            # Of equal ids the one that stays comes first.
+            ties = [places, ~added] if self._rule == "newest" else [places]
+            order = np.lexsort([*ties, ids])
+            ids, places = ids[order], places[order]
+            later = np.zeros(len(ids), np.bool_)
+            later[1:] = ids[1:] == ids[:-1]
+            if self._rule == "error":
+                for at in later.nonzero()[0].tolist():
+                    self._require_same([(int(places[to]), int(ids[to])) for to in (at - 1, at)])
+            for place in np.unique(places[later]).tolist():
+                self._sources[place].dropped.add(ids[later & (places == place)])
+            yield [column[order][~later] for column in rows]
 
-    @contextlib.contextmanager
-    def _written(self) -> Iterator[WriteTransaction]:
-        """Write in a transaction that also notes how far it is."""
-        with self._built.write() as into:
-            yield into
-            into.put("header", _PROGRESS, self._progress.pack())
+    def _winner(self, rivals: list[tuple[int, int]]) -> tuple[int, int]:
+        """Return which of several documents with one key stays, as the place and id of each."""
+        if self._rule == "error":
+            self._require_same(rivals)
+        if self._rule != "newest":
+            return rivals[0]
+        # The first of equally old ones.
+        return max(rivals, key=lambda rival: self._sources[rival[0]].document(rival[1]).added)
 
-    def _last(self, name: str) -> bytes:
-        with self._built.read() as txn, txn.cursor(name) as cursor:
-            return bytes(cursor.key()) if cursor.last() else b""
-
-    def _write_keys(self) -> None:
-        self._cut_dropped()
-        for keys in text_winners(self._origins, self._rule, self._last("keys")):
-            with self._written() as into:
-                into.extend("keys", keys.entries)
-                self._drop(keys.dropped)
-        for origin in self._origins:
-            origin.dropped.sort()
-
-    def _write_ids(self) -> None:
-        self._cut_dropped()
-        pages = IntegerCatalog.ids
-        after = -1
-        with self._built.read() as txn:
-            if last := self._last(pages.name):
-                after = int(pages.page_of(txn, int.from_bytes(last))[0][0][-1])
-        for ids in integer_winners(self._origins, self._rule, after):
-            with self._written() as into:
-                pages.fill(into, [ids.rows])
-                self._drop(ids.dropped)
-
-    def _cut_dropped(self) -> None:
-        """Forget what was dropped behind the last transaction: it will be dropped once more."""
-        for origin, count in zip(self._origins, self._progress.dropped, strict=True):
-            origin.dropped.cut(count)
-
-    def _drop(self, dropped: Sequence[Column]) -> None:
-        for place, ids in enumerate(dropped):
-            self._origins[place].dropped.add(ids)
-            self._progress.dropped[place] += len(ids)
-
-    def _write_documents(self) -> None:
-        self._copy("documents")
-
-    def _write_short(self) -> None:
-        self._copy("short")
-
-    def _copy(self, name: str) -> None:
-        """Copy entries whose keys end with an id, in the order of the new ids."""
-        after = self._last(name)
-        moved = [origin.moved(name, after) for origin in self._origins]
-        blocks = (
-            chain.from_iterable(moved)  # no new id of a database is among those of another
-            if self._named and name == "documents"
-            else _interleaved(moved)
+    def _require_same(self, rivals: list[tuple[int, int]]) -> None:
+        """Raise an error if documents with one key differ in more than the time of adding."""
+        first, *others = (
+            self._sources[place].document(number)._replace(id=0, added=0)
+            for place, number in rivals
         )
-        for first in blocks:
-            with self._written() as into:
-                size = 0
-                for block in chain([first], blocks):
-                    into.extend(name, zip(block.keys, block.values, strict=True))
-                    size += sum(map(len, block.keys)) + sum(map(len, block.values))
-                    if size >= STEP:
-                        break
-
-    def _write_tables(self) -> None:
-        def read() -> Iterator[tuple[Fingerprints, Column]]:
-            yield self._nothing()
-            for origin in self._origins:
-                yield from origin.places()
-
-        progress = self._progress
-        with self._built.read() as txn:
-            placed = self._documents() - txn.entries("short")
-        sought = parts(
-            self._index,
-            read,
-            placed,
-            self._memory,
-            table=progress.table,
-            low=progress.low,
-        )
-        # Whatever happens, no thread reads the databases any more when their snapshots end.
-        with contextlib.closing(ahead(sought)) as made:
-            for part in made:
-                with self._written() as into:
-                    part.pages.fill(into, [part.rows])
-                    whole = part.after >> 64
-                    progress.table = part.table + whole
-                    progress.low = 0 if whole else part.after
-
-    def _finish(self) -> None:
-        with self._built.write() as into:
-            into.put("header", b"counters", self._counters(into).pack())
-            into.delete("header", _PROGRESS)
-
-    def _counters(self, txn: ReadTransaction) -> Counters:
-        """Count what the draft holds once everything is written."""
-        next_id = self._origins[-1].behind() if self._named else 0
-        sketches = None
-        if self._origins[0].catalog.sketched:
-            counted = sum(origin.counters.sketches or 0 for origin in self._origins)
-            sketches = counted - sum(origin.sketches_dropped() for origin in self._origins)
-        return Counters(next_id, self._documents(), txn.entries("short"), 1, sketches)
-
-    def _documents(self) -> int:
-        there = sum(origin.counters.documents for origin in self._origins)
-        return there - sum(self._progress.dropped)
-
-    def _nothing(self) -> tuple[Fingerprints, Column]:
-        *words, ids = self._index.home.empty()
-        return as_array(words), ids
+        for (place, _), other in zip(rivals[1:], others, strict=True):
+            if other != first:
+                paths = self._sources[rivals[0][0]].path, self._sources[place].path
+                raise KeyConflictError(
+                    f"{paths[0]} and {paths[1]} have different documents with the key "
+                    f"{first.key!r}",
+                    hint="merge with on_conflict newest or first, or delete one of them",
+                    key=first.key,
+                    paths=paths,
+                )
 
 
-def _interleaved(moved: Sequence[Iterator[Entries]]) -> Iterator[Entries]:
-    """Give the entries of all databases in the order of their keys."""
-    return in_blocks(heapq.merge(*map(_single, moved), key=itemgetter(0)))
-
-
-def _single(blocks: Iterator[Entries]) -> Iterator[tuple[bytes, bytes]]:
-    for block in blocks:
-        yield from zip(block.keys, block.values, strict=True)
+def _by_key(
+    streams: Sequence[Iterator[tuple[bytes, bytes]]],
+) -> Iterator[tuple[bytes, bytes]]:
+    return heapq.merge(*streams, key=itemgetter(0))

@@ -103,6 +103,18 @@ def table_rows(txn: ReadTransaction, pages: Pages, faults: Faults | None = None)
     yield joined(parts)
 
 
+def blocks(txn: ReadTransaction, pages: Pages, size: int) -> Iterator[Rows]:
+    """Yield the rows of a table in blocks of about `size`; at least one block, maybe empty."""
+    parts, held = [pages.empty()], 0
+    for rows in pages.scan(txn):
+        parts.append(rows)
+        held += len(rows[0])
+        if held >= size:
+            yield joined(parts)
+            parts, held = [pages.empty()], 0
+    yield joined(parts)
+
+
 def joined(parts: Sequence[Rows]) -> Rows:
     """Concatenate rows column by column."""
     return [np.concatenate(columns) for columns in zip(*parts, strict=True)]

@@ -50,3 +50,15 @@ def test_errors(run, pair, tmp_path):
     assert run("merge", "-o", tmp_path / "c").code == 2
     assert run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "oldest").code == 2
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.process
+def test_an_interrupted_merge_leaves_nothing(run, pair, tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("heapq.merge", interrupt)
+        assert run("merge", *pair, "-o", tmp_path / "c").code == 130
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert run("merge", *pair, "-o", tmp_path / "c").code == 0

@@ -115,7 +115,7 @@ def test_a_copy_over_an_old_copy_is_verified(
 def test_a_torn_copy_is_refused(closed: Path, tmp_path: Path, readonly: bool) -> None:
     copy = torn_copy(closed, tmp_path / "copy")
     for _ in range(2):
-        with pytest.raises(DamagedError, match="is a copy that isn't whole") as caught:
+        with pytest.raises(DamagedError, match="is a copy that isn't complete") as caught:
             fpdb.open(copy, readonly=readonly)
         assert "fpdb hold" in caught.value.hint
     fpdb.open(closed, readonly=readonly).close()

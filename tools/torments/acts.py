@@ -32,11 +32,6 @@ class Act(NamedTuple):
         """Whether it makes another database."""
         return self.operation is None
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether what it left is what the next one goes on with."""
-        return self.name == "merge"
-
 
 def acts(seed: int) -> list[Act]:
     """Give all acts; the operations follow from the seed."""
@@ -195,7 +190,7 @@ def make(name: str, path: Path, target: Path) -> None:
             built.add_fingerprints(keys, fingerprints)
     elif name == "merge":
         # What another process calls would be counted as if it was called by this one.
-        with mock.patch("fpdb.merging.check", return_value=()):
+        with mock.patch("fpdb.maintenance.merge.check", return_value=()):
             fpdb.merge([path, path.parent.parent / OTHER], target, on_conflict="first")
     elif name == "load the portable form":
         with open(path.parent.parent / DUMPED, "rb") as file:

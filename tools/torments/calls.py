@@ -137,7 +137,7 @@ class Torment:
         problems = []
         if ended not in _EXPECTED[fault]:
             problems.append(f"it ended with {ended}")
-        clean = act.makes and not act.goes_on
+        clean = act.makes
         if clean and ended != "done" and (drafts := self._place.drafts()):
             problems.append(f"it left {[draft.name for draft in drafts]}")
         return problems
