@@ -28,12 +28,13 @@ from fpdb.io import (
     Passing,
     Reading,
     Record,
+    Wait,
     follow_parts,
     read_parts,
     size_of,
     table_records,
+    wait_for_input,
 )
-from fpdb.io.follow import Wait, wait_for_input
 from fpdb.models import LARGEST_TEXT, Added, Document, Key, Matches
 from fpdb.processes import Workers, count_jobs
 
@@ -211,15 +212,7 @@ def follow(
         on_note: Called with a line of text when a file is replaced or cut.
     """
     reading = reading or Reading()
-    parts = follow_parts(
-        source,
-        fields=reading.fields,
-        max_bytes=reading.max_bytes,
-        markup=reading.markup,
-        every=every,
-        wait=wait,
-        tell=on_note,
-    )
+    parts = follow_parts(source, reading, every=every, wait=wait, note=on_note)
     take = _Take(database.preparer.with_largest(reading.max_bytes), database.keys, strict=False)
     for part in parts:
         records = list(part())
@@ -302,9 +295,14 @@ def documents_of(
     and a bounded amount of memory besides the table.
     """
     reading = Reading(
-        key_field=key, text_field=text, meta_field=meta, fingerprint_field=fingerprint, header=True
+        key_field=key,
+        text_field=text,
+        meta_field=meta,
+        fingerprint_field=fingerprint,
+        header=True,
+        max_bytes=sys.maxsize // 2,
     )
-    for record in table_records(table, reading.fields, sys.maxsize // 2):
+    for record in table_records(table, reading):
         if isinstance(record, BadRecord) or record.key is None:
             reason = record.reason if isinstance(record, BadRecord) else "found no key"
             raise InputError(
@@ -337,17 +335,7 @@ def _open(
 ) -> Iterator[Part]:
     """Check all paths, and return an iterator over what they hold, `size` records at a time."""
     opened = [
-        read_parts(
-            path,
-            format=reading.format,
-            fields=reading.fields,
-            max_bytes=reading.max_bytes,
-            markup=reading.markup,
-            size=size,
-            progress=progress,
-            passing=passing,
-        )
-        for path in paths
+        read_parts(path, reading, size=size, progress=progress, passing=passing) for path in paths
     ]
     return (part for parts in opened for part in parts)
 

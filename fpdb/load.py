@@ -1,31 +1,30 @@
 """Bring ready fingerprints, or a database in its portable form, into a database."""
 
 import contextlib
+import dataclasses
+import io
 import os
+import sys
 from collections.abc import Callable, Iterator
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpdb.database import Database
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.ingest import Bad, Ingested, parse_key
-from fpdb.io import (
-    BadRecord,
-    Reading,
-    Record,
-    is_array,
-    portable_file,
-    read_array,
-    read_lines,
-    read_records,
-    size_of,
-)
+from fpdb.io import BadRecord, Reading, Record, binary_file, read_lines, read_records, size_of
 from fpdb.models import Key
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bulk_load import MEMORY
 
 _CAPACITY = 1_000_000
+_MAGIC = b"\x93NUMPY"
+_SUFFIX = ".npy"
+# numpy reads as many bytes of a header as it claims to have.
+_LARGEST_HEADER = 1 << 14
 # What a record takes, about, until it is stored with the others of its step.
 _RECORD_BYTES = 256
 _PORTABLE_SUFFIX = ".fpdb.jsonl"
@@ -114,7 +113,7 @@ class _Load:
                 f"{source} has the portable form, found {surplus[0]} of a new database",
                 hint="the portable form says how it was created; only its capacity may differ",
             )
-        with portable_file(source, self._count_bytes) as file:
+        with binary_file(source, self._count_bytes) as file:
             try:
                 loaded = Database.load(self._path, file, capacity=self._new.get("capacity"))
             except InputError as error:
@@ -156,21 +155,9 @@ class _Load:
         """Add the keys and fingerprints of records, as many at a time as the memory holds."""
         if os.path.isdir(source):
             raise InputError(f"{source} is a directory, expected a file")
-        fields = reading.fields
-        if fields.fingerprint is None:
-            fields = Reading(
-                key_field=reading.key_field,
-                fingerprint_field="fingerprint",
-                base=reading.base,
-                header=reading.header,
-            ).fields
-        records = read_records(
-            source,
-            format=reading.format,
-            fields=fields,
-            max_bytes=reading.max_bytes,
-            progress=self._count_bytes,
-        )
+        if reading.fingerprint_field is None:
+            reading = dataclasses.replace(reading, fingerprint_field="fingerprint")
+        records = read_records(source, reading, progress=self._count_bytes)
         with self._database("text", 0) as database:
             while rows := self._take(records, database):
                 self._store(database, rows)
@@ -264,3 +251,49 @@ def _row(record: Record | BadRecord, database: Database) -> _Row:
     if record.fingerprint >> database.plan.bits:
         raise InputError(f"found a fingerprint of more than {database.plan.bits} bits")
     return parse_key(record.key, database.keys), record.fingerprint, record.source
+
+
+def is_array(path: str) -> bool:
+    """Return whether a file, or what comes through standard input, is an array that numpy wrote."""
+    if path != "-":
+        return path.lower().endswith(_SUFFIX)
+    stream = sys.stdin.buffer
+    return isinstance(stream, io.BufferedReader) and stream.peek(len(_MAGIC)).startswith(_MAGIC)
+
+
+def _require_header(path: str) -> None:
+    if path == "-":
+        begin = sys.stdin.buffer.peek(12)[:12] if hasattr(sys.stdin.buffer, "peek") else b""
+    else:
+        with open(path, "rb") as file:
+            begin = file.read(12)
+    size = int.from_bytes(begin[8 : 10 if begin[6:7] == b"\x01" else 12], "little")
+    if size > _LARGEST_HEADER:
+        raise ValueError("no array has such a header")
+
+
+def read_array(path: str) -> NDArray[Any]:
+    """Read an array; one in a file is read when its parts are needed."""
+    try:
+        _require_header(path)
+        if path == "-":
+            found = np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False)
+        else:
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"{path} isn't there", hint="check the path") from None
+    except OSError as error:
+        raise InputError(
+            f"{path} can't be read: {error.strerror}", hint="check the path and its rights"
+        ) from None
+    except (ValueError, EOFError, OverflowError, MemoryError, SyntaxError, TokenError):
+        raise InputError(
+            f"{path} can't be read as an array, or is one of objects",
+            hint="numpy.save writes such a file from an array of numbers",
+        ) from None
+    array: NDArray[Any] = found
+    if not array.ndim:
+        raise InputError(
+            f"{path} holds a single value, expected an array", hint="numpy.save(path, array)"
+        )
+    return array

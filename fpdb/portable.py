@@ -15,7 +15,7 @@ from typing import IO, Any, Self
 from fpdb.documents import BATCH, CATALOGS, SKETCHES, Catalog, Stored, unpack_meta
 from fpdb.errors import DamagedError, InputError, RecipeError, RecipeMismatchError, TooNewError
 from fpdb.fingerprint import WIDTHS, Recipe, id_of
-from fpdb.io.portable import BEGINNING, PORTABLE
+from fpdb.io.files import PORTABLE
 from fpdb.models import Document
 from fpdb.storage import ReadTransaction
 from fpdb.storage.format import Counters, Header
@@ -32,6 +32,8 @@ _ROOM = 1 << 22
 _FIELDS = frozenset({"key", "fingerprint", "digest", "characters", "added", "meta", "sketch"})
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 _AGAIN = "export it again, and copy the file whole"
+# The first field of the first line, and so how the form begins.
+BEGINNING = f'{{"{PORTABLE}":'.encode()
 _compact = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 

@@ -153,13 +153,7 @@ def _parse_distances(given: str) -> list[int]:
 def _read(
     path: str, reading: fpdb.Reading, bad: BadRecords, *, strict: bool
 ) -> Iterator[fpdb.Document]:
-    records = read_records(
-        path,
-        format=reading.format,
-        fields=reading.fields,
-        max_bytes=reading.max_bytes,
-        markup=reading.markup,
-    )
+    records = read_records(path, reading)
     for record in records:
         if not isinstance(record, BadRecord):
             # Known pairs are read from a table, where every key is a text.

@@ -87,15 +87,9 @@ def _read(paths: Iterable[str], texts: Iterable[str], reading: fpdb.Reading) -> 
     """Yield the texts that are given and those of files; a bad record is an InputError."""
     for text in texts:
         yield Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
-    fields = dataclasses.replace(reading, keyed=False).fields
     for path in paths:
-        for record in read_records(
-            path,
-            format=reading.format or _default_format(path),
-            fields=fields,
-            max_bytes=reading.max_bytes,
-            markup=reading.markup,
-        ):
+        form = reading.format or _default_format(path)
+        for record in read_records(path, dataclasses.replace(reading, keyed=False, format=form)):
             if isinstance(record, BadRecord):
                 raise InputError(
                     f"{record.source}: {record.reason}",

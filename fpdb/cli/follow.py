@@ -23,7 +23,7 @@ from fpdb.cli.options import (
     bundled,
     require,
 )
-from fpdb.io.follow import require_followable
+from fpdb.io import require_followable
 
 # The name of each status in the summary, as ingest writes it.
 _COUNTED = {

@@ -23,6 +23,7 @@ from fpdb.cli.options import (
     require,
 )
 from fpdb.cli.output import jaccard_cells, near_dict
+from fpdb.io import check_path
 
 _PROGRESS_SECONDS = 0.1
 _SKIPPED = {"status": "another status than 200", "type": "another type"}
@@ -61,7 +62,8 @@ def ingest(
     require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
-    reading.check(*paths)
+    for each in paths:
+        check_path(each, reading)
     progress = Progress(quiet=quiet)
     sketched = similarity is not None
     with (

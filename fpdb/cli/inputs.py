@@ -209,7 +209,7 @@ def read_exact_texts(
         k = fpdb.first_look(database.plan.bits, database.k, similarity)
     wanted = {key for cluster in database.clusters(k) for key in cluster.keys}
     texts: dict[Key, str] = {}
-    for record in read_records(path, format=reading.format, fields=reading.fields):
+    for record in read_records(path, reading):
         # A record that couldn't be ingested isn't wanted either.
         if isinstance(record, BadRecord) or record.key is None or record.text is None:
             continue

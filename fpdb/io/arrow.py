@@ -1,21 +1,18 @@
 """Records of Parquet and Arrow: files, and tables in memory; a thousand rows at a time."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, time
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from fpdb.errors import InputError, MissingExtraError
-from fpdb.io.fields import BadRecord, Fields, Record, UnfitError, picker
+from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.streams import StreamError
-from fpdb.io.tables import header_reason
+from fpdb.io.tables import Named, header_reason
 
 if TYPE_CHECKING:
     import pyarrow
 
-# The row, from 1; its fields, or the reason why there are none; whether bytes were replaced.
-Row = tuple[int, dict[str, Any] | str, bool]
-Batches = tuple[list[str], Iterator[Any]]
 
 _ROWS = 1000
 _GROUP = 50_000
@@ -25,7 +22,7 @@ _PLAIN = (str, int, float, type(None))
 
 
 def require() -> Any:
-    """Import pyarrow, or say how to install it."""
+    """Import pyarrow; the error says how to install it."""
     try:
         import pyarrow
     except ImportError:
@@ -36,19 +33,19 @@ def require() -> Any:
     return pyarrow
 
 
-def parquet_rows(path: str, fields: Fields, largest: int) -> Iterator[Row]:
+def parquet_rows(path: str, reading: Reading) -> Iterator[Named]:
     """Read the rows of a Parquet file, and of them only the columns that are needed."""
     with explained("Parquet"):
         from pyarrow import parquet
 
         with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             names = file.schema_arrow.names
-            wanted = _wanted(names, fields)
+            wanted = _wanted(names, reading)
             batches = file.iter_batches(_ROWS, columns=wanted, use_threads=False)
-            yield from _rows(names, batches, fields, largest)
+            yield from _rows(names, batches, reading)
 
 
-def arrow_rows(path: str, fields: Fields, largest: int) -> Iterator[Row]:
+def arrow_rows(path: str, reading: Reading) -> Iterator[Named]:
     """Read the rows of an Arrow file, which may be in the format of files or of streams."""
     with explained("Arrow"):
         pyarrow = require()
@@ -62,11 +59,11 @@ def arrow_rows(path: str, fields: Fields, largest: int) -> Iterator[Row]:
                 file.seek(0)
                 reader = pyarrow.ipc.open_stream(file)
                 batches = iter(reader)
-            yield from _rows(reader.schema.names, batches, fields, largest)
+            yield from _rows(reader.schema.names, batches, reading)
 
 
-def table_records(table: Any, fields: Fields, largest: int) -> Iterator[Record | BadRecord]:
-    """Give the rows of a table in memory, of any library that speaks Arrow, as records."""
+def table_records(table: Any, reading: Reading) -> Iterator[Record | BadRecord]:
+    """Yield the rows of a table in memory, of any library with the Arrow interface, as records."""
     pyarrow = require()
     if hasattr(table, "__arrow_c_stream__"):
         batches = pyarrow.RecordBatchReader.from_stream(table)
@@ -77,8 +74,8 @@ def table_records(table: Any, fields: Fields, largest: int) -> Iterator[Record |
             f"found {table!r:.40}, expected a table",
             hint="a DataFrame of pandas or polars, or a table or reader of pyarrow",
         )
-    pick = picker(fields)
-    for number, found, replaced in _rows(batches.schema.names, batches, fields, largest):
+    pick = picker(reading)
+    for number, found, replaced in _rows(batches.schema.names, batches, reading):
         source = f"row {number}" if number else "the table"
         if isinstance(found, str):
             yield BadRecord(source, found)
@@ -90,7 +87,7 @@ def table_records(table: Any, fields: Fields, largest: int) -> Iterator[Record |
 
 
 class TableWriter:
-    """Writes rows to a Parquet file, some thousand at a time."""
+    """Writes rows to a Parquet file, 50,000 at a time."""
 
     def __init__(self, file: IO[bytes], columns: Mapping[str, str]) -> None:
         self._pyarrow = require()
@@ -130,7 +127,7 @@ class TableWriter:
 
 @contextlib.contextmanager
 def explained(form: str) -> Iterator[None]:
-    """Turn what pyarrow raises into an error that says what is wrong with the file."""
+    """Turn what pyarrow raises into a StreamError with what is wrong with the file."""
     pyarrow = require()
     try:
         yield
@@ -138,42 +135,39 @@ def explained(form: str) -> Iterator[None]:
         raise StreamError(f"is no {form} file, or needs more memory than there is") from None
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         reason = str(error).partition("\n")[0][:200]
-        raise StreamError(f"can't be read as a whole {form} file: {reason}") from None
+        raise StreamError(f"can't be read as a complete {form} file: {reason}") from None
 
 
-def _wanted(names: list[str], fields: Fields) -> list[str] | None:
-    """Say which columns are to be read; None for all."""
-    if "*" in fields.meta:
+def _wanted(names: list[str], reading: Reading) -> list[str] | None:
+    """Return the columns that are to be read; None for all."""
+    if "*" in reading.kept:
         return None
-    needed = {*fields.keys, *fields.meta}
-    needed.update(name for _, choice in fields.required() for name in choice)
+    needed = {*reading.keys, *reading.kept}
+    needed.update(name for _, choice in reading.required() for name in choice)
     return [name for name in names if name in needed]
 
 
-def _rows(names: list[str], batches: Any, fields: Fields, largest: int) -> Iterator[Row]:
-    if reason := header_reason(tuple(names), fields):
+def _rows(names: list[str], batches: Any, reading: Reading) -> Iterator[Named]:
+    if reason := header_reason(tuple(names), reading):
         yield 0, reason, False
         return
-    number = 0
+    number, largest = 0, reading.max_bytes
     for batch in batches:
         for start in range(0, batch.num_rows, _ROWS):
             for found, replaced in _plain_rows(batch.slice(start, _ROWS)):
                 number += 1
-                if any(map(_exceeds(largest), found.values())):
+                if any(_exceeds(value, largest) for value in found.values()):
                     yield number, f"holds more than {largest} bytes in one field", replaced
                 else:
                     yield number, found, replaced
 
 
-def _exceeds(largest: int) -> Callable[[Any], bool]:
-    def exceeds(value: Any) -> bool:
-        return (
-            isinstance(value, str)
-            and len(value) > largest // 4
-            and len(value.encode(errors="replace")) > largest
-        )
-
-    return exceeds
+def _exceeds(value: Any, largest: int) -> bool:
+    return (
+        isinstance(value, str)
+        and len(value) > largest // 4
+        and len(value.encode(errors="replace")) > largest
+    )
 
 
 def _plain_rows(batch: "pyarrow.RecordBatch") -> Iterator[tuple[dict[str, Any], bool]]:
@@ -189,7 +183,7 @@ def _plain_rows(batch: "pyarrow.RecordBatch") -> Iterator[tuple[dict[str, Any], 
 
 
 def _values(column: Any) -> tuple[list[Any], set[int]]:
-    """Give a column as what JSON could hold; and the rows whose text is no UTF-8."""
+    """Return a column's values as JSON could hold them, and the rows whose text is no UTF-8."""
     import pyarrow
     from pyarrow import types
 

@@ -8,13 +8,26 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from email.message import Message
+from typing import Any
 
 from fpdb.errors import HtmlError, MissingExtraError, WorkerError
 from fpdb.io import extraction
+from fpdb.io.records import LARGEST_HTML, BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import HtmlText
 
-LARGEST_HTML = 1 << 21
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+# As browsers understand these names.
+_WIDER = {
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "iso-8859-1": "cp1252",
+    "latin-1": "cp1252",
+    "ascii": "cp1252",
+    "us-ascii": "cp1252",
+}
 # Only a machine that stands still comes near this: the processor time ends much earlier.
 _PATIENCE = 60.0
 
@@ -164,3 +177,77 @@ def _leave_to_parent() -> None:
 
 atexit.register(_end_all)
 os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A document whose text isn't decoded or is still HTML, as a reader found it."""
+
+    source: str
+    key: str | int | None
+    data: bytes | str
+    meta: dict[str, Any] | None = None
+    content_type: str = ""
+    html: bool = True
+    replaced: bool = False
+
+
+Found = Record | BadRecord | Page
+
+
+def finished(items: Iterable[Found], reading: Reading) -> Iterator[Record | BadRecord]:
+    """Make records of pages; others stay as they are."""
+    for item in items:
+        yield _read(item, reading) if isinstance(item, Page) else item
+
+
+def marked(item: Record | BadRecord, reading: Reading) -> Found:
+    """Take the text of a record as HTML, if all texts are."""
+    if reading.html == "html" and isinstance(item, Record) and item.text is not None:
+        return Page(item.source, item.key, item.text, item.meta, replaced=item.replaced)
+    return item
+
+
+def is_html(content_type: str) -> bool:
+    """Return whether a media type is one of HTML."""
+    return media_type(content_type) in _HTML_TYPES
+
+
+def media_type(content_type: str) -> str:
+    """Drop the parameters of a media type."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _read(page: Page, reading: Reading) -> Record | BadRecord:
+    meta = page.meta
+    try:
+        check_key("key", page.key, replaced=True) if page.key is not None else None
+        if page.html and reading.html != "none":
+            found = html_text(
+                page.data,
+                content_type=page.content_type,
+                main=reading.html_text == "main",
+                max_bytes=reading.max_html,
+            )
+            text, replaced = found.text, found.replaced
+            if meta is not None:
+                meta = meta | ({"title": found.title} if found.title else {})
+        elif isinstance(page.data, str):
+            text, replaced = page.data, False
+        else:
+            text, replaced = _decoded(page.data, page.content_type)
+    except (HtmlError, UnfitError) as error:
+        return BadRecord(page.source, str(error))
+    return Record(page.source, page.key, text, None, meta, page.replaced or replaced)
+
+
+def _decoded(data: bytes, content_type: str) -> tuple[str, bool]:
+    """Decode a plain text: by the charset that is named if it fits, or else as UTF-8."""
+    label = charset_of(content_type).strip().lower()
+    for name in ("utf-8-sig", _WIDER.get(label, label)):
+        try:
+            # This refuses codecs that are none of texts, and would unpack what came from the web.
+            return data.decode(name), False
+        except (LookupError, ValueError):
+            continue
+    return data.decode("utf-8", "replace"), True

@@ -1,26 +1,56 @@
-"""Read records from files, directories or standard input; a bad one never ends the stream."""
+"""What a record is, how files are read into records, and which of their fields mean what."""
 
-import io
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import IO, Any, Literal
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from fpdb.errors import InputError
-from fpdb.io import arrow, folders, streams
-from fpdb.io.fields import BadRecord, Fields, Pick, Record, UnfitError, picker
-from fpdb.io.formats import FORMATS, Format, Source, format_of, marked_format
-from fpdb.io.html import LARGEST_HTML, require_html
-from fpdb.io.markup import Found, Markup, Page, finished, marked
-from fpdb.io.streams import Idle, Progress, StreamError
-from fpdb.io.tables import check_columns
-from fpdb.io.texts import Text
-from fpdb.io.warc import Passing, read_pages
 from fpdb.models import LARGEST_TEXT
 
-_DEFAULT = Fields()
-_MARKUP = Markup()
+LARGEST_HTML = 1 << 21
+_KEYS = ("key", "id", "url")
+_TEXTS = ("text", "content", "body")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_HEX = re.compile(r"0[xX][0-9a-fA-F]{1,64}")
+_DIGITS = {
+    "hex": (16, re.compile(r"[0-9a-fA-F]{1,64}")),
+    "decimal": (10, re.compile(r"[0-9]{1,64}")),
+}
+_KINDS = {
+    dict: "an object",
+    list: "a list",
+    bool: "true or false",
+    float: "a fraction",
+    int: "a number",
+    type(None): "null",
+}
+# Fails where a database would: at numbers that are not finite and at halves of characters.
+_storable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A document as it was read.
+
+    `source` is the file and the line; `replaced` says that bytes that are no UTF-8 were replaced.
+    """
+
+    source: str
+    key: str | int | None
+    text: str | None
+    fingerprint: int | None = None
+    meta: dict[str, Any] | None = None
+    replaced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record, or a whole file, that can't be used, and why."""
+
+    source: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -57,217 +87,184 @@ class Reading:
     max_html: int = LARGEST_HTML
     max_bytes: int = LARGEST_TEXT
 
-    @property
-    def fields(self) -> Fields:
-        """Which fields mean what."""
-        return Fields(
-            key=self.key_field,
-            text=_several(self.text_field),
-            meta=_several(self.meta_field),
-            fingerprint=self.fingerprint_field,
-            fingerprint_base=self.base,
-            header=self.header,
-            keyed=self.keyed,
-        )
+    def __post_init__(self) -> None:
+        for name, found, expected in (
+            ("base", self.base, tuple(_DIGITS)),
+            ("html", self.html, ("auto", "html", "none")),
+            ("html_text", self.html_text, ("main", "page")),
+        ):
+            if found not in expected:
+                raise InputError(f"found {name}={found!r}, expected one of {', '.join(expected)}")
+        if self.max_bytes < 1:
+            raise InputError(f"found max_bytes {self.max_bytes}, expected at least 1")
 
     @property
-    def markup(self) -> Markup:
-        """What is HTML, and what of it is taken."""
-        return Markup(self.html, self.html_text, self.max_html)
+    def texts(self) -> tuple[str, ...]:
+        """The fields whose texts are joined."""
+        return _several(self.text_field)
 
-    def check(self, *paths: str) -> None:
-        """Raise InputError if any of the paths can't be read, or not in this way."""
-        for path in paths:
-            open_path(path, self.format, self.fields, self.max_bytes, self.markup)
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The fields that are kept as metadata."""
+        return _several(self.meta_field)
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether anything says which fields mean what."""
+        given = (self.key_field, self.fingerprint_field, self.header)
+        return bool(self.texts or self.kept) or any(each is not None for each in given)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the fields are columns by their numbers."""
+        given = (self.key_field, *self.texts, *self.kept, self.fingerprint_field)
+        numbers = [name for name in given if name and name != "*"]
+        return bool(numbers) and all(map(_NUMBER.fullmatch, numbers))
+
+    @property
+    def headed(self) -> bool:
+        """Whether a table's first line names its columns."""
+        return not self.numbered if self.header is None else self.header
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names that a key may have."""
+        return _KEYS if self.key_field is None else (self.key_field,)
+
+    def required(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Return what a record must hold: what it is, and the names that it may have."""
+        needed: list[tuple[str, tuple[str, ...]]] = []
+        if self.keyed or self.key_field is not None:
+            needed.append(("key", self.keys))
+        needed += [("text", (name,)) for name in self.texts]
+        if self.fingerprint_field:
+            needed.append(("fingerprint", (self.fingerprint_field,)))
+        elif not self.texts:
+            needed.append(("text", _TEXTS))
+        return needed
 
 
 def _several(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def read_records(
-    path: str,
-    *,
-    format: str | None = None,  # noqa: A002
-    fields: Fields = _DEFAULT,
-    max_bytes: int = LARGEST_TEXT,
-    markup: Markup = _MARKUP,
-    progress: Progress | None = None,
-) -> Iterator[Record | BadRecord]:
-    """Read the records of a file, of all files of a directory, or of standard input ("-").
-
-    The format is told by the suffix, with .gz and .zst read through; standard input is JSONL
-    unless `format` says otherwise, and is unpacked if it begins like gzip or zstd. A record of
-    more than `max_bytes` is a bad one. `markup` says what is HTML. `progress` is told how many
-    bytes were read.
-
-    A path that can't be read, an unknown format, and columns that can't be, are an InputError at
-    once. All else is a BadRecord: one for each record, one for the rest of a broken file.
-    """
-    reader, chosen = open_path(path, format, fields, max_bytes, markup)
-    if chosen is None:
-        return reader.folder(path, format, progress)
-    return reader.file(path, path, chosen, progress)
+class UnfitError(ValueError):
+    """What was found can't become a record."""
 
 
-def read_rows(path: str, max_bytes: int = LARGEST_TEXT) -> Iterator[Text]:
-    """Read a text from each row of a table; the key is its source, if there is one."""
-    for record in read_records(path, fields=Fields(keyed=False), max_bytes=max_bytes):
-        if isinstance(record, BadRecord):
-            raise InputError(
-                f"{record.source}: {record.reason}",
-                hint="fpdb ingest and query skip such rows, and take other columns",
-            )
-        source = record.source if record.key is None else str(record.key)
-        yield Text(source, record.text or "", record.replaced)
+Pick = Callable[[str, Mapping[str, Any], bool], Record]
 
 
-def open_path(
-    path: str, given: str | None, fields: Fields, max_bytes: int, markup: Markup
-) -> tuple["Reader", Format | None]:
-    """Check a path, and say how to read it; a directory has no format."""
-    if max_bytes < 1:
-        raise InputError(f"found max_bytes {max_bytes}, expected 1 or more")
+def picker(reading: Reading) -> Pick:
+    """Return the function that makes a Record of the fields of one, or raises UnfitError."""
+    required = reading.required()
+    must = any(what == "key" for what, _ in required)
+    texts = [names for what, names in required if what == "text"]
+    fingerprints = [names for what, names in required if what == "fingerprint"]
+    everything, kept = "*" in reading.kept, set(reading.kept)
+    base, digits = _DIGITS[reading.base]
+
+    def pick(source: str, found: Mapping[str, Any], replaced: bool) -> Record:  # noqa: FBT001
+        name, key = _first("key", reading.keys, found) if must else _optional(reading.keys, found)
+        if key is not None:
+            check_key(name, key, replaced)
+        used, parts, fingerprint, meta = [name], [], None, None
+        for names in texts:
+            name, part = _first("text", names, found)
+            if type(part) is not str:
+                raise UnfitError(f"{_field(name)} holds {_kind(part)}, expected a text")
+            parts.append(part)
+            used.append(name)
+        for names in fingerprints:
+            name, value = _first("fingerprint", names, found)
+            fingerprint = _fingerprint(name, value, base, digits)
+            used.append(name)
+        if kept:
+            wanted = found.keys() - used if everything else kept
+            meta = {name: value for name, value in found.items() if name in wanted} or None
+            _check_meta(meta)
+        return Record(source, key, "\n".join(parts) if texts else None, fingerprint, meta, replaced)
+
+    return pick
+
+
+def lacking(what: str, names: Iterable[str], found: Iterable[str]) -> str:
+    """Return the message that none of some fields is there, and which there are."""
+    there = sorted(found)
+    shown = ", ".join(map(shorten, there[:10])) + (", …" if len(there) > 10 else "")
+    wanted = " or ".join(map(shorten, names))
+    return f"found no {what}: expected the field {wanted}, there are: {shown or 'none'}"
+
+
+def shorten(text: str) -> str:
+    """Quote the beginning of a text that may be long."""
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")
+
+
+def check_key(name: str, key: object, replaced: bool) -> None:  # noqa: FBT001
+    """Raise UnfitError if a key can't be used, or isn't the one that was written."""
+    if type(key) is int:
+        return
+    if type(key) is not str:
+        raise UnfitError(f"{_field(name)} holds {_kind(key)}, expected a string or a whole number")
+    if not key:
+        raise UnfitError(f"{_field(name)} is empty, expected a key")
+    if key.isascii():
+        return
+    # Replaced bytes would make one key of two.
+    if (replaced and "\ufffd" in key) or not _is_unicode(key):
+        raise UnfitError(f"{_field(name)} is no valid Unicode: {shorten(key)}")
+
+
+def _first(what: str, names: tuple[str, ...], found: Mapping[str, Any]) -> tuple[str, Any]:
+    for name in names:
+        value = found.get(name)
+        if value is not None:
+            return name, value
+    raise UnfitError(lacking(what, names, (name for name in found if found[name] is not None)))
+
+
+def _optional(names: tuple[str, ...], found: Mapping[str, Any]) -> tuple[str, Any]:
+    there = (name for name in names if found.get(name) is not None)
+    name = next(there, "")
+    return name, found.get(name)
+
+
+def _fingerprint(name: str, value: object, base: int, digits: re.Pattern[str]) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    if type(value) is str:
+        if digits.fullmatch(value):
+            return int(value, base)
+        if _HEX.fullmatch(value):
+            return int(value, 16)
+    kind = {16: "hex digits, with or without 0x", 10: "decimal digits, or 0x and hex digits"}[base]
+    text = shorten(value) if type(value) is str else _kind(value)
+    raise UnfitError(f"{_field(name)} holds {text}, expected a fingerprint: up to 64 {kind}")
+
+
+def _check_meta(meta: dict[str, Any] | None) -> None:
     try:
-        streams.check(path)
-    except StreamError as error:
-        raise InputError(f"{path} {error}", hint=error.hint) from None
-    folder = path != "-" and os.path.isdir(path)
-    chosen = marked_format(format_of(path, given, "text" if folder else None), markup)
-    if chosen.packed or (markup.html == "auto" and chosen is FORMATS["html"]):
-        require_html()
-    if chosen.is_table:
-        check_columns(fields)
-    if chosen.by_path:
-        _check_file(path)
-    reader = Reader(fields, min(max_bytes, sys.maxsize // 2), markup)
-    if folder:
-        return reader, None
-    if replace(fields, keyed=True) != _DEFAULT and not chosen.has_fields:
-        raise InputError(
-            f"{path}: fields are given, but each text is all there is",
-            hint="leave the fields out, or give the format of records: jsonl, tsv, csv, parquet",
-        )
-    return reader, chosen
+        _storable(meta).encode()
+    except UnicodeEncodeError:
+        raise UnfitError("the metadata is no valid Unicode: half of a character") from None
+    except ValueError:
+        raise UnfitError("the metadata holds a number that is not finite") from None
 
 
-def _check_file(path: str) -> None:
-    """Refuse a stream where a whole file is needed."""
-    arrow.require()
-    if path == "-" or streams.unpacked_name(path) != path:
-        raise InputError(
-            f"{path}: Parquet and Arrow are read from files, found a stream",
-            hint="save it to a file, unpacked: they are packed inside",
-        )
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Reads one file after the other in the same way."""
-
-    fields: Fields
-    largest: int
-    markup: Markup = _MARKUP
-
-    def folder(
-        self, path: str, given: str | None, progress: Progress | None
-    ) -> Iterator[Record | BadRecord]:
-        """Read all files of a directory."""
-        for entry in folders.walk(path):
-            chosen = self.choose(entry, given)
-            if isinstance(chosen, BadRecord):
-                yield chosen
-            else:
-                yield from self.file(entry.path, entry.name, chosen, progress)
-
-    def choose(self, entry: folders.Entry, given: str | None) -> Format | BadRecord:
-        """Choose the format of a file in a directory, or say why it can't be read."""
-        if entry.problem:
-            return BadRecord(entry.path, entry.problem)
-        chosen = marked_format(format_of(entry.name, given, "text"), self.markup)
-        try:
-            if chosen.is_table:
-                check_columns(self.fields)
-            if chosen.by_path:
-                _check_file(entry.path)
-        except InputError as error:
-            return BadRecord(entry.path, str(error))
-        return chosen
-
-    def file(
-        self,
-        path: str,
-        name: str,
-        chosen: Format,
-        progress: Progress | None = None,
-        idle: Idle | None = None,
-    ) -> Iterator[Record | BadRecord]:
-        """Read one file."""
-        found = self.unfinished(path, name, chosen, progress=progress, idle=idle)
-        return finished(found, self.markup)
-
-    def unfinished(
-        self,
-        path: str,
-        name: str,
-        chosen: Format,
-        *,
-        progress: Progress | None = None,
-        idle: Idle | None = None,
-        passing: Passing | None = None,
-    ) -> Iterator[Found]:
-        """Read one file; its pages are still to be decoded, and their texts to be found."""
-        try:
-            if chosen.by_path:
-                source = Source(io.BytesIO(), name, self.fields, self.largest, path=path)
-                yield from self._found(path, chosen, source)
-                if progress:
-                    progress(os.path.getsize(path))
-                return
-            if chosen.packed:
-                with streams.raw(path, progress, idle) as chunks:
-                    yield from read_pages(path, chunks, self.markup, self.largest, passing)
-                return
-            with streams.opened(path, progress, idle) as stream:
-                if chosen.find is None:
-                    yield self._page(path, name, stream)
-                    return
-                source = Source(stream, name, self.fields, self.largest)
-                yield from self._found(path, chosen, source)
-        except StreamError as error:
-            yield BadRecord(path, str(error))
-
-    def found(self, path: str, chosen: Format, source: Source) -> Iterator[Record | BadRecord]:
-        """Make records of what a format finds."""
-        return finished(self._found(path, chosen, source), self.markup)
-
-    def _found(self, path: str, chosen: Format, source: Source) -> Iterator[Found]:
-        pick = picker(self.fields if chosen.has_fields else _DEFAULT)
-        for number, found, replaced in chosen.find(source) if chosen.find else ():
-            record = _record(pick, f"{path}:{number}" if number else path, found, replaced)
-            yield marked(record, self.markup)
-
-    def _page(self, path: str, name: str, stream: IO[bytes]) -> Page | BadRecord:
-        """Take a file as a page."""
-        data = bytearray()
-        while piece := stream.read(min(self.markup.largest + 1 - len(data), 1 << 18)):
-            data += piece
-        if len(data) > self.markup.largest:
-            return BadRecord(path, f"holds more than {self.markup.largest:,} bytes of HTML")
-        return Page(path, name, bytes(data))
-
-
-def _record(
-    pick: Pick,
-    source: str,
-    found: dict[str, Any] | str,
-    replaced: bool,  # noqa: FBT001
-) -> Record | BadRecord:
-    if isinstance(found, str):
-        return BadRecord(source, found)
+def _is_unicode(text: str) -> bool:
     try:
-        return pick(source, found, replaced)
-    except UnfitError as error:
-        return BadRecord(source, str(error))
-    except RecursionError:
-        return BadRecord(source, "is nested too deeply")
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _field(name: str) -> str:
+    return f"the field {shorten(name)}"
+
+
+def _kind(value: object) -> str:
+    if type(value) is int and value < 0:
+        return "a negative number"
+    return _KINDS.get(type(value), "a string")

@@ -1,32 +1,29 @@
-"""Open files and standard input as bytes: unpacked, within bounds, line by line."""
+"""The bytes of files and of standard input: opened, decompressed, within bounds, cut into lines."""
 
 import contextlib
 import io
-import itertools
 import os
-import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import IO, Protocol
-from weakref import WeakKeyDictionary
 
-from fpdb.errors import MissingExtraError
+from fpdb.errors import InputError, MissingExtraError
+from fpdb.models import LARGEST_TEXT
 
 _CHUNK = 1 << 18
-# What was read of standard input already, to see what it is.
-_beginnings: "WeakKeyDictionary[IO[bytes], bytes]" = WeakKeyDictionary()
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# A byte order mark and a carriage return are no part of a line.
+_UNCOUNTED = 4
 
+# Called with the number of bytes, as they are in the file, that were read since the last call.
 Progress = Callable[[int], object]
-# Called with the number of a file before it is read, if that may have to wait for somebody.
-Idle = Callable[[int], object]
+Line = tuple[int, "str | TooLong", bool]
 
 
 class StreamError(Exception):
-    """A stream can't be opened or breaks off: says why, and leaves naming it to the caller."""
+    """A stream that can't be opened, or breaks off; the caller names the file."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -35,13 +32,22 @@ class StreamError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
-    """Stands for a line above the limit; its double quotes tell CSV whether a record goes on."""
+    """A line above the limit; its double quotes decide whether a record of CSV goes on."""
 
     quotes: int
 
 
+@dataclass(frozen=True)
+class Text:
+    """A text, where it was read, and whether bytes that are no UTF-8 were replaced."""
+
+    source: str
+    text: str
+    replaced: bool = False
+
+
 class Unpacker(Protocol):
-    """Unpacks one member or frame, as the objects of zlib and zstandard do."""
+    """Decompresses one member or frame, as the objects of zlib and zstandard do."""
 
     @property
     def eof(self) -> bool:
@@ -50,11 +56,11 @@ class Unpacker(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """What was given beyond that end."""
+        """The bytes after that end."""
         ...
 
     def decompress(self, data: bytes, /) -> bytes:
-        """Take some bytes, and give what they hold."""
+        """Take some bytes, and return what they hold."""
         ...
 
 
@@ -75,15 +81,15 @@ def _zstd() -> tuple[Unpacker, type[Exception]]:
 
 @dataclass(frozen=True)
 class Packing:
-    """A way of compressing, told by a file's suffix or, on standard input, by its first bytes.
+    """A way of compressing, which a file's suffix shows, or the first bytes of standard input.
 
-    So few bytes are unpacked at a time that a bomb gains a few megabytes and no more: 4 bytes
-    of zstd become up to 128 KiB, and a byte of gzip up to 1,032.
+    Pieces of `piece` bytes are decompressed at a time, so that a bomb gains a few megabytes and no
+    more: 4 bytes of zstd become up to 128 KiB, and a byte of gzip up to 1,032.
     """
 
     name: str
     suffix: str
-    magic: bytes  # no UTF-8, so that no text starts with it
+    magic: bytes  # no UTF-8, so that no text begins with it
     piece: int
     start: Callable[[], tuple[Unpacker, type[Exception]]]
 
@@ -98,6 +104,11 @@ def unpacked_name(path: str) -> str:
     """Drop the suffix of a compressed file."""
     packing = _packing(path)
     return path[: -len(packing.suffix)] if packing else path
+
+
+def packing_of(first: bytes) -> Packing | None:
+    """Return how a file is compressed, by its first bytes."""
+    return next((known for known in _PACKINGS if first.startswith(known.magic)), None)
 
 
 def check(path: str) -> None:
@@ -115,120 +126,192 @@ def check(path: str) -> None:
         packing.start()
 
 
-@contextlib.contextmanager
-def opened(
-    path: str, progress: Progress | None = None, idle: Idle | None = None
-) -> Iterator["io.BufferedReader[_Stream]"]:
-    """Open a file, or standard input when the path is "-", past a byte order mark.
-
-    `progress` is told how many bytes, as they lie in the file, were read since it was last told.
-    `idle` is called before each read that may have to wait.
-    """
+def raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
+    """Yield the bytes of a file, or of standard input ("-"), as they are there."""
     with _binary(path) as file:
-        chunks = _chunks(file, progress, _before(file, idle))
-        packing = _packing(path)
-        if path == "-":
-            first = next(chunks, b"")
-            chunks = itertools.chain([first] if first else [], chunks)
-            packing = packing_of(first)
-        if packing:
-            chunks = _unpacked(chunks, packing)
-        with io.BufferedReader(_Stream(chunks), _CHUNK) as stream:
-            if stream.peek(3).startswith(_BYTE_ORDER_MARK):
-                stream.read(3)
+        # What is there is enough: the other end may be a person, or a slow crawler.
+        read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+        while True:
+            with _explained():
+                chunk = read(_CHUNK)
+            if not chunk:
+                return
+            if progress:
+                progress(len(chunk))
+            yield chunk
+
+
+def chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
+    """Yield the bytes of a file, or of standard input ("-"), decompressed, past a byte order mark.
+
+    Raises:
+        StreamError: The file can't be opened or read, or isn't complete.
+    """
+    found = raw_chunks(path, progress)
+    packing = _packing(path)
+    if path == "-":
+        first = next(found, b"")
+        packing = packing_of(first)
+        found = _chained(first, found)
+    if packing:
+        found = _unpacked(found, packing)
+    first = b""
+    while len(first) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(first):
+        chunk = next(found, b"")
+        if not chunk:
+            break
+        first += chunk
+    if first := first.removeprefix(_BYTE_ORDER_MARK):
+        yield first
+    yield from found
+
+
+@contextlib.contextmanager
+def binary_file(path: str, progress: Progress | None = None) -> Iterator[IO[bytes]]:
+    """Open a file, or standard input ("-"), decompressed; an unreadable one is an `InputError`."""
+    try:
+        with io.BufferedReader(_Stream(chunks(path, progress)), _CHUNK) as stream:
             yield stream
+    except StreamError as error:
+        raise InputError(f"{path} {error}", hint=error.hint or "copy it again") from None
 
 
-@contextlib.contextmanager
-def raw(
-    path: str, progress: Progress | None = None, idle: Idle | None = None
-) -> Iterator[Iterator[bytes]]:
-    """Open a file or standard input, and give its bytes as they lie there, chunk by chunk."""
-    with _binary(path) as file:
-        yield _chunks(file, progress, _before(file, idle))
+class LineCutter:
+    """Cuts bytes into lines, with their ends, as they come; of too long ones, only a mark is left.
 
-
-def beginning_of_input(enough: Callable[[bytes], bool]) -> bytes:
-    """Read so much of standard input as is enough; whoever opens it next is given that again."""
-    with _binary("-") as file:
-        found, read = _beginnings.pop(file, b""), _reading(file)
-        try:
-            while not enough(found) and (chunk := read(_CHUNK)):
-                found += chunk
-        finally:
-            _beginnings[file] = found
-    return found
-
-
-def packing_of(first: bytes) -> Packing | None:
-    """Tell by its first bytes how a file is compressed."""
-    return next((known for known in _PACKINGS if first.startswith(known.magic)), None)
-
-
-def lines(
-    stream: IO[bytes], largest: int, *, go_on: bool = True
-) -> Iterator[tuple[int, str | TooLong, bool]]:
-    """Decode and number the lines, with their ends; says whether bytes had to be replaced."""
-    return decoded(raw_lines(stream, largest, go_on=go_on))
-
-
-def raw_lines(stream: IO[bytes], largest: int, *, go_on: bool = True) -> Iterator[bytes | TooLong]:
-    """Give the lines as bytes, with their ends.
-
-    A line of more than so many bytes is passed over in bounded memory; not to go on ends there,
-    without waiting for the rest of a line that may never end.
+    A byte order mark before the first line is dropped.
     """
-    readline, limit = stream.readline, largest + 2
-    while line := readline(limit):
-        if len(line) > largest:
-            ended = line.endswith(b"\n")
-            if len(line.rstrip(b"\r\n")) > largest or (len(line) == limit and not ended):
-                quotes = line.count(b'"')
-                while go_on and not ended:
-                    piece = readline(_CHUNK)
-                    quotes += piece.count(b'"')
-                    ended = not piece or piece.endswith(b"\n")
-                yield TooLong(quotes)
-                if not go_on:
-                    return
-                continue
-        yield line
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._rest = bytearray()
+        self._skipping = False
+        self._quotes = 0
+        self._begun = False
+
+    def feed(self, data: bytes) -> list[bytes | TooLong]:
+        """Take bytes, and return the lines that end in them."""
+        first, *others = data.split(b"\n")
+        if not others:
+            self._keep(first)
+            return []
+        found = [self._ended(first)]
+        rest = others.pop()
+        most = self._largest
+        found += [line + b"\n" if len(line) <= most else self._checked(line) for line in others]
+        self._keep(rest)
+        return found
+
+    def finish(self) -> list[bytes | TooLong]:
+        """Return what has no end, as a line."""
+        if not (self._rest or self._skipping):
+            return []
+        found = self._ended(b"")
+        return [found if isinstance(found, TooLong) else found[:-1]]
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the line that hasn't ended yet is too long already."""
+        return self._skipping
+
+    def _keep(self, data: bytes) -> None:
+        self._rest += data
+        if self._skipping or len(self._rest) > self._largest + _UNCOUNTED:
+            self._skipping = True
+            self._quotes += self._rest.count(b'"')
+            self._rest.clear()
+
+    def _ended(self, last: bytes) -> bytes | TooLong:
+        if self._skipping:
+            self._begun = True
+            self._keep(last)
+            quotes, self._quotes, self._skipping = self._quotes, 0, False
+            return TooLong(quotes)
+        line = bytes(self._rest) + last if self._rest else last
+        self._rest.clear()
+        if not self._begun:
+            self._begun = True
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        return self._checked(line)
+
+    def _checked(self, line: bytes) -> bytes | TooLong:
+        if len(line.removesuffix(b"\r")) > self._largest:
+            return TooLong(line.count(b'"'))
+        return line + b"\n"
 
 
-def decoded(
-    raw: Iterable[bytes | TooLong], first: int = 1
-) -> Iterator[tuple[int, str | TooLong, bool]]:
-    """Decode lines, and number them from the first one on."""
+def raw_lines(
+    data: Iterable[bytes], largest: int, *, skip: bool = True
+) -> Iterator[bytes | TooLong]:
+    """Cut chunks into lines of at most `largest` bytes.
+
+    Unless longer ones are to be skipped, the lines end with the first of them, without waiting for
+    its end.
+    """
+    cutter = LineCutter(largest)
+    for chunk in data:
+        yield from cutter.feed(chunk)
+        if cutter.exceeded and not skip:
+            break
+    yield from cutter.finish()
+
+
+def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:
+    """Decode lines, number them, and yield whether bytes of each were replaced."""
     for number, line in enumerate(raw, first):
         if isinstance(line, TooLong):
             yield number, line, False
-            continue
-        try:
-            text, replaced = line.decode(), False
-        except UnicodeDecodeError:
-            text, replaced = line.decode(errors="replace"), True
-        yield number, text, replaced
+        else:
+            yield number, *decode(line)
 
 
-def whole(stream: IO[bytes], largest: int) -> tuple[str, bool] | None:
-    """Read and decode all, unless it is more than so many bytes; says if bytes were replaced."""
-    # One call would set memory aside for bytes that never come.
-    data = bytearray()
-    while piece := stream.read(min(largest + 1 - len(data), _CHUNK)):
-        data += piece
-    if len(data) > largest:
-        return None
+def decode(data: bytes | bytearray) -> tuple[str, bool]:
+    """Decode UTF-8, and return whether bytes were replaced."""
     try:
         return data.decode(), False
     except UnicodeDecodeError:
         return data.decode(errors="replace"), True
 
 
+def joined(data: Iterable[bytes], largest: int) -> bytearray | None:
+    """Join chunks, or return None if they have more than `largest` bytes."""
+    found = bytearray()
+    for chunk in data:
+        found += chunk
+        if len(found) > largest:
+            return None
+    return found
+
+
+def read_text(path: str, largest: int = LARGEST_TEXT) -> Text:
+    """Read one file, or standard input ("-"), as one text."""
+    with _named(path):
+        found = joined(chunks(path), largest)
+    if found is None:
+        raise _too_long(path, largest)
+    return Text(path, *decode(found))
+
+
+def read_lines(path: str, largest: int = LARGEST_TEXT) -> Iterator[Text]:
+    """Yield a text from each line of a file, or of standard input ("-")."""
+    # A line that never ends is refused without waiting for its end.
+    for number, line, replaced in _named_lines(path, largest):
+        source = f"{path}:{number}"
+        if isinstance(line, TooLong):
+            raise _too_long(source, largest)
+        yield Text(source, line.rstrip("\r\n"), replaced)
+
+
+def _named_lines(path: str, largest: int) -> Iterator[Line]:
+    with _named(path):
+        yield from decoded(raw_lines(chunks(path), largest, skip=False))
+
+
 class _Stream(io.RawIOBase):
     """Chunks of bytes as a file that a buffered reader can read."""
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, data: Iterator[bytes]) -> None:
+        self._chunks = data
         self._rest = memoryview(b"")
 
     def readable(self) -> bool:
@@ -256,6 +339,12 @@ def _binary(path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         return open(path, "rb", buffering=0)
 
 
+def _chained(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from others
+
+
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
     try:
@@ -267,60 +356,39 @@ def _explained() -> Iterator[None]:
         ) from None
 
 
-def _before(file: IO[bytes], idle: Idle | None) -> Callable[[], object] | None:
-    """Make what is to be done before each read; regular files never wait."""
-    if idle is None:
-        return None
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Name the file in what opening or reading it raises."""
     try:
-        number = file.fileno()
-    except OSError:  # it is no real file
-        return None
-    return None if stat.S_ISREG(os.fstat(number).st_mode) else partial(idle, number)
+        yield
+    except StreamError as error:
+        raise InputError(f"{path} {error}", hint=error.hint) from None
 
 
-def _reading(file: IO[bytes]) -> Callable[[int], bytes]:
-    """Read of standard input what is there: its other end may be a person, or a slow crawler."""
-    read: Callable[[int], bytes] = getattr(file, "read1", file.read)
-    return read
+def _too_long(source: str, largest: int) -> InputError:
+    return InputError(
+        f"{source} holds more than {largest} bytes in one text",
+        hint=f"--max-bytes {4 * largest} allows more; is each text on a line of its own?",
+    )
 
 
-def _chunks(
-    file: IO[bytes], progress: Progress | None, before: Callable[[], object] | None
-) -> Iterator[bytes]:
-    read = _reading(file)
-    if beginning := _beginnings.pop(file, b""):
-        if progress:
-            progress(len(beginning))
-        yield beginning
-    while True:
-        if before:
-            before()
-        with _explained():
-            chunk = read(_CHUNK)
-        if not chunk:
-            return
-        if progress:
-            progress(len(chunk))
-        yield chunk
-
-
-def _unpacked(chunks: Iterator[bytes], packing: Packing) -> Iterator[bytes]:
-    """Unpack members or frames, one after the other; zeros may fill up the file's end."""
+def _unpacked(data: Iterator[bytes], packing: Packing) -> Iterator[bytes]:
+    """Decompress members or frames, one after the other; zeros may fill up the file's end."""
     unpacker, failure = packing.start()
-    for chunk in chunks:
+    for chunk in data:
         for start in range(0, len(chunk), packing.piece):
-            data = chunk[start : start + packing.piece]
-            while data:
+            piece = chunk[start : start + packing.piece]
+            while piece:
                 if unpacker.eof:
-                    if not (data := data.lstrip(b"\0")):
+                    if not (piece := piece.lstrip(b"\0")):
                         break
                     unpacker, failure = packing.start()
                 try:
-                    output = unpacker.decompress(data)
+                    output = unpacker.decompress(piece)
                 except failure as error:
-                    raise StreamError(f"is no whole {packing.name} file: {error}") from None
+                    raise StreamError(f"is no complete {packing.name} file: {error}") from None
                 if output:
                     yield output
-                data = unpacker.unused_data if unpacker.eof else b""
+                piece = unpacker.unused_data if unpacker.eof else b""
     if not unpacker.eof:
-        raise StreamError(f"is no whole {packing.name} file: it ends too early")
+        raise StreamError(f"is no complete {packing.name} file: it ends too early")

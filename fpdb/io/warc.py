@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fpdb.errors import MissingExtraError
-from fpdb.io.fields import BadRecord
-from fpdb.io.markup import Markup, Page, is_html, media_type
+from fpdb.io.html import Page, is_html, media_type
+from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import packing_of
 
 # An HTTP head is stored with the body, and chunks have ends of their own.
@@ -81,18 +81,17 @@ class Broken:
 def read_pages(
     path: str,
     chunks: Iterator[bytes],
-    markup: Markup,
-    largest: int,
+    reading: Reading,
     passing: Passing | None,
 ) -> Iterator[Page | BadRecord]:
     """Yield the pages of an archive: responses with status 200, resources, and conversions."""
-    for found in read_captures(chunks, largest + _HEAD):
+    for found in read_captures(chunks, reading.max_bytes + _HEAD):
         source = f"{path}:{found.place}"
         if isinstance(found, Broken):
             yield BadRecord(source, found.reason)
             continue
         try:
-            page = _page(found, source, markup, largest)
+            page = _page(found, source, reading)
         except PageError as error:
             yield BadRecord(source, str(error))
         except _Skipped as why:
@@ -309,7 +308,7 @@ class _Skipped(Exception):  # noqa: N818 - it is no error
     """A record is no page; says why."""
 
 
-def _page(capture: Capture, source: str, markup: Markup, largest: int) -> Page:
+def _page(capture: Capture, source: str, reading: Reading) -> Page:
     headers = capture.headers
     if capture.kind not in _KEPT:
         raise _Skipped(capture.kind if capture.kind in _REPORTED else "other")
@@ -324,7 +323,7 @@ def _page(capture: Capture, source: str, markup: Markup, largest: int) -> Page:
     if capture.kind == "response":
         if media_type(content_type) not in {"", "application/http"}:
             raise _Skipped("other")
-        body, content_type = _payload(capture.block, markup, largest)
+        body, content_type = _payload(capture.block, reading)
         status = 200
     content_type = content_type or _sniffed(body)
     if not _is_text(content_type):
@@ -338,7 +337,7 @@ def _page(capture: Capture, source: str, markup: Markup, largest: int) -> Page:
         or _digest(body),
         "type": media_type(content_type),
         "truncated": headers.get("warc-truncated"),
-        "html": markup.text if html and markup.html != "none" else None,
+        "html": reading.html_text if html and reading.html != "none" else None,
     }
     meta = {
         name: value[:_LARGEST_FIELD] if isinstance(value, str) else value
@@ -348,7 +347,7 @@ def _page(capture: Capture, source: str, markup: Markup, largest: int) -> Page:
     return Page(source, uri, body, meta, content_type[:_LARGEST_FIELD], html)
 
 
-def _payload(block: bytes, markup: Markup, largest: int) -> tuple[bytes, str]:
+def _payload(block: bytes, reading: Reading) -> tuple[bytes, str]:
     """Return the body of an HTTP response, unpacked, and its type."""
     response = parse_response(block)
     if response.status != 200:
@@ -356,8 +355,8 @@ def _payload(block: bytes, markup: Markup, largest: int) -> tuple[bytes, str]:
     content_type = response.headers.get("content-type", "")
     if content_type and not _is_text(content_type):
         raise _Skipped("type")
-    html = is_html(content_type) and markup.html != "none"
-    return body_of(response, markup.largest if html else largest), content_type
+    html = is_html(content_type) and reading.html != "none"
+    return body_of(response, reading.max_html if html else reading.max_bytes), content_type
 
 
 def _is_text(content_type: str) -> bool:

@@ -171,7 +171,7 @@ def test_a_file_is_named_when_only_its_end_is_broken(run, tmp_path):
     path.write_bytes(gzip.compress((TEXT + "\n").encode() * 20_000)[:-10])
     done = run("fingerprint", "--format", "lines", path)
     assert done.code == 3
-    assert f"error: {path}: is no whole gzip file" in done.err
+    assert f"error: {path}: is no complete gzip file" in done.err
     assert all(row[0] == hexadecimal(TEXT) for row in done.rows)
     assert len(done.rows) > 256
 

@@ -51,9 +51,9 @@ def test_pages_that_are_stored_are_not_read_again(tmp_path, monkeypatch):
     # Without a parser there is nothing that could read them.
     code = (
         "import sys\n"
-        "from fpdb.io import markup\n"
+        "from fpdb.io import html\n"
         "def html_text(*_, **__): raise SystemExit('read again')\n"
-        "markup.html_text = html_text\n"
+        "html.html_text = html_text\n"
         "from fpdb.cli import main\n"
         "main()\n"
     )

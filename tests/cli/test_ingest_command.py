@@ -300,7 +300,7 @@ def test_a_broken_archive_keeps_what_came_out(run, path, tmp_path):
     found = summary(done)
     assert (done.code, found["bad"]) == (0, 1)
     assert found["added"] > 1000
-    assert f"{file}: is no whole gzip file" in done.err
+    assert f"{file}: is no complete gzip file" in done.err
 
 
 def test_short_texts_and_replaced_bytes_are_counted(run, path):

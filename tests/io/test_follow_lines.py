@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpdb.errors import InputError
-from fpdb.io import BadRecord, Fields, follow_parts
-from fpdb.io.follow import _Lines
-from fpdb.io.records import Reader
-from fpdb.io.streams import decoded
+from fpdb.io import BadRecord, Reading, follow_parts
+from fpdb.io.streams import LineCutter, decoded
 
 
 def line(key, text="text"):
@@ -27,11 +25,10 @@ class Folder:
         self._looks = 0
         self._parts = follow_parts(
             str(root),
-            fields=Fields(),
-            max_bytes=max_bytes,
+            Reading(max_bytes=max_bytes),
             every=every,
             wait=self._wait,
-            tell=self.told.append,
+            note=self.told.append,
         )
 
     def _wait(self, number, seconds):
@@ -154,29 +151,32 @@ def test_only_a_directory_or_standard_input_can_be_followed(tmp_path):
 def test_lines_are_the_same_however_the_bytes_come(lines, cuts, ended):
     data = b"\n".join(lines) + (b"\n" if ended and lines else b"")
     places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-    cutter = _Lines(Reader(Fields(), 8), "-", "-")
+    cutter, found = LineCutter(8), []
     for start, end in pairwise(places):
-        cutter.feed(data[start:end])
-    cutter.finish()
+        found += cutter.feed(data[start:end])
+    found += cutter.finish()
     expected = data.split(b"\n")
     if not expected[-1]:
         expected.pop()
     if expected:
         expected[0] = expected[0].removeprefix(b"\xef\xbb\xbf")
-    texts = [found if isinstance(found, str) else None for _, found, _ in decoded(cutter.found)]
+    texts = [text if isinstance(text, str) else None for _, text, _ in decoded(found)]
+    ends = ["\n"] * len(expected)
+    if expected and not data.endswith(b"\n"):
+        ends[-1] = ""
     assert texts == [
-        each.decode(errors="replace") + "\n" if len(each.removesuffix(b"\r")) <= 8 else None
-        for each in expected
+        each.decode(errors="replace") + end if len(each.removesuffix(b"\r")) <= 8 else None
+        for each, end in zip(expected, ends, strict=True)
     ]
 
 
 def test_memory_is_bounded_while_a_line_has_no_end():
-    cutter = _Lines(Reader(Fields(), 1000), "-", "-")
+    cutter = LineCutter(1000)
     for _ in range(100):
         cutter.feed(b"x" * 500)
         assert len(cutter._rest) <= 1500
-    cutter.feed(b"\nshort\n")
-    assert [len(each) if isinstance(each, bytes) else None for each in cutter.found] == [None, 6]
+    found = cutter.feed(b"\nshort\n")
+    assert [len(each) if isinstance(each, bytes) else None for each in found] == [None, 6]
 
 
 def test_a_file_that_is_replaced_while_it_is_opened_waits_for_its_turn(folder, monkeypatch):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from fpdb.io import BadRecord, Fields, Record, read_records
+from fpdb.io import BadRecord, Reading, Record, read_records
 
 settings_here = settings(max_examples=examples(150))
 # What UTF-8 can't hold is for the tests of bad records.
@@ -43,7 +43,7 @@ alike = st.lists(
 def read(data, form, **options):
     source = types.SimpleNamespace(buffer=io.BytesIO(data))
     with mock.patch.object(sys, "stdin", source):
-        return list(read_records("-", format=form, **options))
+        return list(read_records("-", Reading(format=form, **options)))
 
 
 @settings_here
@@ -64,7 +64,7 @@ def test_jsonl_comes_back(rows, ascii_only, end, pack):
         for key, text, meta in rows
     ]
     data = end.join(lines).encode()
-    found = read(gzip.compress(data) if pack else data, "jsonl", fields=Fields(meta=("*",)))
+    found = read(gzip.compress(data) if pack else data, "jsonl", meta_field=("*",))
     assert [(record.key, record.text, record.meta) for record in found] == [
         (key, text, meta or None) for key, text, meta in rows
     ]
@@ -77,7 +77,7 @@ def test_csv_comes_back(rows, quoting):
     writer = csv.writer(file, quoting=quoting)
     writer.writerow(["url", "text", "more"])
     writer.writerows(rows)
-    found = read(file.getvalue().encode(), "csv", fields=Fields(meta=("more",)))
+    found = read(file.getvalue().encode(), "csv", meta_field=("more",))
     assert [(record.key, record.text, record.meta) for record in found] == [
         (key, text, {"more": more}) for key, text, more in rows
     ]
@@ -96,7 +96,7 @@ def test_csv_comes_back(rows, quoting):
 )
 def test_tsv_comes_back(rows):
     data = "".join(f"{key}\t{text}\t{number:x}\n" for key, text, number in rows).encode()
-    found = read(data, "tsv", fields=Fields(key="1", text=("2",), fingerprint="3"))
+    found = read(data, "tsv", key_field="1", text_field=("2",), fingerprint_field="3")
     assert [(record.key, record.text, record.fingerprint) for record in found] == rows
 
 
@@ -105,9 +105,12 @@ def test_tsv_comes_back(rows):
 @settings_here
 @given(data=st.binary(max_size=300) | alike, limit=st.sampled_from([1, 7, 40, 10_000]))
 def test_no_bytes_make_a_reader_fail(form, head, data, limit):
-    for fields in (Fields(meta=("*",)), Fields(key="1", text=("2",), header=len(data) % 2 > 0)):
+    for fields in (
+        {"meta_field": ("*",)},
+        {"key_field": "1", "text_field": ("2",), "header": len(data) % 2 > 0},
+    ):
         has_fields = form not in {"lines", "text"}
-        options = {"fields": fields} if has_fields else {}
+        options = fields if has_fields else {}
         found = read(head + data, form, max_bytes=max(limit, len(head)), **options)
         for record in found:
             assert isinstance(record, Record | BadRecord)
@@ -129,8 +132,8 @@ def test_well_written_csv_never_becomes_other_records(rows, limit):
     """However small the limit is: what is read was written, and nobody's text turns into rows."""
     file = io.StringIO(newline="")
     csv.writer(file).writerows(rows)
-    fields = Fields(key="1", text=("2",))
-    found = read(file.getvalue().encode(), "csv", fields=fields, max_bytes=limit)
+    fields = {"key_field": "1", "text_field": ("2",)}
+    found = read(file.getvalue().encode(), "csv", **fields, max_bytes=limit)
     assert len(found) == len(rows)
     for record, row in zip(found, rows, strict=True):
         assert isinstance(record, BadRecord) or (record.key, record.text) == row

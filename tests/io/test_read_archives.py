@@ -14,8 +14,8 @@ from tiers import examples
 from warcs import chunked, http, packed, page, record
 
 from fpdb.errors import InputError, MissingExtraError
-from fpdb.io import BadRecord, Fields, Markup, Passing, Record, read_parts, read_records, warc
-from fpdb.io import records as module
+from fpdb.io import BadRecord, Passing, Reading, Record, read_parts, read_records, warc
+from fpdb.io import files as module
 from fpdb.io.warc import Broken, Capture, PageError, body_of, parse_response, read_captures
 
 pytestmark = pytest.mark.process
@@ -31,7 +31,7 @@ def captures(data, chunk=1000, largest=LIMIT, **bounds):
 def read(tmp_path, data, name="a.warc", **options):
     path = tmp_path / name
     path.write_bytes(data)
-    return list(read_records(str(path), **options))
+    return list(read_records(str(path), Reading(**options)))
 
 
 def uris(found):
@@ -352,14 +352,14 @@ def test_known_pages_are_not_read(tmp_path):
 def test_sources_and_markup(tmp_path):
     found = read(tmp_path, b"".join(SOME))
     assert [each.source for each in found][1] == f"{tmp_path}/a.warc:{len(SOME[0])}"
-    [raw] = read(tmp_path, record(), markup=Markup("none"))
+    [raw] = read(tmp_path, record(), html="none")
     assert raw.text == page()
     assert "html" not in raw.meta
     links = "<a href=x>Read on</a>" + page()
-    [whole] = read(tmp_path, record(block=http(links)), markup=Markup(text="page"))
+    [whole] = read(tmp_path, record(block=http(links)), html_text="page")
     assert "Read on" in whole.text
     assert whole.meta["html"] == "page"
-    [large] = read(tmp_path, record(), markup=Markup(largest=100))
+    [large] = read(tmp_path, record(), max_html=100)
     assert "more than 100 bytes" in large.reason
 
 
@@ -372,7 +372,7 @@ def test_names_tell_archives_and_bytes_tell_packing(tmp_path, name):
 
 def test_an_archive_has_no_fields(tmp_path):
     with pytest.raises(InputError, match="fields"):
-        read(tmp_path, b"", fields=Fields(text=("a",)))
+        read(tmp_path, b"", text_field=("a",))
 
 
 def test_html_files_and_fields(tmp_path):
@@ -386,21 +386,21 @@ def test_html_files_and_fields(tmp_path):
         (True, "c.txt"),
     ]
     assert "counted nine pairs" in found["a.html"]
-    every = {each.key: each.text for each in read_records(str(tmp_path), markup=Markup("html"))}
+    every = {each.key: each.text for each in read_records(str(tmp_path), Reading(html="html"))}
     assert not any("<p>" in text for text in every.values())
-    none = [each.text for each in read_records(str(tmp_path / "b.htm"), markup=Markup("none"))]
+    none = [each.text for each in read_records(str(tmp_path / "b.htm"), Reading(html="none"))]
     assert none == [page("four")]
-    [large] = read_records(str(tmp_path / "b.htm"), markup=Markup(largest=20))
+    [large] = read_records(str(tmp_path / "b.htm"), Reading(max_html=20))
     assert "more than 20 bytes" in large.reason
     (tmp_path / "d.jsonl").write_text('{"key": 1, "text": "<p>some <b>words</b>"}\n{"key": 2}\n')
-    options = {"markup": Markup("html", "page")}
-    first, bad = read_records(str(tmp_path / "d.jsonl"), **options)
+    options = {"html": "html", "html_text": "page"}
+    first, bad = read_records(str(tmp_path / "d.jsonl"), Reading(**options))
     assert first.text == "some words"
     assert isinstance(bad, BadRecord)
-    parts = read_parts(str(tmp_path / "d.jsonl"), **options)
+    parts = read_parts(str(tmp_path / "d.jsonl"), Reading(**options))
     assert [each for part in parts for each in part()] == [first, bad]
     (tmp_path / "e.csv").write_text("key,text\n1,<p>some <b>words</b>\n")
-    [row] = read_records(str(tmp_path / "e.csv"), **options)
+    [row] = read_records(str(tmp_path / "e.csv"), Reading(**options))
     assert row.text == "some words"
 
 
@@ -413,13 +413,13 @@ def test_the_extra_is_asked_for_at_once(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"")
         with pytest.raises(MissingExtraError):
             read_records(str(tmp_path / name))
-    list(read_records(str(tmp_path / "a.html"), markup=Markup("none")))
+    list(read_records(str(tmp_path / "a.html"), Reading(html="none")))
 
 
-@pytest.mark.parametrize("options", [{"html": "yes"}, {"text": "all"}])
+@pytest.mark.parametrize("options", [{"html": "yes"}, {"html_text": "all"}])
 def test_markup_that_is_none(options):
     with pytest.raises(InputError):
-        Markup(**options)
+        Reading(**options)
 
 
 def test_random_bytes_between_records():

@@ -10,7 +10,7 @@ import pytest
 
 import fpdb
 from fpdb.errors import InputError, MissingExtraError
-from fpdb.io import BadRecord, Fields, Record, read_parts, read_records
+from fpdb.io import BadRecord, Reading, Record, read_parts, read_records
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -47,14 +47,14 @@ def write(tmp_path):
 
 
 def rows(path, **fields):
-    return list(read_records(path, fields=Fields(**fields)))
+    return list(read_records(path, Reading(**fields)))
 
 
 @each_file
 def test_rows_are_records(write, name):
     columns = {"url": [f"u{n}" for n in range(10)], "text": [f"text {n}" for n in range(10)]}
     path = write(name, columns | {"n": list(range(10))})
-    assert rows(path, meta=("*",)) == [
+    assert rows(path, meta_field=("*",)) == [
         Record(f"{path}:{n + 1}", f"u{n}", f"text {n}", None, {"n": n}, replaced=False)
         for n in range(10)
     ]
@@ -73,12 +73,12 @@ def test_fields_and_fingerprints(write, name):
             "title": ["a", None, "c"],
         },
     )
-    first, second, third = rows(path, fingerprint="fp")
+    first, second, third = rows(path, fingerprint_field="fp")
     assert (first.key, first.fingerprint, first.text) == (1, 2**64 - 1, None)
     assert second.key == 2
     assert isinstance(third, BadRecord)
     assert "found no key" in third.reason
-    titled = rows(path, text=("title",))
+    titled = rows(path, text_field=("title",))
     assert [isinstance(each, BadRecord) for each in titled] == [False, True, True]
 
 
@@ -88,7 +88,7 @@ def test_columns_that_are_missing_are_said_once(write, name):
     [bad] = rows(path)
     assert bad.source == path
     assert "found no key: expected the field 'key' or 'id' or 'url'" in bad.reason
-    [bad] = rows(path, key="link", meta=("lang",))
+    [bad] = rows(path, key_field="link", meta_field=("lang",))
     assert "'lang'" in bad.reason
 
 
@@ -108,7 +108,7 @@ def test_values_of_every_kind_are_metadata(write):
         "none": pa.nulls(1),
         "yes": [True],
     }
-    [record] = rows(write("a.arrow", columns), meta=("*",))
+    [record] = rows(write("a.arrow", columns), meta_field=("*",))
     assert record.text == "x"
     assert record.meta == {
         "bytes": "b\ufffd",
@@ -140,11 +140,9 @@ def test_text_that_is_no_utf8_is_replaced(write):
 
 def test_a_text_above_the_limit_is_a_bad_record(write):
     path = write("a.parquet", {"key": ["a", "b"], "text": ["x" * 100, "字" * 10]})
-    found = [
-        type(each) for each in read_records(path, fields=Fields(), max_bytes=99, format="parquet")
-    ]
+    found = [type(each) for each in read_records(path, Reading(max_bytes=99, format="parquet"))]
     assert found == [BadRecord, Record]
-    found = list(read_records(path, max_bytes=29))
+    found = list(read_records(path, Reading(max_bytes=29)))
     assert all("more than 29 bytes" in each.reason for each in found)
 
 
@@ -175,7 +173,7 @@ def test_streams_are_refused(tmp_path, monkeypatch):
     packed.write_bytes(b"x")
     for path, form in (("-", "parquet"), ("-", "arrow"), (str(packed), None)):
         with pytest.raises(InputError, match="read from files"):
-            read_records(path, format=form)
+            read_records(path, Reading(format=form))
     [bad] = read_records(str(tmp_path))
     assert "read from files" in bad.reason
 
@@ -196,7 +194,7 @@ def test_without_pyarrow_the_error_names_the_extra(write, monkeypatch):
 
 MEASURE = """
 import resource, sys
-from fpdb.io import read_records
+from fpdb.io import Reading, read_records
 list(read_records(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 count = sum(1 for _ in read_records(sys.argv[2]))

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from fpdb.errors import InputError
-from fpdb.io import BadRecord, Fields, read_records, size_of
+from fpdb.io import BadRecord, Reading, read_records, size_of
 
 
 def fill(folder, **files):
@@ -19,7 +19,7 @@ def fill(folder, **files):
 def described(folder, **options):
     return [
         (record.source.removeprefix(f"{folder}/"), getattr(record, "key", None))
-        for record in read_records(str(folder), **options)
+        for record in read_records(str(folder), Reading(**options))
     ]
 
 
@@ -61,7 +61,7 @@ def test_a_format_for_all(tmp_path):
 
 def test_fields_are_for_the_files_that_have_them(tmp_path):
     fill(tmp_path, a_txt=b"text", b_jsonl=b'{"n": "k", "t": "t"}', c_tsv=b"u\tt\n")
-    assert described(tmp_path, fields=Fields(key="n", text=("t",))) == [
+    assert described(tmp_path, key_field="n", text_field=("t",)) == [
         ("a.txt", "a.txt"),
         ("b.jsonl:1", "k"),
         ("c.tsv:1", None),
@@ -70,7 +70,7 @@ def test_fields_are_for_the_files_that_have_them(tmp_path):
 
 def test_a_bad_file_does_not_keep_the_next_from_being_read(tmp_path):
     fill(tmp_path, a_txt=b"long text", b_jsonl_gz=b"x", c_txt=b"text")
-    found = list(read_records(str(tmp_path), max_bytes=5))
+    found = list(read_records(str(tmp_path), Reading(max_bytes=5)))
     assert [type(record) is BadRecord for record in found] == [True, True, False]
 
 
@@ -153,4 +153,4 @@ def test_a_folder_without_permission(tmp_path, monkeypatch):
 def test_an_empty_folder_and_an_unknown_format(tmp_path):
     assert list(read_records(str(tmp_path))) == []
     with pytest.raises(InputError, match="found the format"):
-        read_records(str(tmp_path), format="xml")
+        read_records(str(tmp_path), Reading(format="xml"))

@@ -91,7 +91,7 @@ def test_damaged_anywhere(tmp_path, suffix):
 def test_what_is_not_compressed_at_all(tmp_path, suffix):
     for data in (b'{"id": 1, "text": "t"}\n', b"\0", b"\n"):
         [bad] = read(tmp_path, data, suffix)
-        assert "is no whole " in bad.reason
+        assert "is no complete " in bad.reason
     found = read(tmp_path, PACK[suffix](b"".join(LINES)) + b"rubbish", suffix)
     assert [type(record) for record in found] == [Record] * 500 + [BadRecord]
 
@@ -129,11 +129,11 @@ def test_without_the_extra(tmp_path, monkeypatch):
 
 BOMB = """
 import resource, sys, time
-from fpdb.io import read_records
+from fpdb.io import Reading, read_records
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 list(read_records(sys.argv[1]))  # what the first use loads
 before, start = peak(), time.process_time()
-found = list(read_records(sys.argv[2], format=sys.argv[3]))
+found = list(read_records(sys.argv[2], Reading(format=sys.argv[3])))
 print(time.process_time() - start, (peak() - before) / 1024, *found, sep="|")
 """
 

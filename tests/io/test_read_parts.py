@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpdb.io import BadRecord, Fields, Record, parts, read_parts, read_records
+from fpdb.io import BadRecord, Reading, Record, files, read_parts, read_records
 
 LINES = st.sampled_from(
     [
@@ -28,13 +28,13 @@ LINES = st.sampled_from(
 
 
 def whole(path, **options):
-    return list(read_records(str(path), **options))
+    return list(read_records(str(path), Reading(**options)))
 
 
-def in_parts(path, **options):
+def in_parts(path, size=files.PART, progress=None, **options):
     """Read part by part, each as another process would get it."""
     found = []
-    for part in read_parts(str(path), **options):
+    for part in read_parts(str(path), Reading(**options), size=size, progress=progress):
         found += pickle.loads(pickle.dumps(part))()
     return found
 
@@ -91,26 +91,26 @@ def test_a_broken_file_gives_what_came_before_the_break(tmp_path):
 def test_what_is_wrong_with_a_path_is_said_at_once(tmp_path):
     for options in ({"format": "nonsense"}, {"max_bytes": 0}):
         with pytest.raises(ValueError, match="found"):
-            read_parts(str(tmp_path), **options)
+            read_parts(str(tmp_path), Reading(**options))
     with pytest.raises(ValueError, match="can't be read"):
         read_parts(str(tmp_path / "absent.jsonl"))
     table = tmp_path / "some.csv"
     table.touch()
     with pytest.raises(ValueError, match="numbered columns"):
-        read_parts(str(table), fields=Fields(key="1"))
+        read_parts(str(table), Reading(key_field="1"))
 
 
 def test_parts_are_bounded_by_their_bytes_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "PART_BYTES", 100)
+    monkeypatch.setattr(files, "PART_BYTES", 100)
     path = tmp_path / "some.txt"
     path.write_text("x" * 30 + "\n" + "y" * 300 + "\n" + "z\n" * 60)
-    found = [list(part()) for part in read_parts(str(path), format="lines")]
+    found = [list(part()) for part in read_parts(str(path), Reading(format="lines"))]
     assert [len(records) for records in found] == [2, 50, 10]
 
 
-def test_a_slow_pipe_gives_its_parts_in_time_and_says_when_it_waits(tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "_PART_SECONDS", 0.05)
-    pipe, waited = tmp_path / "pipe", []
+def test_a_slow_pipe_gives_its_parts_in_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PART_SECONDS", 0.05)
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
     def write():
@@ -121,15 +121,9 @@ def test_a_slow_pipe_gives_its_parts_in_time_and_says_when_it_waits(tmp_path, mo
 
     thread = threading.Thread(target=write)
     thread.start()
-    found = [list(part()) for part in read_parts(str(pipe), format="lines", idle=waited.append)]
+    found = [list(part()) for part in read_parts(str(pipe), Reading(format="lines"))]
     thread.join()
     assert len(found) > 1
     assert [record.text for records in found for record in records] == [
         f"line {number}" for number in range(4)
     ]
-    assert len(waited) >= 4
-    regular = tmp_path / "regular"
-    regular.write_text("x\n")
-    waited.clear()
-    assert in_parts(regular, format="lines", idle=waited.append)
-    assert waited == []

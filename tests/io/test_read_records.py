@@ -12,7 +12,16 @@ import pytest
 
 import fpdb.io
 from fpdb.errors import InputError
-from fpdb.io import FORMATS, BadRecord, Fields, Record, read_lines, read_records, read_text, size_of
+from fpdb.io import (
+    FORMATS,
+    BadRecord,
+    Reading,
+    Record,
+    read_lines,
+    read_records,
+    read_text,
+    size_of,
+)
 
 
 def put(tmp_path, name, content):
@@ -24,7 +33,7 @@ def put(tmp_path, name, content):
 def read(tmp_path, content, name="a.jsonl", **options):
     """Read a file of such content; sources without its folder."""
     path = put(tmp_path, name, content)
-    found = list(read_records(path, **options))
+    found = list(read_records(path, Reading(**options)))
     folder = f"{tmp_path}/"
     assert all(record.source.startswith(folder) for record in found)
     return [
@@ -68,7 +77,7 @@ def test_defaults_in_order(tmp_path, line, key, text):
 def test_texts_are_joined_in_the_given_order(tmp_path):
     line = '{"url": "u", "title": "T", "content": "C"}'
     for names, text in ((("title", "content"), "T\nC"), (("content", "title"), "C\nT")):
-        assert only(read(tmp_path, line, fields=Fields(text=names))).text == text
+        assert only(read(tmp_path, line, text_field=names)).text == text
 
 
 def test_metadata(tmp_path):
@@ -81,8 +90,8 @@ def test_metadata(tmp_path):
         (("*",), {"n": {"a": [1, None]}, "host": "h", "fp": "ff"}),
         (("text",), {"text": "t"}),
     ):
-        assert only(read(tmp_path, line, fields=Fields(meta=names))).meta == meta
-    record = only(read(tmp_path, line, fields=Fields(fingerprint="fp", meta=("*",))))
+        assert only(read(tmp_path, line, meta_field=names)).meta == meta
+    record = only(read(tmp_path, line, fingerprint_field="fp", meta_field=("*",)))
     assert record.meta == {"text": "t", "n": {"a": [1, None]}, "host": "h"}
 
 
@@ -117,8 +126,8 @@ def test_metadata(tmp_path):
     ],
 )
 def test_ready_fingerprints(tmp_path, value, base, expected):
-    fields = Fields(fingerprint="fp", fingerprint_base=base)
-    record = only(read(tmp_path, json.dumps({"id": 1, "fp": value}), fields=fields))
+    fields = {"fingerprint_field": "fp", "base": base}
+    record = only(read(tmp_path, json.dumps({"id": 1, "fp": value}), **fields))
     if expected is None:
         assert "the field 'fp' holds " in record.reason
         assert "expected a fingerprint: up to 64 " in record.reason
@@ -129,7 +138,7 @@ def test_ready_fingerprints(tmp_path, value, base, expected):
 
 def test_fingerprint_and_text(tmp_path):
     line = '{"id": 1, "text": "t", "fp": 9}'
-    record = only(read(tmp_path, line, fields=Fields(fingerprint="fp", text=("text",))))
+    record = only(read(tmp_path, line, fingerprint_field="fp", text_field=("text",)))
     assert (record.text, record.fingerprint) == ("t", 9)
 
 
@@ -179,7 +188,7 @@ def test_a_bad_record_is_named_and_the_next_is_read(tmp_path, line, reason):
 )
 def test_metadata_that_no_database_could_keep(tmp_path, meta, reason):
     line = f'{{"id": 1, "text": "t", "m": {meta}}}'
-    assert reason in only(read(tmp_path, line, fields=Fields(meta=("m",)))).reason
+    assert reason in only(read(tmp_path, line, meta_field=("m",))).reason
     assert only(read(tmp_path, line)).key == 1
 
 
@@ -222,7 +231,7 @@ def test_a_line_of_carriage_returns_stays_one_line(tmp_path):
 
 def test_lines(tmp_path):
     path = put(tmp_path, "a.txt", b"one\r\n\ntwo\xff\tx")
-    assert list(read_records(path, format="lines")) == [
+    assert list(read_records(path, Reading(format="lines"))) == [
         Record(f"{path}:1", f"{path}:1", "one", None, None, False),
         Record(f"{path}:3", f"{path}:3", "two\ufffd\tx", None, None, True),
     ]
@@ -264,7 +273,7 @@ def test_standard_input(monkeypatch):
     stdin(monkeypatch, gzip.compress(line))
     assert list(read_records("-")) == [Record("-:1", 1, "t", None, None, False)]
     stdin(monkeypatch, b"u\tt\n")
-    found = list(read_records("-", format="tsv", fields=Fields(key="1", text=("2",))))
+    found = list(read_records("-", Reading(format="tsv", key_field="1", text_field=("2",))))
     assert found == [Record("-:1", "u", "t", None, None, False)]
     stdin(monkeypatch, b"")
     assert list(read_records("-")) == []
@@ -314,22 +323,20 @@ def test_a_line_that_never_ends_is_refused_at_once(monkeypatch):
         ("a.dat", {}, "found the suffix '.dat', expected one of .jsonl"),
         ("a.jsonl", {"format": "xml"}, "found the format 'xml', expected one of jsonl"),
         ("a.jsonl", {"max_bytes": 0}, "found max_bytes 0"),
-        ("a.dat", {"format": "lines", "fields": Fields(key="k")}, "each text is all there is"),
+        ("a.dat", {"format": "lines", "key_field": "k"}, "each text is all there is"),
     ],
 )
 def test_a_mistake_of_the_caller_is_an_error_at_once(tmp_path, path, options, message):
     put(tmp_path, "a.dat", "x")
     put(tmp_path, "a.jsonl", "{}")
     with pytest.raises(InputError, match=re.escape(message)) as caught:
-        read_records(f"{tmp_path}/{path}", **options)
+        read_records(f"{tmp_path}/{path}", Reading(**options))
     assert "\n" not in str(caught.value)
 
 
 def test_fields_that_cannot_be():
-    with pytest.raises(InputError, match="expected a tuple"):
-        Fields(text="content")
-    with pytest.raises(InputError, match="expected hex or decimal"):
-        Fields(fingerprint_base="octal")
+    with pytest.raises(InputError, match="expected one of hex, decimal"):
+        Reading(base="octal")
 
 
 def test_a_file_without_permission(tmp_path, monkeypatch):
@@ -382,7 +389,7 @@ def test_the_readers_of_texts(tmp_path):
         assert "--max-bytes" in caught.value.hint
     broken = put(tmp_path, "a.gz", gzip.compress(b"one\n" * 1000)[:-9])
     for reader in (lambda: read_text(broken), lambda: list(read_lines(broken))):
-        with pytest.raises(InputError, match="is no whole gzip file"):
+        with pytest.raises(InputError, match="is no complete gzip file"):
             reader()
     with pytest.raises(InputError, match="can't be read: Is a directory"):
         read_text(str(tmp_path))

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from fpdb.errors import InputError
-from fpdb.io import BadRecord, Fields, read_records
+from fpdb.io import BadRecord, Reading, read_records
 
 SEED = "http://a/1\tTitle\tContent\t11706562889234243588\nhttp://a/2\t標題\t內容\t0xff\n"
 
@@ -13,7 +13,7 @@ SEED = "http://a/1\tTitle\tContent\t11706562889234243588\nhttp://a/2\t標題\t�
 def read(tmp_path, content, suffix="csv", **options):
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(read_records(str(path), **options))
+    return list(read_records(str(path), Reading(**options)))
 
 
 def bad(found):
@@ -29,13 +29,13 @@ def keys(found):
 
 
 def test_the_seed_reads_texts_and_fingerprints(tmp_path):
-    fields = Fields(key="1", text=("3", "2"))
-    assert [record.text for record in read(tmp_path, SEED, "tsv", fields=fields)] == [
+    fields = {"key_field": "1", "text_field": ("3", "2")}
+    assert [record.text for record in read(tmp_path, SEED, "tsv", **fields)] == [
         "Content\nTitle",
         "內容\n標題",
     ]
-    fields = Fields(key="1", fingerprint="4", fingerprint_base="decimal")
-    found = read(tmp_path, SEED, "tsv", fields=fields)
+    fields = {"key_field": "1", "fingerprint_field": "4", "base": "decimal"}
+    found = read(tmp_path, SEED, "tsv", **fields)
     assert keys(found) == ["http://a/1", "http://a/2"]
     assert [record.fingerprint for record in found] == [11706562889234243588, 255]
 
@@ -43,8 +43,8 @@ def test_the_seed_reads_texts_and_fingerprints(tmp_path):
 @pytest.mark.parametrize(("suffix", "tab"), [("tsv", "\t"), ("csv", ",")])
 def test_named_columns(tmp_path, suffix, tab):
     content = "url, title ,content,n\r\nu,T,C,1\r\n\r\nv,T,,2\r\n".replace(",", tab)
-    fields = Fields(text=("title", "content"), meta=("*",))
-    found = read(tmp_path, content, suffix, fields=fields)
+    fields = {"text_field": ("title", "content"), "meta_field": ("*",)}
+    found = read(tmp_path, content, suffix, **fields)
     assert [(record.key, record.text, record.meta) for record in found] == [
         ("u", "T\nC", {"n": "1"}),
         ("v", "T\n", {"n": "2"}),
@@ -54,29 +54,29 @@ def test_named_columns(tmp_path, suffix, tab):
 
 def test_numbered_columns_and_a_header(tmp_path):
     content = "url,text\nu,t\n"
-    fields = {"key": "1", "text": ("2",), "meta": ("*",)}
-    assert keys(read(tmp_path, content, fields=Fields(**fields))) == ["url", "u"]
-    assert keys(read(tmp_path, content, fields=Fields(**fields, header=False))) == ["url", "u"]
-    assert keys(read(tmp_path, content, fields=Fields(**fields, header=True))) == ["u"]
-    found = read(tmp_path, "u,t,x,y\n", fields=Fields(**fields))
+    fields = {"key_field": "1", "text_field": ("2",), "meta_field": ("*",)}
+    assert keys(read(tmp_path, content, **fields)) == ["url", "u"]
+    assert keys(read(tmp_path, content, **fields, header=False)) == ["url", "u"]
+    assert keys(read(tmp_path, content, **fields, header=True)) == ["u"]
+    found = read(tmp_path, "u,t,x,y\n", **fields)
     assert found[0].meta == {"3": "x", "4": "y"}
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        Fields(header=False),
-        Fields(key="url", text=("2",), header=False),
-        Fields(text=("2",)),
-        Fields(key="1"),
+        {"header": False},
+        {"key_field": "url", "text_field": ("2",), "header": False},
+        {"text_field": ("2",)},
+        {"key_field": "1"},
     ],
 )
 def test_columns_that_cannot_be_are_an_error_at_once(tmp_path, fields):
     (tmp_path / "a.csv").write_text("u,t\n")
     with pytest.raises(InputError) as caught:
-        read_records(str(tmp_path / "a.csv"), fields=fields)
+        read_records(str(tmp_path / "a.csv"), Reading(**fields))
     assert "number" in caught.value.hint
-    assert "number" in bad(read_records(str(tmp_path), fields=fields))[0][1] or "names" in str(
+    assert "number" in bad(read_records(str(tmp_path), Reading(**fields)))[0][1] or "names" in str(
         caught.value
     )
 
@@ -94,8 +94,8 @@ def test_columns_that_cannot_be_are_an_error_at_once(tmp_path, fields):
     ],
 )
 def test_a_header_that_will_not_do_ends_the_table_with_one_reason(tmp_path, header, reason):
-    fields = Fields(meta=("host",))
-    found = read(tmp_path, f"{header}\nu,t\nv,t\n", fields=fields, max_bytes=30_000)
+    fields = {"meta_field": ("host",)}
+    found = read(tmp_path, f"{header}\nu,t\nv,t\n", **fields, max_bytes=30_000)
     [(source, said)] = bad(found)
     assert source == "a.csv:1"
     assert said.startswith("the header line ")
@@ -112,8 +112,8 @@ def test_wrong_column_counts(tmp_path, suffix):
         (f"a.{suffix}:3", "found 1 columns, expected 2"),
         (f"a.{suffix}:4", "found 3 columns, expected 2"),
     ]
-    fields = Fields(key="1", text=("2",))
-    found = read(tmp_path, f"a\na{tab}t\n{tab * 5000}\n".encode(), suffix, fields=fields)
+    fields = {"key_field": "1", "text_field": ("2",)}
+    found = read(tmp_path, f"a\na{tab}t\n{tab * 5000}\n".encode(), suffix, **fields)
     assert [reason[:42] for _, reason in bad(found)] == [
         "found no text: expected the field '2', the",
         "found 5001 columns, expected at most 4096",

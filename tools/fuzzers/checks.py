@@ -1,5 +1,6 @@
 """What must hold for any bytes at all, one function for each fuzz target, and their seeds."""
 
+import dataclasses
 import gzip
 import os
 import pickle
@@ -40,10 +41,10 @@ FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else 
 LARGEST = 1000
 FORMATS = tuple(io.FORMATS)
 FIELDS = (
-    io.Fields(),
-    io.Fields(keyed=False, meta=("*",)),
-    io.Fields(key="1", text=("2", "1"), meta=("3",)),
-    io.Fields(key="key", fingerprint="f", fingerprint_base="decimal"),
+    io.Reading(),
+    io.Reading(keyed=False, meta_field="*"),
+    io.Reading(key_field="1", text_field=("2", "1"), meta_field="3"),
+    io.Reading(key_field="key", fingerprint_field="f", base="decimal"),
 )
 
 
@@ -53,10 +54,11 @@ def require(condition, *found):
         raise AssertionError(*found)
 
 
-def read(path, **options):
+def read(path, reading=FIELDS[0], **options):
     """Read all records in both ways, which must give the same."""
-    whole = list(io.read_records(path, **options))
-    parts = [pickle.loads(pickle.dumps(part)) for part in io.read_parts(path, size=3, **options)]
+    reading = dataclasses.replace(reading, **options)
+    whole = list(io.read_records(path, reading))
+    parts = [pickle.loads(pickle.dumps(part)) for part in io.read_parts(path, reading, size=3)]
     require(whole == [record for part in parts for record in part()], whole)
     for record in whole:
         require(isinstance(record, io.Record | io.BadRecord), record)
@@ -74,7 +76,7 @@ def check_readers(data):
     path.write_bytes(data[2:])
     chosen = FORMATS[data[0] % len(FORMATS)]
     try:
-        read(str(path), format=chosen, fields=FIELDS[data[1] % len(FIELDS)], max_bytes=LARGEST)
+        read(str(path), FIELDS[data[1] % len(FIELDS)], format=chosen, max_bytes=LARGEST)
     except fpdb.InputError as error:  # the fields don't fit the format
         require(error.hint or str(error), error)
 
@@ -215,16 +217,16 @@ def plant(defect):
 
         hashing._hash_9_to_16 = wrong
     elif defect == "reader":
-        from fpdb.io import fields
+        from fpdb.io import records
 
-        right_key = fields.check_key
+        right_key = records.check_key
 
         def check_key(name, key, replaced):
             if isinstance(key, str) and "/" not in key and not key.isalnum():
                 raise KeyError(key)
             right_key(name, key, replaced)
 
-        fields.check_key = check_key
+        records.check_key = check_key
     else:
         raise ValueError(defect)
 
