@@ -33,7 +33,10 @@ def plan(
     machines: Annotated[
         int | None,
         typer.Option(
-            "--machines", metavar="N", parser=parse_count, help="Plan for N machines of 8 cores."
+            "--machines",
+            metavar="N",
+            parser=parse_count,
+            help="Compare ways for N machines of 8 cores and 16 GB.",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -207,7 +207,7 @@ class Index:
 
     def near(self, txn: ReadTransaction, fingerprint: int, k: int, budget: int) -> Nearby:
         """Find all distinct fingerprints within k, reading at most about `budget` candidates."""
-        routes = self.routes(k)
+        routes = self._routes.get(k) or self.routes(k)
         read = self._probe(txn, fingerprint, routes, budget)
         nearby = Nearby({}, read.complete, {})
         if read.pages:
