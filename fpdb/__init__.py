@@ -1,27 +1,27 @@
 """fpdb: a persistent, embedded fingerprint database that finds near-duplicate documents.
 
-The folders are the architecture, and imports point down:
+What functions return is described in `fpdb.models`. The folders are the architecture, and imports
+point down:
 
-    cli | integrations     the command line; nothing that the library can't do | Scrapy's pipeline
-    ingest | load          files of documents | of ready fingerprints, into a database
-    database               create, open, build; add, delete, compact, backup
-    queries                the questions, for databases and snapshots
-    portable               the form for other machines
-    maintenance | joins    check, repair, merge, compact | pairs, clusters, evaluation
-    io                     readers of documents and texts
-    documents              documents by key and id, looked up and written
-    tables                 bits -> candidates: permutations, plans, pages, the index
-    storage | fingerprint  LMDB and every byte on disk | text -> bits: recipes and their stages
-    processes              child processes that run a function, in order
-    arrays                 columns of pandas, polars and Arrow
-    models                 frozen values
-    errors                 the exception tree
+    cli | integrations      the command line | Scrapy, asyncio and Spark, by public names only
+    ingest | load           files of documents | of ready fingerprints, into a database
+    database                create, open, build; add, delete, compact, backup, hold
+    queries                 the questions, for databases and snapshots
+    portable                the form for other machines
+    maintenance | joins     check, repair, merge, compact | pairs, clusters, evaluation
+    io                      readers of documents and texts
+    documents               documents in a transaction: prepared, looked up, written
+    tables                  bits -> candidates: permutations, plans, pages, the index
+    storage | fingerprint   LMDB and every byte on disk | text -> bits: recipes and their stages
+    processes               every child process
+    arrays                  columns of numbers, and of pandas, polars and Arrow
+    models                  frozen values
+    errors                  the exception tree
 """
 
 import typing
 
 from fpdb.database import Database
-from fpdb.documents import Prepared, Preparer
 from fpdb.documents import digest_of as text_digest
 from fpdb.errors import (
     AccessError,
@@ -85,34 +85,17 @@ from fpdb.models import (
     Added,
     Batch,
     Cluster,
-    Comparison,
     Document,
-    Evaluation,
-    Group,
-    HtmlText,
-    Loaded,
     Match,
     Matches,
-    Merged,
-    MergedSource,
-    Outgrown,
     Pair,
-    Problem,
-    Rating,
-    RecipeQuality,
-    Repaired,
-    Snapshots,
     Stats,
-    TableStats,
     Thresholds,
 )
 from fpdb.queries import Snapshot
 from fpdb.tables import (
-    Estimate,
-    Hits,
     JoinPlan,
     Plan,
-    estimate_cost,
     first_look,
     join_plans,
     plans,
@@ -137,7 +120,6 @@ __all__ = [
     "Batch",
     "ClosedError",
     "Cluster",
-    "Comparison",
     "DamagedError",
     "Database",
     "DatabaseExistsError",
@@ -145,55 +127,38 @@ __all__ = [
     "DiskFullError",
     "Document",
     "DocumentNotFoundError",
-    "Estimate",
-    "Evaluation",
     "FormatError",
     "FpdbError",
     "Grams",
-    "Group",
     "Hash",
-    "Hits",
     "HtmlError",
-    "HtmlText",
     "IdfTable",
     "Ingested",
     "InputError",
     "JoinPlan",
     "KeyConflictError",
-    "Loaded",
     "LockTimeoutError",
     "MapFullError",
     "Match",
     "Matches",
-    "Merged",
-    "MergedSource",
     "MissingExtraError",
     "NoSketchError",
     "NotADatabaseError",
     "OpenError",
-    "Outgrown",
     "Pair",
     "Plan",
     "PlanError",
-    "Prepared",
-    "Preparer",
-    "Problem",
-    "Rating",
     "ReadOnlyError",
     "ReadersFullError",
     "Reading",
     "Recipe",
     "RecipeError",
     "RecipeMismatchError",
-    "RecipeQuality",
-    "Repaired",
     "Secret",
     "ShortTextError",
     "Snapshot",
-    "Snapshots",
     "Stats",
     "StorageError",
-    "TableStats",
     "Thresholds",
     "TooNewError",
     "UnsupportedFileSystemError",
@@ -207,7 +172,6 @@ __all__ = [
     "create",
     "distance",
     "documents_of",
-    "estimate_cost",
     "evaluate",
     "first_look",
     "follow",

@@ -18,10 +18,10 @@ from fpdb.cli.options import (
 )
 from fpdb.errors import InputError
 from fpdb.io import read_lines, read_text
-from fpdb.models import LARGEST_TEXT
+from fpdb.models import LARGEST_TEXT, Comparison
 
 # What every two texts have; not all have shingles.
-_COLUMNS = [field.name for field in dataclasses.fields(fpdb.Comparison)[:7]]
+_COLUMNS = [field.name for field in dataclasses.fields(Comparison)[:7]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class _Judge:
     k: int | None
     below: bool
 
-    def verdict(self, found: fpdb.Comparison) -> str | None:
+    def verdict(self, found: Comparison) -> str | None:
         if self.k is None:
             return None
         if found.short:
@@ -96,7 +96,7 @@ def compare(
         render.row(*_COLUMNS, "verdict", "a", "b")
     if pairs:
         rows = _read_pairs(pairs, max_bytes)
-        compared: Iterable[tuple[fpdb.Comparison, str, str]] = (
+        compared: Iterable[tuple[Comparison, str, str]] = (
             (fpdb.compare(chosen, left, right), left, right) for left, right in rows
         )
     else:
@@ -118,7 +118,7 @@ def _read_pairs(path: str, max_bytes: int) -> Iterator[tuple[str, str]]:
         yield columns[0], columns[1]
 
 
-def _line(judge: _Judge, found: fpdb.Comparison, left: str, right: str, as_json: bool) -> None:
+def _line(judge: _Judge, found: Comparison, left: str, right: str, as_json: bool) -> None:
     verdict = judge.verdict(found)
     if as_json:
         render.record(dataclasses.asdict(found) | {"verdict": verdict, "a": left, "b": right})
@@ -133,7 +133,7 @@ def _line(judge: _Judge, found: fpdb.Comparison, left: str, right: str, as_json:
     )
 
 
-def _report(recipe: fpdb.Recipe, judge: _Judge, found: fpdb.Comparison, as_json: bool) -> None:
+def _report(recipe: fpdb.Recipe, judge: _Judge, found: Comparison, as_json: bool) -> None:
     verdict = judge.verdict(found)
     if as_json:
         render.record(dataclasses.asdict(found) | {"verdict": verdict})

@@ -167,14 +167,14 @@ def _read(
 
 
 def _print_rows(
-    quality: fpdb.RecipeQuality, ratings: tuple[fpdb.Rating, ...], verified: str
+    quality: fpdb.models.RecipeQuality, ratings: tuple[fpdb.models.Rating, ...], verified: str
 ) -> None:
     for rating in ratings:
         shares = ("-" if share is None else f"{share:.4f}" for share in rating[-3:])
         render.row(quality.recipe, verified, *rating[:-3], *shares)
 
 
-def _summarise(found: fpdb.Evaluation) -> None:
+def _summarise(found: fpdb.models.Evaluation) -> None:
     """Print what was measured."""
     limits = found.thresholds
     truth = "exact similarity of the texts" if found.exact else "the listed pairs"
@@ -194,7 +194,7 @@ def _summarise(found: fpdb.Evaluation) -> None:
         render.note(f"{quality.recipe}: texts too short {quality.short:,}{sketchless}")
 
 
-def _plain(found: fpdb.Evaluation) -> dict[str, Any]:
+def _plain(found: fpdb.models.Evaluation) -> dict[str, Any]:
     """Return an evaluation as plain data."""
     plain = dataclasses.asdict(found)
     for quality in plain["recipes"]:

@@ -63,14 +63,14 @@ def pairs(
     with open_readonly(path) as database:
         bits = database.plan.bits
         texts = read_exact_texts(database, exact, reading, k, similarity)
-        items: Iterator[fpdb.Pair | fpdb.Group] = (
+        items: Iterator[fpdb.Pair | fpdb.models.Group] = (
             database.pairs(k, groups=True)
             if groups
             else database.pairs(k, min_jaccard=similarity, exact=texts)
         )
         with target.opened(_columns(key_column(database), bits, groups=groups)):
             for item in items:
-                if isinstance(item, fpdb.Group):
+                if isinstance(item, fpdb.models.Group):
                     grouped += 1
                     copies += item.size
                     _write_group(item, target, bits)
@@ -90,7 +90,7 @@ def _columns(key: str, bits: int, *, groups: bool) -> dict[str, str]:
     return ({"kind": "string"} if groups else {}) | pair | further
 
 
-def _write_group(group: fpdb.Group, target: Output, bits: int) -> None:
+def _write_group(group: fpdb.models.Group, target: Output, bits: int) -> None:
     written = format_fingerprint(group.fingerprint, bits)
     if target.form is OutputFormat.JSONL:
         render.record(group._asdict() | {"fingerprint": written})

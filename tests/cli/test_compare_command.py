@@ -47,7 +47,7 @@ def test_two_texts_as_json(run):
     shingled = ["shingle_jaccard", "sketch_jaccard", "sketch_error"]
     assert list(shown) == [*COLUMNS, *shingled, "short", "equal", "verdict"]
     assert shown.pop("verdict") is None
-    assert fpdb.Comparison(**shown) == found
+    assert fpdb.models.Comparison(**shown) == found
 
 
 @pytest.mark.parametrize("recipe", ["char-4", "charikar"])

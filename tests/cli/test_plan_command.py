@@ -6,6 +6,7 @@ import pytest
 
 import fpdb
 from fpdb.cli.options import parse_count
+from fpdb.tables import estimate_cost
 
 
 def rows(done):
@@ -145,9 +146,9 @@ def test_all_numbers_of_the_three_ways(run):
     join = fpdb.join_plans(64, 4, 10**9, machines=10, cores=8)[0]
     assert (found["machines"], found["cores"]) == (10, 8)
     assert (found["each"]["documents"], found["each"]["name"]) == (10**8, each.name)
-    assert found["each"]["bytes"] == fpdb.estimate_cost(each, 10**8).bytes
+    assert found["each"]["bytes"] == estimate_cost(each, 10**8).bytes
     assert found["whole"]["name"] == whole.name
-    assert found["whole"]["load_seconds"] == fpdb.estimate_cost(whole, 10**9).load_seconds
+    assert found["whole"]["load_seconds"] == estimate_cost(whole, 10**9).load_seconds
     assert (found["join"]["name"], found["join"]["seconds"]) == (join.name, join.seconds)
     assert found["join"]["shuffle_bytes"] == join.shuffle_bytes
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import fpdb
+from fpdb.models import Problem
 
 COMMANDS = [
     ["query", "-t", "x"],
@@ -140,7 +141,10 @@ def test_check_of_a_sound_database(run, path):
 
 
 def test_check_prints_problems_and_exits_with_1(run, path, monkeypatch):
-    problems = [fpdb.Problem("table-01", "a row\x1b is missing"), fpdb.Problem("counters", "no")]
+    problems = [
+        Problem("table-01", "a row\x1b is missing"),
+        Problem("counters", "no"),
+    ]
     monkeypatch.setattr(fpdb, "check", lambda path, deep: iter(problems))
     done = run("check", path)
     assert (done.code, done.err) == (1, "")

@@ -32,7 +32,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The directories that are verified, in this order."""
     seen: list[Path] = []
 
-    def check(path: Path, *, deep: bool) -> Iterator[fpdb.Problem]:
+    def check(path: Path, *, deep: bool) -> Iterator[fpdb.models.Problem]:
         assert deep
         seen.append(path)
         return fpdb.check(path, deep=deep)

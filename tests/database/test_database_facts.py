@@ -770,12 +770,12 @@ def test_the_stats_tell_of_open_snapshots(
     db: Database, path: Path, start: Callable[..., Any]
 ) -> None:
     """Those of this process and of others, without the one that the question is asked in."""
-    assert db.stats().snapshots == fpdb.Snapshots(0, None, 0)
+    assert db.stats().snapshots == fpdb.models.Snapshots(0, None, 0)
     with db.snapshot():
-        assert db.stats().snapshots == fpdb.Snapshots(1, os.getpid(), 0)
+        assert db.stats().snapshots == fpdb.models.Snapshots(1, os.getpid(), 0)
         db.add("a", TEXT)
         db.add("b", TEXT)
-        assert db.stats().snapshots == fpdb.Snapshots(1, os.getpid(), 2)
+        assert db.stats().snapshots == fpdb.models.Snapshots(1, os.getpid(), 2)
     other = start(
         """
         with fpdb.open(argv[0], readonly=True) as db, db.snapshot():
@@ -788,7 +788,7 @@ def test_the_stats_tell_of_open_snapshots(
     for number in range(3):
         db.add(f"c{number}", TEXT)
     with db.snapshot():
-        assert db.stats().snapshots == fpdb.Snapshots(2, other.pid, 3)
+        assert db.stats().snapshots == fpdb.models.Snapshots(2, other.pid, 3)
     other.kill()
     other.wait()
     assert db.stats().snapshots.open == 0

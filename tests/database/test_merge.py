@@ -169,7 +169,7 @@ def documents_of(path: Path) -> list[Document]:
 
 
 def require_merged(
-    merged: fpdb.Merged,
+    merged: fpdb.models.Merged,
     expected: dict[Any, Document],
     sources: list[list[Document]],
     keys: str,

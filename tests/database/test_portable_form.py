@@ -16,6 +16,7 @@ from tiers import examples
 
 import fpdb
 from fpdb import Document
+from fpdb.models import Loaded
 
 PAGE = "The library lends books for four weeks; whoever keeps them longer pays a small fee. "
 NEAR = PAGE.replace("small", "modest")
@@ -131,7 +132,7 @@ def test_everything_comes_back(made):
             assert list(map(bare, other.scan())) == wanted["documents"]
             assert list(other.check()) == []
         again = fpdb.load(Path(folder, "b"), io.BytesIO(data))
-        assert again == fpdb.Loaded(unchanged=loaded.documents)
+        assert again == Loaded(unchanged=loaded.documents)
         # And documents that are scanned are added whole as well.
         with (
             fpdb.open(Path(folder, "a")) as database,
@@ -275,7 +276,7 @@ def test_it_replaces_and_keeps_times(data, tmp_path):
         there.add("z", PAGE)
         lines = data.replace(b'"added":1', b'"added":10').splitlines()
         file = io.BytesIO(b"\n".join([*lines[:-1], b'{"documents":5}']))
-        assert fpdb.load(tmp_path / "there", file) == fpdb.Loaded(added=3, replaced=1, short=1)
+        assert fpdb.load(tmp_path / "there", file) == Loaded(added=3, replaced=1, short=1)
         assert there["b"].added == json.loads(lines[2])["added"] > 10**10
         assert len(there) == 6
 

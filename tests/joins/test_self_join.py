@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb import Cluster, Group, Pair
+from fpdb import Cluster, Pair
 from fpdb.errors import InputError, PlanError
 from fpdb.joins import clusters, join, pairs
+from fpdb.models import Group
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
 PLANS = {

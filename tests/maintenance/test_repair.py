@@ -67,7 +67,7 @@ def contents(path: Path) -> Contents:
         return found
 
 
-def repaired(path: Path, **options: Any) -> tuple[fpdb.Repaired, Contents]:
+def repaired(path: Path, **options: Any) -> tuple[fpdb.models.Repaired, Contents]:
     """Repair; the damaged one stays as it is, and the new one is sound."""
     before = files(path)
     new = path.parent / "new"
