@@ -87,9 +87,11 @@ def _read(paths: Iterable[str], texts: Iterable[str], reading: fpdb.Reading) -> 
     """Yield the texts that are given and those of files; a bad record is an InputError."""
     for text in texts:
         yield Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
+    # The base is that of the output, and there is no key to require.
+    reading = dataclasses.replace(reading, base="hex", keyed=False)
     for path in paths:
         form = reading.format or _default_format(path)
-        for record in read_records(path, dataclasses.replace(reading, keyed=False, format=form)):
+        for record in read_records(path, dataclasses.replace(reading, format=form)):
             if isinstance(record, BadRecord):
                 raise InputError(
                     f"{record.source}: {record.reason}",

@@ -108,7 +108,7 @@ def compact(
     memory: MemoryOption = MEMORY,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a smaller copy, or one for more documents.
+    """Rewrite a database, smaller or for more.
 
     Example:
       fpdb compact crawl.fpdb --output smaller.fpdb

@@ -90,7 +90,7 @@ def pairs(
         bool, typer.Option("--spanning", help="Fewer pairs, which connect the same documents.")
     ] = False,
 ) -> None:
-    """Find the near-duplicate pairs of fingerprints.
+    """List pairs of near-duplicates.
 
     Example:
       fpdb spark pairs prints.parquet pairs.parquet
@@ -109,7 +109,7 @@ def clusters(
     k: DistanceOption = None,
     similarity: LikenessOption = None,
 ) -> None:
-    """Find the clusters of fingerprints, or of ready pairs.
+    """Group near-duplicates, or ready pairs.
 
     Example:
       fpdb spark clusters prints.parquet clusters.parquet
@@ -134,7 +134,7 @@ def query(
     k: DistanceOption = None,
     similarity: LikenessOption = None,
 ) -> None:
-    """Find the near-duplicates of questions in a corpus.
+    """Find fingerprints like these in a corpus.
 
     Example:
       fpdb spark query new.parquet prints.parquet matches.parquet
