@@ -11,7 +11,7 @@ from fpdb.arrays import Column, Places
 from fpdb.documents.catalog import Catalog, Stored, digest_of
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint import Recipe
-from fpdb.fingerprint.sketches import SKETCH_BYTES, estimate, exact_jaccard
+from fpdb.fingerprint.sketches import SKETCH_BYTES, exact_jaccard, sketch_jaccard
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction
 
@@ -124,7 +124,7 @@ class Verifier:
             sets = ((first.shingles[a], second.shingles[b]) for a, b in pairs)
             found = np.array(list(starmap(exact_jaccard, sets)), np.float64)
         else:
-            found = estimate(first.sketches[own], second.sketches[other])
+            found = sketch_jaccard(first.sketches[own], second.sketches[other])
         found[same] = 1.0
         return found
 

@@ -9,8 +9,7 @@ from fpdb.fingerprint.features import Grams, IdfTable, Weights
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset
 from fpdb.fingerprint.recipe import WIDTHS, Recipe, compare, distance, id_of, to_int
-from fpdb.fingerprint.sketches import SKETCH_BYTES
-from fpdb.fingerprint.sketches import estimate as sketch_jaccard
+from fpdb.fingerprint.sketches import SKETCH_BYTES, sketch_jaccard
 from fpdb.fingerprint.toml import read_recipe, write_recipe
 
 __all__ = [

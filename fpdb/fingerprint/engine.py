@@ -17,7 +17,7 @@ from fpdb.arrays import Column, Places
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
 from fpdb.fingerprint.features import DAMPING, Grams, Weights
-from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, Hash, encode, window_hashes
+from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, Hash, utf8, window_hashes
 from fpdb.fingerprint.sketches import SKETCH_BYTES, distinct_shingles, sketch_texts
 from fpdb.models import Batch
 
@@ -187,7 +187,7 @@ class Engine:
         """Raise InputError if a text is too large, or its n-grams would be."""
         size, found = len(text), "characters"
         if size <= self._room and not text.isascii():
-            size, found = len(encode(text)), "bytes"
+            size, found = len(utf8(text)), "bytes"
             if self._han_cost > 1 and (han := segmentation.count_han(text)):
                 size += 3 * han * (self._han_cost - 1)
                 found = f"bytes, with {han:,} Chinese characters counted {self._han_cost} times"

@@ -20,7 +20,7 @@ from fpdb.arrays import Column
 from fpdb.errors import InputError, RecipeError
 
 # bytes, little-endian: the lowest bits of the hash come first
-Digest = Callable[[str], bytes]
+FeatureHash = Callable[[str], bytes]
 _DIGESTS_CACHED = 1 << 18
 _FORBIDDEN_MODE = 0o077
 _SHORTEST_KEY, _LONGEST_KEY = 16, 64
@@ -102,39 +102,39 @@ class Hash:
     utf16: bool = False
     seed: int = 5489
 
-    def digest(self, bits: int) -> Digest:
+    def digest(self, bits: int) -> FeatureHash:
         """Return the function that hashes one feature into `bits` bits."""
         return _MAKERS[self.by](self, bits)
 
 
-def encode(feature: str) -> bytes:
+def utf8(feature: str) -> bytes:
     """Return the UTF-8 of a feature; a lone surrogate has bytes too."""
     return feature.encode("utf-8", "surrogatepass")
 
 
-def _xxh3(choice: Hash, bits: int) -> Digest:
+def _xxh3(choice: Hash, bits: int) -> FeatureHash:
     seed = choice.secret.seed if choice.secret else 0
     size = bits // 8
     hasher = xxhash.xxh3_128_digest if bits > 64 else xxhash.xxh3_64_digest
     return lambda feature: hasher(feature.encode("utf-8", "surrogatepass"), seed)[::-1][:size]
 
 
-def _md5(choice: Hash, bits: int) -> Digest:
+def _md5(choice: Hash, bits: int) -> FeatureHash:
     first, last = choice.offset // 8, (choice.offset + bits) // 8
 
     def digest(feature: str) -> bytes:
-        return hashlib.md5(encode(feature), usedforsecurity=False).digest()[::-1][first:last]
+        return hashlib.md5(utf8(feature), usedforsecurity=False).digest()[::-1][first:last]
 
     return digest
 
 
-def _blake2b(choice: Hash, bits: int) -> Digest:
+def _blake2b(choice: Hash, bits: int) -> FeatureHash:
     key = choice.secret.key if choice.secret else b""
     size = bits // 8
-    return lambda feature: hashlib.blake2b(encode(feature), digest_size=size, key=key).digest()
+    return lambda feature: hashlib.blake2b(utf8(feature), digest_size=size, key=key).digest()
 
 
-def _multiply_xor(choice: Hash, bits: int) -> Digest:
+def _multiply_xor(choice: Hash, bits: int) -> FeatureHash:
     mask, size = (1 << bits) - 1, bits // 8
 
     def digest(feature: str) -> bytes:
@@ -154,7 +154,7 @@ def _code_units(feature: str) -> list[int]:
     return list(memoryview(feature.encode("utf-16-le", "surrogatepass")).cast("H"))
 
 
-def _mersenne(choice: Hash, _bits: int) -> Digest:
+def _mersenne(choice: Hash, _bits: int) -> FeatureHash:
     # The legacy generator seeds itself as C++'s mt19937 does, and numpy promises its stream.
     twister = np.random.RandomState(choice.seed)
     numbers = twister.randint(0, 1 << 32, size=128, dtype=np.uint32)
@@ -171,7 +171,7 @@ def _mersenne(choice: Hash, _bits: int) -> Digest:
     return digest
 
 
-_MAKERS: dict[str, Callable[[Hash, int], Digest]] = {
+_MAKERS: dict[str, Callable[[Hash, int], FeatureHash]] = {
     "xxh3": _xxh3,
     "md5": _md5,
     "blake2b": _blake2b,
@@ -194,7 +194,7 @@ class Digests(dict[str, bytes]):
     A digest depends on its feature alone, so threads may race for an entry without harm.
     """
 
-    def __init__(self, digest: Digest) -> None:
+    def __init__(self, digest: FeatureHash) -> None:
         super().__init__()
         self._digest = digest
 

@@ -30,7 +30,7 @@ from fpdb.fingerprint.features import (
 )
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.segmentation import Segments
-from fpdb.fingerprint.sketches import estimate, exact_jaccard, standard_error
+from fpdb.fingerprint.sketches import exact_jaccard, sketch_jaccard, standard_error
 from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch, Comparison
 
 WIDTHS = (32, 64, 128)
@@ -258,7 +258,7 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
     exact = exact_jaccard(recipe.shingles(first), recipe.shingles(second))
     estimated = None
     if exact is not None and batch.sketches is not None:
-        estimated = float(estimate(batch.sketches[0], batch.sketches[1]))
+        estimated = float(sketch_jaccard(batch.sketches[0], batch.sketches[1]))
     turn = math.pi * apart / recipe.bits
     return Comparison(
         distance=apart,

@@ -127,7 +127,7 @@ def sketch_texts(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint8]:
     return packed
 
 
-def estimate(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
+def sketch_jaccard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
     """Estimate the Jaccard similarity of sketches, row by row; nan where a row is all zeros."""
     left, right = (np.ascontiguousarray(sketches).view(np.uint64) for sketches in (first, second))
     differing: Column = left ^ right

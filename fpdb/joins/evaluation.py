@@ -11,7 +11,7 @@ import numpy as np
 from fpdb.arrays import Marks, Places, as_words
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
-from fpdb.fingerprint.sketches import estimate, has_sketch
+from fpdb.fingerprint.sketches import has_sketch, sketch_jaccard
 from fpdb.joins.join import near_rows
 from fpdb.joins.truth import KnownPair, Truth, listed_truth, shingle_truth
 from fpdb.models import Batch, Document, Evaluation, Key, Rating, RecipeQuality, Thresholds
@@ -105,7 +105,7 @@ def rate(
         found = columns[0][within], columns[1][within], columns[2][within]
         every.add(*found)
         if batch.sketches is not None and min_jaccard is not None:
-            alike = estimate(batch.sketches[found[0]], batch.sketches[found[1]])
+            alike = sketch_jaccard(batch.sketches[found[0]], batch.sketches[found[1]])
             agreeing = alike >= min_jaccard
             verified.add(*(column[agreeing] for column in found))
     true = apart & (jaccards >= thresholds.truth_from)

@@ -15,18 +15,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpdb.arrays import Marks, Places, Rows, differs, joined, spans
 from fpdb.documents.catalog import View
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import unpack_rows
 from fpdb.tables import Index, Permutation
+from fpdb.tables.bits import Distances
 from fpdb.tables.pages import Pages
 
 # The order of bits: which bit of a fingerprint, 0 the highest, is in which place.
 Layout = tuple[int, ...]
-_Distances = NDArray[np.uint8]
 
 # Rows of a table held at once, if no bucket has more.
 _CHUNK = 1 << 20
@@ -53,18 +52,18 @@ class NearPairs(NamedTuple):
 
     first: Rows
     second: Rows
-    distances: _Distances
+    distances: Distances
 
 
-class _Buckets(NamedTuple):
+class _RowRuns(NamedTuple):
     """Runs of rows: where each starts, and how many rows it has."""
 
     starts: Places
     sizes: Places
 
-    def chosen(self, mask: Marks) -> "_Buckets":
+    def chosen(self, mask: Marks) -> "_RowRuns":
         """Return the buckets that a mask selects."""
-        return _Buckets(self.starts[mask], self.sizes[mask])
+        return _RowRuns(self.starts[mask], self.sizes[mask])
 
     def places(self) -> Places:
         """Return the places of all rows, bucket after bucket."""
@@ -88,7 +87,7 @@ class _Path(NamedTuple):
     layout: Layout
     held: int
     seen: tuple[int, ...]
-    whole: bool  # whether these are buckets of a table, not of a split
+    of_table: bool  # whether these are buckets of a table, not of a split
 
 
 def near_pairs(view: View, k: int) -> Iterator[NearPairs]:
@@ -104,8 +103,8 @@ def near_pairs(view: View, k: int) -> Iterator[NearPairs]:
         held = _mask_of(front, bits)
         if any(mask & ~held == 0 for mask in seen):
             continue  # a pair that agrees in more bits was found already
-        path = _Path(_led_by(front, layout), len(front), seen, whole=True)
-        search = _Search(bits, k)
+        path = _Path(_led_by(front, layout), len(front), seen, of_table=True)
+        search = _JoinSearch(bits, k)
         for rows in _chunks(view.txn, index, bucket):
             yield from search.near(rows, path)
         seen = (*seen, held)
@@ -220,7 +219,7 @@ def _gathered(
         first = last
 
 
-class _Search:
+class _JoinSearch:
     """Finds the near pairs among rows that are sorted by the leading bits in which they agree."""
 
     def __init__(self, bits: int, k: int) -> None:
@@ -242,7 +241,7 @@ class _Search:
             yield from self._near_in_large(rows, buckets.chosen(large), path, blocks)
 
     def _near_in_large(
-        self, rows: Rows, buckets: _Buckets, path: _Path, blocks: tuple[Layout, ...]
+        self, rows: Rows, buckets: _RowRuns, path: _Path, blocks: tuple[Layout, ...]
     ) -> Iterator[NearPairs]:
         """Split large buckets again, all of them together if they are those of a table.
 
@@ -250,7 +249,7 @@ class _Search:
         of its own bits.
         """
         buckets = buckets.chosen(self._wanted(rows, buckets, path))
-        if path.whole and len(buckets.sizes):
+        if path.of_table and len(buckets.sizes):
             places = buckets.places()
             yield from self._deeper([column[places] for column in rows], path, blocks)
             return
@@ -262,7 +261,7 @@ class _Search:
             else:
                 yield from self._compare(own, _one_bucket(own), path)
 
-    def _wanted(self, rows: Rows, buckets: _Buckets, path: _Path) -> Marks:
+    def _wanted(self, rows: Rows, buckets: _RowRuns, path: _Path) -> Marks:
         """Mark the buckets whose rows differ in each mask seen; others yield nothing new."""
         places = buckets.places()
         first = np.cumsum(buckets.sizes) - buckets.sizes
@@ -284,11 +283,11 @@ class _Search:
         for block in blocks:
             layout = _led_by((*held, *block), path.layout)
             permuted = _permute(rows, _between(path.layout, layout, self._bits))
-            deeper = _Path(layout, path.held + len(block), seen, whole=False)
+            deeper = _Path(layout, path.held + len(block), seen, of_table=False)
             yield from self.near(_sort_rows(permuted), deeper)
             seen = (*seen, _mask_of(block, self._bits))
 
-    def _compare(self, rows: Rows, buckets: _Buckets, path: _Path) -> Iterator[NearPairs]:
+    def _compare(self, rows: Rows, buckets: _RowRuns, path: _Path) -> Iterator[NearPairs]:
         """Compare all rows of each bucket; drop pairs that an earlier path has found."""
         back = _between(path.layout, tuple(range(self._bits)), self._bits)
         for above, below, distances in _near_in_buckets(rows, buckets, self._k):
@@ -433,11 +432,11 @@ def _between(current: Layout, wanted: Layout, bits: int) -> Permutation:
 # bucket, each once, without an index in the innermost loop.
 
 
-def _buckets_of(rows: Rows, shift: int) -> _Buckets:
+def _buckets_of(rows: Rows, shift: int) -> _RowRuns:
     """Find the runs of at least two rows whose first words agree above the `shift` lowest bits."""
     count = len(rows[0])
     if count < 2:
-        return _Buckets(np.empty(0, np.int64), np.empty(0, np.int64))
+        return _RowRuns(np.empty(0, np.int64), np.empty(0, np.int64))
     if shift >= 64:
         return _one_bucket(rows)
     high = rows[0] >> np.uint64(shift)
@@ -445,35 +444,35 @@ def _buckets_of(rows: Rows, shift: int) -> _Buckets:
     np.equal(high[1:], high[:-1], out=same[1:count])
     edges = (same[1:] != same[:-1]).nonzero()[0]
     starts, lasts = edges[::2], edges[1::2]
-    return _Buckets(starts, lasts - starts + 1)
+    return _RowRuns(starts, lasts - starts + 1)
 
 
-def _one_bucket(rows: Rows) -> _Buckets:
-    return _Buckets(np.zeros(1, np.int64), np.array([len(rows[0])]))
+def _one_bucket(rows: Rows) -> _RowRuns:
+    return _RowRuns(np.zeros(1, np.int64), np.array([len(rows[0])]))
 
 
-def near_rows(rows: Rows, k: int) -> Iterator[tuple[Places, Places, _Distances]]:
+def near_rows(rows: Rows, k: int) -> Iterator[tuple[Places, Places, Distances]]:
     """Yield the places of all pairs of rows within k, with their distances."""
     if len(rows[0]) > 1:
         yield from _near_in_buckets(rows, _one_bucket(rows), k)
 
 
 def _near_in_buckets(
-    rows: Rows, buckets: _Buckets, k: int
-) -> Iterator[tuple[Places, Places, _Distances]]:
+    rows: Rows, buckets: _RowRuns, k: int
+) -> Iterator[tuple[Places, Places, Distances]]:
     """Yield the pairs of places in the same bucket whose rows are within k, and their distances."""
     largest = buckets.sizes.max(initial=0)
     # numpy sorts 16-bit numbers by radix, without comparisons.
     narrow = buckets.sizes.astype(np.uint16) if largest < 1 << 16 else buckets.sizes
     order = np.argsort(narrow, kind="stable")
     starts, sizes = buckets.starts[order], buckets.sizes[order]
-    found: list[tuple[Places, Places, _Distances]] = []
+    found: list[tuple[Places, Places, Distances]] = []
     count = done = 0
     while done < len(sizes):
         least = int(sizes[done])
         stop = int(sizes.searchsorted(int(least * _SLACK), "right"))
         stop = max(done + 1, min(stop, done + _TILE // least))
-        for part in _near_in_tile(rows, _Buckets(starts[done:stop], sizes[done:stop]), k):
+        for part in _near_in_tile(rows, _RowRuns(starts[done:stop], sizes[done:stop]), k):
             found.append(part)
             count += len(part[0])
             if count >= _PAIRS:
@@ -485,8 +484,8 @@ def _near_in_buckets(
 
 
 def _near_in_tile(
-    rows: Rows, buckets: _Buckets, k: int
-) -> Iterator[tuple[Places, Places, _Distances]]:
+    rows: Rows, buckets: _RowRuns, k: int
+) -> Iterator[tuple[Places, Places, Distances]]:
     starts, sizes = buckets
     height, width = int(sizes[-1]), len(sizes)
     if width == 1:
@@ -503,8 +502,8 @@ def _near_in_tile(
 
 
 def _shifted(
-    words: Rows, first: int, last: int, buckets: _Buckets, k: int
-) -> Iterator[tuple[Places, Places, _Distances]]:
+    words: Rows, first: int, last: int, buckets: _RowRuns, k: int
+) -> Iterator[tuple[Places, Places, Distances]]:
     """Compare the words from first to last with those below them in the tile, shift by shift."""
     starts, sizes = buckets
     width, end = len(sizes), len(words[0])
@@ -534,7 +533,7 @@ def _shifted(
 
 
 def _concatenated(
-    found: list[tuple[Places, Places, _Distances]],
-) -> tuple[Places, Places, _Distances]:
+    found: list[tuple[Places, Places, Distances]],
+) -> tuple[Places, Places, Distances]:
     above, below, distances = joined(found)
     return above, below, distances

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places, differs, spans, unique
+from fpdb.documents.similarity import Shares
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.models import Key
 
 KnownPair = tuple[Key, Key, float | bool]
-_Shares = NDArray[np.float64]
 
 # Elements that are gathered at once, and limits of what is held in memory.
 _GATHERED = 1 << 21
@@ -40,7 +40,7 @@ class Truth:
 
     documents: int
     codes: Places
-    jaccards: _Shares
+    jaccards: Shares
     classes: Places
 
     def pairs(self) -> tuple[Places, Places]:
@@ -58,7 +58,7 @@ class Truth:
         sizes = np.bincount(self.classes)
         return int((sizes * (sizes - 1) // 2).sum())
 
-    def look_up(self, first: Places, second: Places) -> _Shares:
+    def look_up(self, first: Places, second: Places) -> Shares:
         """Return the similarity of pairs, 0 where none is known."""
         wanted = _encode(first, second, self.documents)
         if not len(self.codes):
@@ -217,7 +217,7 @@ def _ranked(elements: Column, owners: Places, count: int) -> _Sets:
     return _Sets((codes % max(distinct, 1)).astype(np.int32), starts, sizes, distinct)
 
 
-def _similar(sets: _Sets, at_least: float) -> Iterator[tuple[Places, _Shares]]:
+def _similar(sets: _Sets, at_least: float) -> Iterator[tuple[Places, Shares]]:
     """Yield the pairs of different sets that reach the threshold, some perhaps twice."""
     count = len(sets.sizes)
     there = np.diff(sets.starts)
@@ -247,7 +247,7 @@ def _similar(sets: _Sets, at_least: float) -> Iterator[tuple[Places, _Shares]]:
 
 def _compared(
     sets: _Sets, marks: Marks, codes: Places, at_least: float
-) -> Iterator[tuple[Places, _Shares]]:
+) -> Iterator[tuple[Places, Shares]]:
     """Compare pairs in full; `marks` is scratch space for one set, all False on return."""
     count = len(sets.sizes)
     first, second = np.divmod(codes, count)
@@ -292,7 +292,7 @@ def _common(sets: _Sets, marks: Marks, others: Places) -> Places:
     return found
 
 
-def _expanded(codes: Places, jaccards: _Shares, classes: Places) -> tuple[Places, _Shares]:
+def _expanded(codes: Places, jaccards: Shares, classes: Places) -> tuple[Places, Shares]:
     """Repeat each pair of sets for all sets that equal them."""
     count = len(classes)
     if not len(codes):
@@ -313,7 +313,7 @@ def _expanded(codes: Places, jaccards: _Shares, classes: Places) -> tuple[Places
     return _sorted_pairs(_encode(first, second, count), np.repeat(jaccards, copies))
 
 
-def _sorted_pairs(codes: Places, values: _Shares) -> tuple[Places, _Shares]:
+def _sorted_pairs(codes: Places, values: Shares) -> tuple[Places, Shares]:
     """Sort pairs and keep each once."""
     order = np.argsort(codes, kind="stable")
     codes, values = codes[order], values[order]

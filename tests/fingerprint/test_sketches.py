@@ -124,7 +124,7 @@ def test_fewer_than_fifteen_units_have_no_sketch():
 def test_a_secret_keys_the_sketch():
     text = "some words that a secret turns into other bits"
     keyed = WEB.replace(name="keyed", hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
-    found = sketches.estimate(
+    found = sketches.sketch_jaccard(
         np.frombuffer(WEB.sketch(text), np.uint8), np.frombuffer(keyed.sketch(text), np.uint8)
     )
     assert found < 0.2
@@ -161,7 +161,7 @@ def test_the_estimate_is_unbiased_and_errs_as_the_formula_says(size, pairs, jacc
         left.append(values[:size])
         right.append(np.concatenate([values[:shared], values[size : 2 * size - shared]]))
         exact.append(sketches.exact_jaccard(np.sort(left[-1]), np.sort(right[-1])))
-    errors = sketches.estimate(sketch_sets(left), sketch_sets(right)) - exact
+    errors = sketches.sketch_jaccard(sketch_sets(left), sketch_sets(right)) - exact
     expected = np.mean(np.square(list(map(sketches.standard_error, exact)))) ** 0.5
     # The rounds draw without replacement from few shingles, so that the estimate errs less.
     assert abs(errors.mean()) <= 3 * errors.std() / pairs**0.5
@@ -171,7 +171,7 @@ def test_the_estimate_is_unbiased_and_errs_as_the_formula_says(size, pairs, jacc
 def test_equal_sets_agree_wholly_and_nothing_agrees_with_no_sketch():
     texts = ["a text with some words", "a text", "a text with some words"]
     rows = WEB.sketch_many(texts)
-    found = sketches.estimate(rows[[0, 0, 1]], rows[[2, 1, 1]])
+    found = sketches.sketch_jaccard(rows[[0, 0, 1]], rows[[2, 1, 1]])
     assert found[0] == 1
     assert np.isnan(found[1:]).all()
 
@@ -180,7 +180,7 @@ def test_equal_sets_agree_wholly_and_nothing_agrees_with_no_sketch():
 def test_the_estimate_counts_the_half_bytes_that_differ(left, right):
     rows = [np.frombuffer(each, np.uint8) for each in (left, right)]
     apart = sum(a != b for a, b in zip(left.hex(), right.hex(), strict=True))
-    found = sketches.estimate(*rows)
+    found = sketches.sketch_jaccard(*rows)
     if any(left) and any(right):
         assert found == pytest.approx(max(0.0, 1 - apart / 256 * 16 / 15))
     else:

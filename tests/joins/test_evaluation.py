@@ -60,7 +60,7 @@ def expected(recipe, documents, k, pairs, min_jaccard=None):
             continue
         if min_jaccard is not None:
             rows = batch.sketches[one : one + 1], batch.sketches[other : other + 1]
-            if not fpdb.fingerprint.sketches.estimate(*rows)[0] >= min_jaccard:
+            if not fpdb.fingerprint.sketches.sketch_jaccard(*rows)[0] >= min_jaccard:
                 continue
         if equal:
             counts["equal"] += 1
