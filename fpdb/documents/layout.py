@@ -131,5 +131,5 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
     own = {"uuid": str(uuid.uuid4()), "created": int(time.time())}
     if counters is None:
         counters = Counters(sketches=0 if catalog.sketched else None)
-    first = {b"header": pack_header({**own, **described, **own}), b"counters": counters.pack()}
+    first = {b"header": pack_header({**described, **own}), b"counters": counters.pack()}
     return ["header", *catalog.names, *index.names], {"header": first}
