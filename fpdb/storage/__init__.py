@@ -1,6 +1,6 @@
-"""Everything on disk: LMDB environments, the header, and values as bytes.
+"""LMDB environments, and every byte on disk.
 
-Only this folder knows LMDB and msgpack. It knows nothing of texts: a recipe is plain data here.
+No other folder imports LMDB or msgpack. A recipe is plain data here.
 """
 
 from fpdb.storage.environment import Environment

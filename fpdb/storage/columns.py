@@ -3,7 +3,7 @@
     checksum  uint32   the low half of XXH3 over all that follows
     rows      uint16
     widths    uint16   four bits a column: 0, 1, 2, 4 or 8 bytes a number
-    bases     uint64   one a column; what is stored are differences from it
+    bases     uint64   one a column; stored are the differences from it
     columns
 
 Part of the file format: everything is little-endian, and none of it may change.
@@ -36,7 +36,7 @@ __all__ = [
     "with_rows",
 ]
 
-# What fits on one overflow page of LMDB behind its header: no page ever needs a run of free pages.
+# What fits on one overflow page of LMDB after its head: no page needs a run of free pages.
 LARGEST = 4080
 _HEAD = struct.Struct("<IHH")
 _CHECKSUM_BYTES = 4
@@ -53,7 +53,7 @@ _BODY_HEAD = struct.Struct("<HH")
 
 
 class _RowBytes(dict[int, int]):
-    """How many bytes a row takes, by the widths in the head of a page."""
+    """The bytes of a row, by the widths in the head of a page."""
 
     def __missing__(self, widths: int) -> int:
         total = self[widths] = sum(widths >> 4 * index & 15 for index in range(_MOST_COLUMNS))
@@ -61,13 +61,13 @@ class _RowBytes(dict[int, int]):
 
 
 _row_bytes = _RowBytes()
-# For the reading of a single page, which is the half of a query, by the shortest names.
+# Local names: looking up attributes costs half of the time that reading a page takes.
 _unpack_head = _HEAD.unpack_from
 _digest = xxhash.xxh3_64_intdigest
 
 
 class Shape(NamedTuple):
-    """How columns are written, and how many bytes they take."""
+    """The bases and widths of columns, and the bytes of their page."""
 
     bases: list[int]
     widths: list[int]
@@ -75,7 +75,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(rows: Rows) -> Shape:
-    """Find how rows, of which the first column is sorted, are written."""
+    """Return the shape of rows whose first column is sorted."""
     first = rows[0]
     low = int(first[0])
     width = _width(int(first[-1]) - low)
@@ -98,13 +98,13 @@ def _width(span: int) -> int:
 
 
 def rows_that_fit(shape: Shape) -> int:
-    """Tell how many rows of these widths fit on a page."""
+    """Return the number of rows of these widths that fit on a page."""
     room = LARGEST - _HEAD.size - 8 * len(shape.widths)
     return room // max(sum(shape.widths), 1)
 
 
 def pack_rows(rows: Rows, shape: Shape) -> bytes:
-    """Write rows as their shape says."""
+    """Pack rows into a page of this shape."""
     nibbles = 0
     parts = [b"", _BASES[len(rows)].pack(*shape.bases)]
     for index, (column, base, width) in enumerate(
@@ -121,7 +121,7 @@ def pack_rows(rows: Rows, shape: Shape) -> bytes:
 
 
 def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = None) -> Rows:
-    """Read the columns of a page, or the first ones; a wide column is a view of the value."""
+    """Unpack the columns of a page, or the first `wanted`; a wide column is a view of the value."""
     try:
         checksum, count, widths = _HEAD.unpack_from(value)
         if _checksum(value[_CHECKSUM_BYTES:]) != checksum:
@@ -130,7 +130,7 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
         if at + count * _row_bytes[widths] != len(value):
             raise _another_kind()
         wanted = wanted or columns
-        if wanted == 1 and widths & 15 == 8:  # the way of nearly every page that a query reads
+        if wanted == 1 and widths & 15 == 8:  # nearly every page that a query reads
             return [np.frombuffer(value, np.uint64, count, at)]
         return _read_columns(value, wanted, count, widths, at)
     except (struct.error, ValueError, KeyError) as error:
@@ -138,10 +138,10 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
 
 
 def with_rows(value: memoryview, columns: int, rows: list[list[int]]) -> bytes | None:
-    """Write a page with a few more rows, where its bytes can mostly stay as they are.
+    """Return a page with a few more rows, whose other bytes mostly remain as they are.
 
-    The rows come as columns, sorted. Give None if the page would have to be written anew: where it
-    would overflow, a column become wider, or a row come first or beside one with the same number.
+    The rows are columns, sorted by the first. Return None if the page must be packed anew: if it
+    would overflow, a column become wider, or a row come first or next to one with its number.
     """
     try:
         checksum, count, widths = _unpack_head(value)
@@ -182,7 +182,7 @@ def with_rows(value: memoryview, columns: int, rows: list[list[int]]) -> bytes |
 
 
 def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:
-    """Give the first column of a page as the bytes of uint64, mostly uncopied, and its length."""
+    """Return the first column of a page as bytes of uint64, mostly uncopied, and its length."""
     try:
         checksum, count, widths = _unpack_head(value)
         if _digest(value[4:]) & 0xFFFFFFFF != checksum:
@@ -198,7 +198,7 @@ def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:
 
 
 def page_length(value: memoryview | bytes, columns: int) -> int:
-    """Say how many bytes a page of so many columns has by its head, 0 if that can't be one."""
+    """Return the bytes of a page with N columns by its head, 0 if that can't be one."""
     if len(value) < _HEAD.size:
         return 0
     _, count, widths = _HEAD.unpack_from(value)
@@ -210,13 +210,13 @@ def page_length(value: memoryview | bytes, columns: int) -> int:
 
 
 def rows_of(value: memoryview) -> int:
-    """Tell how many rows a page has that was verified already."""
+    """Return the number of rows of a page whose checksum was verified already."""
     count: int = _HEAD.unpack_from(value)[1]
     return count
 
 
 def number_at(value: memoryview, columns: int, row: int) -> int:
-    """Read the number in the last column of a row of a page that was verified already."""
+    """Return the last number of a row of a page whose checksum was verified already."""
     _, count, widths = _HEAD.unpack_from(value)
     at = _HEAD.size + 8 * columns
     for _ in range(columns - 1):
@@ -224,7 +224,7 @@ def number_at(value: memoryview, columns: int, row: int) -> int:
         widths >>= 4
     widths &= 15
     at += row * widths
-    if widths == 8:  # is no difference, whatever base a forged page may name
+    if widths == 8:  # isn't a difference, whatever base a forged page has
         return int.from_bytes(value[at : at + 8], "little")
     base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
     # A sum that wraps around, which only a forged page holds, does so here as in the arrays.

@@ -1,8 +1,8 @@
-"""The seal of a directory: it tells the data file that was made there from a mere copy.
+"""The seal of a directory, by which a copied data file is recognised.
 
-A directory that is copied while others write to it may be torn: parts of one file from different
-moments, each sound in itself. Nothing in such a file tells its age, but it is another file than the
-one that was copied. So a data file is sealed where fpdb made it, and a file without its seal is
+A copy of a directory that others write to may be torn: parts of one file from different moments,
+each intact in itself. Nothing in such a file shows its age, but it is another file than the one
+that was copied. So a data file is sealed where fpdb made it, and a file without its seal is
 verified before it is opened for the first time.
 """
 
@@ -19,24 +19,24 @@ from fpdb.storage.lmdb_file import DATA_FILE
 SEAL_FILE = "fpdb.seal"
 
 _SEAL_BYTES = 64
-_GENERATION = 0x80087601  # FS_IOC_GETVERSION: how often this inode's number was given to a file
+_GENERATION = 0x80087601  # FS_IOC_GETVERSION: changes when the number of an inode is used again
 
 
 def seal(directory: Path) -> None:
-    """Write down that the data file of this directory is whole."""
+    """Record that the data file of this directory is complete."""
     with _seal_file(directory) as descriptor:
         _write(descriptor, directory)
 
 
 def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
-    """Verify the data file unless it is sealed, and seal it; of many processes one does it."""
+    """Verify the data file unless it is sealed, and seal it; one of several processes does it."""
     if _is_sealed(directory):
         return
     with contextlib.ExitStack() as stack:
         try:
             descriptor = stack.enter_context(_seal_file(directory))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError as error:  # who may not write here verifies each time
+        except OSError as error:  # a user who may not write here verifies it each time
             _require_room(error)
             verify(directory)
             return
@@ -61,19 +61,19 @@ def _is_sealed(directory: Path) -> bool:
 
 
 def _require_room(error: OSError) -> None:
-    """Pass on that too many files are open: then a check couldn't be begun either."""
+    """Raise an error if too many files are open: then no check could start either."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         raise error
 
 
 def _identity(directory: Path) -> bytes:
-    """Name the data file as no other file is named, its copies included."""
+    """Return what identifies the data file among all others, its copies included."""
     descriptor = os.open(directory / DATA_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
         try:
             answer = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
-            # A device may have another number after the next start of the machine.
+            # A device may get another number when the machine starts again.
             name = f"inode {found.st_ino} generation {struct.unpack_from('=I', answer)[0]}"
         except OSError:
             name = f"inode {found.st_ino} device {found.st_dev}"
@@ -93,7 +93,7 @@ def _seal_file(directory: Path) -> Iterator[int]:
 
 
 def _write(descriptor: int, directory: Path) -> None:
-    # On a full disk the file stays unsealed, and is verified once more.
+    # On a full disk the file remains unsealed, and is verified again next time.
     with contextlib.suppress(OSError):
         owner = os.stat(directory / DATA_FILE)
         os.fchown(descriptor, owner.st_uid, owner.st_gid)  # root's seal would shut the owner out

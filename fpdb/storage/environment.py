@@ -19,7 +19,7 @@ from fpdb.storage.translate import disk_named
 
 
 class Environment:
-    """A handle; all handles of one directory in a process share what lies below.
+    """A handle of a directory; all of its handles in a process share one LMDB environment.
 
     It may be used by all threads, survives a fork, and can be pickled as its path.
     """
@@ -39,8 +39,7 @@ class Environment:
     ) -> Self:
         """Create a database with these sub-databases and first entries, and open it.
 
-        What is created appears on disk in one transaction: a database that has none of its
-        sub-databases is one whose creation was cut short.
+        It appears at its path complete, or not at all.
         """
         names = tuple(names)
         shared = shared_environment.create(Path(os.path.realpath(path)), names, initial or {})
@@ -51,7 +50,7 @@ class Environment:
     def build(
         cls, path: str | os.PathLike[str], names: Iterable[str], initial: Entries | None = None
     ) -> Iterator[Self]:
-        """Create a database for a block to fill; it appears whole, and synced, behind the block."""
+        """Create a database for a block to fill; it appears, synced, when the block ends."""
         names = tuple(names)
         with shared_environment.build(Path(os.path.realpath(path)), names, initial or {}) as shared:
             handle = cls(shared, names, readonly=False)
@@ -62,7 +61,7 @@ class Environment:
 
     @contextlib.contextmanager
     def backup(self, path: str | os.PathLike[str]) -> Iterator[Self]:
-        """Copy this moment for a block to check; the copy appears, synced, behind the block."""
+        """Copy this moment for a block to check; the copy appears, synced, when the block ends."""
         if self._shared is None:
             raise self._closed()
         with backup.copied(self._shared, Path(os.path.realpath(path))) as draft:
@@ -71,7 +70,7 @@ class Environment:
                 yield copy
             finally:
                 copy.close()
-            # What is copied from has locks of its own.
+            # The copy needs no locks of those who checked it.
             with disk_named(draft):
                 (draft / LMDB_LOCK_FILE).unlink(missing_ok=True)
 
@@ -86,7 +85,7 @@ class Environment:
     ) -> Self:
         """Open an existing database and these of its sub-databases; never create anything.
 
-        `verify` is called for a copied one that nobody has opened yet, and raises if it is torn.
+        `verify` is called for a copied one that wasn't opened before, and raises if it is torn.
         """
         names = tuple(names)
         directory = Path(os.path.realpath(path))
@@ -94,14 +93,14 @@ class Environment:
         return cls(shared, names, readonly=readonly)
 
     def read(self) -> ReadTransaction:
-        """Return a snapshot for a `with` block; keep the block short, for it pins free pages."""
+        """Return a snapshot for a `with` block; keep the block short, since it pins free pages."""
         shared = self._shared
         if shared is None:
             raise self._closed()
         return ReadTransaction(shared)
 
     def write(self, timeout: float = LOCK_SECONDS) -> WriteTransaction:
-        """Return a write transaction for a `with` block; wait so long for other writers."""
+        """Return a write transaction for a `with` block, which waits at most `timeout` seconds."""
         if self._shared is None:
             raise self._closed()
         if self.readonly:
@@ -111,11 +110,11 @@ class Environment:
         return WriteTransaction(self._shared, timeout)
 
     def file_bytes(self) -> int:
-        """Tell how large the data file is."""
+        """Return the size of the data file."""
         return (self.path / DATA_FILE).stat().st_size
 
     def include(self, names: Iterable[str]) -> None:
-        """Open further sub-databases, which a header may name once it has been read."""
+        """Open further sub-databases, such as those that a header names."""
         if self._shared is None:
             raise self._closed()
         self.names = tuple(dict.fromkeys((*self.names, *names)))
@@ -128,7 +127,7 @@ class Environment:
 
     @property
     def closed(self) -> bool:
-        """Tell whether this handle was closed."""
+        """Whether this handle was closed."""
         return self._shared is None
 
     def __enter__(self) -> Self:

@@ -159,7 +159,7 @@ def run_length(page: bytes) -> int:
 
 
 def parse_page(page: bytes) -> NodePage:
-    """Parse the nodes of a branch or a leaf, as far as they can be told from deleted ones.
+    """Parse the nodes of a branch or a leaf, as far as they can be distinguished from deleted ones.
 
     Nodes follow each other from `upper` to the end of the page, and deleted ones remain before
     them. Of the bounds and the slots, either is enough to find the nodes.

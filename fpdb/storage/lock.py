@@ -1,9 +1,9 @@
 """The write lock: one writer at a time, over threads and processes, with a timeout and a name.
 
 LMDB's own lock can neither be interrupted nor time out, so this one is taken first. Threads
-queue at a `threading.Lock`, processes at an `flock` on a file that LMDB doesn't use. Either comes
-with a turnstile: whoever waits next keeps it shut, so that a busy writer, which releases the
-lock and wants it again at once, can't overtake the one that has been waiting.
+queue at a `threading.Lock`, processes at an `flock` on a file that LMDB doesn't use. Each has a
+turnstile: the next in the queue keeps it locked, so that a busy writer, which takes the lock again
+right after releasing it, can't overtake the one that has been waiting.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class WriteLock:
         self._process_turn = self._process_lock = -1
 
     def acquire(self, timeout: float) -> None:
-        """Take the lock, or raise LockTimeoutError after so many seconds."""
+        """Take the lock, or raise LockTimeoutError after `timeout` seconds."""
         if self._owner == threading.get_ident():
             raise LockTimeoutError(
                 f"this thread already writes to {self._directory}",
@@ -59,7 +59,7 @@ class WriteLock:
             raise
 
     def release(self) -> None:
-        """Give the lock back; in a process that was forked while it was held, do nothing."""
+        """Release the lock; a no-op in a process that was forked while it was held."""
         if self._owner != threading.get_ident():
             return
         self._owner = None
@@ -68,7 +68,7 @@ class WriteLock:
 
     @contextlib.contextmanager
     def held(self, timeout: float) -> Iterator[None]:
-        """Hold the lock during a block, or go on holding it."""
+        """Hold the lock during a block; a no-op if this thread holds it already."""
         if self._owner == threading.get_ident():
             yield
             return
@@ -79,13 +79,13 @@ class WriteLock:
             self.release()
 
     def close(self) -> None:
-        """Close the lock's files, unless a thread is at them; it may be used again afterwards."""
+        """Close the lock's files, unless a thread holds it; it can be used again afterwards."""
         if self._thread_lock.acquire(blocking=False):
             self._close_files()
             self._thread_lock.release()
 
     def forget(self) -> None:
-        """Drop what a forked process inherited, without unlocking it for its parent."""
+        """Drop what a forked process has inherited, without unlocking it for its parent."""
         self._owner = None
         self._thread_turn, self._thread_lock = threading.Lock(), threading.Lock()
         self._close_files()
@@ -125,7 +125,7 @@ class WriteLock:
 
     def _sign(self) -> None:
         record = _own_record()
-        # On a full disk the lock still locks, only its holder stays unnamed.
+        # On a full disk the lock still works, only its holder has no name.
         with contextlib.suppress(OSError):
             if os.pread(self._process_lock, _RECORD_BYTES, 0) != record:
                 os.pwrite(self._process_lock, record, 0)
@@ -147,7 +147,7 @@ class WriteLock:
     def _timeout(self, timeout: float, pid: int | None, name: str) -> LockTimeoutError:
         return LockTimeoutError(
             f"no write lock on {self._directory} within {timeout:g} s: {name} holds it",
-            hint="wait for that writer, or end it; a killed process gives its lock back",
+            hint="wait for that writer, or end it; the lock of a killed process is released",
             pid=pid,
         )
 

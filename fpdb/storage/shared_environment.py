@@ -42,7 +42,7 @@ READER_CHECK_SECONDS = 1.0
 
 
 class SharedEnvironment:
-    """An LMDB environment, its sub-databases, and who is using them."""
+    """An LMDB environment, its sub-databases, its open transactions, and its handles."""
 
     def __init__(self, directory: Path, names: Iterable[str], *, readonly: bool) -> None:
         self.directory = directory
@@ -57,7 +57,7 @@ class SharedEnvironment:
         # The open transactions and their threads. Single operations on a dict are atomic, so
         # beginning a transaction takes no lock.
         self.active: dict[object, int] = {}
-        # While this is set, a transaction must ask `admit` to begin, and tell `ended`.
+        # While this is set, a transaction must call `admit` to begin, and `ended` after its end.
         self.barred = True
         self.failure: FpdbError | None = None
         self.stranded = False
@@ -68,7 +68,7 @@ class SharedEnvironment:
         self._reader_check_due = 0.0
 
     def attach(self, environment: lmdb.Environment) -> None:
-        """Start to use an opened LMDB environment."""
+        """Start using an opened LMDB environment."""
         try:
             with self._may_open(readonly=self.readonly):
                 self.databases = self._open_databases(environment, self.names)
@@ -101,7 +101,7 @@ class SharedEnvironment:
         self.active.pop(transaction, None)
         while True:
             with self._changed:
-                # Who is inside already can't wait for itself to leave.
+                # A thread with an open transaction can't wait for itself to end it.
                 while self._replacing and me not in list(self.active.values()):
                     self._changed.wait()
                 self.require_usable()
@@ -115,7 +115,7 @@ class SharedEnvironment:
     def begin_again(
         self, transaction: object, error: lmdb.Error, *, write: bool
     ) -> "lmdb.Transaction[memoryview]":
-        """Cure what kept a transaction from beginning, and begin it once more."""
+        """Remove what kept a transaction from beginning, and begin it once more."""
         if isinstance(error, lmdb.MapResizedError):
             del self.active[transaction]
             self.map_anew()
@@ -130,7 +130,7 @@ class SharedEnvironment:
             raise self.fault(again) from again
 
     def ended(self) -> None:
-        """Tell those who wait that a transaction has ended."""
+        """Wake those who wait for a transaction to end."""
         with self._changed:
             self._changed.notify_all()
         if self.users == 0 or self.failure:
@@ -144,7 +144,7 @@ class SharedEnvironment:
         return translated
 
     def map_anew(self) -> None:
-        """Open the environment again, with the largest map that is to be had now."""
+        """Open the environment again, with the largest map that can be had now."""
         with self._may_open(readonly=self.readonly), self._gate:
             self._replace(readonly=self.readonly)
 
@@ -159,7 +159,7 @@ class SharedEnvironment:
         return self.environment.info()["map_size"] if self.environment else 0
 
     def check_readers(self) -> None:
-        """Free the reader slots of dead processes, every now and then."""
+        """Free the reader slots of dead processes, at most once a second."""
         now = time.monotonic()
         if now >= self._reader_check_due and self.environment:
             self._reader_check_due = now + READER_CHECK_SECONDS
@@ -211,7 +211,7 @@ class SharedEnvironment:
         return self.environment
 
     def require_usable(self) -> None:
-        """Raise what keeps every transaction from beginning for good, if anything does."""
+        """Raise the error that keeps every transaction from beginning, if there is one."""
         if self.failure:
             raise type(self.failure)(str(self.failure), hint=self.failure.hint)
         if self.users == 0:
@@ -224,8 +224,8 @@ class SharedEnvironment:
         return ClosedError(f"{self.directory} was closed", hint="open it again")
 
     def _may_open(self, *, readonly: bool) -> contextlib.AbstractContextManager[None]:
-        # To open a sub-database where one may write takes LMDB's write lock, and waits for it
-        # deaf to signals, with the whole interpreter.
+        # Opening a sub-database of a writable environment takes LMDB's write lock: that wait
+        # can't be interrupted, and holds the interpreter's lock.
         if readonly and self.readonly:
             return contextlib.nullcontext()
         return self.lock.held(LOCK_SECONDS)
@@ -307,9 +307,9 @@ def join(
     readonly: bool,
     verify: Callable[[Path], None] | None,
 ) -> SharedEnvironment:
-    """Return the environment of a directory; the first who asks for it opens it.
+    """Return the environment of a directory; its first handle opens it.
 
-    A data file that was copied there has `verify` look at it first.
+    `verify` is called first if the data file was copied there.
     """
     with _lock, disk_named(directory):
         shared = _open.get(identify(directory))
@@ -337,7 +337,7 @@ def create(directory: Path, names: tuple[str, ...], initial: Entries) -> SharedE
 
 @contextlib.contextmanager
 def build(directory: Path, names: tuple[str, ...], initial: Entries) -> Iterator[SharedEnvironment]:
-    """Create a database for a block to fill and leave; it appears, on disk for good, after that.
+    """Create a database for a block to fill and leave; it appears, synced, when the block ends.
 
     Until then nothing waits for the disk: a power cut costs only the draft.
     """
@@ -348,7 +348,7 @@ def build(directory: Path, names: tuple[str, ...], initial: Entries) -> Iterator
         yield shared
         with _lock:
             if shared.environment is not None:
-                # It would go on writing without waiting for the disk.
+                # It would write on without waiting for the disk.
                 for identity in [known for known, other in _open.items() if other is shared]:
                     del _open[identity]
                 raise StorageError(
@@ -358,7 +358,7 @@ def build(directory: Path, names: tuple[str, ...], initial: Entries) -> Iterator
 
 
 def leave(shared: SharedEnvironment) -> None:
-    """Drop one handle; the last one closes the environment, once nobody is inside."""
+    """Drop one handle; the last one closes the environment, after the last transaction."""
     with _lock:
         shared.users -= 1
         if shared.users == 0:

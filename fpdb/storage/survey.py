@@ -171,8 +171,8 @@ class Survey:
     """Which pages the newest readable state of a file uses, and what is wrong with them.
 
     In an intact file, every page is reached once from the roots, or is free. So those that are
-    neither are behind damage, and the list of free pages tells them from deleted ones. If the list
-    itself is damaged, only what is reached counts.
+    neither are cut off by damage, and the list of free pages distinguishes them from deleted ones.
+    If that list is damaged itself, only what is reached counts.
     """
 
     def __init__(self, descriptor: int) -> None:

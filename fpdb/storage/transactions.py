@@ -1,7 +1,7 @@
 """Transactions: thin wrappers of LMDB's, with fpdb's errors.
 
-What a transaction hands out (memoryviews, cursors) ends with its block, and in a write
-transaction a memoryview already ends with the next write: copy what must last.
+Memoryviews and cursors of a transaction end with its block, and in a write transaction a memoryview
+ends with the next write: copy what must last.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
     Cursor = lmdb.Cursor
 
-# What LMDB raises; for those who must translate it before their transaction ends.
+# What LMDB raises, for callers that translate it before their transaction ends.
 FAULTS = lmdb.Error
 
 _thread = threading.get_ident
@@ -91,7 +91,7 @@ class ReadTransaction:
 
     @contextlib.contextmanager
     def going_on(self) -> Iterator[None]:
-        """Serve one of several questions in a block, with fpdb's errors for LMDB's."""
+        """Run a part of the transaction, with fpdb's errors for LMDB's."""
         self.require_open()
         try:
             yield
@@ -107,18 +107,18 @@ class ReadTransaction:
         return self.raw.cursor(self.databases[name])
 
     def kept_cursor(self, name: str) -> Cursor:
-        """Return a cursor that stays open for whoever asks next; move it before each use."""
+        """Return the cursor that is kept open for a sub-database; move it before each use."""
         cursor = self.cursors.get(name)
         if cursor is None:
             cursor = self.cursors[name] = self.raw.cursor(self.databases[name])
         return cursor
 
     def entries(self, name: str) -> int:
-        """Return how many entries a sub-database has."""
+        """Return the number of entries of a sub-database."""
         return self.raw.stat(self.databases[name])["entries"]
 
     def bytes_of(self, name: str) -> int:
-        """Return how many bytes the pages of a sub-database take."""
+        """Return the number of bytes that the pages of a sub-database take."""
         stat = self.raw.stat(self.databases[name])
         pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         return stat["psize"] * pages
@@ -221,20 +221,20 @@ class WriteTransaction(ReadTransaction):
             shared.ended()
 
     def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
-        """Store a value under a key, in place of what was there."""
+        """Store a value under a key, replacing what was there."""
         self.raw.put(key, value, db=self.databases[name])
 
     def append(self, name: str, key: bytes | memoryview, value: bytes | memoryview) -> None:
-        """Store a value under a key behind all others, which is faster and leaves no gaps."""
+        """Store a value under a key after all others, which is faster and leaves no gaps."""
         self.raw.put(key, value, append=True, db=self.databases[name])
 
     def extend(self, name: str, entries: Iterable[tuple[bytes, bytes | memoryview]]) -> None:
-        """Store values in the order of their keys, behind all others."""
+        """Store values in the order of their keys, after all others."""
         with self.raw.cursor(self.databases[name]) as cursor:
             cursor.putmulti(entries, append=True)
 
     def delete(self, name: str, key: bytes) -> bool:
-        """Delete a key; tell whether it was there."""
+        """Delete a key; return whether it was there."""
         return self.raw.delete(key, db=self.databases[name])
 
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""LMDB's errors, and those of the disk, in fpdb's words."""
+"""Translate errors of LMDB, and of the disk, into fpdb's."""
 
 import contextlib
 import errno
@@ -29,7 +29,7 @@ LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a f
 
 
 def is_fatal(error: FpdbError) -> bool:
-    """Tell whether the environment must not be used any more after this error."""
+    """Return whether the environment must not be used any more after this error."""
     return isinstance(error, DamagedError)
 
 
@@ -40,7 +40,7 @@ def translate(error: lmdb.Error, directory: Path) -> FpdbError:
 
 
 def explained(error: OSError, directory: Path) -> FpdbError | None:
-    """Return fpdb's error for one of the system's if it is that of the disk or the path."""
+    """Return fpdb's error for one of the system's that the disk or the path causes, else None."""
     if error.errno in _NO_ROOM:
         return _disk_full(error, directory)
     if error.errno == errno.EIO:
@@ -61,7 +61,7 @@ def explained(error: OSError, directory: Path) -> FpdbError | None:
 
 @contextlib.contextmanager
 def disk_named(directory: Path) -> Iterator[None]:
-    """Raise fpdb's errors for those of the disk in a block that works on a directory's files."""
+    """Raise fpdb's errors for those of the disk, in a block that works on a directory's files."""
     try:
         yield
     except FpdbError:  # of which some are the system's errors, too
@@ -74,7 +74,7 @@ def disk_named(directory: Path) -> Iterator[None]:
 
 
 def free_bytes(directory: Path) -> int:
-    """Return how many bytes a user may still write to the disk of a directory."""
+    """Return the number of bytes that a user may still write to the disk of a directory."""
     disk = os.statvfs(directory)
     return disk.f_bavail * disk.f_frsize
 
