@@ -12,7 +12,7 @@ from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
 from fpdb.errors import DamagedError, InputError, PlanError
 from fpdb.models import require_whole
 from fpdb.storage import Environment
-from fpdb.storage.creation import Entries
+from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
     MINHASH,
     Counters,

@@ -16,7 +16,8 @@ import lmdb
 from lmdb import verify
 
 from fpdb.errors import DamagedError, FpdbError
-from fpdb.storage import creation, shared_environment
+from fpdb.storage import shared_environment
+from fpdb.storage.drafts import drafted
 from fpdb.storage.lmdb_file import DATA_FILE, LmdbFile
 from fpdb.storage.open_checks import open_data, require_openable
 from fpdb.storage.shared_environment import SharedEnvironment
@@ -33,7 +34,7 @@ _PAUSE = 0.01
 @contextlib.contextmanager
 def copied(shared: SharedEnvironment, directory: Path) -> Iterator[Path]:
     """Yield a copy of this moment for a block to check; it appears, synced, when the block ends."""
-    with creation.beside(directory) as draft:
+    with drafted(directory) as draft:
         with ReadTransaction(shared) as txn, disk_named(draft):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             descriptor = os.open(draft / DATA_FILE, flags, 0o600)

@@ -10,7 +10,7 @@ from typing import Self
 
 from fpdb.errors import ClosedError, ReadOnlyError
 from fpdb.storage import backup, shared_environment
-from fpdb.storage.creation import Entries
+from fpdb.storage.drafts import Entries
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import LMDB_LOCK_FILE
 from fpdb.storage.shared_environment import LOCK_SECONDS, SharedEnvironment

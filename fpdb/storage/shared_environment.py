@@ -20,9 +20,8 @@ from pathlib import Path
 import lmdb
 
 from fpdb.errors import ClosedError, FpdbError, NotADatabaseError, StorageError
-from fpdb.storage import creation
 from fpdb.storage.copy_guard import require_sealed
-from fpdb.storage.creation import Entries
+from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
     Identity,
@@ -329,9 +328,16 @@ def join(
 
 
 def create(directory: Path, names: tuple[str, ...], initial: Entries) -> SharedEnvironment:
-    """Create a database and return its environment."""
+    """Create a database with these sub-databases and first entries; return its environment."""
     with _lock:
-        environment = creation.create(directory, names, initial)
+        environment = None
+        try:
+            with drafted(directory) as draft:
+                environment = make_environment(draft, names, initial)
+        except BaseException:
+            if environment:
+                environment.close()
+            raise
         return _enter(SharedEnvironment(directory, names, readonly=False), environment)
 
 
@@ -341,9 +347,9 @@ def build(directory: Path, names: tuple[str, ...], initial: Entries) -> Iterator
 
     Until then nothing waits for the disk: a power cut costs only the draft.
     """
-    with creation.beside(directory) as draft:
+    with drafted(directory) as draft:
         with _lock:
-            environment = creation.make(draft, names, initial, sync=False)
+            environment = make_environment(draft, names, initial, sync=False)
             shared = _enter(SharedEnvironment(draft, names, readonly=False), environment)
         yield shared
         with _lock:

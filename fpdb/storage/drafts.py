@@ -1,4 +1,9 @@
-"""Making a new database: its directory, its files, their rights, and its first transaction."""
+"""The one way in which a database appears: made beside its place, synced, sealed, and moved there.
+
+A draft is a directory beside the place, `.NAME.RANDOM.new`, with a claim file that its maker keeps
+locked. A draft whose claim nobody locks was left by a killed process, and is removed by the next
+process that makes a database of this name.
+"""
 
 import contextlib
 import errno
@@ -13,41 +18,45 @@ from tempfile import mkdtemp
 import lmdb
 
 from fpdb.errors import AccessError, ClosedError, DatabaseExistsError
-from fpdb.storage import open_checks
 from fpdb.storage.copy_guard import SEAL_FILE, seal
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import LOCK_FILE
-from fpdb.storage.open_checks import LMDB_LOCK_FILE, open_lmdb
+from fpdb.storage.open_checks import LMDB_LOCK_FILE, open_lmdb, require_vacant
 from fpdb.storage.translate import disk_named, translate
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
-_SUFFIX = ".new"
 CLAIM_FILE = "unfinished"
+_SUFFIX = ".new"
 _ABANDONED_SECONDS = 60
 
 
 @contextlib.contextmanager
-def beside(directory: Path) -> Iterator[Path]:
-    """Give a draft of a database beside its place, and move it there when the block is done.
+def drafted(directory: Path) -> Iterator[Path]:
+    """Yield a draft of a database, and move it to its place when the block ends.
 
-    So nobody ever sees a half-made database, and of two creators one is told that the other was
-    faster. If the block fails, nothing is left.
+    Nobody ever sees an unfinished database, and of two makers the slower one gets an error. If the
+    block fails, nothing is left.
     """
-    open_checks.require_vacant(directory)
+    require_vacant(directory)
     remove_abandoned(directory)
     place, owner = directory.parent, os.getpid()
     with disk_named(place):
-        draft = _make_draft(directory)
+        draft = _make_directory(directory)
     try:
         with contextlib.ExitStack() as claim:
             with disk_named(place):
                 claim.enter_context(_claimed(draft, os.O_CREAT))
                 os.close(os.open(draft / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             yield draft
-            require_process(owner, directory)
-            settle(draft, directory)
-            # Not before: a draft without its claim would stay for ever if this process was killed.
+            _require_process(owner, directory)
+            with disk_named(place):
+                sync(draft / DATA_FILE)
+                seal(draft)
+                sync(draft)
+                _move(draft, directory)
+                sync(place)
+            # Not earlier: a draft without its claim would stay for ever if this process was killed.
             with contextlib.suppress(OSError):
                 (directory / CLAIM_FILE).unlink()
     except BaseException:
@@ -56,43 +65,12 @@ def beside(directory: Path) -> Iterator[Path]:
         raise
 
 
-def settle(draft: Path, directory: Path) -> None:
-    """Move a finished draft to its place, when all of it is on the disk."""
-    place = directory.parent
-    with disk_named(place):
-        sync(draft / DATA_FILE)
-        seal(draft)
-        sync(draft)
-        _move(draft, directory)
-        sync(place)
-
-
-def require_process(owner: int, directory: Path) -> None:
-    """Refuse to end what another process began, of which this one is a child."""
-    if os.getpid() != owner:
-        raise ClosedError(
-            f"{directory} is built by process {owner}, not by this one",
-            hint="let the process that began it end the block",
-        )
-
-
-@contextlib.contextmanager
-def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
-    """Hold a lock on a draft, so that others see that somebody is at work on it."""
-    descriptor = os.open(draft / CLAIM_FILE, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def remove_abandoned(directory: Path) -> None:
-    """Remove the drafts of a database that were left by processes which were killed."""
+    """Remove the drafts of a database that killed processes have left."""
     for draft in directory.parent.glob(f"{glob.escape(f'.{directory.name}.')}*{_SUFFIX}"):
         with contextlib.suppress(OSError):
-            # A draft may be a moment older than the lock on it; what has no claim is no draft,
-            # unless there is nothing in it yet.
+            # A draft may be a moment older than the lock on its claim. A directory without a claim
+            # is no draft, unless it is empty.
             if draft.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
                 with contextlib.suppress(OSError):
                     draft.rmdir()
@@ -100,20 +78,7 @@ def remove_abandoned(directory: Path) -> None:
                     _remove(draft)
 
 
-def create(directory: Path, names: tuple[str, ...], initial: Entries) -> lmdb.Environment:
-    """Create and open an environment with these sub-databases and first entries, or nothing."""
-    environment = None
-    try:
-        with beside(directory) as draft:
-            environment = make(draft, names, initial)
-    except BaseException:
-        if environment:
-            environment.close()
-        raise
-    return environment
-
-
-def make(
+def make_environment(
     draft: Path, names: tuple[str, ...], initial: Entries, *, sync: bool = True
 ) -> lmdb.Environment:
     """Open an environment in an empty directory, and make its sub-databases and first entries."""
@@ -124,16 +89,43 @@ def make(
                 database = environment.open_db(name.encode(), txn=transaction)
                 for key, value in initial.get(name, {}).items():
                     transaction.put(key, value, db=database)
-    except lmdb.Error as error:
+    except BaseException as error:
         environment.close()
-        raise translate(error, draft) from error
-    except BaseException:
-        environment.close()
+        if isinstance(error, lmdb.Error):
+            raise translate(error, draft) from error
         raise
     return environment
 
 
-def _make_draft(directory: Path) -> Path:
+def sync(path: Path) -> None:
+    """Wait until a file or a directory is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _require_process(owner: int, directory: Path) -> None:
+    if os.getpid() != owner:
+        raise ClosedError(
+            f"{directory} is built by process {owner}, not by this one",
+            hint="let the process that began it end the block",
+        )
+
+
+@contextlib.contextmanager
+def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
+    """Hold the lock on the claim of a draft, which shows others that somebody is at work on it."""
+    descriptor = os.open(draft / CLAIM_FILE, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make_directory(directory: Path) -> Path:
     try:
         return Path(mkdtemp(prefix=f".{directory.name}.", suffix=_SUFFIX, dir=directory.parent))
     except PermissionError as error:
@@ -151,15 +143,6 @@ def _move(draft: Path, directory: Path) -> None:
         raise DatabaseExistsError(
             f"another process has just created {directory}", hint="open it"
         ) from error
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or a directory is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _remove(draft: Path) -> None:
