@@ -1,0 +1,83 @@
+"""Loading the columns that `fpdb.integrations.spark` writes, made here without Spark."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import fpdb
+
+TEXTS = [f"word{n} and further words of the text number {n} in a row" for n in range(40)]
+TEXTS += ["short", "", TEXTS[3]]
+
+
+def _write(path, *, bits=64, keys=None, sketched=False, recipe_id=None):
+    """Write the columns of Spark in two files of a directory."""
+    recipe = fpdb.recipe("web").with_bits(bits)
+    batch = recipe.batch(TEXTS, sketches=sketched)
+    missing = np.append(batch.short, True)
+    numbers = np.concatenate([batch.fingerprints, batch.fingerprints[:1]]).view(np.int64)
+    words = [pa.array(numbers, mask=missing)] if bits <= 64 else []
+    if bits == 128:
+        parts = [pa.array(np.ascontiguousarray(numbers[:, word])) for word in (0, 1)]
+        words = [pa.StructArray.from_arrays(parts, ["high", "low"], mask=pa.array(missing))]
+    columns = {
+        "key": [*(keys or [f"k{n}" for n in range(len(TEXTS))]), 999 if keys else "bad"],
+        "fingerprint": words[0],
+        "digest": pa.array([*map(fpdb.text_digest, TEXTS), None], pa.binary()),
+        "characters": pa.array([*map(len, TEXTS), None], pa.int32()),
+    }
+    if sketched:
+        rows = [row.tobytes() if row.any() else None for row in batch.sketches]
+        columns["sketch"] = pa.array([*rows, None], pa.binary())
+    columns["problem"] = pa.array([None] * len(TEXTS) + ["found no text"], pa.string())
+    sketch = "minhash" if sketched else None
+    note = {"fpdb": {"bits": bits, "recipe_id": recipe_id or recipe.id, "sketch": sketch}}
+    fields = json.dumps({"fields": [{"name": "fingerprint", "metadata": note}]})
+    table = pa.table(columns).replace_schema_metadata(
+        {"org.apache.spark.sql.parquet.row.metadata": fields}
+    )
+    path.mkdir()
+    parquet.write_table(table.slice(0, 20), path / "part-0.parquet")
+    parquet.write_table(table.slice(20), path / "part-1.parquet")
+    (path / "_SUCCESS").touch()
+    return recipe
+
+
+@pytest.mark.parametrize(
+    ("bits", "keys", "sketched"),
+    [(64, None, False), (64, None, True), (128, None, False), (32, list(range(43)), False)],
+)
+def test_documents_are_those_of_their_texts(tmp_path, bits, keys, sketched):
+    recipe = _write(tmp_path / "prints.parquet", bits=bits, keys=keys, sketched=sketched)
+    bad = []
+    loaded = fpdb.load(
+        tmp_path / "db", str(tmp_path / "prints.parquet"), recipe=recipe, on_bad=bad.append
+    )
+    assert (loaded.records, loaded.bad) == (len(TEXTS) + 1, 1)
+    assert [found.reason for found in bad] == ["found no text"]
+    kind, sketch = "integer" if keys else "text", "minhash" if sketched else None
+    with (
+        fpdb.open(tmp_path / "db") as database,
+        fpdb.create(tmp_path / "own", recipe=recipe, keys=kind, sketch=sketch) as own,
+    ):
+        assert database.sketch == sketch
+        names = keys or [f"k{n}" for n in range(len(TEXTS))]
+        list(own.add_many(fpdb.Document(key, text) for key, text in zip(names, TEXTS, strict=True)))
+        for key, text in zip(names, TEXTS, strict=True):
+            found, wanted = database[key], own[key]
+            assert (found.fingerprint, found.short) == (wanted.fingerprint, wanted.short)
+            assert found.sketch == wanted.sketch
+            assert {match.key for match in database.query(text)} == {
+                match.key for match in own.query(text)
+            }
+        assert list(database.check()) == []
+
+
+def test_another_recipe_is_refused(tmp_path):
+    _write(tmp_path / "prints.parquet", recipe_id="0123456789abcdef")
+    with pytest.raises(fpdb.RecipeMismatchError, match="0123456789abcdef"):
+        fpdb.load(tmp_path / "db", str(tmp_path / "prints.parquet"))
+    assert not (tmp_path / "db").exists()
