@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +17,8 @@ from fpdb.database import Database
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.ingest import Bad, Ingested, parse_key
 from fpdb.io import BadRecord, Reading, Record, binary_file, read_lines, read_records, size_of
-from fpdb.io.arrow import BUFFER, explained, require
+from fpdb.io.arrow import column_batches, column_files, read_columns, words_of
+from fpdb.io.streams import StreamError
 from fpdb.models import Document, Key
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bits import to_ints
@@ -31,8 +31,6 @@ _SUFFIX = ".npy"
 _LARGEST_HEADER = 1 << 14
 # What a record takes, about, until it is stored with the others of its step.
 _RECORD_BYTES = 256
-# Rows of columns that are added at once.
-_ROWS = 1 << 16
 _PORTABLE_SUFFIX = ".fpdb.jsonl"
 
 _Row = tuple[Key, int, str]
@@ -80,8 +78,11 @@ def load(
         run.counts.bytes_total = size_of(source)
     if is_portable(source, reading.format):
         run.portable(source)
-    elif parts := _column_files(source):
-        run.columns(parts)
+    elif parts := column_files(source):
+        try:
+            run.columns(parts)
+        except StreamError as error:
+            raise InputError(f"{source} {error}") from None
     elif is_array(source):
         run.array(source, key_file, first_key)
     else:
@@ -162,31 +163,23 @@ class _Load:
 
     def columns(self, files: list[Path]) -> None:
         """Add the documents of Parquet files, as `fpdb.integrations.spark` computed them."""
-        from pyarrow import parquet, types
-
-        with explained("Parquet"):
-            schema = parquet.read_schema(files[0])
-        kind = "integer" if types.is_integer(schema.field("key").type) else "text"
-        recipe_id, sketch = _computed_by(schema)
-        if is_vacant(self._path) and sketch is not None:
-            self._new.setdefault("sketch", sketch)
-        wanted = ("key", "fingerprint", "digest", "characters", "sketch", "problem")
-        names = [name for name in wanted if name in schema.names]
-        with self._database(kind, 0) as database:
-            if recipe_id not in (None, database.recipe.id):
+        written = read_columns(files[0])
+        if is_vacant(self._path) and written.sketch is not None:
+            self._new.setdefault("sketch", written.sketch)
+        with self._database(written.keys, 0) as database:
+            if written.recipe_id not in (None, database.recipe.id):
                 raise RecipeMismatchError(
                     f"{self._path} has the recipe {database.recipe.id}, found fingerprints by the "
-                    f"recipe {recipe_id}",
+                    f"recipe {written.recipe_id}",
                     hint="load them into a database that is created with that recipe",
                 )
             for path in files:
-                with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
-                    for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
-                        self._add_columns(database, str(path), batch)
+                for batch in column_batches(path, written.names):
+                    self._add_columns(database, str(path), batch)
 
     def _add_columns(self, database: Database, source: str, batch: Any) -> None:
         """Add the rows of a batch: bare fingerprints at once, the others as documents."""
-        numbers = _words(batch["fingerprint"])
+        numbers = words_of(batch["fingerprint"])
         known = batch["fingerprint"].is_valid().to_numpy(zero_copy_only=False)
         if "sketch" not in batch.schema.names or database.sketch is None:
             self._add(database, batch["key"].filter(known).to_pylist(), numbers[known])
@@ -285,42 +278,6 @@ class _Load:
                         hint=f"leave {name} out, or create another database",
                     )
             yield database
-
-
-def _column_files(source: str) -> list[Path]:
-    """Return the Parquet files of a path whose fingerprints are words with a sign; or none."""
-    path = Path(source)
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if not files or files[0].suffix != ".parquet" or not files[0].is_file():
-        return []
-    require()
-    from pyarrow import parquet, types
-
-    with explained("Parquet"):
-        schema = parquet.read_schema(files[0])
-    if not {"key", "fingerprint"} <= set(schema.names):
-        return []
-    kind = schema.field("fingerprint").type
-    return files if types.is_int64(kind) or types.is_struct(kind) else []
-
-
-def _computed_by(schema: Any) -> tuple[str | None, str | None]:
-    """Return the recipe and the kind of sketches of a schema that Spark wrote, if it has them."""
-    written = (schema.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
-    for field in json.loads(written).get("fields", []):
-        if field["name"] == "fingerprint":
-            found = field.get("metadata", {}).get("fpdb", {})
-            return found.get("recipe_id"), found.get("sketch")
-    return None, None
-
-
-def _words(column: Any) -> NDArray[np.uint64]:
-    """Return fingerprints that are stored as signed words; nulls become 0."""
-    from pyarrow import types
-
-    words = column.flatten() if types.is_struct(column.type) else [column]
-    arrays = [word.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64) for word in words]
-    return arrays[0] if len(arrays) == 1 else np.stack(arrays, axis=-1)
 
 
 def _read_keys(path: str) -> Any:

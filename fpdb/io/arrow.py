@@ -1,9 +1,14 @@
 """Records of Parquet and Arrow: files, and tables in memory; a thousand rows at a time."""
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from datetime import date, time
-from typing import IO, TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
@@ -18,6 +23,9 @@ _ROWS = 1000
 _GROUP = 50_000
 # Without a buffer, all of a row group's pages would be read at once.
 BUFFER = 1 << 20
+# What `fpdb.integrations.spark.fingerprint` writes, and the rows that are read at once.
+_COLUMNS = ("key", "fingerprint", "digest", "characters", "sketch", "problem")
+_COLUMN_ROWS = 1 << 16
 _PLAIN = (str, int, float, type(None))
 
 
@@ -224,3 +232,62 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return list(map(_as_json, value))
     return str(value)
+
+
+class WrittenColumns(NamedTuple):
+    """The kind of keys, the columns, the recipe and the kind of sketches of Parquet from Spark."""
+
+    keys: str
+    names: list[str]
+    recipe_id: str | None
+    sketch: str | None
+
+
+def column_files(source: str) -> list[Path]:
+    """Return the Parquet files of a path whose fingerprints are signed words; or none."""
+    path = Path(source)
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files or files[0].suffix != ".parquet" or not files[0].is_file():
+        return []
+    with explained("Parquet"):
+        from pyarrow import parquet, types
+
+        schema = parquet.read_schema(files[0])
+        if not {"key", "fingerprint"} <= set(schema.names):
+            return []
+        kind = schema.field("fingerprint").type
+        return files if types.is_int64(kind) or types.is_struct(kind) else []
+
+
+def read_columns(path: Path) -> WrittenColumns:
+    """Return what a file that `column_files` found says about its columns."""
+    with explained("Parquet"):
+        from pyarrow import parquet, types
+
+        schema = parquet.read_schema(path)
+        keys = "integer" if types.is_integer(schema.field("key").type) else "text"
+        names = [name for name in _COLUMNS if name in schema.names]
+        note = (schema.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
+        for field in json.loads(note).get("fields", []):
+            if field["name"] == "fingerprint":
+                found = field.get("metadata", {}).get("fpdb", {})
+                return WrittenColumns(keys, names, found.get("recipe_id"), found.get("sketch"))
+    return WrittenColumns(keys, names, None, None)
+
+
+def column_batches(path: Path, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
+    """Yield these columns of a Parquet file, in batches."""
+    with explained("Parquet"):
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
+            yield from file.iter_batches(_COLUMN_ROWS, columns=names, use_threads=False)
+
+
+def words_of(column: Any) -> NDArray[np.uint64]:
+    """Return fingerprints that are stored as signed words; nulls become 0."""
+    from pyarrow import types
+
+    words = column.flatten() if types.is_struct(column.type) else [column]
+    arrays = [word.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64) for word in words]
+    return arrays[0] if len(arrays) == 1 else np.stack(arrays, axis=-1)
