@@ -1,9 +1,9 @@
-"""Run a function in worker processes, in order and within bounds; with one job, in this process.
+"""Child processes: how they are started, and workers that run a function, in order, within bounds.
 
-A worker is a new Python that is told over a socket what to do, and that ends when the socket is
-closed, however that comes about. It isn't forked: LMDB and threads can't be carried over. It
-doesn't import the program that started it either, as multiprocessing would, so a script needs no
-`if __name__ == "__main__"`. What can't be pickled, or not be found by the other side, is done here.
+A child is a new Python that gets its work over a socket, and that ends when the socket is closed,
+however that comes about. It isn't forked: LMDB and threads don't survive that. It doesn't import
+the program that started it either, as multiprocessing would, so a script needs no
+`if __name__ == "__main__"`. What can't be pickled, or not be found by the child, is done here.
 """
 
 import contextlib
@@ -21,18 +21,19 @@ from fpdb.errors import InputError, WorkerError
 if TYPE_CHECKING:
     from concurrent.futures import Future
     from multiprocessing.connection import Connection
+    from subprocess import Popen
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST = 256
-# Items in flight for each worker: one that it works on, and one that waits for it.
+# Items in flight for each worker: one that it works on, and one that waits.
 _AHEAD = 2
 _CODE = (
     "import sys; sys.path[:] = sys.argv[2:]; "
     "from fpdb.processes import serve; serve(int(sys.argv[1]))"
 )
-# Each worker has one processor; libraries that would take all of them only get in the way.
+# Each child has one processor; libraries that start a thread for each only get in the way.
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _DONE, _FAILED, _UNFIT = "done", "failed", "unfit"
 
@@ -42,11 +43,11 @@ class _UnfitError(Exception):
 
 
 def count_jobs(jobs: int) -> int:
-    """Give the number of processes that is meant: 0 stands for all processors there are."""
+    """Return the number of processes: 0 stands for all processors that this one may use."""
     if isinstance(jobs, bool) or not isinstance(jobs, int) or not 0 <= jobs <= MOST:
         raise InputError(
             f"found jobs={jobs!r}, expected a whole number from 0 to {MOST}",
-            hint="1 works without further processes, 0 takes all processors",
+            hint="1 starts no worker, 0 one for each processor",
         )
     return jobs or len(os.sched_getaffinity(0))
 
@@ -66,26 +67,21 @@ def mapped(
 
 
 class Workers(Generic[Item, Result]):
-    """A function at work in several processes; results come in the order of the items.
-
-    With one job there are no processes: `put` calls the function itself.
-    """
+    """Several processes that run a function; results come in the order of the items."""
 
     def __init__(self, work: Callable[[Item], Result], jobs: int) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
         jobs = count_jobs(jobs)
         self._work = work
-        self._limit = _AHEAD * jobs if jobs > 1 else 0
+        self._limit = _AHEAD * jobs
         self._pending: deque[tuple[Item, Future[Result]]] = deque()
         self._idle: deque[_Worker] = deque()
         self._started: list[_Worker] = []
         self._closed = False
         self._lock = threading.Lock()
-        # A thread for each worker: it waits for the answers, and at once gives the next item.
-        self._threads = (
-            ThreadPoolExecutor(jobs, "fpdb-worker", _block_interrupts) if jobs > 1 else None
-        )
+        # A thread for each worker waits for the answers, and at once sends the next item.
+        self._threads = ThreadPoolExecutor(jobs, "fpdb-worker", _block_interrupts)
 
     def __enter__(self) -> Self:
         return self
@@ -94,12 +90,12 @@ class Workers(Generic[Item, Result]):
         self.close()
 
     def map(self, items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
-        """Give each item with its result; what came before an error is given before it."""
+        """Yield each item with its result; those before an error come before it is raised."""
         with self:
             held: list[Item] = []  # a single item isn't worth a process
-            source = _Source(items)
+            source = _Items(items)
             for place, item in enumerate(source):
-                if place == 0 and self._threads:
+                if place == 0:
                     held.append(item)
                     continue
                 for each in (*held, item):
@@ -114,17 +110,7 @@ class Workers(Generic[Item, Result]):
 
     def put(self, item: Item) -> None:
         """Have one more item worked on."""
-        if self._threads:
-            self._pending.append((item, self._threads.submit(self._run, item)))
-            return
-        from concurrent.futures import Future
-
-        done: Future[Result] = Future()
-        try:
-            done.set_result(self._work(item))
-        except Exception as error:  # it is raised where the result is asked for
-            done.set_exception(error)
-        self._pending.append((item, done))
+        self._pending.append((item, self._threads.submit(self._run, item)))
 
     @property
     def busy(self) -> bool:
@@ -132,7 +118,7 @@ class Workers(Generic[Item, Result]):
         return bool(self._pending)
 
     def ready(self) -> Iterator[tuple[Item, Result]]:
-        """Give the results that are there; wait for some if too many items are in flight."""
+        """Yield the results that are there; wait for some if too many items are in flight."""
         while self._pending and (len(self._pending) > self._limit or self._pending[0][1].done()):
             yield self._next()
 
@@ -151,8 +137,7 @@ class Workers(Generic[Item, Result]):
             self._closed = True
             for worker in self._started:
                 worker.kill()
-        if self._threads:
-            self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown(cancel_futures=True)
         while self._started:
             self._started.pop().close()
         self._pending.clear()
@@ -182,7 +167,7 @@ class Workers(Generic[Item, Result]):
         return worker
 
 
-class _Source(Iterator[Item]):
+class _Items(Iterator[Item]):
     """Items, up to the error that ends them."""
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -199,35 +184,48 @@ class _Source(Iterator[Item]):
             raise StopIteration from None
 
 
+def start_python(*program: str, stderr: int | None = None) -> "tuple[Popen[bytes], socket.socket]":
+    """Start this Python as a child, and return it with the socket to it.
+
+    Args:
+        program: The arguments that name what to run: "-c" and code, or a file. Its own arguments
+            are the number of its socket, and what its `sys.path` is to be.
+        stderr: Where its messages go, as for `subprocess.Popen`.
+    """
+    import subprocess
+
+    own, other = socket.socketpair()
+    command = [sys.executable or "", *program, str(other.fileno()), *map(str, sys.path)]
+    try:
+        with other:
+            process = subprocess.Popen(  # noqa: S603 - it is this very Python
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                pass_fds=[other.fileno()],
+                env=_ENVIRONMENT | os.environ,
+            )
+    except OSError as error:
+        own.close()
+        raise WorkerError(
+            f"a child process can't be started: {error.strerror}",
+            hint="are there too many processes? one job needs no worker",
+        ) from None
+    return process, own
+
+
 class _Worker:
-    """A process of its own, and the socket to it."""
+    """A child process that runs a function, and the connection to it."""
 
     def __init__(self) -> None:
-        import subprocess
         from multiprocessing.connection import Connection
 
-        own, other = socket.socketpair()
-        number = other.fileno()
-        command = [sys.executable or "", "-c", _CODE, str(number), *map(str, sys.path)]
-        try:
-            with other:
-                self._process = subprocess.Popen(  # noqa: S603 - it is this very Python
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=[number],
-                    env=_ENVIRONMENT | os.environ,
-                )
-        except OSError as error:
-            own.close()
-            raise WorkerError(
-                f"a worker process can't be started: {error.strerror}",
-                hint="ask for fewer jobs; one job needs no further process",
-            ) from None
+        self._process, own = start_python("-c", _CODE)
         self._connection: Connection[Any, Any] = Connection(own.detach())
 
     def prepare(self, work: Callable[..., Any]) -> None:
-        """Say what is to be done with each item."""
+        """Send the function that is run for each item."""
         with contextlib.suppress(_UnfitError):
             self._send(work)
             return
@@ -268,23 +266,23 @@ class _Worker:
         self._process.kill()
 
     def close(self) -> None:
-        """Give back what the process took."""
+        """Release what the process took."""
         self._process.wait()
         self._connection.close()
 
 
 def _block_interrupts() -> None:
-    """Keep Ctrl-C from the processes that this thread starts, from their first moment on."""
+    """Keep Ctrl-C from the processes that this thread starts, from their start on."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def serve(number: int) -> None:
-    """Be a worker: take what to do from a socket, and then item after item until it is closed."""
+    """Run a worker: receive a function, and then items until the socket is closed."""
     from multiprocessing.connection import Connection
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection: Connection[Any, Any] = Connection(number)
-    # Whoever is at the other end may be gone at any moment; then there is nothing left to do.
+    # The other end may be gone at any moment; then there is nothing left to do.
     with connection, contextlib.suppress(EOFError, OSError):
         work = _received(connection)
         while True:

@@ -12,7 +12,7 @@ import pytest
 
 import fpdb
 from fpdb import processes as workers
-from fpdb.processes import MOST, Workers, count_jobs
+from fpdb.processes import MOST, Workers, count_jobs, mapped
 
 pytestmark = pytest.mark.process
 
@@ -40,18 +40,18 @@ def children():
     return [number for number in running() if number not in _before]
 
 
-def mapped(work, items, jobs):
-    return [result for _, result in Workers(work, jobs).map(items)]
+def results(work, items, jobs):
+    return [result for _, result in mapped(work, items, jobs)]
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_results_come_in_order_with_their_items(jobs):
     # The first items take longer than the others.
     items = [float(9 - number) / 100 for number in range(9)]
-    assert list(Workers(time.sleep, jobs).map(items)) == [(item, None) for item in items]
-    assert mapped(abs, range(-20, 0), jobs) == list(range(20, 0, -1))
-    assert mapped(abs, [], jobs) == []
-    assert mapped(abs, [-1], jobs) == [1]
+    assert list(mapped(time.sleep, items, jobs)) == [(item, None) for item in items]
+    assert results(abs, range(-20, 0), jobs) == list(range(20, 0, -1))
+    assert results(abs, [], jobs) == []
+    assert results(abs, [-1], jobs) == [1]
     assert children() == []
 
 
@@ -60,8 +60,7 @@ def test_an_error_comes_in_its_place(jobs):
     found = []
     with pytest.raises(fpdb.RecipeError) as caught:
         found.extend(
-            result.name
-            for _, result in Workers(fpdb.recipe, jobs).map(["web", "char-4", "x", "web"])
+            result.name for _, result in mapped(fpdb.recipe, ["web", "char-4", "x", "web"], jobs)
         )
     assert found == ["web", "char-4"]
     assert caught.value.hint
@@ -76,7 +75,7 @@ def test_what_was_read_before_an_error_comes_before_it(jobs):
 
     found = []
     with pytest.raises(LookupError, match="no more"):
-        found.extend(result for _, result in Workers(abs, jobs).map(source()))
+        found.extend(result for _, result in mapped(abs, source(), jobs))
     assert found == list(range(5))
 
 
@@ -98,8 +97,8 @@ def test_only_so_many_items_are_in_flight():
 
 
 def test_a_single_item_takes_no_process():
-    assert mapped(lambda _: len(children()), [0], 2) == [0]
-    assert mapped(lambda _: os.getpid(), [0, 1], 2) == [os.getpid()] * 2  # nobody else knows it
+    assert results(lambda _: len(children()), [0], 2) == [0]
+    assert results(lambda _: os.getpid(), [0, 1], 2) == [os.getpid()] * 2  # nobody else knows it
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -107,9 +106,9 @@ def test_what_no_other_process_can_know_is_done_here(jobs):
     class Own(str):
         __slots__ = ()
 
-    assert mapped(lambda item: item + 1, range(3), jobs) == [1, 2, 3]
-    assert mapped(len, [Own("ab"), "c", Own("")], jobs) == [2, 1, 0]
-    assert mapped(iter, ["ab", "cd"], jobs)[1].__next__() == "c"
+    assert results(lambda item: item + 1, range(3), jobs) == [1, 2, 3]
+    assert results(len, [Own("ab"), "c", Own("")], jobs) == [2, 1, 0]
+    assert results(iter, ["ab", "cd"], jobs)[1].__next__() == "c"
     assert children() == []
 
 
@@ -138,10 +137,10 @@ def test_a_killed_worker_is_an_error_and_no_hang():
 def test_a_worker_that_can_t_start_is_an_error(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(fpdb.WorkerError, match="can't be started: No such file"):
-        mapped(abs, range(3), 2)
+        results(abs, range(3), 2)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(fpdb.WorkerError, match="ended with 1"):
-        mapped(abs, range(3), 2)
+        results(abs, range(3), 2)
 
 
 def test_closing_ends_what_is_at_work():

@@ -27,7 +27,7 @@ from fpdb.cli.output import format_fingerprint
 from fpdb.errors import InputError
 from fpdb.fingerprint import to_int
 from fpdb.io import SUFFIXES, BadRecord, Record, read_records
-from fpdb.processes import Workers
+from fpdb.processes import mapped
 
 _LABEL = 60
 _BATCH = 256
@@ -62,7 +62,7 @@ def fingerprint(
     records = _read(files or ([] if texts else ["-"]), texts or [], reading)
     short = replaced = 0
     blocks = iter(lambda: list(islice(records, _BATCH)), [])
-    for block, batch in Workers(partial(_fingerprint, chosen), jobs).map(blocks):
+    for block, batch in mapped(partial(_fingerprint, chosen), blocks, jobs):
         for index, record in enumerate(block):
             is_short = bool(batch.short[index])
             number = to_int(batch.fingerprints[index])

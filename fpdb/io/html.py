@@ -4,19 +4,18 @@ import atexit
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.message import Message
 from typing import Any
 
-from fpdb.errors import HtmlError, MissingExtraError, WorkerError
+from fpdb.errors import HtmlError, MissingExtraError
 from fpdb.io import extraction
 from fpdb.io.records import LARGEST_HTML, BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import HtmlText
+from fpdb.processes import start_python
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 # As browsers understand these names.
@@ -89,26 +88,10 @@ class _Helper:
 
     def __init__(self) -> None:
         require_html()
-        own, other = socket.socketpair()
-        number = str(other.fileno())
-        command = [sys.executable or "", "-PS", extraction.__file__, number, *map(str, sys.path)]
-        try:
-            with other:
-                self.process = subprocess.Popen(  # noqa: S603 - it is this very Python
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=[other.fileno()],
-                )
-        except OSError as error:
-            own.close()
-            raise WorkerError(
-                f"the process that reads HTML can't be started: {error.strerror}",
-                hint="are there too many processes?",
-            ) from None
-        self.connection = own
-        own.settimeout(_PATIENCE)
+        self.process, self.connection = start_python(
+            "-PS", extraction.__file__, stderr=subprocess.DEVNULL
+        )
+        self.connection.settimeout(_PATIENCE)
 
     def ask(self, data: bytes, label: str, flags: int) -> HtmlText:
         name = label.encode("utf-8", "replace")
