@@ -56,7 +56,7 @@ def serve(address: str) -> None:
     import fpdb
     from fpdb.cli import main
 
-    fpdb.recipe("web").fingerprint_many(["一页网页"])  # loads the dictionary
+    fpdb.recipe("web").features("一页网页")  # loads the dictionary
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
