@@ -7,7 +7,6 @@ point down:
     ingest | load           files of documents | of ready fingerprints, into a database
     database                create, open, build; add, delete, compact, backup, hold
     queries                 the questions, for databases and snapshots
-    portable                the form for other machines
     maintenance | joins     check, repair, merge, compact | pairs, clusters, evaluation
     io                      readers of documents and texts
     documents               documents in a transaction: prepared, looked up, written

@@ -11,7 +11,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from fpdb import portable
 from fpdb.arrays import each
 from fpdb.documents import (
     BATCH,
@@ -33,6 +32,7 @@ from fpdb.documents import (
 )
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
+from fpdb.maintenance import portable
 from fpdb.models import (
     Added,
     Cluster,
@@ -450,10 +450,10 @@ class Database(Queries):
 
     def stats(self) -> Stats:
         """Return what the database holds, and how."""
-        from fpdb.maintenance.stats import stats
+        from fpdb.maintenance.compact import stats
 
         with self._transaction() as txn:
-            return stats(txn, self._index, self._catalog, self._header, self._environment)
+            return stats(self._view(txn), self._header, self._environment)
 
     def check(self) -> Iterator[Problem]:
         """Compare the header, tables, documents and counters; yield what doesn't agree.
@@ -487,7 +487,7 @@ class Database(Queries):
         require_whole("memory", memory, LEAST_MEMORY)
         head = replanned(self._header, k=k, capacity=capacity, plan=plan)
         with self._transaction() as txn:
-            compact(txn, self._index, self._catalog, head=head, path=path, memory=memory)
+            compact(self._view(txn), described=head, path=path, memory=memory)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the database to a new directory while others write; it is on disk on return.

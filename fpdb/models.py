@@ -15,6 +15,8 @@ Key = str | int
 # of this size, whatever is in it, takes more than two seconds or 256 MiB.
 LARGEST_TEXT = 1 << 21
 MOST_BYTES = 1 << 40
+# The first field of the first line of the portable form; no other tool's records have it.
+PORTABLE = "fpdb_portable"
 
 
 def require_whole(name: str, value: object, least: int | None = None) -> None:

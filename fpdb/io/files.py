@@ -22,6 +22,7 @@ from fpdb.io.html import Found, Page, finished, marked, require_html
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.streams import Line, Progress, StreamError, TooLong
 from fpdb.io.warc import Passing, read_pages
+from fpdb.models import PORTABLE
 
 # Can be pickled, and returns the records when it is called.
 Part = Callable[[], Iterable[Record | BadRecord]]
@@ -30,8 +31,6 @@ Part = Callable[[], Iterable[Record | BadRecord]]
 Row = tuple[int, dict[str, Any] | str, bool]
 Each = TypeVar("Each")
 
-# The first field of a database in its portable form.
-PORTABLE = "fpdb_portable"
 PART = 1000
 PART_BYTES = 1 << 22
 # What a slow source gave is used after this time.

@@ -1,52 +1,87 @@
-"""Rebuild a database beside another: the same documents and ids, full pages, tables of any plan."""
+"""Rebuild a database beside another, with full pages and tables of any plan; and its statistics."""
 
 import os
 from collections.abc import Iterator
 
-import numpy as np
-
-from fpdb.documents import Catalog, new_database
-from fpdb.storage import Environment, ReadTransaction
-from fpdb.storage.columns import Column, Rows
+from fpdb.documents import View, new_database
+from fpdb.errors import PlanError
+from fpdb.maintenance.scan import as_array, blocks
+from fpdb.models import Outgrown, Stats, TableStats
+from fpdb.storage import Environment
+from fpdb.storage.columns import Column
 from fpdb.storage.format import Counters, Header
-from fpdb.tables import Index, Plan
+from fpdb.tables import Index, Plan, estimate_cost, plans
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import BLOCK, load_tables
+from fpdb.tables.planner import USUAL, first_look
+
+# A rebuild is worth its time if it makes queries and inserts at least this much faster.
+_WORTHWHILE = 1.2
 
 
-def compact(
-    txn: ReadTransaction,
-    index: Index,
-    catalog: Catalog,
-    *,
-    head: Header,
-    path: str | os.PathLike[str],
-    memory: int,
-) -> None:
-    """Write what a snapshot shows into a new database, with the tables that its header names."""
-    tables = Index(Plan.from_dict(head["plan"]))
+def compact(view: View, *, described: Header, path: str | os.PathLike[str], memory: int) -> None:
+    """Write what a snapshot shows into a new database, which a header describes."""
+    txn = view.txn
     counters = Counters.unpack(txn.get("header", b"counters"))
-    new = new_database(head, counters)
+    tables = Index(Plan.from_dict(described["plan"]))
+    new = new_database(described, counters)
     with Environment.build(path, *new) as built, built.write() as into:
-        catalog.copy(txn, into)
+        view.catalog.copy(txn, into)
         count = counters.documents - counters.short
-        load_tables(into, tables, lambda: _documents(txn, index), count, memory)
+        load_tables(into, tables, lambda: _fingerprints(view), count, memory)
 
 
-def _documents(txn: ReadTransaction, index: Index) -> Iterator[tuple[Fingerprints, Column]]:
-    """Read the home table in blocks of fingerprints and ids."""
-    pages: list[Rows] = [index.home.empty()]
-    size = 0
-    for rows in index.home.scan(txn):
-        pages.append(rows)
-        size += len(rows[0])
-        if size >= BLOCK:
-            yield _joined(pages)
-            pages, size = [], 0
-    if pages:
-        yield _joined(pages)
+def _fingerprints(view: View) -> Iterator[tuple[Fingerprints, Column]]:
+    """Yield the fingerprints of the home table with their ids, in blocks."""
+    for *words, ids in blocks(view.txn, view.index.home, BLOCK):
+        yield as_array(words), ids
 
 
-def _joined(pages: list[Rows]) -> tuple[Fingerprints, Column]:
-    *words, ids = (np.concatenate(columns) for columns in zip(*pages, strict=True))
-    return words[0] if len(words) == 1 else np.stack(words, axis=-1), ids
+def stats(view: View, head: Header, environment: Environment) -> Stats:
+    """Return the counters, the sizes and what the header says."""
+    txn, index, catalog = view.txn, view.index, view.catalog
+    counters = Counters.unpack(txn.get("header", b"counters"))
+    plan = index.plan
+    query_k = first_look(plan.bits, plan.k, USUAL) if catalog.sketched else None
+    tables = tuple(
+        TableStats(name, table.prefix, txn.entries(name))
+        for name, table in zip(index.names, plan.tables, strict=True)
+    )
+    return Stats(
+        path=str(environment.path),
+        uuid=head["uuid"],
+        created=head["created"],
+        recipe=head["recipe"]["name"],
+        recipe_id=head["recipe_id"],
+        bits=plan.bits,
+        k=plan.k,
+        keys=head["keys"],
+        plan=plan.name,
+        capacity=head["capacity"],
+        documents=counters.documents,
+        short=counters.short,
+        bytes=environment.file_bytes(),
+        bytes_used=sum(map(txn.bytes_of, ("header", *catalog.names, *index.names))),
+        tables=tables,
+        outgrown=_outgrown(plan, head["capacity"], counters.documents, query_k),
+        sketch=head.get("sketch"),
+        sketches=counters.sketches,
+        snapshots=txn.open_snapshots(),
+    )
+
+
+def _outgrown(plan: Plan, capacity: int, documents: int, query_k: int | None) -> Outgrown | None:
+    if documents <= capacity:
+        return None
+    best = plans(plan.bits, plan.k, documents, query_k=query_k)[0]
+    try:
+        own, other = (estimate_cost(each, documents, query_k) for each in (plan, best))
+    except PlanError:  # a plan that the user chose, and that can't serve the first look
+        own, other = (estimate_cost(each, documents) for each in (plan, best))
+    if other.seconds_per_document * _WORTHWHILE > own.seconds_per_document:
+        return None
+    return Outgrown(
+        plan=best.name,
+        seconds=(own.seconds_per_document, other.seconds_per_document),
+        bytes=(own.bytes, other.bytes),
+    )

@@ -194,7 +194,7 @@ def make(name: str, path: Path, target: Path) -> None:
             fpdb.merge([path, path.parent.parent / OTHER], target, on_conflict="first")
     elif name == "load the portable form":
         with open(path.parent.parent / DUMPED, "rb") as file:
-            fpdb.load(target, file)
+            fpdb.Database.load(target, file)
     elif name == "load sorted columns":
         fpdb.load_sorted(path.parent.parent / COLUMNS, target)
     else:

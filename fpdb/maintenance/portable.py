@@ -9,20 +9,19 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from json.encoder import encode_basestring_ascii as _quoted
 from typing import IO, Any, Self
 
 from fpdb.documents import BATCH, CATALOGS, SKETCHES, Catalog, Stored, unpack_meta
 from fpdb.errors import DamagedError, InputError, RecipeError, RecipeMismatchError, TooNewError
 from fpdb.fingerprint import WIDTHS, Recipe, id_of
-from fpdb.io.files import PORTABLE
-from fpdb.models import Document
+from fpdb.models import PORTABLE, Document
 from fpdb.storage import ReadTransaction
 from fpdb.storage.format import Counters, Header
 
 VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
 
-# Bytes of a line: no document takes more, whatever its metadata; a recipe may hold a whole table.
+BEGINNING = f'{{"{PORTABLE}":'.encode()
+# Bytes of a line: no document takes more, whatever its metadata; a recipe may hold a long table.
 _LONGEST = 1 << 20
 _LONGEST_HEAD = 1 << 26
 # An empty list takes three bytes here and 64 in memory; no header has more lists and objects.
@@ -31,17 +30,15 @@ _MOST_CONTAINERS = 1 << 20
 _ROOM = 1 << 22
 _FIELDS = frozenset({"key", "fingerprint", "digest", "characters", "added", "meta", "sketch"})
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
-_AGAIN = "export it again, and copy the file whole"
-# The first field of the first line, and so how the form begins.
-BEGINNING = f'{{"{PORTABLE}":'.encode()
+_AGAIN = "export it again, and copy the complete file"
 _compact = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True)
 class Head:
-    """What all documents of a database have in common, and the first line says.
+    """What all documents of a database have in common, as the first line has it.
 
-    The recipe is plain data, of whose secret only the id is known.
+    The recipe is plain data, with the id of its secret only.
     """
 
     recipe: dict[str, Any]
@@ -54,17 +51,17 @@ class Head:
 
     @classmethod
     def of(cls, stored: Header, bits: int, k: int) -> Self:
-        """Give the head of a database by its header."""
+        """Return the head of a database, given its header."""
         shared = (stored["recipe"], stored["recipe_id"], bits, k, stored["keys"])
         return cls(*shared, stored.get("sketch"), stored["capacity"])
 
     def line(self) -> bytes:
-        """Write the first line."""
-        return _line(_compact({PORTABLE: VERSION, **vars(self)}))
+        """Return the first line."""
+        return _line({PORTABLE: VERSION, **vars(self)})
 
     @classmethod
     def read(cls, line: bytes) -> Self:
-        """Read the first line; what it says is checked."""
+        """Parse the first line, and check its fields."""
         if not line.startswith(BEGINNING):
             raise InputError(
                 f"line 1 doesn't begin with {BEGINNING.decode()}, as the portable form does",
@@ -95,7 +92,7 @@ class Head:
         return replace(cls(**found), **_canonical(found))
 
     def require_fit(self, other: "Head", place: str) -> None:
-        """Refuse a database that can't take these documents whole."""
+        """Raise RecipeMismatchError if a database can't take everything of these documents."""
         for what, found, expected in (
             ("the recipe", _named(self), _named(other)),
             ("keys", self.keys, other.keys),
@@ -117,7 +114,7 @@ def _named(head: Head) -> str:
 
 
 def _canonical(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the recipe without its secret, and compare what the first line says of it."""
+    """Return the recipe and its id in their canonical form; the first line must agree with them."""
     plain = found["recipe"]
     hashing = plain.get("hash")
     secret = hashing.get("secret") if isinstance(hashing, dict) else None
@@ -134,7 +131,7 @@ def _canonical(found: Mapping[str, Any]) -> dict[str, Any]:
     if (recipe_id, recipe.bits) != (found["recipe_id"], found["bits"]):
         raise _wrong(
             1,
-            f"says {found['recipe_id']!r:.40} and {found['bits']} bits of its recipe",
+            f"names {found['recipe_id']!r:.40} and {found['bits']} bits of its recipe",
             f"{recipe_id} and {recipe.bits}, which it has",
         )
     return {"recipe": plain, "recipe_id": recipe_id}
@@ -143,7 +140,7 @@ def _canonical(found: Mapping[str, Any]) -> dict[str, Any]:
 def write(
     file: IO[bytes], txn: ReadTransaction, catalog: Catalog, head: Head, prefix: str = ""
 ) -> int:
-    """Write what a snapshot shows, in the order of the ids; return how many documents."""
+    """Write the documents of a snapshot in the order of their ids; return their number."""
     if isinstance(file, io.TextIOBase) or not hasattr(file, "write"):
         raise InputError(
             f"found {file!r:.60}, expected a binary file",
@@ -163,7 +160,7 @@ def write(
             f"found {count:,} documents, the counters say {stored_count:,}",
             hint="run `fpdb check`",
         )
-    _write(file, _line(_compact({"documents": count, "sha256": digest.hexdigest()})))
+    _write(file, _line({"documents": count, "sha256": digest.hexdigest()}))
     return count
 
 
@@ -175,37 +172,37 @@ def _put(file: IO[bytes], pending: list[bytes], digest: Any) -> None:
 
 
 def _write(file: IO[bytes], data: bytes) -> None:
-    """Write all of it; a file without a buffer may take only a part at a time."""
+    """Write all data; a file without a buffer may take only a part at a time."""
     while data:
         taken = file.write(data)
         data = data[taken or 0 :] if isinstance(file, io.RawIOBase) else b""
 
 
 def _document_line(stored: Stored, bits: int) -> bytes:
-    key, number = stored.key, stored.fingerprint
-    parts = [
-        f'{{"key":{_quoted(key) if isinstance(key, str) else key}',
-        '"fingerprint":null' if number is None else f'"fingerprint":"{number:0{bits // 4}x}"',
-        f'"added":{stored.added}',
-    ]
+    number = stored.fingerprint
+    fields: dict[str, Any] = {
+        "key": stored.key,
+        "fingerprint": None if number is None else f"{number:0{bits // 4}x}",
+        "added": stored.added,
+    }
     if stored.digest:
-        parts.append(f'"digest":"{stored.digest.hex()}","characters":{stored.characters}')
+        fields |= {"digest": stored.digest.hex(), "characters": stored.characters}
     if stored.meta:
-        parts.append(f'"meta":{_compact(unpack_meta(stored.meta))}')
+        fields["meta"] = unpack_meta(stored.meta)
     if stored.sketch:
-        parts.append(f'"sketch":"{base64.b64encode(stored.sketch).decode()}"')
-    return _line(",".join(parts) + "}")
+        fields["sketch"] = base64.b64encode(stored.sketch).decode()
+    return _line(fields)
 
 
-def _line(text: str) -> bytes:
-    # The one character of ASCII that isn't printable and that JSON lets pass.
-    return text.replace("\x7f", "\\u007f").encode("ascii") + b"\n"
+def _line(fields: Mapping[str, Any]) -> bytes:
+    # JSON lets one character of ASCII pass that isn't printable.
+    return _compact(fields).replace("\x7f", "\\u007f").encode("ascii") + b"\n"
 
 
 class Source:
     """A file in the portable form: its head, and its documents in batches.
 
-    Whatever is wrong with it is an `InputError` that names the line.
+    Whatever is wrong with it raises an InputError that names the line.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -219,7 +216,7 @@ class Source:
         self._digest.update(line)
 
     def batches(self, size: int) -> Iterator[tuple[int, list[Document]]]:
-        """Give the documents in batches of so many at most, with the number of the first line.
+        """Yield the documents in batches of at most `size`, with the number of the first line.
 
         Those before an error come first.
         """
@@ -248,12 +245,12 @@ class Source:
             yield _document(found, self._number, self.head), len(line)
             self._digest.update(line)
         raise InputError(
-            f"it ends behind line {self._number}, without the line that counts its documents",
+            f"it ends after line {self._number}, without the line that counts its documents",
             hint=f"it was cut short: {_AGAIN}",
         )
 
     def _end(self, found: dict[str, Any]) -> None:
-        """Compare what the last line says with what was read."""
+        """Compare the last line with what was read."""
         _require_fields(found, self._number, frozenset({"documents", "sha256"}), every=False)
         count = self._number - 2
         if found["documents"] != count:
@@ -269,14 +266,14 @@ class Source:
                 hint=f"they were changed on the way: {_AGAIN}",
             )
         if self._next(_LONGEST):
-            raise _wrong(self._number, "stands behind the last line", "nothing")
+            raise _wrong(self._number, "comes after the last line", "nothing")
 
     def _next(self, longest: int) -> bytes:
         try:
             line = self._file.readline(longest + 1)
         except (EOFError, zlib.error) as error:
             raise InputError(
-                f"it breaks off behind line {self._number}: {error}",
+                f"it breaks off after line {self._number}: {error}",
                 hint=f"it was cut short: {_AGAIN}",
             ) from None
         if not isinstance(line, bytes):
@@ -333,7 +330,7 @@ def _parsed(line: bytes, number: int) -> dict[str, Any]:
         raise _wrong(number, "is nested too deeply", "a document") from None
     except ValueError as error:
         whole = line.endswith(b"\n")
-        reason = f"is no JSON: {error}" if whole else "is the last, and no whole one"
+        reason = f"is no JSON: {error}" if whole else "is the last, and cut short"
         raise _wrong(number, f"{reason:.120}", "an object") from None
     if type(found) is not dict:
         raise _wrong(number, "is JSON, but no object", "one")
