@@ -100,27 +100,23 @@ def clusters(
 
 def _write_clusters(found: Iterable[fpdb.Cluster], target: Output) -> tuple[int, int]:
     number = duplicates = 0
-    write = target.add if target.cells else render.row
     for number, cluster in enumerate(found, 1):
         duplicates += len(cluster.duplicates)
         if target.form is OutputFormat.JSONL:
             plain = {"cluster": number, "representative": cluster.representative}
             render.record(plain | {"duplicates": cluster.duplicates})
             continue
-        write(number, "keep", cluster.representative)
-        for key in cluster.duplicates:
-            write(number, "duplicate", key)
+        for key in cluster.keys:
+            role = "keep" if key == cluster.representative else "duplicate"
+            target.write({}, (number, role, key), (number, role, key))
     return number, duplicates
 
 
 def _write_deleted(found: Iterable[fpdb.Cluster], target: Output) -> int:
     deleted = 0
-    write = target.add if target.cells else render.row
     for cluster in found:
         for key in cluster.duplicates:
             deleted += 1
-            if target.form is OutputFormat.JSONL:
-                render.record({"key": key, "representative": cluster.representative})
-            else:
-                write(key, cluster.representative)
+            row = (key, cluster.representative)
+            target.write(dict(zip(_DELETED, row, strict=True)), row, row)
     return deleted

@@ -38,6 +38,11 @@ _COLUMNS = (
 )
 
 
+def _threshold(name: str, help_text: str) -> Any:
+    """Return an option that is a similarity."""
+    return typer.Option(name, metavar="J", help=help_text, rich_help_panel=_TRUTH)
+
+
 @bundled(
     "key_field text_field header input_format html html_text max_html max_bytes",
     reading=choose_reading,
@@ -72,31 +77,13 @@ def evaluate(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     truth_from: Annotated[
-        float,
-        typer.Option(
-            "--truth-from",
-            metavar="J",
-            help="The least similarity of pairs to find.",
-            rich_help_panel=_TRUTH,
-        ),
+        float, _threshold("--truth-from", "Least similarity of pairs to find.")
     ] = 0.8,
     right_from: Annotated[
-        float,
-        typer.Option(
-            "--right-from",
-            metavar="J",
-            help="The least similarity of pairs that are right to report.",
-            rich_help_panel=_TRUTH,
-        ),
+        float, _threshold("--right-from", "Least similarity of pairs that are right to report.")
     ] = 0.7,
     wrong_below: Annotated[
-        float,
-        typer.Option(
-            "--wrong-below",
-            metavar="J",
-            help="Reported pairs below this similarity are wrong.",
-            rich_help_panel=_TRUTH,
-        ),
+        float, _threshold("--wrong-below", "Reported pairs below this similarity are wrong.")
     ] = 0.5,
     listed_only: Annotated[
         bool,

@@ -124,15 +124,12 @@ def _write_documents(path: Path, target: Output, prefix: str) -> int:
 
 def _write_document(document: fpdb.Document, bits: int, target: Output, *, as_number: bool) -> None:
     plain = document_dict(document, bits)
-    if target.form is OutputFormat.JSONL:
-        del plain["id"]
-        render.record(plain)
-        return
-    key, number, meta = plain["key"], plain["fingerprint"], render.as_json(plain["meta"])
+    del plain["id"]
+    key, number, added = plain["key"], plain["fingerprint"], plain["added"]
+    meta = render.as_json(plain["meta"])
+    shown = (key, number or "short", added, meta)
+    cells: tuple[object, ...] = shown
     if target.form is OutputFormat.PARQUET:
-        shown = document.fingerprint if as_number else number
-        target.add(key, shown, document.added, None if document.meta is None else meta)
-    elif target.form is OutputFormat.CSV:
-        target.add(key, number or "short", plain["added"], meta)
-    else:
-        render.row(key, number or "short", plain["added"], meta)
+        number = document.fingerprint if as_number else number
+        cells = (key, number, document.added, None if document.meta is None else meta)
+    target.write(plain, cells, shown)

@@ -64,7 +64,7 @@ def ingest(
     paths = files or ["-"]
     for each in paths:
         check_path(each, reading)
-    progress = Progress(quiet=quiet)
+    progress = ProgressLine(quiet=quiet)
     sketched = similarity is not None
     with (
         open_or_create(path, recipe, sketched=sketched, quiet=quiet) as database,
@@ -102,7 +102,7 @@ def _print_duplicate(added: fpdb.Added, *, as_json: bool) -> None:
         return
 
 
-class Progress:
+class ProgressLine:
     """Shows on a terminal how many records were read, and prints the counts in the end."""
 
     def __init__(self, *, quiet: bool, unit: str = "documents") -> None:

@@ -1,7 +1,7 @@
 """The options that say how files are read, the same in every command, and what they turn into."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -64,46 +64,38 @@ ExactOption = Annotated[
 ]
 
 
+def _field(name: str, help_text: str) -> Any:
+    """Return an option that names a field."""
+    return typer.Option(name, metavar="F", help=help_text, rich_help_panel=_FIELDS)
+
+
+def _limit(name: str, help_text: str) -> Any:
+    """Return an option that limits what is read."""
+    return typer.Option(
+        name,
+        metavar="BYTES",
+        parser=parse_bytes,
+        show_default="2M",
+        help=help_text,
+        rich_help_panel=_INPUT,
+    )
+
+
 def choose_reading(
     key_field: Annotated[
-        str | None,
-        typer.Option(
-            "--key-field",
-            metavar="F",
-            help="Field of the key; default key, id or url.",
-            rich_help_panel=_FIELDS,
-        ),
+        str | None, _field("--key-field", "Field of the key; default key, id or url.")
     ] = None,
     text_field: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--text-field",
-            metavar="F",
-            help="Field of the text; several are joined.",
-            rich_help_panel=_FIELDS,
-        ),
+        list[str] | None, _field("--text-field", "Field of the text; several are joined.")
     ] = None,
     meta_field: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--meta-field",
-            metavar="F",
-            help="Field to keep as metadata; '*': all others.",
-            rich_help_panel=_FIELDS,
-        ),
+        list[str] | None, _field("--meta-field", "Field to keep as metadata; '*': all others.")
     ] = None,
     fingerprint_field: Annotated[
-        str | None,
-        typer.Option(
-            "--fingerprint-field",
-            metavar="F",
-            help="Field of a ready fingerprint.",
-            rich_help_panel=_FIELDS,
-        ),
+        str | None, _field("--fingerprint-field", "Field of a ready fingerprint.")
     ] = None,
     base: Annotated[
-        Base,
-        typer.Option("--base", help="Digits of fingerprints.", rich_help_panel=_FIELDS),
+        Base, typer.Option("--base", help="Digits of fingerprints.", rich_help_panel=_FIELDS)
     ] = Base.HEX,
     header: Annotated[
         bool | None,
@@ -124,42 +116,14 @@ def choose_reading(
     ] = None,
     html: Annotated[
         HtmlKind,
-        typer.Option(
-            "--html",
-            help="What is HTML; auto: .html, archives.",
-            rich_help_panel=_INPUT,
-        ),
+        typer.Option("--html", help="What is HTML; auto: .html, archives.", rich_help_panel=_INPUT),
     ] = HtmlKind.AUTO,
     html_text: Annotated[
         HtmlPart,
-        typer.Option(
-            "--html-text",
-            help="Main content, or all of a page.",
-            rich_help_panel=_INPUT,
-        ),
+        typer.Option("--html-text", help="Main content, or all of a page.", rich_help_panel=_INPUT),
     ] = HtmlPart.MAIN,
-    max_html: Annotated[
-        int,
-        typer.Option(
-            "--max-html",
-            metavar="BYTES",
-            parser=parse_bytes,
-            show_default="2M",
-            help="Largest HTML page to accept.",
-            rich_help_panel=_INPUT,
-        ),
-    ] = LARGEST_HTML,
-    max_bytes: Annotated[
-        int,
-        typer.Option(
-            "--max-bytes",
-            metavar="BYTES",
-            parser=parse_bytes,
-            show_default="2M",
-            help="Largest text to accept.",
-            rich_help_panel=_INPUT,
-        ),
-    ] = LARGEST_TEXT,
+    max_html: Annotated[int, _limit("--max-html", "Largest HTML page to accept.")] = LARGEST_HTML,
+    max_bytes: Annotated[int, _limit("--max-bytes", "Largest text to accept.")] = LARGEST_TEXT,
 ) -> fpdb.Reading:
     """Return how files are read, by the options that say so."""
     return fpdb.Reading(

@@ -9,7 +9,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.create import is_there, note_created
-from fpdb.cli.ingest import Progress
+from fpdb.cli.ingest import ProgressLine
 from fpdb.cli.inputs import BadRecords, StrictOption, choose_reading
 from fpdb.cli.options import (
     MEMORY,
@@ -91,7 +91,7 @@ def load(
     """
     new = {"recipe": recipe and choose_recipe(recipe), "capacity": capacity, "keys": key_type}
     created = not is_there(path)
-    progress = Progress(quiet=quiet, unit="fingerprints")
+    progress = ProgressLine(quiet=quiet, unit="fingerprints")
     with (
         render.interruptible("a new database isn't there, an old one is intact; run it again"),
         hinting_at_order(path),

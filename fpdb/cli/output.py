@@ -77,11 +77,6 @@ class Output:
         )
         self._writer: TableWriter | None = None
 
-    @property
-    def cells(self) -> bool:
-        """Whether rows of cells are to be added, each under the name of its column."""
-        return self.form in (OutputFormat.CSV, OutputFormat.PARQUET)
-
     @contextlib.contextmanager
     def opened(self, columns: Mapping[str, str]) -> Iterator[None]:
         """Open the output for a block that writes; a file appears, complete, when it ends.
@@ -99,9 +94,21 @@ class Output:
                 render.cells(list(columns), guard=False)
             yield
 
-    def add(self, *cells: object) -> None:
-        """Add a row of cells."""
-        if self._writer:
+    def write(
+        self, plain: Mapping[str, Any], cells: tuple[object, ...], shown: tuple[object, ...]
+    ) -> None:
+        """Write one result, in the form that fits the format.
+
+        Args:
+            plain: What JSON lines hold.
+            cells: The cells of CSV or Parquet, one for each column.
+            shown: The fields of a tab-separated line.
+        """
+        if self.form is OutputFormat.JSONL:
+            render.record(plain)
+        elif self.form is OutputFormat.TSV:
+            render.row(*shown)
+        elif self._writer:
             self._writer.add(cells)
         else:
             render.cells(["" if cell is None else cell for cell in cells], guard=self._guard)

@@ -92,25 +92,19 @@ def _columns(key: str, bits: int, *, groups: bool) -> dict[str, str]:
 
 def _write_group(group: fpdb.models.Group, target: Output, bits: int) -> None:
     written = format_fingerprint(group.fingerprint, bits)
-    if target.form is OutputFormat.JSONL:
-        render.record(group._asdict() | {"fingerprint": written})
-    elif target.cells:
-        as_number = target.form is OutputFormat.PARQUET and bits <= 64
-        number = group.fingerprint if as_number else written
-        target.add("group", group.key, None, None, None, group.size, number)
-    else:
-        render.row("group", group.key, group.size)
+    as_number = target.form is OutputFormat.PARQUET and bits <= 64
+    number = group.fingerprint if as_number else written
+    target.write(
+        group._asdict() | {"fingerprint": written},
+        ("group", group.key, None, None, None, group.size, number),
+        ("group", group.key, group.size),
+    )
 
 
 def _write_pair(pair: fpdb.Pair, target: Output, *, groups: bool) -> None:
-    if target.form is OutputFormat.JSONL:
-        render.record(near_dict(pair))
-    elif target.cells:
-        cells = (pair.key, pair.other, pair.distance, pair.similarity)
-        if groups:
-            target.add("pair", *cells, None, None)
-        else:
-            target.add(*cells, pair.jaccard)
+    cells = (pair.key, pair.other, pair.distance, pair.similarity)
+    shown = (pair.key, pair.other, pair.distance, *jaccard_cells(pair))
+    if groups:
+        target.write(near_dict(pair), ("pair", *cells, None, None), ("pair", *shown))
     else:
-        shown = (pair.key, pair.other, pair.distance, *jaccard_cells(pair))
-        render.row(*(("pair",) if groups else ()), *shown)
+        target.write(near_dict(pair), (*cells, pair.jaccard), shown)

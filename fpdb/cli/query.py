@@ -139,14 +139,15 @@ class _Answers:
         if self._target.form is OutputFormat.JSONL:
             matches = [near_dict(match) for match in found]
             render.record({"query": answer.name, "complete": found.complete, "matches": matches})
-        elif self._target.cells:
-            for match in found:
-                near = (match.key, match.distance, match.similarity, match.jaccard)
-                self._target.add(str(answer.name), *near, found.complete)
         else:
             for match in found:
-                shown = (answer.name, match.key, match.distance, f"{match.similarity:.4f}")
-                render.row(*shown, *jaccard_cells(match))
+                near = (match.key, match.distance, match.similarity, match.jaccard)
+                shown = (match.key, match.distance, f"{match.similarity:.4f}")
+                self._target.write(
+                    {},
+                    (str(answer.name), *near, found.complete),
+                    (answer.name, *shown, *jaccard_cells(match)),
+                )
         if not found.complete:
             self._cut += 1
             if self._cut <= _SHOWN:

@@ -21,7 +21,7 @@ import typer
 from fpdb.errors import FpdbError
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
-# What may begin a formula; some spreadsheets take the wide forms as well.
+# What may begin a formula; some spreadsheets accept the wide forms as well.
 _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
 # Where data go instead of standard output, and how wide the progress line is that is shown.
 _file: IO[str] | None = None
@@ -29,14 +29,14 @@ _progress_width = 0
 
 
 def prepare_streams() -> None:
-    """Write UTF-8 whatever the locale says; what can't be written is escaped."""
+    """Write UTF-8 in any locale, and escape what can't be written."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def safe(text: str) -> str:
-    """Escape what isn't printable; spaces of any width stay."""
+    """Escape what isn't printable, except for spaces of any width."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(map(_safe_character, text))
@@ -59,7 +59,7 @@ def record(value: Mapping[str, Any]) -> None:
 
 
 def as_json(value: object) -> str:
-    """Give JSON on one line that is printable as it is."""
+    """Return JSON on one line, of printable characters only."""
     plain = json.dumps(value, ensure_ascii=False)
     return plain if _PLAIN.fullmatch(plain) else "".join(map(_json_character, plain))
 
@@ -71,7 +71,7 @@ def _json_character(character: str) -> str:
 
 
 def cells(values: Sequence[object], *, guard: bool) -> None:
-    """Print one line of CSV; with `guard`, no spreadsheet takes a cell for a formula."""
+    """Print one line of CSV; with `guard`, escape cells that a spreadsheet would evaluate."""
     texts = [str(value) for value in values]
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(
@@ -95,15 +95,15 @@ def report(entries: Mapping[str, object]) -> None:
 
 
 def block(text: str) -> None:
-    """Print several lines that fpdb made itself."""
+    """Print text of several lines."""
     for line in text.splitlines():
         _write(safe(line))
 
 
 @contextlib.contextmanager
 def into(path: str) -> Iterator[None]:
-    """Print data to a file during a block; a regular one appears, whole, when the block ends."""
-    global _file  # noqa: PLW0603 - there is but one standard output as well
+    """Print to a file during a block; a regular one appears, complete, when the block ends."""
+    global _file  # noqa: PLW0603 - there is one standard output as well
     if path == "-":
         yield
         return
@@ -119,7 +119,7 @@ def into(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def binary(path: str) -> Iterator[IO[bytes]]:
-    """Open standard output or a file for a block to write bytes to; a file as `drafted` does."""
+    """Open standard output or, as `drafted` does, a file for a block to write bytes to."""
     if path != "-":
         with drafted(path) as file:
             yield file
@@ -137,7 +137,7 @@ def binary(path: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def drafted(path: str) -> Iterator[IO[bytes]]:
-    """Open a file for a block to write to; a regular one appears, whole, when the block ends."""
+    """Open a file for a block to write to; a regular one appears, complete, when it ends."""
     special = os.path.exists(path) and not os.path.isfile(path)
     draft = Path(path if special else f"{path}.{os.getpid()}.part")
     try:
@@ -157,7 +157,7 @@ def drafted(path: str) -> Iterator[IO[bytes]]:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file that is new and its owner's alone, as the database is."""
+    """Create a file that only its owner can read, as the database is."""
     return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
@@ -173,7 +173,7 @@ def _write(line: str) -> None:
 
 
 def flush() -> None:
-    """Bring everything out; a reader that has gone is no error."""
+    """Flush standard output; a reader that has gone is no error."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -181,8 +181,8 @@ def flush() -> None:
 
 
 def _give_up(error: OSError) -> None:
-    """Stop writing: whoever read has enough, as head does; any other reason is an error."""
-    # Python would complain once more at its end.
+    """Stop writing if the reader has gone, as head does; raise FpdbError for any other reason."""
+    # Otherwise Python reports the same error again when it exits.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not isinstance(error, BrokenPipeError):
         raise FpdbError(
@@ -191,20 +191,20 @@ def _give_up(error: OSError) -> None:
 
 
 def note(message: str) -> None:
-    """Tell the user something that is no data, after all data printed so far."""
+    """Print a message to standard error, after all data printed so far."""
     flush()
     _clear_progress()
     sys.stderr.write(safe(message) + "\n")
 
 
 def shows_progress() -> bool:
-    """Tell whether somebody looks at standard error."""
+    """Return whether standard error is a terminal."""
     return sys.stderr.isatty()
 
 
 def progress(message: str) -> None:
-    """Show how far it is, in the place of what was shown before."""
-    global _progress_width  # noqa: PLW0603 - there is but one terminal
+    """Show how far the work is, in place of what was shown before."""
+    global _progress_width  # noqa: PLW0603 - there is one terminal
     line = safe(message)
     sys.stderr.write("\r" + line.ljust(_progress_width))
     sys.stderr.flush()
@@ -228,7 +228,7 @@ def interruptible(outcome: str) -> Iterator[None]:
 
 
 def fail(error: FpdbError) -> None:
-    """Show an error and its cure."""
+    """Print an error and its hint."""
     note(f"error: {error}")
     if error.hint:
         note(f"hint: {error.hint}")

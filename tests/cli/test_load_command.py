@@ -198,12 +198,12 @@ def test_what_can_t_be_loaded_makes_no_database(run, tmp_path, path, array):
 
 def test_ctrl_c_leaves_no_half_of_a_database(start, tmp_path, path):
     process = start("load", path, "-")
-    process.stdin.write(b'{"key": "a", "fingerprint": "00"}\n')
+    # More than a pipe holds: once it is written, some of it has been read.
+    process.stdin.write(b'{"key": "a", "fingerprint": "00"}\n' * 10_000)
     process.stdin.flush()
     deadline = time.monotonic() + 20
     while not list(tmp_path.glob(".db.*")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    time.sleep(0.5)  # so that it waits for the next line
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
