@@ -19,6 +19,7 @@ from fpdb.models import Key, Problem, Repaired, require_whole
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
 from fpdb.storage.columns import page_length, unpack_rows
 from fpdb.storage.format import (
+    ID_BYTES,
     Counters,
     Header,
     record_length,
@@ -33,7 +34,6 @@ from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 from fpdb.tables.pages import Pages
 
 _BATCH = 1 << 12
-_ID_BYTES = 8
 _SHOWN = 24
 _UNKNOWN = -1  # the id of a record without its key
 _HIGHEST_ID = 1 << 62  # no database has had so many documents
@@ -150,7 +150,7 @@ class _Contents:
         named = self.catalog.kind == "text"
         require_document(
             record,
-            name or bytes(_ID_BYTES),
+            name or bytes(ID_BYTES),
             self.index.plan.bits,
             named=named,
             sketched=self.catalog.sketched,
@@ -250,7 +250,7 @@ class _Repair:
                 if self._catalog.kind == "text" and not (
                     0 <= stored.id < beyond
                     and stored.id not in kept
-                    and into.get("documents", stored.id.to_bytes(_ID_BYTES)) is None
+                    and into.get("documents", stored.id.to_bytes(ID_BYTES)) is None
                 ):
                     homeless.append(stored)
                 else:
@@ -287,7 +287,7 @@ class _Repair:
         for entry in self._survey.entries("keys"):
             if into.get("keys", entry.key) is None:
                 number = entry.value or b""
-                stored = into.get("documents", number) if len(number) == _ID_BYTES else None
+                stored = into.get("documents", number) if len(number) == ID_BYTES else None
                 if stored is None:
                     self.lost.append(entry.key.decode(errors="replace"))
 
