@@ -103,6 +103,17 @@ def test_fingerprints_are_written_with_what_is_wrong(folder):
     assert rows["empty"]["problem"] == "found no text"
 
 
+def test_fingerprints_are_loaded_into_a_database(folder, database, tmp_path):
+    bad = []
+    fpdb.load(tmp_path / "db", str(folder / "prints.parquet"), on_bad=bad.append)
+    assert [found.reason for found in bad] == ["found no text"]
+    with fpdb.open(tmp_path / "db") as loaded:
+        for key, _ in TEXTS:
+            found, wanted = loaded[key], database[key]
+            assert (found.fingerprint, found.digest) == (wanted.fingerprint, wanted.digest)
+            assert found.sketch == wanted.sketch
+
+
 @pytest.mark.parametrize("options", [[], ["--similarity", LIKE]])
 def test_pairs_are_those_of_a_database(command, folder, database, tmp_path, options):
     err, rows = command("pairs", folder / "prints.parquet", *options, tmp_path / "pairs")
