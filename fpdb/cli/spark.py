@@ -19,7 +19,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import RecipeOption, choose_recipe
+from fpdb.cli.options import RecipeOption, SimilarityOption, choose_recipe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,12 +36,6 @@ InputArgument = Annotated[
 OutputArgument = Annotated[str, typer.Argument(metavar="OUT", help="A new directory for Parquet.")]
 DistanceOption = Annotated[
     int | None, typer.Option("--k", "-k", metavar="K", min=0, help="Largest distance; default 3.")
-]
-LikenessOption = Annotated[
-    float | None,
-    typer.Option(
-        "--similarity", metavar="J", min=0.0, max=1.0, help="Least similarity of texts, e.g. 0.8."
-    ),
 ]
 
 
@@ -85,7 +79,7 @@ def pairs(
     source: InputArgument,
     output: OutputArgument,
     k: DistanceOption = None,
-    similarity: LikenessOption = None,
+    similarity: SimilarityOption = None,
     spanning: Annotated[
         bool, typer.Option("--spanning", help="Fewer pairs, which connect the same documents.")
     ] = False,
@@ -107,7 +101,7 @@ def clusters(
     source: InputArgument,
     output: OutputArgument,
     k: DistanceOption = None,
-    similarity: LikenessOption = None,
+    similarity: SimilarityOption = None,
 ) -> None:
     """Group near-duplicates, or ready pairs.
 
@@ -132,7 +126,7 @@ def query(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Those to look among.")],
     output: OutputArgument,
     k: DistanceOption = None,
-    similarity: LikenessOption = None,
+    similarity: SimilarityOption = None,
 ) -> None:
     """Find fingerprints like these in a corpus.
 
