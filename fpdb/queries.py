@@ -171,12 +171,13 @@ class Queries(ABC):
         A `budget` bounds the candidates that are read; if it ends the search, the matches are
         marked as not complete.
         """
-        search = self._search(k, limit)
+        search = self._usual if k is None and limit is None else self._search(k, limit)
         if budget is not CANDIDATES:
             require_whole("budget", budget, 0)
         number = as_number(fingerprint, self._index.plan.bits)
         with self._transaction() as txn:
-            return near(self._view(txn), number, search.k, search.limit, budget)
+            view = View(txn, self._index, self._catalog)
+            return near(view, number, search.k, search.limit, budget)
 
     def query_fingerprints(
         self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
