@@ -257,7 +257,7 @@ def test_bodies(body, headers):
         (b"5\r\nabcdefgh\r\n0\r\n\r\n", ["Transfer-Encoding: chunked"], "chunk"),
         (b"5\r\nabcde\r\nnothing", ["Transfer-Encoding: chunked"], "chunks"),
         (gzip.compress(b"x" * (LIMIT + 1)), ["Content-Encoding: gzip"], "more than"),
-        (brotli.compress(b"x" * (1 << 28)), ["Content-Encoding: br"], "more than"),
+        (brotli.compress(b"x" * (1 << 28), quality=1), ["Content-Encoding: br"], "more than"),
         (b"x" * (LIMIT + 1), [], "more than"),
     ],
 )
