@@ -17,8 +17,9 @@ import xxhash
 import zstandard
 
 import fpdb
-from fpdb import io, portable
+from fpdb import io
 from fpdb.fingerprint import hashing, segmentation, toml
+from fpdb.maintenance import portable
 from fpdb.storage.columns import (
     number_at,
     pack_rows,
@@ -82,7 +83,7 @@ def check_readers(data):
 
 
 def check_packed(data):
-    """So are any bytes that claim to be packed."""
+    """The same holds for bytes that claim to be compressed."""
     if not data:
         return
     path = FOLDER / f"input.jsonl.{('gz', 'zst')[data[0] % 2]}"
@@ -92,13 +93,13 @@ def check_packed(data):
 
 @cache
 def preparer():
-    """What prepares documents for a database that keeps all there is."""
+    """Return the preparer of a database with sketches."""
     with fpdb.create(FOLDER / "fuzzed.fpdb", sketch="minhash") as database:
         return database.preparer
 
 
 def check_portable(data):
-    """Any bytes behind a sound first line, or without one, are documents or an FpdbError."""
+    """Any bytes after a valid first line, or without one, are documents or an FpdbError."""
     head = _PORTABLE.partition(b"\n")[0] + b"\n" if data[:1] == b"\0" else b""
     try:
         source = portable.Source(BytesIO(head + data[1:]))

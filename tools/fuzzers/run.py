@@ -1,4 +1,4 @@
-"""Run fuzz targets side by side, and say what they found; exit code 1 if there is anything."""
+"""Run fuzz targets in parallel and report what they found; exit with 1 if there is anything."""
 
 import argparse
 import importlib.util
@@ -41,7 +41,7 @@ def main(arguments=None):
 
 
 def fuzz(target, seconds, keep, plant):
-    """Run one target; tell whether it found something."""
+    """Run one target; return whether it found something."""
     start = time.monotonic()
     command = [sys.executable, HERE / "target.py", target, str(seconds), keep / target, plant]
     try:
@@ -54,7 +54,7 @@ def fuzz(target, seconds, keep, plant):
         )
         code, said = done.returncode, (done.stdout + done.stderr).decode(errors="replace")
     except subprocess.TimeoutExpired as error:
-        code, said = -1, (error.stderr or b"").decode(errors="replace") + "\nit never ended"
+        code, said = -1, (error.stderr or b"").decode(errors="replace") + "\nit did not end"
     runs = re.findall(r"number_of_executed_units: (\d+)", said)
     outcome = "nothing" if not code else f"something, kept in {keep / target}"
     took = f"{time.monotonic() - start:.0f} s, {int(runs[-1]) if runs else 0:,} inputs"
