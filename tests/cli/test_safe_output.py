@@ -46,7 +46,7 @@ def file_of(path, text):
 
 @EACH
 def test_titles_in_rows_are_harmless(run, title):
-    done = run("fingerprint", "-r", "charikar", title)
+    done = run("fingerprint", "-r", "charikar", f"--text={title}")
     assert done.code == 0
     assert_harmless(done.out + done.err)
     assert len(done.out.splitlines()) == 1
@@ -55,7 +55,7 @@ def test_titles_in_rows_are_harmless(run, title):
 
 @EACH
 def test_titles_in_json_are_harmless_and_come_back_whole(run, title):
-    done = run("fingerprint", "-r", "charikar", "--json", title)
+    done = run("fingerprint", "-r", "charikar", "--json", f"--text={title}")
     assert_harmless(done.out + done.err)
     assert len(done.out.splitlines()) == 1
     assert json.loads(done.out)["source"] == title
@@ -66,7 +66,7 @@ def test_titles_in_pairs_and_ranks_are_harmless(run, tmp_path, title):
     line = title.replace("\t", " ").replace("\ud800", "\ufffd")
     pairs = file_of(tmp_path / "pairs.tsv", f"{line}\tother\n")
     titles = file_of(tmp_path / "titles.txt", f"{line}\n")
-    for arguments in (["--pairs", pairs], ["other", "--rank", titles]):
+    for arguments in (["--pairs", pairs], ["--text", "other", "--rank", titles]):
         plain = run("compare", *arguments)
         assert (plain.code, len(plain.rows[0]), len(plain.out.splitlines())) == (0, 10, 1)
         as_json = run("compare", *arguments, "--json")
@@ -79,10 +79,10 @@ def test_titles_in_pairs_and_ranks_are_harmless(run, tmp_path, title):
 def test_errors_are_harmless(run, tmp_path, title):
     name = title.replace("\x00", "").replace("/", "")
     for arguments in (
-        ["fingerprint", "-r", title, "text"],
-        ["fingerprint", "-r", "ascii-mt", title + "ü"],
+        ["fingerprint", f"--recipe={title}", "--text", "text"],
+        ["fingerprint", "-r", "ascii-mt", f"--text={title}ü"],
         ["fingerprint", tmp_path / name],
-        ["fingerprint", "-r", tmp_path / f"{name}.toml", "text"],
+        ["fingerprint", "-r", tmp_path / f"{name}.toml", "--text", "text"],
         ["recipes", "show", title],
     ):
         done = run(*arguments)
@@ -102,13 +102,13 @@ def test_a_hostile_file_name_is_shown_safely(run, tmp_path):
 
 def test_markup_is_shown_as_it_is(run):
     title = HOSTILE["rich markup"]
-    assert run("fingerprint", "-r", "charikar", title).rows[0][1] == title
+    assert run("fingerprint", "-r", "charikar", f"--text={title}").rows[0][1] == title
 
 
 def test_chinese_and_spaces_of_any_width_are_shown_as_they_are(run):
     title = HOSTILE["Chinese"] + "\xa0é😀𠀀"
-    assert run("fingerprint", "-r", "charikar", title).rows[0][1] == title
-    assert title in run("fingerprint", "-r", "charikar", "--json", title).out
+    assert run("fingerprint", "-r", "charikar", f"--text={title}").rows[0][1] == title
+    assert title in run("fingerprint", "-r", "charikar", "--json", f"--text={title}").out
 
 
 @given(st.text(st.characters(exclude_categories=())))
