@@ -65,7 +65,7 @@ def rows_in(path):
 
 
 def without_times(text):
-    return re.sub(r"[\d.]+ s, [\d,]+ (documents|fingerprints|questions)/s", "", text)
+    return re.sub(r"[\d.]+ s, [\d,]+ (documents|fingerprints|queries)/s", "", text)
 
 
 @pytest.mark.parametrize("options", [[], ["--skip-duplicates", "--json"]])
