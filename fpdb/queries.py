@@ -309,7 +309,7 @@ class Queries(ABC):
 
     def __len__(self) -> int:
         with self._transaction() as txn:
-            return Counters.unpack(txn.get("header", b"counters")).documents
+            return Counters.unpack(txn.get("counters", b"counters")).documents
 
     def __iter__(self) -> Iterator[Key]:
         return (document.key for document in self.scan())

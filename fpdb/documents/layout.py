@@ -39,13 +39,18 @@ def layout(stored: Header) -> tuple[Index, Catalog]:
     return index, CATALOGS[stored["keys"]](index, sketched=stored.get("sketch") is not None)
 
 
+def database_names(index: Index, catalog: Catalog) -> list[str]:
+    """Return the names of all sub-databases."""
+    return ["header", "counters", *catalog.names, *index.names]
+
+
 def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:
     """Read the header of an environment, check it, and open the sub-databases that it names."""
     with environment.read() as txn:
         stored = unpack_header(txn.get("header", b"header") or b"")
     require_supported(stored, readonly=environment.readonly)
     index, catalog = layout(stored)
-    environment.include([*catalog.names, *index.names])
+    environment.include(database_names(index, catalog))
     return stored, index, catalog
 
 
@@ -131,5 +136,8 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
     own = {"uuid": str(uuid.uuid4()), "created": int(time.time())}
     if counters is None:
         counters = Counters(sketches=0 if catalog.sketched else None)
-    first = {b"header": pack_header({**described, **own}), b"counters": counters.pack()}
-    return ["header", *catalog.names, *index.names], {"header": first}
+    first = {
+        "header": {b"header": pack_header({**described, **own})},
+        "counters": {b"counters": counters.pack()},
+    }
+    return database_names(index, catalog), first

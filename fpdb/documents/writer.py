@@ -33,7 +33,7 @@ class Writer:
         self._view = View(txn, index, catalog)
         self._index = index
         self._catalog = catalog
-        self._counters = Counters.unpack(txn.get("header", b"counters"))
+        self._counters = Counters.unpack(txn.get("counters", b"counters"))
         self._known = catalog.find_many(txn, keys)
         # What isn't written yet: documents, and what their rows in the tables will be.
         self._saved: dict[Key, Stored] = {}
@@ -195,7 +195,7 @@ class Writer:
             writes=old.writes + 1,
             sketches=None if old.sketches is None else old.sketches + sketches,
         )
-        self._txn.put("header", b"counters", self._counters.pack())
+        self._txn.put("counters", b"counters", self._counters.pack())
 
     def _rows(
         self, documents: Sequence[Stored], others: dict[Key, Stored]

@@ -23,6 +23,7 @@ import numpy as np
 
 from fpdb import errors
 from fpdb.documents import Catalog, View, read_layout
+from fpdb.documents.layout import database_names
 from fpdb.documents.catalog import IntegerCatalog
 from fpdb.errors import DamagedError, FormatError, FpdbError, OpenError, WorkerError
 from fpdb.fingerprint import Recipe
@@ -233,7 +234,7 @@ def check_view(view: View) -> Iterator[Problem]:
     however many documents there are.
     """
     yield from _check_header(view)
-    for name in ("header", *view.catalog.names, *view.index.names):
+    for name in database_names(view.index, view.catalog):
         yield from _check_lookups(view.txn, name)
     yield from _Comparison(view).problems()
 
@@ -541,7 +542,7 @@ class _Comparison:
     def _check_counters(self, documents: int) -> Iterator[Problem]:
         census = self._census
         try:
-            counters = Counters.unpack(self._txn.get("header", b"counters"))
+            counters = Counters.unpack(self._txn.get("counters", b"counters"))
         except DamagedError as error:
             yield Problem("counters", str(error))
             return
@@ -688,7 +689,7 @@ def require_intact(view: View) -> None:
     Whether the tables agree with each other is what `check` compares.
     """
     txn, index = view.txn, view.index
-    counters = Counters.unpack(txn.get("header", b"counters"))
+    counters = Counters.unpack(txn.get("counters", b"counters"))
     rows = sum(len(page[0]) for page in index.home.scan(txn))
     for pages in (*index.further, *view.catalog.pages):
         for _ in pages.scan(txn):

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 from fpdb.documents import View, new_database
+from fpdb.documents.layout import database_names
 from fpdb.errors import PlanError
 from fpdb.maintenance.scan import as_array, blocks
 from fpdb.models import Outgrown, Stats, TableStats
@@ -22,7 +23,7 @@ _WORTHWHILE = 1.2
 def compact(view: View, *, described: Header, path: str | os.PathLike[str], memory: int) -> None:
     """Write what a snapshot shows into a new database, which a header describes."""
     txn = view.txn
-    counters = Counters.unpack(txn.get("header", b"counters"))
+    counters = Counters.unpack(txn.get("counters", b"counters"))
     tables = Index(Plan.from_dict(described["plan"]))
     new = new_database(described, counters)
     with Environment.build(path, *new) as built, built.write() as into:
@@ -40,7 +41,7 @@ def _fingerprints(view: View) -> Iterator[tuple[Fingerprints, Column]]:
 def stats(view: View, head: Header, environment: Environment) -> Stats:
     """Return the counters, the sizes and what the header says."""
     txn, index, catalog = view.txn, view.index, view.catalog
-    counters = Counters.unpack(txn.get("header", b"counters"))
+    counters = Counters.unpack(txn.get("counters", b"counters"))
     plan = index.plan
     query_k = first_look(plan.bits, plan.k, USUAL) if catalog.sketched else None
     tables = tuple(
@@ -61,7 +62,7 @@ def stats(view: View, head: Header, environment: Environment) -> Stats:
         documents=counters.documents,
         short=counters.short,
         bytes=environment.file_bytes(),
-        bytes_used=sum(map(txn.bytes_of, ("header", *catalog.names, *index.names))),
+        bytes_used=sum(map(txn.bytes_of, database_names(index, catalog))),
         tables=tables,
         outgrown=_outgrown(plan, head["capacity"], counters.documents, query_k),
         sketch=head.get("sketch"),

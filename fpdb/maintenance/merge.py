@@ -261,7 +261,7 @@ def _open(path: str | os.PathLike[str], place: Path, held: contextlib.ExitStack)
     )
     described, index, catalog = read_layout(environment)
     txn = held.enter_context(environment.read())
-    counters = Counters.unpack(txn.get("header", b"counters"))
+    counters = Counters.unpack(txn.get("counters", b"counters"))
     view, dropped = View(txn, index, catalog), _Ids(place)
     held.callback(dropped.close)
     return _Source(environment.path, described, view, counters, dropped)
@@ -352,7 +352,7 @@ class _Merge:
         sketched = self._sources[0].view.catalog.sketched
         sketches = sum(source.sketches() for source in self._sources) if sketched else None
         counters = Counters(next_id, documents, short, 1, sketches)
-        into.put("header", b"counters", counters.pack())
+        into.put("counters", b"counters", counters.pack())
         return taken
 
     def _places(self) -> Iterator[tuple[Fingerprints, Column]]:

@@ -154,7 +154,7 @@ def write(
         if len(pending) >= BATCH:
             _put(file, pending, digest)
     _put(file, pending, digest)
-    stored_count = Counters.unpack(txn.get("header", b"counters")).documents
+    stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
     if not prefix and count != stored_count:
         raise DamagedError(
             f"found {count:,} documents, the counters say {stored_count:,}",

@@ -221,14 +221,14 @@ class _Repair:
                 old.writes if old else 1,
                 self._sketches if self._catalog.sketched else None,
             )
-            into.put("header", b"counters", counters.pack())
+            into.put("counters", b"counters", counters.pack())
         if old:
             self.missing = max(old.documents - self.documents, 0)
 
     def _old_counters(self) -> Counters | None:
         survey = self._survey
         try:
-            return Counters.unpack(survey.file.entry(survey.trees.get("header"), b"counters"))
+            return Counters.unpack(survey.file.entry(survey.trees.get("counters"), b"counters"))
         except DamagedError:
             what = "they are lost, so it isn't known how many documents there were"
             self.problems.append(Problem("counters", what))

@@ -3,7 +3,8 @@
 All of it is part of the file format. What LMDB itself writes is in lmdb_file, pages are in columns.
 
     sub-database  key -> value
-    header        "header" -> the header, "counters" -> the counters
+    header        "header" -> the header; its page, one of the first in the file, never moves
+    counters      "counters" -> the counters
     documents     id (u64, big-endian) -> the record of a document
     keys          text key, or its head and a digest -> id (u64, big-endian)
     ids           first id of a page -> a page of rows: id, high 32 bits of the fingerprint, time

@@ -85,7 +85,7 @@ def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
     """Return the number of writes that a state has counted, None if it can't be read."""
     try:
         return Counters.unpack(
-            file.entry(file.named_trees(meta.main).get("header"), b"counters")
+            file.entry(file.named_trees(meta.main).get("counters"), b"counters")
         ).writes
     except DamagedError:
         return None

@@ -29,6 +29,7 @@ from fpdb.errors import (
     RecipeMismatchError,
     TooNewError,
 )
+from fpdb.documents.layout import database_names
 from fpdb.storage.copy_guard import seal
 from fpdb.storage.format import pack_header
 
@@ -50,7 +51,7 @@ def fill(db: Database) -> None:
 
 def entries(db: Database) -> Entries:
     """Everything that a database holds, byte by byte."""
-    names = ("header", *db._catalog.names, *db._index.names)
+    names = database_names(db._index, db._catalog)
     found: Entries = {}
     with db._environment.read() as txn:
         for name in names:

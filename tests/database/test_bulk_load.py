@@ -122,7 +122,7 @@ def test_many_changes_are_made_in_portions(
 
 def _counters(db: Database) -> bytes:
     with db._environment.read() as txn:
-        return bytes(txn.get("header", b"counters") or b"")
+        return bytes(txn.get("counters", b"counters") or b"")
 
 
 def test_arguments_of_the_wrong_type_are_refused(tmp_path: Path) -> None:

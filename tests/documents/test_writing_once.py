@@ -60,7 +60,7 @@ def test_a_batch_touches_each_page_of_each_table_once(
         # What is unchanged isn't written at all, but for the counters.
         puts.clear()
         assert db.add_fingerprints(names[39_000:39_010], numbers[39_000:39_010]) <= 1
-        assert {name for name, _ in puts} <= {"header", "documents", "keys", "ids", *pages}
+        assert {name for name, _ in puts} <= {"counters", "documents", "keys", "ids", *pages}
         assert list(db.check()) == []
 
 
@@ -117,4 +117,4 @@ def test_damaged_counters_stop_a_write_before_it_begins(tmp_path: Path) -> None:
 
 def _spoil_counters(db: Database) -> None:
     with db._environment.write() as txn:
-        txn.put("header", b"counters", bytes(40))
+        txn.put("counters", b"counters", bytes(40))

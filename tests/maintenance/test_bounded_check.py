@@ -175,7 +175,7 @@ class Naive:
         return found + list(left.values())
 
     def count(self, documents: list[Row], short: int) -> None:
-        counters = Counters.unpack(self.txn.get("header", b"counters"))
+        counters = Counters.unpack(self.txn.get("counters", b"counters"))
         if counters.documents != len(documents):
             self.tell("counters", f"{len(documents)} documents, expected {counters.documents}")
         if counters.short != short:
@@ -326,10 +326,10 @@ class Damager:
             self.txn.put(name, one[0][:-1], one[0][-1:] + one[1])
 
     def counters(self) -> None:
-        counters = Counters.unpack(self.txn.get("header", b"counters"))
+        counters = Counters.unpack(self.txn.get("counters", b"counters"))
         name = self.dice.choice(["documents", "short", "next_id"])
         changed = counters._replace(**{name: max(getattr(counters, name) - 1, 0)})
-        self.txn.put("header", b"counters", changed.pack())
+        self.txn.put("counters", b"counters", changed.pack())
 
 
 def replaced(row: Row, column: int, value: int) -> Row:

@@ -425,9 +425,9 @@ def test_counters_that_are_off_are_reported(db: Database, change: Any, where: st
     ((name, by),) = change.items()
 
     def alter(txn: WriteTransaction, _: Database) -> None:
-        counters = Counters.unpack(txn.get("header", b"counters"))
+        counters = Counters.unpack(txn.get("counters", b"counters"))
         changed = counters._replace(**{name: getattr(counters, name) + by})
-        txn.put("header", b"counters", changed.pack())
+        txn.put("counters", b"counters", changed.pack())
 
     have = {"documents": DOCUMENTS, "short": 3}[name]
     assert problems(db, alter) == [Problem("counters", f"{have} {where}, expected {have + by}")]
@@ -438,15 +438,15 @@ def test_counters_that_would_give_an_id_twice_are_reported(db: Database) -> None
         return
 
     def alter(txn: WriteTransaction, _: Database) -> None:
-        counters = Counters.unpack(txn.get("header", b"counters"))
-        txn.put("header", b"counters", counters._replace(next_id=DOCUMENTS - 1).pack())
+        counters = Counters.unpack(txn.get("counters", b"counters"))
+        txn.put("counters", b"counters", counters._replace(next_id=DOCUMENTS - 1).pack())
 
     assert places(problems(db, alter)) == {"counters"}
 
 
 @pytest.mark.parametrize("value", [b"", b"short", bytes(40)])
 def test_damaged_counters_are_reported(db: Database, value: bytes) -> None:
-    found = problems(db, lambda txn, _: txn.put("header", b"counters", value))
+    found = problems(db, lambda txn, _: txn.put("counters", b"counters", value))
     assert Problem("counters", "the counters are damaged") in found
 
 
@@ -459,8 +459,8 @@ def test_damage_in_several_places_is_reported_in_each(db: Database) -> None:
     def damage(txn: WriteTransaction, db: Database) -> None:
         second.splice(txn, second.empty(), row_of(db, second, WITH_TEXT))
         third.splice(txn, stranger(db, third), third.empty())
-        counters = Counters.unpack(txn.get("header", b"counters"))
-        txn.put("header", b"counters", counters._replace(documents=9).pack())
+        counters = Counters.unpack(txn.get("counters", b"counters"))
+        txn.put("counters", b"counters", counters._replace(documents=9).pack())
 
     assert places(problems(db, damage)) == {"table-01", "table-02", "counters"}
 

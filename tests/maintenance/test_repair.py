@@ -21,6 +21,7 @@ from fpdb.errors import (
     StorageError,
 )
 from fpdb.maintenance import repair as maintenance_repair
+from fpdb.storage.format import unpack_record
 from fpdb.storage.lmdb_file import BRANCH, LEAF, REACHED, kind_of, number_of, parse_page
 from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
@@ -409,7 +410,34 @@ def test_a_lost_header(path: Path, keys: str, tmp_path: Path) -> None:
     fpdb.create(tmp_path / "other", recipe=TINY, keys=keys, k=2).close()
     result, found = repaired(path, like=tmp_path / "other")
     assert found == expected
-    assert result.missing is None
+    assert result.missing == 0
+
+
+@pytest.mark.parametrize("further", [0, 100, 2 * PAGE])
+def test_a_truncated_file_loses_what_was_on_the_missing_pages(path: Path, further: int) -> None:
+    expected = contents(path)
+    intact = set()
+    with survey_of(path) as survey:
+        length = (survey.trees["documents"].root + 1) * PAGE + further
+        for leaf in survey.leaves["documents"]:
+            for node in survey.file.nodes(leaf):
+                last = max([leaf, *survey.file.run(node)])
+                if (last + 1) * PAGE <= length:
+                    intact.add(unpack_record(survey.file.value(node) or b"").key)
+    assert intact
+    os.truncate(path / "data.mdb", length)
+    with pytest.raises(DamagedError, match="is cut short"):
+        fpdb.open(path)
+    result, found = repaired(path)
+    assert all(found[key] == expected[key] for key in intact)
+    assert all(value == expected[key] or bare(value, expected[key]) for key, value in found.items())
+    assert result.problems
+
+
+def test_the_header_stays_on_one_of_the_first_pages(path: Path) -> None:
+    """Keep it where no truncated file is without it, however often the database is written."""
+    assert headers(path)
+    assert max(headers(path)) < 16
 
 
 def test_a_keyed_database_is_repaired_without_its_secret(tmp_path: Path) -> None:

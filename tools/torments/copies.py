@@ -311,7 +311,7 @@ class Source:
 
 def _writes(db: fpdb.Database) -> int:
     with db._environment.read() as txn:
-        return Counters.unpack(txn.get("header", b"counters")).writes
+        return Counters.unpack(txn.get("counters", b"counters")).writes
 
 
 def _read(copy: Path, end: Any) -> None:
