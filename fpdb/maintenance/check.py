@@ -23,8 +23,8 @@ import numpy as np
 
 from fpdb import errors
 from fpdb.documents import Catalog, View, read_layout
-from fpdb.documents.layout import database_names
 from fpdb.documents.catalog import IntegerCatalog
+from fpdb.documents.layout import database_names
 from fpdb.errors import DamagedError, FormatError, FpdbError, OpenError, WorkerError
 from fpdb.fingerprint import Recipe
 from fpdb.maintenance.scan import (

@@ -14,6 +14,7 @@ import pytest
 
 import fpdb
 from fpdb import Database, Document, Hash, Recipe, Secret
+from fpdb.documents.layout import database_names
 from fpdb.errors import (
     ClosedError,
     DamagedError,
@@ -29,7 +30,6 @@ from fpdb.errors import (
     RecipeMismatchError,
     TooNewError,
 )
-from fpdb.documents.layout import database_names
 from fpdb.storage.copy_guard import seal
 from fpdb.storage.format import pack_header
 
