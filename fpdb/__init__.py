@@ -1,18 +1,18 @@
 """fpdb: a persistent, embedded fingerprint database that finds near-duplicate documents.
 
-What functions return is described in `fpdb.models`. The folders are the architecture, and imports
-point down:
+The types of results are in `fpdb.models`. The folders are the architecture, and imports point down:
 
-    cli | integrations      the command line | Scrapy, asyncio and Spark, by public names only
-    ingest | load           files of documents | of ready fingerprints, into a database
+    cli                     the command line: each command opens, calls and prints
+    integrations            Scrapy, asyncio and Spark, by public names only
+    load                    ready fingerprints and the portable form, into a database
+    ingest                  files of documents, into a database or as queries
     database                create, open, build; add, delete, compact, backup, hold
     queries                 the questions, for databases and snapshots
     maintenance | joins     check, repair, merge, compact | pairs, clusters, evaluation
-    io                      readers of documents and texts
-    documents               documents in a transaction: prepared, looked up, written
-    tables                  bits -> candidates: permutations, plans, pages, the index
+    documents               documents in a transaction: prepare, look up, write
+    tables | io             bits -> candidates: plans, pages, the index | readers of files
     storage | fingerprint   LMDB and every byte on disk | text -> bits: recipes and their stages
-    processes               every child process
+    processes               workers, and other child processes that answer over a socket
     arrays                  columns of numbers, and of pandas, polars and Arrow
     models                  frozen values
     errors                  the exception tree

@@ -57,7 +57,7 @@ def export(
 
     Example:
       fpdb export crawl.fpdb --output crawl.fpdb.jsonl.gz
-      fpdb export crawl.fpdb --output-format portable | ssh other fpdb load crawl.fpdb -
+      fpdb export crawl.fpdb --output-format portable | ssh b fpdb load c.fpdb - --format portable
       fpdb export crawl.fpdb --output crawl.parquet
       fpdb export crawl.fpdb --output-format csv --prefix https://example.com/
     """

@@ -66,7 +66,7 @@ def require_followable(path: str) -> None:
     if path != "-" and not os.path.isdir(path):
         raise InputError(
             f"{path} is no directory, expected one that files are written into, or -",
-            hint="tail -F FILE | fpdb ingest DB --follow - follows a single file",
+            hint="tail -F FILE | fpdb follow DB - follows a single file",
         )
 
 

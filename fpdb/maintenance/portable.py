@@ -65,7 +65,7 @@ class Head:
         if not line.startswith(BEGINNING):
             raise InputError(
                 f"line 1 doesn't begin with {BEGINNING.decode()}, as the portable form does",
-                hint="db.dump and `fpdb export --format portable` write it",
+                hint="db.dump and `fpdb export --output-format portable` write it",
             )
         found = _parsed(line, 1)
         version = found.pop(PORTABLE)

@@ -260,7 +260,7 @@ def _require_versions(header: Header, *, readonly: bool) -> None:
     if read < OLDEST_VERSION:
         raise UpgradeRequiredError(
             f"the database has version {read}, this fpdb reads {OLDEST_VERSION} and above",
-            hint="export it with the fpdb that made it (--format portable), and ingest the export",
+            hint="export it in the portable form with the fpdb that made it, and load that here",
             found=read,
             supported=OLDEST_VERSION,
         )

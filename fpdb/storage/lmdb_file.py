@@ -418,7 +418,7 @@ def _wrong_magic(magic: bytes, offset: int, name: str) -> FpdbError:
     if magic[::-1] == LMDB_MAGIC.to_bytes(4, sys.byteorder):
         return NotADatabaseError(
             f"{name} was written on a machine with the other byte order",
-            hint="export it there with --format portable, and ingest the export here",
+            hint="export it there in the portable form, and load that here",
         )
     return NotADatabaseError(
         f"{name} isn't an LMDB file: it has {magic.hex()} where LMDB's magic belongs",
