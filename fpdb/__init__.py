@@ -21,7 +21,7 @@ The types of results are in `fpdb.models`. The folders are the architecture, and
 import typing
 
 from fpdb.database import Database
-from fpdb.documents import digest_of as text_digest
+from fpdb.documents.catalog import digest_of as text_digest
 from fpdb.errors import (
     AccessError,
     ClosedError,

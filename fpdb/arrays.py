@@ -78,18 +78,6 @@ def spans(starts: NDArray[Any], counts: NDArray[Any]) -> Places:
     return shifts + np.arange(len(shifts))
 
 
-def as_words(fingerprints: Column) -> Rows:
-    """Split fingerprints into columns of 64 bits, the high word first."""
-    if fingerprints.ndim == 1:
-        return [fingerprints]
-    return [np.ascontiguousarray(fingerprints[:, word]) for word in range(fingerprints.shape[1])]
-
-
-def of_words(words: Sequence[Column]) -> Column:
-    """Return the fingerprints whose words are these columns."""
-    return words[0] if len(words) == 1 else np.stack(words, axis=-1)
-
-
 def column(values: Any, what: str) -> Any:
     """Give a column of whole numbers as an array, another one as an iterator of its values.
 

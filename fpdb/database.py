@@ -12,24 +12,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from fpdb.arrays import each
-from fpdb.documents import (
-    BATCH,
-    LOAD,
-    Prepared,
-    Preparer,
-    Search,
-    Stored,
-    Texts,
-    Writer,
-    as_fingerprints,
-    as_keys,
-    at_places,
-    new_database,
-    new_header,
-    read_layout,
-    replanned,
-    take,
-)
+from fpdb.documents.catalog import Stored
+from fpdb.documents.layout import new_database, new_header, read_layout, replanned
+from fpdb.documents.lookup import Search
+from fpdb.documents.prepare import BATCH, LOAD, Prepared, Preparer, as_fingerprints, as_keys, take
+from fpdb.documents.similarity import Texts
+from fpdb.documents.writer import Writer, at_places
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.maintenance import portable

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from fpdb.database import Database
-from fpdb.documents import Prepared, Preparer
+from fpdb.documents.prepare import Prepared, Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, to_int
 from fpdb.fingerprint.sketches import SKETCH_BYTES

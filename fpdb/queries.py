@@ -9,26 +9,19 @@ from types import TracebackType
 from typing import Any, Literal, overload
 
 from fpdb.arrays import each
-from fpdb.documents import (
-    BATCH,
+from fpdb.documents.catalog import View, digest_of
+from fpdb.documents.lookup import (
     CANDIDATES,
-    Preparer,
     Questions,
     Search,
-    Texts,
-    Verifier,
-    View,
     answers,
-    as_fingerprints,
-    as_ids,
-    as_number,
-    as_sketches,
-    digest_of,
     hits,
     near,
     same_text,
     to_document,
 )
+from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_ids, as_number, as_sketches
+from fpdb.documents.similarity import Texts, Verifier
 from fpdb.errors import (
     DocumentNotFoundError,
     InputError,

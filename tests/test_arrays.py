@@ -6,17 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpdb.arrays import (
-    among,
-    as_words,
-    differs,
-    gathered,
-    joined,
-    of_words,
-    run_starts,
-    spans,
-    unique,
-)
+from fpdb.arrays import among, differs, gathered, joined, run_starts, spans, unique
+from fpdb.tables.bits import as_words, of_words
 
 numbers = st.lists(st.integers(0, 5), max_size=30)
 

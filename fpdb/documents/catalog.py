@@ -102,16 +102,6 @@ class Catalog(ABC):
         records = (self.record(txn, number) for number in ids.tolist())
         return [None if stored is None else stored.key for stored in records]
 
-    def key_and_meta(self, txn: ReadTransaction, number: int) -> tuple[Key, bytes]:
-        """Return what a match shows of a document that a table names."""
-        stored = self.named(txn, number)
-        return stored.key, stored.meta
-
-    def characters(self, txn: ReadTransaction, number: int) -> int:
-        """Return the length of a document's text, 0 if it came as a fingerprint."""
-        stored = self.record(txn, number)
-        return stored.characters if stored else 0
-
     @abstractmethod
     def write(
         self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
@@ -190,7 +180,11 @@ class Catalog(ABC):
         return None if value is None else to_stored(number, unpack_record(value))
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
-        """Return the record of an id that is stored elsewhere; raise DamagedError without one."""
+        """Return the record of a document that a table names; without one, its key alone.
+
+        Raises:
+            DamagedError: Its key is a text, so there must be a record.
+        """
         stored = self.record(txn, number)
         if stored is None:
             raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
@@ -378,9 +372,8 @@ class IntegerCatalog(Catalog):
         there[order] = self.ids.holds(txn, [ids[order]])
         return [number if here else None for number, here in zip(ids.tolist(), there, strict=True)]
 
-    def key_and_meta(self, txn: ReadTransaction, number: int) -> tuple[Key, bytes]:
-        stored = self.record(txn, number)
-        return number, stored.meta if stored else b""
+    def named(self, txn: ReadTransaction, number: int) -> Stored:
+        return self.record(txn, number) or Stored(number, number, None, 0)
 
     def _bare(self, txn: ReadTransaction, number: int, high: int, added: int) -> Stored:
         if high >> 32:

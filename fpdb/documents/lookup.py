@@ -238,9 +238,9 @@ def _matches(
 
 
 def _match(view: View, number: int, apart: int, jaccard: float | None = None) -> Match:
-    key, meta = view.catalog.key_and_meta(view.txn, number)
+    stored = view.catalog.named(view.txn, number)
     similarity = 1 - apart / view.index.plan.bits
-    return Match(key, number, apart, similarity, unpack_meta(meta), jaccard)
+    return Match(stored.key, number, apart, similarity, unpack_meta(stored.meta), jaccard)
 
 
 def _verified_rank(match: Match) -> tuple[float, int, Key]:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Places
-from fpdb.documents.catalog import Catalog, Stored, digest_of
-from fpdb.errors import DamagedError, InputError
+from fpdb.documents.catalog import Catalog, digest_of
+from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES, exact_jaccard, sketch_jaccard
 from fpdb.models import Key
@@ -86,14 +86,7 @@ class Verifier:
 
     def known(self, txn: ReadTransaction, ids: Column) -> Known:
         """Read documents by their sorted ids."""
-        numbered = self._catalog.kind == "integer"
-        stored: list[Stored] = []
-        for number in ids.tolist():
-            record = self._catalog.record(txn, number)
-            if record is None and not numbered:
-                raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
-            # With integer keys, one that is a fingerprint alone has no record.
-            stored.append(record or Stored(number, number, None, 0))
+        stored = [self._catalog.named(txn, number) for number in ids.tolist()]
         keys = [document.key for document in stored]
         if self._texts is not None:
             found = list(map(self._of_key, keys))

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fpdb.arrays import Column, Places, joined, run_starts, unique
-from fpdb.documents import Verifier
 from fpdb.documents.catalog import View
+from fpdb.documents.similarity import Verifier
 from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import (
     Scalars,
@@ -20,7 +20,7 @@ from fpdb.joins.pairs import (
     verified_pairs,
 )
 from fpdb.models import Cluster
-from fpdb.tables.bits import Fingerprints, to_array
+from fpdb.tables.bits import Fingerprints, as_words, to_array
 
 # Connections held before they are replaced by one for each node.
 _CONNECTIONS = 1 << 20
@@ -66,7 +66,8 @@ def find_members(
         chosen = np.arange(start, stop)
         if keep == "longest":
             lengths = [
-                view.catalog.characters(view.txn, number) for number in ids[start:stop].tolist()
+                view.catalog.named(view.txn, number).characters
+                for number in ids[start:stop].tolist()
             ]
             longest = lengths.index(max(lengths))
             chosen[: longest + 1] = np.roll(chosen[: longest + 1], 1)
@@ -132,7 +133,7 @@ def _fingerprints_of(view: View, ids: Column) -> Scalars:
     """Look up the fingerprints of documents."""
     stored = (view.catalog.load(view.txn, number) for number in ids.tolist())
     numbers = [document.fingerprint or 0 for document in stored if document is not None]
-    return to_scalars(view.index.words(to_array(numbers, view.index.plan.bits)))
+    return to_scalars(as_words(to_array(numbers, view.index.plan.bits)))
 
 
 class _Forest:

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from fpdb.arrays import Marks, Places, as_words
+from fpdb.arrays import Marks, Places
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.fingerprint.sketches import has_sketch, sketch_jaccard
 from fpdb.joins.join import near_rows
 from fpdb.joins.truth import KnownPair, Truth, listed_truth, shingle_truth
 from fpdb.models import Batch, Document, Evaluation, Key, Rating, RecipeQuality, Thresholds
+from fpdb.tables.bits import as_words
 
 MOST_DOCUMENTS = 100_000
 _SAMPLED = 1 << 20

@@ -6,25 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import (
-    Column,
-    Marks,
-    Places,
-    Rows,
-    as_words,
-    gathered,
-    of_words,
-    run_starts,
-    spans,
-    unique,
-)
-from fpdb.documents import Known, Verifier
+from fpdb.arrays import Column, Marks, Places, Rows, gathered, run_starts, spans, unique
 from fpdb.documents.catalog import View
+from fpdb.documents.similarity import Known, Verifier
 from fpdb.joins.join import NearPairs, near_pairs
 from fpdb.models import Group, Key, Pair
 from fpdb.storage.columns import unpack_rows
 from fpdb.tables.batch import find_ids
-from fpdb.tables.bits import Fingerprints, to_ints
+from fpdb.tables.bits import Fingerprints, as_words, of_words, to_ints
 from fpdb.tables.pages import seek
 
 # Fingerprints as one array that sorts as their numbers do: uint64, or 16 bytes of 128 bits.
@@ -172,7 +161,7 @@ def keys_of(view: View, ids: Column) -> list[Key]:
     """Return the keys of documents."""
     if view.catalog.kind == "integer":
         return list(ids.tolist())
-    return [view.catalog.key_and_meta(view.txn, number)[0] for number in ids.tolist()]
+    return [view.catalog.named(view.txn, number).key for number in ids.tolist()]
 
 
 def _with_keys(view: View, block: IdPairs) -> Iterator[Pair]:

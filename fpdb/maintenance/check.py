@@ -22,9 +22,8 @@ from typing import IO, NamedTuple, NoReturn
 import numpy as np
 
 from fpdb import errors
-from fpdb.documents import Catalog, View, read_layout
-from fpdb.documents.catalog import IntegerCatalog
-from fpdb.documents.layout import database_names
+from fpdb.documents.catalog import Catalog, IntegerCatalog, View
+from fpdb.documents.layout import database_names, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, OpenError, WorkerError
 from fpdb.fingerprint import Recipe
 from fpdb.maintenance.scan import (
@@ -55,6 +54,7 @@ from fpdb.storage.format import (
 )
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Index, Permutation, Plan
+from fpdb.tables.bits import as_words
 from fpdb.tables.pages import Pages
 
 # The limits of the child process: far more than an intact database needs.
@@ -655,7 +655,7 @@ class _Comparison:
             yield from self._compare(pages.name, own, wanted, _TABLE)
 
     def _permuted(self, words: Rows, permutation: Permutation) -> Rows:
-        return self._index.words(permutation.apply(as_array(words)))
+        return as_words(permutation.apply(as_array(words)))
 
     def _all_permuted(self, permutation: Permutation) -> Iterator[Rows]:
         return (self._permuted(words, permutation) for words in self._fingerprints())

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterator
 
-from fpdb.documents import View, new_database
-from fpdb.documents.layout import database_names
+from fpdb.documents.catalog import View
+from fpdb.documents.layout import database_names, new_database
 from fpdb.errors import PlanError
 from fpdb.maintenance.scan import as_array, blocks
 from fpdb.models import Outgrown, Stats, TableStats

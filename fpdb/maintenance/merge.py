@@ -18,8 +18,8 @@ from typing import IO, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.documents import Stored, View, new_database, read_layout, replanned
-from fpdb.documents.catalog import IntegerCatalog
+from fpdb.documents.catalog import IntegerCatalog, Stored, View
+from fpdb.documents.layout import new_database, read_layout, replanned
 from fpdb.errors import DamagedError, InputError, KeyConflictError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.maintenance.scan import as_array, blocks, ids_of, in_step, joined

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, Any, Self
 
-from fpdb.documents import BATCH, CATALOGS, SKETCHES, Catalog, Stored, unpack_meta
+from fpdb.documents.catalog import Catalog, Stored
+from fpdb.documents.layout import CATALOGS, SKETCHES
+from fpdb.documents.lookup import unpack_meta
+from fpdb.documents.prepare import BATCH
 from fpdb.errors import DamagedError, InputError, RecipeError, RecipeMismatchError, TooNewError
 from fpdb.fingerprint import WIDTHS, Recipe, id_of
 from fpdb.models import PORTABLE, Document

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows, among, differs, gathered, of_words
-from fpdb.documents import Catalog, Stored, layout, new_database
-from fpdb.documents.catalog import IntegerCatalog, to_stored
+from fpdb.arrays import Column, Rows, among, differs, gathered
+from fpdb.documents.catalog import Catalog, IntegerCatalog, Stored, to_stored
+from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
 from fpdb.maintenance.scan import records, require_document, shown_id
 from fpdb.models import Key, Problem, Repaired, require_whole
@@ -29,7 +29,7 @@ from fpdb.storage.format import (
 )
 from fpdb.storage.survey import Stray, Survey
 from fpdb.tables import Index
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 from fpdb.tables.pages import Pages
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, Rows, as_words, differs, joined, of_words, spans
+from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, spans
 from fpdb.errors import InputError
 from fpdb.storage import Cursor, ReadTransaction
 from fpdb.storage.columns import raw_column, unpack_rows
-from fpdb.tables.bits import Distances, Fingerprints, order, to_array
+from fpdb.tables.bits import Distances, Fingerprints, as_words, of_words, order, to_array
 from fpdb.tables.index import Index
 from fpdb.tables.pages import Pages, seek
 

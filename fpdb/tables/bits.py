@@ -4,14 +4,14 @@ A fingerprint of up to 64 bits is one uint64 of a one-dimensional array. One of 
 of two, the high word first, so that rows in lexicographic order are fingerprints in numeric order.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, as_words, differs
+from fpdb.arrays import Column, Marks, Rows, differs
 from fpdb.errors import InputError, PlanError
 
 _WORD = 64
@@ -161,6 +161,18 @@ def to_ints(array: Fingerprints, bits: int) -> list[int]:
         numbers: list[int] = array.tolist()
         return numbers
     return [high << _WORD | low for high, low in array.tolist()]
+
+
+def as_words(fingerprints: Column) -> Rows:
+    """Split fingerprints into columns of 64 bits, the high word first."""
+    if fingerprints.ndim == 1:
+        return [fingerprints]
+    return [np.ascontiguousarray(fingerprints[:, word]) for word in range(fingerprints.shape[1])]
+
+
+def of_words(words: Sequence[Column]) -> Column:
+    """Return the fingerprints whose words are these columns."""
+    return words[0] if len(words) == 1 else np.stack(words, axis=-1)
 
 
 def order(array: Fingerprints, *ties: Column) -> NDArray[np.intp]:

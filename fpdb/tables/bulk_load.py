@@ -8,14 +8,14 @@ written, another thread sorts the next.
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import groupby, pairwise
-from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from operator import itemgetter
+from typing import TypeVar
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Rows, as_words
+from fpdb.arrays import Column, Marks, Rows
 from fpdb.storage import WriteTransaction
-from fpdb.tables.bits import Fingerprints, Permutation, distinct, order
+from fpdb.tables.bits import Fingerprints, Permutation, as_words, distinct, order
 from fpdb.tables.index import Index
 from fpdb.tables.pages import Pages
 
@@ -37,15 +37,6 @@ _SAMPLE = 1 << 16
 T = TypeVar("T")
 
 
-class TablePart(NamedTuple):
-    """The sorted rows of one range of a table, and the lowest first word after it."""
-
-    table: int
-    pages: Pages
-    after: int
-    rows: Rows
-
-
 def source_of(fingerprints: Fingerprints, ids: Column) -> FingerprintSource:
     """Return a source of two arrays."""
 
@@ -61,33 +52,22 @@ def load_tables(
 ) -> None:
     """Write the N fingerprints of a source to tables that are empty."""
     # On an error too, no thread may read the source after the end of its transaction.
-    with contextlib.closing(ahead(parts(index, source, count, memory))) as made:
-        for pages, group in groupby(made, key=attrgetter("pages")):
-            pages.fill(txn, map(attrgetter("rows"), group))
+    with contextlib.closing(ahead(_ranges(index, source, count, memory))) as made:
+        for pages, group in groupby(made, key=itemgetter(0)):
+            pages.fill(txn, (rows for _, rows in group))
 
 
-def parts(
-    index: Index,
-    source: FingerprintSource,
-    count: int,
-    memory: int,
-    *,
-    table: int = 0,
-    low: int = 0,
-) -> Iterator[TablePart]:
-    """Sort all tables, range by range; or what is missing from a first word of a table on."""
+def _ranges(
+    index: Index, source: FingerprintSource, count: int, memory: int
+) -> Iterator[tuple[Pages, Rows]]:
+    """Yield each table with its sorted rows, range by range."""
     row_bytes = _ROW_BYTES * (2 if index.plan.bits == 128 else 1)
     ranges = -(-count * row_bytes // memory)
     sample = _sample(source, count) if ranges > 1 else None
-    tables = list(zip((index.home, *index.further), index.plan.tables, strict=True))
-    for number in range(table, len(tables)):
-        pages, described = tables[number]
-        permutation = described.permutation
-        for begin, after in _cut(permutation, sample, ranges):
-            limits = (max(begin, low), after) if number == table else (begin, after)
-            if limits[0] < after:
-                rows = _sorted(source, permutation, limits, home=not number)
-                yield TablePart(number, pages, after, rows)
+    for pages, table in zip(index.tables, index.plan.tables, strict=True):
+        permutation, home = table.permutation, pages is index.home
+        for limits in _cut(permutation, sample, ranges):
+            yield pages, _sorted(source, permutation, limits, home=home)
 
 
 def _sorted(

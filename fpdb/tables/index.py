@@ -2,11 +2,12 @@
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Rows, as_words, differs
+from fpdb.arrays import Column, Marks, Rows, differs
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.columns import number_at, raw_column, rows_of, unpack_rows
 from fpdb.tables.bits import (
@@ -14,6 +15,7 @@ from fpdb.tables.bits import (
     Fingerprints,
     Permutation,
     Steps,
+    as_words,
     distinct,
     order,
     to_ints,
@@ -52,17 +54,6 @@ class Route(NamedTuple):
     steps: Steps
     below: int  # a mask of the bits after the prefix
     masks: tuple[int, ...]  # as changes of the permuted fingerprint
-
-
-class _Candidates(NamedTuple):
-    """The candidates of a query, in the pages that its probes read."""
-
-    parts: list[memoryview]  # the first words of each page
-    rests: list[memoryview]  # the second words, of 128 bits
-    pages: list[memoryview]
-    own: list[tuple[int, int]]  # of each table, the permuted query and the number of candidates
-    ends: list[int]  # where the candidates of each table end
-    complete: bool
 
 
 class Index:
@@ -134,10 +125,6 @@ class Index:
         found[order(fingerprints, ids)] = self.home.holds(txn, _home_rows(fingerprints, ids))
         return found
 
-    def words(self, fingerprints: Fingerprints) -> Rows:
-        """Split an array of fingerprints into its columns."""
-        return as_words(fingerprints)
-
     def numbers(self, fingerprints: Fingerprints) -> list[int]:
         """Return an array of fingerprints as Python ints."""
         return to_ints(fingerprints, self.plan.bits)
@@ -205,45 +192,16 @@ class Index:
                     return None
         return None
 
-    def near(self, txn: ReadTransaction, fingerprint: int, k: int, budget: int) -> Nearby:
+    def near(  # noqa: PLR0912, PLR0915 - calls in the loop would take a quarter of the time
+        self, txn: ReadTransaction, fingerprint: int, k: int, budget: int
+    ) -> Nearby:
         """Find all distinct fingerprints within k, reading at most about `budget` candidates."""
         routes = self._routes.get(k) or self.routes(k)
-        read = self._probe(txn, fingerprint, routes, budget)
-        nearby = Nearby({}, read.complete, {})
-        if read.pages:
-            changes, distances = _compare(read)
-            if distances.item(distances.argmin()) <= k:
-                hits = (distances <= k).nonzero()[0]
-                # All rows with a probed prefix were read, in the home table with their ids.
-                home = read.ends[0] if read.complete and routes[0].table is self.home else 0
-                if len(hits) > _FEW:
-                    # Of a run of equal fingerprints one is enough, and its ids are read later.
-                    fresh = np.diff(hits, prepend=-2) > 1
-                    hits = hits[fresh | differs(*[column[hits] for column in changes])]
-                    home = 0
-                for hit in hits.tolist():
-                    route = routes[bisect_right(read.ends, hit)]
-                    change = changes[0].item(hit)
-                    if len(changes) == 2:
-                        change = change << _WORD_BITS | changes[1].item(hit)
-                    near = fingerprint ^ route.permutation.inverse.apply_one(change)
-                    nearby.distances[near] = distances.item(hit)
-                    if hit < home and change & ~route.below in route.masks:
-                        insort(nearby.ids.setdefault(near, []), self._id_at(read.pages, hit))
-        if not read.complete and self._is_home(txn, fingerprint):
-            nearby.distances[fingerprint] = 0
-        return nearby
-
-    def _probe(  # noqa: PLR0912 - calls in the loop would take a quarter of the time
-        self, txn: ReadTransaction, fingerprint: int, routes: list[Route], budget: int
-    ) -> _Candidates:
-        """Read the candidates of a query, until it has more than `budget` of them."""
         narrow, width = self._words == 1, 8 * self._words
-        parts: list[memoryview] = []
-        rests: list[memoryview] = []
+        parts: list[memoryview] = []  # the first words of each page
+        rests: list[memoryview] = []  # the second words, of 128 bits
         pages: list[memoryview] = []
-        own: list[tuple[int, int]] = []
-        ends: list[int] = []
+        own: list[tuple[int, int]] = []  # of each table, the permuted query and its candidates
         kept = txn.cursors
         room = budget
         for _, name, columns, tail, _, (still, left, right), below, masks in routes:
@@ -287,10 +245,33 @@ class Index:
                 if room < 0:
                     break
             own.append((permuted, before - room))
-            ends.append(budget - room)
             if room < 0:
                 break
-        return _Candidates(parts, rests, pages, own, ends, room >= 0)
+        nearby = Nearby({}, room >= 0, {})
+        if pages:
+            changes, distances = _compare(parts, rests, own)
+            if distances.item(distances.argmin()) <= k:
+                hits = (distances <= k).nonzero()[0]
+                ends = list(accumulate(count for _, count in own))
+                # All rows with a probed prefix were read, in the home table with their ids.
+                home = ends[0] if room >= 0 and routes[0].table is self.home else 0
+                if len(hits) > _FEW:
+                    # Of a run of equal fingerprints one is enough, and its ids are read later.
+                    fresh = np.diff(hits, prepend=-2) > 1
+                    hits = hits[fresh | differs(*[column[hits] for column in changes])]
+                    home = 0
+                for hit in hits.tolist():
+                    route = routes[bisect_right(ends, hit)]
+                    change = changes[0].item(hit)
+                    if len(changes) == 2:
+                        change = change << _WORD_BITS | changes[1].item(hit)
+                    near = fingerprint ^ route.permutation.inverse.apply_one(change)
+                    nearby.distances[near] = distances.item(hit)
+                    if hit < home and change & ~route.below in route.masks:
+                        insort(nearby.ids.setdefault(near, []), self._id_at(pages, hit))
+        if room < 0 and self._is_home(txn, fingerprint):
+            nearby.distances[fingerprint] = 0
+        return nearby
 
     def _id_at(self, pages: list[memoryview], row: int) -> int:
         """Return the id in a row of some pages of the home table."""
@@ -302,9 +283,10 @@ class Index:
         return number_at(page, self.home.columns, row)
 
 
-def _compare(read: _Candidates) -> tuple[Rows, Distances]:
+def _compare(
+    parts: list[memoryview], rests: list[memoryview], own: list[tuple[int, int]]
+) -> tuple[Rows, Distances]:
     """Return the bits in which candidates differ from the query of their table, and distances."""
-    parts, rests, _, own, *_ = read
     if not rests:
         column = np.frombuffer(b"".join(parts), _UINT64)
         # Bytes are repeated faster than numbers in an array.

@@ -9,7 +9,7 @@ import pytest
 
 import fpdb
 from fpdb import Database, Document, InputError
-from fpdb.documents import LOAD
+from fpdb.documents.prepare import LOAD
 from fpdb.storage.format import Counters
 from fpdb.tables import plans
 

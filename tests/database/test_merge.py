@@ -15,7 +15,8 @@ from tiers import examples
 
 import fpdb
 from fpdb import Database, Document, Grams, InputError, Recipe
-from fpdb.documents import View, layout
+from fpdb.documents.catalog import View
+from fpdb.documents.layout import layout
 from fpdb.maintenance import merge as merging
 from fpdb.maintenance.check import check_view
 from fpdb.storage import Environment

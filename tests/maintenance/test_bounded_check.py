@@ -12,8 +12,7 @@ import pytest
 
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
-from fpdb.documents import View
-from fpdb.documents.catalog import IntegerCatalog, key_bytes
+from fpdb.documents.catalog import IntegerCatalog, View, key_bytes
 from fpdb.errors import DamagedError
 from fpdb.maintenance import check as checking
 from fpdb.maintenance import scan
@@ -22,7 +21,7 @@ from fpdb.models import Key, Problem
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.columns import Rows, Shape, pack_rows, unpack_rows
 from fpdb.storage.format import Counters, pack_header, pack_record, unpack_header, unpack_record
-from fpdb.tables.bits import to_array
+from fpdb.tables.bits import as_words, to_array
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan
 
@@ -109,9 +108,9 @@ class Naive:
         placed = [(int.from_bytes(data), n) for n, _, data, *_ in documents if data]
         fingerprints = to_array([number for number, _ in placed], index.plan.bits)
         numbers = np.array([n for _, n in placed], np.uint64)
-        self.compare(index.home.name, home, as_set([*index.words(fingerprints), numbers]))
+        self.compare(index.home.name, home, as_set([*as_words(fingerprints), numbers]))
         for table, pages in zip(index.plan.tables[1:], index.further, strict=True):
-            expected = as_set(index.words(table.permutation.apply(fingerprints)))
+            expected = as_set(as_words(table.permutation.apply(fingerprints)))
             self.compare(pages.name, tables[pages.name], expected)
 
     def rows(self, pages: Pages) -> set[Row] | None:
@@ -472,7 +471,7 @@ def test_an_id_that_stands_twice_doesnt_hide_a_row_of_no_document(db: Database) 
     assert document.fingerprint is not None
     fingerprints = to_array([document.fingerprint ^ 1], db.plan.bits)
     with contextlib.suppress(Undone), db._environment.write() as txn:
-        row = [*db._index.words(fingerprints), np.array([200], np.uint64)]
+        row = [*as_words(fingerprints), np.array([200], np.uint64)]
         home.splice(txn, row, home.empty())
         with txn.cursor("ids") as cursor:
             entries = [(bytes(key), unpack_rows(bytes(value), 3)) for key, value in cursor]

@@ -11,13 +11,13 @@ import pytest
 
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
-from fpdb.documents import View
+from fpdb.documents.catalog import View
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
 from fpdb.storage.columns import Rows, pack_rows, shape_of, unpack_rows
 from fpdb.storage.format import Counters, pack_record, unpack_record
-from fpdb.tables.bits import to_array
+from fpdb.tables.bits import as_words, to_array
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan
 
@@ -90,9 +90,9 @@ def row_of(db: Database, pages: Pages, number: int) -> Rows:
     assert document.fingerprint is not None
     array = to_array([document.fingerprint], db.plan.bits)
     if pages is db._index.home:
-        return [*db._index.words(array), np.array([document.id], np.uint64)]
+        return [*as_words(array), np.array([document.id], np.uint64)]
     table = db.plan.tables[db._index.names.index(pages.name)]
-    return db._index.words(table.permutation.apply(array))
+    return as_words(table.permutation.apply(array))
 
 
 def shown(row: Rows) -> str:

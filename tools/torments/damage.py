@@ -19,7 +19,7 @@ from spoil import SPOILS, Parts, intact, parts, spoil
 
 import fpdb
 from fpdb import Document
-from fpdb.documents import as_fingerprints
+from fpdb.documents.prepare import as_fingerprints
 from fpdb.maintenance import check as checking
 from fpdb.storage import columns
 from fpdb.storage import format as layouts
