@@ -12,7 +12,7 @@ import pytest
 def test_a_fault_at_some_of_the_calls(run_torment: Callable[..., Any]) -> None:
     figures = run_torment("calls", 3, 3)
     assert figures.rounds >= 30
-    loads = ("load the portable form", "load sorted columns")
+    loads = ("load the portable form", "load fingerprints")
     for act in ("create", "add", "delete", "build", "compact", "backup", "merge", *loads):
         assert figures.notes[act]["calls"]
 

@@ -1,7 +1,6 @@
 """The acts of a database that change a disk, each on a small database that was made for it."""
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -16,7 +15,7 @@ from workload import WORDS, Operation, Script, perform
 import fpdb
 
 LOAD = 4000
-OTHER, DUMPED, COLUMNS = "other", "dumped", "columns"
+OTHER, DUMPED, PRINTS = "other", "dumped", "prints.tsv"
 LONG_AGO = (0, 0)
 
 
@@ -56,7 +55,7 @@ def acts(seed: int) -> list[Act]:
         Act("backup"),
         Act("merge"),
         Act("load the portable form"),
-        Act("load sorted columns"),
+        Act("load fingerprints"),
     ]
 
 
@@ -74,7 +73,7 @@ class Place:
                     oracle.hear({"done": perform(db, operation)})
         with fpdb.open(work / "stored") as db, open(work / DUMPED, "wb") as file:
             db.dump(file)
-        write_columns(work / COLUMNS)
+        write_prints(work / PRINTS)
 
     @property
     def path(self) -> Path:
@@ -131,7 +130,7 @@ def expected_of(name: str, path: Path) -> dict[Any, Any]:
     """Give what the database must hold that an act makes."""
     if name == "create":
         return {}
-    if name in {"build", "load sorted columns"}:
+    if name in {"build", "load fingerprints"}:
         return {key: (number, None) for key, number in _built()}
     found = {}
     if name == "merge":
@@ -147,37 +146,10 @@ def _built() -> Iterator[tuple[str, int]]:
         yield f"built {number}", chance.getrandbits(64)
 
 
-def write_columns(directory: Path) -> None:
-    """Write what is built as sorted columns."""
-    import numpy as np
-    import pyarrow
-    from pyarrow import parquet
-
-    plan, recipe, documents = fpdb.plans(64, 3, LOAD)[0], fpdb.recipe("web"), sorted(_built())
-    keys, numbers = zip(*documents, strict=True)
-    home = sorted((number, place) for place, number in enumerate(numbers))
-    tables = {
-        "documents": {"key": keys, "fingerprint": np.array(numbers, np.uint64)},
-        "table-00": dict(zip(("fingerprint", "id"), np.array(home, np.uint64).T, strict=True)),
-    }
-    for place, table in enumerate(plan.tables[1:], 1):
-        permuted = sorted(map(table.permutation.apply_one, set(numbers)))
-        tables[f"table-{place:02d}"] = {"fingerprint": np.array(permuted, np.uint64)}
-    for name, columns in tables.items():
-        (directory / name).mkdir(parents=True)
-        parquet.write_table(pyarrow.table(columns), directory / name / "part.parquet")
-    manifest = {
-        "format": 1,
-        "recipe": recipe.to_dict(),
-        "recipe_id": recipe.id,
-        "plan": plan.to_dict(),
-        "keys": "text",
-        "sketch": None,
-        "capacity": LOAD,
-        "documents": LOAD,
-        "short": 0,
-    }
-    (directory / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+def write_prints(path: Path) -> None:
+    """Write what is built as a table of keys and fingerprints."""
+    lines = [f"{key}\t{number:016x}\n" for key, number in _built()]
+    path.write_text("key\tfingerprint\n" + "".join(lines), "utf-8")
 
 
 def make(name: str, path: Path, target: Path) -> None:
@@ -195,8 +167,8 @@ def make(name: str, path: Path, target: Path) -> None:
     elif name == "load the portable form":
         with open(path.parent.parent / DUMPED, "rb") as file:
             fpdb.Database.load(target, file)
-    elif name == "load sorted columns":
-        fpdb.load_sorted(path.parent.parent / COLUMNS, target)
+    elif name == "load fingerprints":
+        fpdb.load(target, str(path.parent.parent / PRINTS))
     else:
         with fpdb.open(path, readonly=True) as db:
             (db.compact if name == "compact" else db.backup)(target)
