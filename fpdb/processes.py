@@ -76,8 +76,8 @@ class Workers(Generic[Item, Result]):
         self._work = work
         self._limit = _AHEAD * jobs
         self._pending: deque[tuple[Item, Future[Result]]] = deque()
-        self._idle: deque[_Worker] = deque()
-        self._started: list[_Worker] = []
+        self._idle: deque[Worker] = deque()
+        self._started: list[Worker] = []
         self._closed = False
         self._lock = threading.Lock()
         # A thread for each worker waits for the answers, and at once sends the next item.
@@ -157,11 +157,11 @@ class Workers(Generic[Item, Result]):
         result: Result = value if outcome == _DONE else self._work(item)
         return result
 
-    def _start(self) -> "_Worker":
+    def _start(self) -> "Worker":
         with self._lock:
             if self._closed:
                 raise WorkerError("the workers were closed")
-            worker = _Worker()
+            worker = Worker()
             self._started.append(worker)
         worker.prepare(self._work)
         return worker
@@ -215,13 +215,13 @@ def start_python(*program: str, stderr: int | None = None) -> "tuple[Popen[bytes
     return process, own
 
 
-class _Worker:
+class Worker:
     """A child process that runs a function, and the connection to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stderr: int | None = None) -> None:
         from multiprocessing.connection import Connection
 
-        self._process, own = start_python("-c", _CODE)
+        self._process, own = start_python("-c", _CODE, stderr=stderr)
         self._connection: Connection[Any, Any] = Connection(own.detach())
 
     def prepare(self, work: Callable[..., Any]) -> None:
@@ -232,7 +232,7 @@ class _Worker:
         self._send(None)
 
     def ask(self, item: object) -> tuple[str, Any]:
-        """Have one item worked on."""
+        """Have one item worked on; return the outcome, and the result or the error."""
         self._send(item)
         try:
             answer: tuple[str, Any] = self._connection.recv()
@@ -252,6 +252,23 @@ class _Worker:
             raise self._lost() from None
         except Exception:  # pickle raises what it likes
             raise _UnfitError from None
+
+    def call(self, item: object) -> Any:
+        """Return what the function makes of an item, or raise its error."""
+        try:
+            outcome, value = self.ask(item)
+        except _UnfitError:
+            outcome, value = _UNFIT, None
+        if outcome == _UNFIT:
+            raise WorkerError("a worker process can't do its work", hint="is its fpdb this one?")
+        if outcome == _FAILED:
+            raise value
+        return value
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of a process that was lost, or the negative of a signal; else None."""
+        return self._process.returncode
 
     def _lost(self) -> WorkerError:
         code = self._process.wait()
@@ -281,6 +298,7 @@ def serve(number: int) -> None:
     from multiprocessing.connection import Connection
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_caller, args=[number], daemon=True).start()
     connection: Connection[Any, Any] = Connection(number)
     # The other end may be gone at any moment; then there is nothing left to do.
     with connection, contextlib.suppress(EOFError, OSError):
@@ -300,6 +318,16 @@ def serve(number: int) -> None:
                 raise
             except Exception:  # pickle raises what it likes
                 connection.send((_UNFIT, None))
+
+
+def _end_with_caller(number: int) -> None:
+    """End this process once the other end of its socket is closed, whatever it is doing."""
+    import select
+
+    hangup = select.poll()
+    hangup.register(number, 0)
+    hangup.poll()
+    os._exit(0)
 
 
 def _received(connection: "Connection[Any, Any]") -> Any:

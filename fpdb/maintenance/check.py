@@ -8,22 +8,19 @@ number of rows and a sum of their mixes, for each of 4,096 buckets. Only where d
 rows read again, those of the buckets that differ, and no more of them than memory is set aside for.
 """
 
-import json
 import os
 import resource
 import signal
-import sys
-import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple, NoReturn
+from typing import IO, NamedTuple
 
 import numpy as np
 
-from fpdb import errors
+from fpdb.arrays import Rows, gathered, joined
 from fpdb.documents.catalog import Catalog, IntegerCatalog, View
-from fpdb.documents.layout import database_names, read_layout
+from fpdb.documents.layout import database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, OpenError, WorkerError
 from fpdb.fingerprint import Recipe
 from fpdb.maintenance.scan import (
@@ -33,28 +30,25 @@ from fpdb.maintenance.scan import (
     Mixer,
     Order,
     Records,
-    as_array,
     buckets_of,
-    ids_of,
+    entries,
     in_step,
-    joined,
     records,
     table_rows,
 )
 from fpdb.models import Problem
+from fpdb.processes import Worker
 from fpdb.storage import Environment, ReadTransaction, open_checks
-from fpdb.storage.columns import Rows
 from fpdb.storage.format import (
     MINHASH,
     Counters,
-    Header,
     require_checksum,
     require_supported,
     unpack_header,
 )
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.tables import Index, Permutation, Plan
-from fpdb.tables.bits import as_words
+from fpdb.tables import Index, Permutation
+from fpdb.tables.bits import as_words, of_words
 from fpdb.tables.pages import Pages
 
 # The limits of the child process: far more than an intact database needs.
@@ -62,20 +56,8 @@ _MEMORY = 4 << 30
 _SECONDS = 600
 _SECONDS_A_MEGABYTE = 2
 
-_CODE = (
-    "import sys; sys.path[:] = sys.argv[3:]; from fpdb.maintenance.check import serve; "
-    "serve(sys.argv[1], deep=sys.argv[2] == 'deep')"
-)
-# The child uses one processor; libraries that start a thread for each need memory for each.
-_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _SHOWN = 200
-# What the child can't open isn't a problem of the database, but an error of the call.
-_RAISED = (FormatError, OpenError)
-_CLASSES: dict[str, type[FpdbError]] = {
-    kind.__name__: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, _RAISED)
-}
+_NEXT = "next"  # the item that asks the child for another problem
 
 # Rows of both sides of a comparison that are held at once: they take about 60 MB.
 COMPARED = 1 << 18
@@ -83,9 +65,6 @@ COMPARED = 1 << 18
 HELD = 1 << 17
 _HIGH_BITS = 32
 _ID_BYTES = 8
-
-# The types of the header's fields beside those that are needed to open the database.
-_FIELDS = {"recipe_id": str, "capacity": int}
 
 Row = tuple[int, ...]
 
@@ -105,39 +84,23 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     Raises:
         WorkerError: The child couldn't start, or somebody killed it, so the check isn't complete.
     """
-    import subprocess
     import tempfile
 
     directory = Path(os.path.realpath(path))
     open_checks.identify(directory)
-    kind = "deep" if deep else "plain"
-    with (
-        tempfile.TemporaryFile() as complaints,
-        subprocess.Popen(  # noqa: S603 - it is this very Python
-            [sys.executable, "-c", _CODE, str(directory), kind, *sys.path],
-            # The child ends when this pipe is closed, however that comes about.
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
-            env={**os.environ, **_ENVIRONMENT},
-        ) as child,
-    ):
+    with tempfile.TemporaryFile() as complaints:
+        child = Worker(stderr=complaints.fileno())
         try:
-            for line in child.stdout or ():
-                if line.endswith(b"\n"):  # else the child died while it wrote
-                    yield _read(line)
-            code = child.wait()
+            child.prepare(_Reading(directory, deep=deep))
+            while problem := child.call(_NEXT):
+                yield problem
+        except WorkerError:
+            if child.exit_code is None:
+                raise
+            yield _death(child.exit_code, complaints)
         finally:
             child.kill()
-        if code:
-            yield _death(code, complaints)
-
-
-def _read(line: bytes) -> Problem:
-    message = json.loads(line)
-    if "error" in message:
-        raise _CLASSES[message["error"]](message["text"], hint=message["hint"])
-    return Problem(message["where"], message["what"])
+            child.close()
 
 
 def _death(code: int, complaints: IO[bytes]) -> Problem:
@@ -145,7 +108,7 @@ def _death(code: int, complaints: IO[bytes]) -> Problem:
     complaints.seek(0)
     lines = complaints.read().decode(errors="replace").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "")[:_SHOWN]
-    if code > 0:
+    if code >= 0:
         raise WorkerError(
             f"the child process of the check ended with exit code {code}: {last or 'no message'}",
             hint="can this Python start, and import fpdb, as a child process?",
@@ -162,29 +125,35 @@ def _death(code: int, complaints: IO[bytes]) -> Problem:
     return Problem(DATA_FILE, f"it killed the process that read it by {name}{reason}")
 
 
-def serve(directory: str, *, deep: bool) -> None:
-    """Check a database as the child process that `check` starts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller is interrupted, and ends this
-    threading.Thread(target=_end_with_caller, daemon=True).start()
+class _Reading:
+    """Reads a database in the child; each call returns the next problem, None after the last."""
+
+    def __init__(self, directory: Path, *, deep: bool) -> None:
+        self._directory = directory
+        self._deep = deep
+        self._problems: Iterator[Problem] | None = None
+
+    def __call__(self, _: object) -> Problem | None:
+        if self._problems is None:
+            self._problems = read_problems(self._directory, deep=self._deep)
+        return next(self._problems, None)
+
+
+def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
+    """Yield everything that is wrong with a database, which this process reads within limits."""
     try:
-        _limit(Path(directory))
-        for problem in _problems(Path(directory), deep=deep):
-            _send(problem._asdict())
-    except _RAISED as error:
-        _send({"error": type(error).__name__, "text": str(error), "hint": error.hint})
+        _limit(directory)
+        yield from _problems(directory, deep=deep)
+    except (FormatError, OpenError):
+        raise  # what can't be opened isn't a problem of the database, but an error of the call
     except FpdbError as error:
-        _send(Problem(DATA_FILE, str(error))._asdict())
+        yield Problem(DATA_FILE, str(error))
     except MemoryError:
         what = "reading it takes far more memory than an intact database needs"
-        _send(Problem(DATA_FILE, what)._asdict())
+        yield Problem(DATA_FILE, what)
     except Exception as error:  # whatever damage leads to is a problem of the database
         what = f"it can't be read to its end: {type(error).__name__}: {error}"
-        _send(Problem(DATA_FILE, what)._asdict())
-
-
-def _end_with_caller() -> NoReturn:
-    os.read(0, 1)  # nothing is ever sent
-    os._exit(0)
+        yield Problem(DATA_FILE, what)
 
 
 def _limit(directory: Path) -> None:
@@ -197,11 +166,6 @@ def _limit(directory: Path) -> None:
     ):
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
-
-
-def _send(message: dict[str, str]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
 
 
 def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
@@ -241,50 +205,31 @@ def check_view(view: View) -> Iterator[Problem]:
 
 def _check_header(view: View) -> Iterator[Problem]:
     """Yield what is wrong in the header that is stored now."""
+    catalog, plan = view.catalog, view.index.plan
     try:
         head = unpack_header(view.txn.get("header", b"header") or b"")
         require_supported(head, readonly=True)
+        index, _ = layout(head)
+        recipe = head["recipe"]
+        choice = recipe.get("hash")
+        # A keyed recipe can't be built without its secret.
+        keyed = isinstance(choice, dict) and choice.get("secret") is not None
+        recipe_id = head["recipe_id"] if keyed else Recipe.from_dict(recipe).id
     except FpdbError as error:
         yield Problem("header", str(error))
         return
-    for name, kind in _FIELDS.items():
-        if type(head.get(name)) is not kind:
-            what = f"{name} is of type {type(head.get(name)).__name__}, expected {kind.__name__}"
-            yield Problem("header", what)
-    catalog = view.catalog
-    if head["keys"] != catalog.kind:
-        yield Problem("header", f"the keys are {head['keys']!r}, expected {catalog.kind!r}")
     sketch = MINHASH if catalog.sketched else None
-    if head.get("sketch") != sketch or (MINHASH in head["features"]) != catalog.sketched:
-        what = f"it keeps the sketches {head.get('sketch')!r}, with features {head['features']}"
-        yield Problem("header", what)
-    try:
-        plan = Plan.from_dict(head["plan"])
-    except FpdbError as error:
-        yield Problem("header", f"the plan: {error}")
-    else:
-        if plan != view.index.plan:
-            what = f"the plan is {plan.name}, expected {view.index.plan.name}"
-            yield Problem("header", what)
-    yield from _check_recipe(head, view.index)
-
-
-def _check_recipe(head: Header, index: Index) -> Iterator[Problem]:
-    recipe = head["recipe"]
-    if recipe.get("bits") != index.plan.bits:
-        what = f"the recipe has {recipe.get('bits')!r} bits, expected {index.plan.bits}"
-        yield Problem("header", what)
-    choice = recipe.get("hash")
-    if isinstance(choice, dict) and choice.get("secret") is not None:
-        return  # the recipe can't be built without its secret
-    try:
-        expected = Recipe.from_dict(recipe).id
-    except FpdbError as error:
-        yield Problem("header", f"the recipe: {error}")
-        return
-    if head.get("recipe_id") != expected:
-        what = f"the id of the recipe is {head.get('recipe_id')!r}, expected {expected!r}"
-        yield Problem("header", what)
+    for what, found, expected in (
+        ("keys", head["keys"], catalog.kind),
+        ("sketch", head.get("sketch"), sketch),
+        ("features", head["features"], [sketch] if sketch else []),
+        ("recipe_id", head["recipe_id"], recipe_id),
+        ("bits", recipe.get("bits"), plan.bits),
+    ):
+        if found != expected:
+            yield Problem("header", f"{what} is {found!r}, expected {expected!r}")
+    if index.plan != plan:
+        yield Problem("header", f"the plan is {index.plan.name}, expected {plan.name}")
 
 
 def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem]:
@@ -297,7 +242,7 @@ def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem]:
     kinds = [kind for kind, there in database.flags().items() if there]
     if kinds:
         yield Problem(name, f"its entries are kept as {', '.join(sorted(kinds))}, expected none")
-    entries = disordered = unfound = 0
+    count = disordered = unfound = 0
     last = first_disordered = first_unfound = b""
     with txn.cursor(name) as cursor:
         for key in map(bytes, cursor.iternext(keys=True, values=False)):
@@ -308,13 +253,13 @@ def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem]:
                 first_unfound = first_unfound or key
                 unfound += 1
             last = key
-            entries += 1
+            count += 1
     if disordered:
         yield Problem(name, f"{disordered} keys aren't in order, first {first_disordered.hex()}")
     if unfound:
         yield Problem(name, f"{unfound} keys aren't found, first {first_unfound.hex()}")
-    if entries != txn.entries(name):
-        yield Problem(name, f"{entries} entries, expected {txn.entries(name)}")
+    if count != txn.entries(name):
+        yield Problem(name, f"{count} entries, expected {txn.entries(name)}")
 
 
 class Side(NamedTuple):
@@ -332,25 +277,11 @@ class Difference(NamedTuple):
     complete: bool
 
 
-class _Wording(NamedTuple):
-    """How rows that differ are reported; `row` and `id` are filled in."""
-
-    missing: str
-    strange: str
-
-
-_TABLE = _Wording("the row {row} of a document is missing", "the row {row} belongs to no document")
-_HOME = _Wording(
-    "the row of the document {id} is missing",
-    "a row names the document {id}, which has no such fingerprint",
-)
-_KEYS = _Wording(
-    "the key of the document {id} is missing",
-    "a key leads to the document {id}, which has another one",
-)
-_SHORT = _Wording(
-    "the short text of the document {id} is missing",
-    "a short text leads to the document {id}, which has another one",
+# How rows that are missing, and rows that are strange, are reported.
+_TABLE = "the row {row} of a document is missing", "the row {row} belongs to no document"
+_OF_ID = (
+    "the entry of the document {id} is missing",
+    "an entry names the document {id}, which has another one",
 )
 
 
@@ -398,13 +329,15 @@ class _Comparison:
             if numbered:
                 documents = yield from self._compare_numbered(rows, marks, compare=home_read)
             else:
-                yield from self._compare_entries("keys", self._census.keys, _KEYS)
+                yield from self._compare_entries("keys", self._census.keys)
                 if home_read:
                     found = Side(rows, partial(table_rows, self._txn, home))
-                    expected = Side(self._census.home, self._home_rows_of_records)
-                    self._home = yield from self._compare(home.name, found, expected, _HOME)
+                    expected = Side(
+                        self._census.home, lambda: (block.rows() for block in self._records())
+                    )
+                    self._home = yield from self._compare(home.name, found, expected, _OF_ID)
                     self._lacking = {row[:-1] for row in self._home.missing}
-            yield from self._compare_entries("short", self._census.short, _SHORT)
+            yield from self._compare_entries("short", self._census.short)
             yield from self._check_counters(documents)
         if home_read and self._home.complete:
             permutations = [table.permutation for table in self._index.plan.tables[1:]]
@@ -467,13 +400,10 @@ class _Comparison:
     def _short_rows(self, block: Records) -> Rows:
         return [self._mixer.texts(block.digests), block.ids[~block.placed]]
 
-    def _home_rows_of_records(self) -> Iterator[Rows]:
-        return (block.rows() for block in self._records())
-
     # Comparisons
 
     def _compare(
-        self, where: str, found: Side, expected: Side, wording: _Wording
+        self, where: str, found: Side, expected: Side, wording: tuple[str, str]
     ) -> Generator[Problem, None, Difference]:
         """Report the rows that are on one side only."""
         differs = found.digest.differs(expected.digest)
@@ -487,7 +417,7 @@ class _Comparison:
         chosen[places[held]] = True
         own, wanted = (self._rows_in(chosen, side.read) for side in (found, expected))
         missing, strange = sorted(wanted - own), sorted(own - wanted)
-        for rows, words in ((missing, wording.missing), (strange, wording.strange)):
+        for rows, words in zip((missing, strange), wording, strict=True):
             for row in rows:
                 yield Problem(where, words.format(row=", ".join(map(str, row)), id=row[-1]))
         there, total = int(found.digest.counts.sum()), int(expected.digest.counts.sum())
@@ -507,9 +437,7 @@ class _Comparison:
                 rows.update(zip(*(column[inside].tolist() for column in block), strict=True))
         return rows
 
-    def _compare_entries(
-        self, name: str, expected: Digest, wording: _Wording
-    ) -> Generator[Problem, None, None]:
+    def _compare_entries(self, name: str, expected: Digest) -> Generator[Problem, None, None]:
         """Compare `keys` or `short` with the records."""
         rows_of = self._key_rows if name == "keys" else self._short_rows
         faults, found = Faults(), Digest()
@@ -518,26 +446,12 @@ class _Comparison:
             found.add(self._mixer.rows(block))
         own = Side(found, partial(self._entries, name))
         wanted = Side(expected, lambda: map(rows_of, self._records()))
-        yield from self._compare(name, own, wanted, wording)
+        yield from self._compare(name, own, wanted, _OF_ID)
 
     def _entries(self, name: str, faults: Faults | None = None) -> Iterator[Rows]:
         """Read `keys` or `short` as rows of a text and an id."""
-        faults = Faults() if faults is None else faults
-        texts: list[bytes] = []
-        ids: list[bytes] = []
-        with self._txn.cursor(name) as cursor:
-            for key, value in cursor:
-                parts = (key, value) if name == "keys" else (key[:-_ID_BYTES], key[-_ID_BYTES:])
-                if len(parts[1]) != _ID_BYTES or (name == "short" and len(value)):
-                    what = f"the entry {bytes(key).hex()} isn't a text with an id"
-                    faults.add(name, what, lost=False)
-                    continue
-                texts.append(bytes(parts[0]))
-                ids.append(bytes(parts[1]))
-                if len(texts) == HELD:
-                    yield [self._mixer.texts(texts), ids_of(ids)]
-                    texts, ids = [], []
-        yield [self._mixer.texts(texts), ids_of(ids)]
+        for texts, ids in entries(self._txn, name, faults):
+            yield [self._mixer.texts(texts), ids]
 
     def _check_counters(self, documents: int) -> Iterator[Problem]:
         census = self._census
@@ -578,19 +492,16 @@ class _Comparison:
         if not compare:
             return documents
         home = self._index.home
-        found = Side(marks, self._home_marks)
+        found = Side(marks, lambda: map(self._marks, table_rows(self._txn, home)))
         wanted = Side(expected, lambda: (block for _, block in self._numbered([])))
-        self._home = yield from self._compare(home.name, found, wanted, _HOME)
+        self._home = yield from self._compare(home.name, found, wanted, _OF_ID)
         if self._census.home.differs(rows).any():  # else all documents have records, and agree
             known = {row[-1] for row in self._home.missing}
             for row in self._not_at_home():
                 self._lacking.add(row[:-1])
                 if row[-1] not in known:
-                    yield Problem(home.name, _HOME.missing.format(id=row[-1]))
+                    yield Problem(home.name, _OF_ID[0].format(id=row[-1]))
         return documents
-
-    def _home_marks(self) -> Iterator[Rows]:
-        return map(self._marks, table_rows(self._txn, self._index.home))
 
     def _numbered(self, problems: list[Problem]) -> Iterator[tuple[int, Rows]]:
         """Join the rows of `ids` with the records; where they disagree, the record counts.
@@ -625,20 +536,9 @@ class _Comparison:
 
     def _not_at_home(self) -> Iterator[Row]:
         """Yield the rows of records that the home table doesn't have."""
-        parts: list[Rows] = []
-        size = 0
-        for block in self._records():
-            parts.append(block.rows())
-            size += len(parts[-1][0])
-            if size >= HELD:
-                yield from self._looked_up(joined(parts))
-                parts, size = [], 0
-        if parts:
-            yield from self._looked_up(joined(parts))
-
-    def _looked_up(self, rows: Rows) -> Iterator[Row]:
-        gone = ~self._index.holds(self._txn, as_array(rows[:-1]), rows[-1])
-        yield from zip(*(column[gone].tolist() for column in rows), strict=True)
+        for rows in gathered((block.rows() for block in self._records()), HELD):
+            gone = ~self._index.holds(self._txn, of_words(rows[:-1]), rows[-1])
+            yield from zip(*(column[gone].tolist() for column in rows), strict=True)
 
     # The further tables, which have distinct fingerprints only
 
@@ -648,17 +548,16 @@ class _Comparison:
         expected = [Digest() for _ in tables]
         for words in self._fingerprints():
             for (_, _, permutation), digest in zip(tables, expected, strict=True):
-                digest.add(self._mixer.rows(self._permuted(words, permutation)))
+                permuted = permutation.apply(of_words(words))
+                digest.add(self._mixer.rows(as_words(permuted)))
         for (pages, found, permutation), digest in zip(tables, expected, strict=True):
             own = Side(found, partial(table_rows, self._txn, pages))
             wanted = Side(digest, partial(self._all_permuted, permutation))
             yield from self._compare(pages.name, own, wanted, _TABLE)
 
-    def _permuted(self, words: Rows, permutation: Permutation) -> Rows:
-        return as_words(permutation.apply(as_array(words)))
-
     def _all_permuted(self, permutation: Permutation) -> Iterator[Rows]:
-        return (self._permuted(words, permutation) for words in self._fingerprints())
+        for words in self._fingerprints():
+            yield as_words(permutation.apply(of_words(words)))
 
     def _fingerprints(self) -> Iterator[Rows]:
         """Yield the fingerprints of all documents: of the home table, as it should be.

@@ -3,16 +3,15 @@
 import os
 from collections.abc import Iterator
 
+from fpdb.arrays import Column, gathered
 from fpdb.documents.catalog import View
 from fpdb.documents.layout import database_names, new_database
 from fpdb.errors import PlanError
-from fpdb.maintenance.scan import as_array, blocks
 from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment
-from fpdb.storage.columns import Column
 from fpdb.storage.format import Counters, Header
 from fpdb.tables import Index, Plan, estimate_cost, plans
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, load_tables
 from fpdb.tables.planner import USUAL, first_look
 
@@ -34,8 +33,8 @@ def compact(view: View, *, described: Header, path: str | os.PathLike[str], memo
 
 def _fingerprints(view: View) -> Iterator[tuple[Fingerprints, Column]]:
     """Yield the fingerprints of the home table with their ids, in blocks."""
-    for *words, ids in blocks(view.txn, view.index.home, BLOCK):
-        yield as_array(words), ids
+    for *words, ids in gathered(view.index.home.scan(view.txn), BLOCK):
+        yield of_words(words), ids
 
 
 def stats(view: View, head: Header, environment: Environment) -> Stats:

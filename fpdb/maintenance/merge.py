@@ -10,26 +10,26 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fpdb.arrays import Column, Rows, among, differs, gathered, joined
 from fpdb.documents.catalog import IntegerCatalog, Stored, View
 from fpdb.documents.layout import new_database, read_layout, replanned
 from fpdb.errors import DamagedError, InputError, KeyConflictError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
-from fpdb.maintenance.scan import as_array, blocks, ids_of, in_step, joined
+from fpdb.maintenance.scan import ids_of, in_step
 from fpdb.models import Merged, MergedSource, require_whole
 from fpdb.storage import Environment, WriteTransaction, open_checks
-from fpdb.storage.columns import Column, Rows
 from fpdb.storage.format import Counters, Header, require_checksum
 from fpdb.storage.translate import disk_named
 from fpdb.tables import Index, Plan
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 
 RULES = ("newest", "first", "error")
@@ -102,48 +102,31 @@ class _Ids:
     def __init__(self, place: Path) -> None:
         self._place = place
         self._file: IO[bytes] | None = None
-        self._count = 0
-        self._held: list[int] = []
-        self._sorted: Column | None = None
-
-    def __len__(self) -> int:
-        return self._count + len(self._held)
+        self.count = 0
 
     def close(self) -> None:
         """Remove the file."""
         if self._file is not None:
             self._file.close()
 
-    def append(self, number: int) -> None:
-        """Add an id; ids come in any order."""
-        self._held.append(number)
-        if len(self._held) == ROWS:
-            self._write_held()
-
-    def _write_held(self) -> None:
-        held, self._held = self._held, []
-        self.add(np.array(held, np.uint64))
-
     def add(self, ids: Column) -> None:
-        """Add several ids."""
+        """Add ids, in any order."""
         with disk_named(self._place):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._place)  # noqa: SIM115 - see close
             self._file.write(ids.tobytes())
-        self._count += len(ids)
+        self.count += len(ids)
 
-    def sorted(self) -> Column:
-        """Return all ids in their order; call it when all were added."""
-        if self._sorted is None:
-            if self._held:
-                self._write_held()
-            self._sorted = np.empty(0, np.uint64)
-            if self._file is not None:
-                with disk_named(self._place):
-                    self._file.flush()
-                    self._sorted = np.memmap(self._file, np.uint64, "r+")
-                    self._sorted.sort()
-        return self._sorted
+    @cached_property
+    def ordered(self) -> Column:
+        """All ids in their order; use it when all were added."""
+        if self._file is None:
+            return np.empty(0, np.uint64)
+        with disk_named(self._place):
+            self._file.flush()
+            ids = np.memmap(self._file, np.uint64, "r+")
+            ids.sort()
+        return ids
 
 
 @dataclass(eq=False)
@@ -187,13 +170,13 @@ class _Source:
 
     def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield entries whose keys end with an id, under their new ids, without the dropped."""
-        gone, checked = self.dropped.sorted(), name == "documents"
+        gone, checked = self.dropped.ordered, name == "documents"
         with self.view.txn.cursor(name) as cursor:
             stored = iter(cursor)
             while found := [(bytes(key), bytes(value)) for key, value in islice(stored, ENTRIES)]:
                 ids = ids_of([key[-_ID_BYTES:] for key, _ in found])
                 new = (ids + np.uint64(self.base)).astype(">u8").tobytes()
-                kept = (~_among(ids, gone)).tolist()
+                kept = (~among(ids, gone)).tolist()
                 for at, (key, value) in enumerate(found):
                     if kept[at]:
                         if checked:
@@ -203,10 +186,10 @@ class _Source:
 
     def places(self) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield fingerprints with the new ids of their documents, in blocks."""
-        gone = self.dropped.sorted()
-        for *words, ids in blocks(self.view.txn, self.view.index.home, BLOCK):
-            kept = ~_among(ids, gone)
-            yield as_array([word[kept] for word in words]), ids[kept] + np.uint64(self.base)
+        gone = self.dropped.ordered
+        for *words, ids in gathered(self.view.index.home.scan(self.view.txn), BLOCK):
+            kept = ~among(ids, gone)
+            yield of_words([word[kept] for word in words]), ids[kept] + np.uint64(self.base)
 
     def document(self, number: int) -> Stored:
         """Return the document with an id."""
@@ -219,19 +202,9 @@ class _Source:
     def sketches(self) -> int:
         """Count the sketches of the documents that aren't dropped."""
         catalog, txn = self.view.catalog, self.view.txn
-        found = (catalog.record(txn, number) for number in self.dropped.sorted().tolist())
+        found = (catalog.record(txn, number) for number in self.dropped.ordered.tolist())
         dropped = sum(stored is not None and bool(stored.sketch) for stored in found)
         return (self.counters.sketches or 0) - dropped
-
-
-def _among(ids: Column, gone: Column) -> NDArray[np.bool_]:
-    """Return which ids are among sorted ones."""
-    if not len(gone):
-        return np.zeros(len(ids), np.bool_)
-    at = gone.searchsorted(ids)
-    at[at == len(gone)] = 0
-    same: NDArray[np.bool_] = gone[at] == ids
-    return same
 
 
 def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
@@ -271,27 +244,32 @@ def _require_alike(opened: Sequence[_Source]) -> None:
     """Raise an error if the documents of some databases don't fit into one."""
     first, *others = opened
     for other in others:
-        recipes = [
-            (each.header["recipe"].get("name"), each.header["recipe_id"]) for each in (first, other)
-        ]
-        if recipes[0][1] != recipes[1][1]:
-            raise RecipeMismatchError(
-                f"{first.path} was created with the recipe {recipes[0][0]} ({recipes[0][1]}), "
-                f"{other.path} with {recipes[1][0]} ({recipes[1][1]})",
-                hint="merge databases of one recipe; ingest the texts of the other one again",
-            )
-        kinds = [each.view.catalog.kind for each in (first, other)]
-        if kinds[0] != kinds[1]:
-            raise InputError(
-                f"{first.path} has {kinds[0]} keys, {other.path} has {kinds[1]} keys",
-                hint="merge databases with keys of one kind; ingest the other one again",
-            )
-        if first.view.catalog.sketched != other.view.catalog.sketched:
-            without, keeper = (first, other) if other.view.catalog.sketched else (other, first)
-            raise InputError(
-                f"{keeper.path} keeps sketches, {without.path} keeps none",
-                hint="ingest the texts of one of them again, with the same --sketch as the other",
-            )
+        both = first, other
+        recipes = [(each.header["recipe"].get("name"), each.header["recipe_id"]) for each in both]
+        kinds = [each.view.catalog.kind for each in both]
+        sketches = [each.header.get("sketch") or "no" for each in both]
+        for error, alike, found, hint in (
+            (
+                RecipeMismatchError,
+                recipes[0][1] == recipes[1][1],
+                [f"was created with the recipe {name} ({number})" for name, number in recipes],
+                "merge databases of one recipe; ingest the texts of the other one again",
+            ),
+            (
+                InputError,
+                kinds[0] == kinds[1],
+                [f"has {kind} keys" for kind in kinds],
+                "merge databases with keys of one kind; ingest the other one again",
+            ),
+            (
+                InputError,
+                sketches[0] == sketches[1],
+                [f"keeps {sketch} sketches" for sketch in sketches],
+                "ingest the texts of one of them again, with the same --sketch as the other",
+            ),
+        ):
+            if not alike:
+                raise error(f"{first.path} {found[0]}, {other.path} {found[1]}", hint=hint)
 
 
 def _header(
@@ -343,9 +321,8 @@ class _Merge:
         into.extend("documents", chain(*records) if self._named else _by_key(records))
         into.extend("short", _by_key([s.read(s.entries("short")) for s in self._sources]))
         taken = tuple(
-            MergedSource(source.path, source.counters.documents - lost, lost)
-            for source in self._sources
-            for lost in [len(source.dropped)]
+            MergedSource(s.path, s.counters.documents - s.dropped.count, s.dropped.count)
+            for s in self._sources
         )
         documents, short = sum(each.documents for each in taken), into.entries("short")
         load_tables(into, self._index, self._places, documents - short, memory)
@@ -369,13 +346,13 @@ class _Merge:
                 place, number = self._winner([rival[1:] for rival in found])
                 for _, other, dropped in found:
                     if other != place:
-                        self._sources[other].dropped.append(dropped)
+                        self._sources[other].dropped.add(np.array([dropped], np.uint64))
             yield key, (number + bases[place]).to_bytes(_ID_BYTES)
 
     def _ids(self) -> Iterator[Rows]:
         """Yield the rows of `ids` of all sources, each id once."""
         streams = [
-            source.read(blocks(source.view.txn, IntegerCatalog.ids, ROWS))
+            source.read(gathered(IntegerCatalog.ids.scan(source.view.txn), ROWS))
             for source in self._sources
         ]
         for parts in in_step(streams, [IntegerCatalog.ids.columns] * len(streams)):
@@ -385,8 +362,7 @@ class _Merge:
             ties = [places, ~added] if self._rule == "newest" else [places]
             order = np.lexsort([*ties, ids])
             ids, places = ids[order], places[order]
-            later = np.zeros(len(ids), np.bool_)
-            later[1:] = ids[1:] == ids[:-1]
+            later = ~differs(ids)
             if self._rule == "error":
                 for at in later.nonzero()[0].tolist():
                     self._require_same([(int(places[to]), int(ids[to])) for to in (at - 1, at)])

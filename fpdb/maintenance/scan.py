@@ -9,14 +9,14 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fpdb.arrays import Column, Rows, joined
 from fpdb.documents.catalog import Catalog, TextCatalog, key_bytes
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import Problem
 from fpdb.storage import ReadTransaction
-from fpdb.storage.columns import Column, Rows, unpack_rows
+from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import Record, unpack_record
-from fpdb.tables.bits import Fingerprints
 from fpdb.tables.pages import Pages
 
 # Rows of a table, and records, that are held at once.
@@ -103,23 +103,6 @@ def table_rows(txn: ReadTransaction, pages: Pages, faults: Faults | None = None)
     yield joined(parts)
 
 
-def blocks(txn: ReadTransaction, pages: Pages, size: int) -> Iterator[Rows]:
-    """Yield the rows of a table in blocks of about `size`; at least one block, maybe empty."""
-    parts, held = [pages.empty()], 0
-    for rows in pages.scan(txn):
-        parts.append(rows)
-        held += len(rows[0])
-        if held >= size:
-            yield joined(parts)
-            parts, held = [pages.empty()], 0
-    yield joined(parts)
-
-
-def joined(parts: Sequence[Rows]) -> Rows:
-    """Concatenate rows column by column."""
-    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-
-
 def in_step(streams: Sequence[Iterator[Rows]], columns: Sequence[int]) -> Iterator[list[Rows]]:
     """Yield the rows of several streams, each sorted by its first column, side by side.
 
@@ -138,11 +121,6 @@ def in_step(streams: Sequence[Iterator[Rows]], columns: Sequence[int]) -> Iterat
         cuts = [int(rows[0].searchsorted(min(ends), "right")) for rows in held]
         yield [[column[:cut] for column in rows] for rows, cut in zip(held, cuts, strict=True)]
         held = [[column[cut:] for column in rows] for rows, cut in zip(held, cuts, strict=True)]
-
-
-def as_array(words: Rows) -> Fingerprints:
-    """Return an array of fingerprints, given the columns of their words."""
-    return words[0] if len(words) == 1 else np.stack(words, axis=-1)
 
 
 class Records(NamedTuple):
@@ -210,6 +188,28 @@ def records(
                 digests,
                 sketches,
             )
+
+
+def entries(
+    txn: ReadTransaction, name: str, faults: Faults | None = None
+) -> Iterator[tuple[list[bytes], Column]]:
+    """Yield the texts and the ids of `keys` or `short` in blocks."""
+    faults = Faults() if faults is None else faults
+    texts: list[bytes] = []
+    ids: list[bytes] = []
+    with txn.cursor(name) as cursor:
+        for key, value in cursor:
+            text, number = (key, value) if name == "keys" else (key[:-_ID_BYTES], key[-_ID_BYTES:])
+            if len(number) != _ID_BYTES or (name == "short" and len(value)):
+                what = f"the entry {bytes(key).hex()} isn't a text with an id"
+                faults.add(name, what, lost=False)
+                continue
+            texts.append(bytes(text))
+            ids.append(bytes(number))
+            if len(texts) == ROWS:
+                yield texts, ids_of(ids)
+                texts, ids = [], []
+    yield texts, ids_of(ids)
 
 
 def ids_of(names: Sequence[bytes]) -> Column:

@@ -181,7 +181,9 @@ FIELDS: dict[str, type] = {
     "created_by": str,
     "keys": str,
     "recipe": dict,
+    "recipe_id": str,
     "plan": dict,
+    "capacity": int,
 }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, Rows
 from fpdb.storage import WriteTransaction
-from fpdb.tables.bits import Fingerprints, Permutation, as_words, distinct, order
+from fpdb.tables.bits import Fingerprints, Permutation, as_words, distinct, order, to_array
 from fpdb.tables.index import Index
 from fpdb.tables.pages import Pages
 
@@ -41,7 +41,7 @@ def source_of(fingerprints: Fingerprints, ids: Column) -> FingerprintSource:
     """Return a source of two arrays."""
 
     def blocks() -> Iterator[tuple[Fingerprints, Column]]:
-        for start in range(0, max(len(ids), 1), BLOCK):
+        for start in range(0, len(ids), BLOCK):
             yield fingerprints[start : start + BLOCK], ids[start : start + BLOCK]
 
     return blocks
@@ -74,7 +74,7 @@ def _sorted(
     source: FingerprintSource, permutation: Permutation, limits: Range, *, home: bool
 ) -> Rows:
     """Return the sorted rows of a range of a table."""
-    chosen, numbers = [], []
+    chosen, numbers = [to_array((), permutation.bits)], [np.empty(0, np.uint64)]
     for fingerprints, ids in source():
         permuted = permutation.apply(fingerprints)
         inside = _inside(as_words(permuted)[0], limits)

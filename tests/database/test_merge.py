@@ -308,7 +308,7 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
     fpdb.create(tmp_path / "nearer", recipe=recipe, k=2).close()
     for name, words in (
         ("numbers", "text keys"),
-        ("sketches", "keeps sketches"),
+        ("sketches", "keeps minhash sketches"),
         ("nearer", "k=2, 3"),
     ):
         with pytest.raises(InputError, match=words) as caught:

@@ -647,11 +647,11 @@ def test_a_damaged_header_is_reported(db: Database) -> None:
         ("created", "today", "created is of type str, expected int"),
         ("capacity", "1 M", "capacity is of type str, expected int"),
         ("recipe_id", None, "recipe_id is of type NoneType, expected str"),
-        ("recipe_id", "0" * 16, "the id of the recipe is '0000000000000000', expected"),
-        ("keys", "colours", "the keys are 'colours', expected"),
-        ("plan", {"bits": 64}, "the plan: this is no plan"),
+        ("recipe_id", "0" * 16, "recipe_id is '0000000000000000', expected"),
+        ("keys", "colours", "the header names 'colours' keys, expected"),
+        ("plan", {"bits": 64}, "this is no plan"),
         ("plan", choose_plan(64, 1).to_dict(), "the plan is 2 tables"),
-        ("recipe", {"name": "tiny", "segment": "by mood"}, "the recipe: "),
+        ("recipe", {"name": "tiny", "segment": "by mood"}, "segment is 'by mood'"),
         ("features", ["colours"], "feature 'colours'"),
     ],
 )
@@ -668,7 +668,7 @@ def test_a_recipe_of_another_width_is_reported(db: Database) -> None:
     found = header_problems(
         db, lambda head: head.update(recipe=other.to_dict(), recipe_id=other.id)
     )
-    what = f"the recipe has {other.bits} bits, expected {db.plan.bits}"
+    what = f"bits is {other.bits}, expected {db.plan.bits}"
     assert found == [Problem("header", what)]
 
 

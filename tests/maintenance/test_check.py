@@ -169,7 +169,7 @@ def test_a_row_of_no_document_is_reported(db: Database, table: int) -> None:
     found = problems(db, lambda txn, _: pages.splice(txn, row, pages.empty()))
     what = f"the row {shown(row)} belongs to no document"
     if table == 0:
-        what = f"a row names the document {row[-1][0]}, which has no such fingerprint"
+        what = f"an entry names the document {row[-1][0]}, which has another one"
     assert found == [Problem(pages.name, what)]
 
 
@@ -179,7 +179,7 @@ def test_an_id_missing_at_home_is_reported(db: Database, number: int) -> None:
     row = row_of(db, home, number)
     document = db[key_of(db, number)]
     found = problems(db, lambda txn, _: home.splice(txn, home.empty(), row))
-    missing = Problem("table-00", f"the row of the document {document.id} is missing")
+    missing = Problem("table-00", f"the entry of the document {document.id} is missing")
     if db._catalog.kind == "integer" and number == BARE:
         # Only the home table had its fingerprint.
         assert found[0] == missing
@@ -291,7 +291,7 @@ def test_a_missing_record_is_reported(db: Database, number: int) -> None:
         assert places(found) == {"keys", "counters", *rest}
     elif document.short:
         # Without a record, the document looks like a bare fingerprint that is nowhere.
-        assert Problem("table-00", f"the row of the document {document.id} is missing") in found
+        assert Problem("table-00", f"the entry of the document {document.id} is missing") in found
     else:
         # With integer keys, documents may lack a record: it looks like one of these.
         assert found == []

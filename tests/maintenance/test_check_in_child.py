@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import fpdb
-from fpdb import Grams, Recipe
+from fpdb import Grams, Recipe, processes
 from fpdb.errors import AccessError, DatabaseNotFoundError, NotADatabaseError, WorkerError
-from fpdb.maintenance import check as checking
+
+pytestmark = pytest.mark.process
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 PAGE = 4096
@@ -28,9 +29,9 @@ def path(tmp_path: Path) -> Path:
     return where
 
 
-def children() -> set[str]:
+def children(parent: int | None = None) -> set[str]:
     found = subprocess.run(
-        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())],
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(parent or os.getpid())],
         check=False,
         capture_output=True,
         text=True,
@@ -38,6 +39,20 @@ def children() -> set[str]:
     return {
         line.split()[0] for line in found.stdout.splitlines() if "fpdb.maintenance.check" in line
     }
+
+
+def child_that(body: str) -> str:
+    """Return the code of a child process in which a function body yields the problems."""
+    return (
+        "import sys; sys.path[:] = sys.argv[2:]\n"
+        "import fpdb.maintenance.check as check, os, resource, signal, time\n"
+        "from fpdb.errors import AccessError\n"
+        "from fpdb.models import Problem\n"
+        "from fpdb.processes import serve\n"
+        f"def problems(*_, **__):\n {body}\n yield\n"
+        "check._problems = problems\n"
+        "serve(int(sys.argv[1]))\n"
+    )
 
 
 def zero(path: Path, *pages: int) -> None:
@@ -48,7 +63,7 @@ def zero(path: Path, *pages: int) -> None:
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_a_sound_database_has_no_problems(path: Path, *, deep: bool) -> None:
+def test_an_intact_database_has_no_problems(path: Path, *, deep: bool) -> None:
     assert list(fpdb.check(path, deep=deep)) == []
 
 
@@ -60,8 +75,7 @@ def test_what_is_no_database_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_error_of_opening_comes_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = 'import sys; print(\'{"error": "AccessError", "text": "no", "hint": "go"}\')'
-    monkeypatch.setattr(checking, "_CODE", code)
+    monkeypatch.setattr(processes, "_CODE", child_that("raise AccessError('no', hint='go')"))
     with pytest.raises(AccessError, match="no") as caught:
         list(fpdb.check(path))
     assert caught.value.hint == "go"
@@ -88,12 +102,8 @@ def test_any_lost_page_is_found_and_this_process_lives(path: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGBUS", "SIGABRT", "SIGXCPU"])
 def test_a_signal_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    code = (
-        "import os, signal, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
-        'print(\'{"where": "keys", "what": "first"}\', flush=True); '
-        f"print('half', end='', flush=True); os.kill(os.getpid(), signal.{name})"
-    )
-    monkeypatch.setattr(checking, "_CODE", code)
+    code = child_that(f"yield Problem('keys', 'first'); os.kill(os.getpid(), signal.{name})")
+    monkeypatch.setattr(processes, "_CODE", code)
     first, last = fpdb.check(path)
     assert first == ("keys", "first")
     assert name in last.what
@@ -104,11 +114,8 @@ def test_a_check_that_somebody_kills_is_an_error(
     path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """It isn't complete, and that isn't the database's fault."""
-    code = (
-        'import os, signal; print(\'{"where": "keys", "what": "first"}\', flush=True); '
-        f"os.kill(os.getpid(), signal.{name})"
-    )
-    monkeypatch.setattr(checking, "_CODE", code)
+    code = child_that(f"yield Problem('keys', 'first'); os.kill(os.getpid(), signal.{name})")
+    monkeypatch.setattr(processes, "_CODE", code)
     problems = fpdb.check(path)
     assert next(problems) == ("keys", "first")
     with pytest.raises(WorkerError, match=name) as caught:
@@ -117,12 +124,10 @@ def test_a_check_that_somebody_kills_is_an_error(
 
 
 def test_too_much_memory_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import sys; sys.path[:] = sys.argv[3:]; import fpdb.maintenance.check as c; "
-        "c._MEMORY = 1 << 28; c.check_view = lambda *_: iter([bytearray(1 << 29)]); "
-        "c.serve(sys.argv[1], deep=False)"
+    code = child_that("bytearray(1 << 29)").replace(
+        "check._problems", "check._MEMORY = 1 << 28; check._problems"
     )
-    monkeypatch.setattr(checking, "_CODE", code)
+    monkeypatch.setattr(processes, "_CODE", code)
     [problem] = fpdb.check(path)
     assert "memory" in problem.what
 
@@ -130,19 +135,26 @@ def test_too_much_memory_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_process_that_cannot_start_is_an_error(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "_CODE", "raise SystemExit('no such module')")
+    monkeypatch.setattr(processes, "_CODE", "raise SystemExit('no such module')")
     with pytest.raises(WorkerError, match="no such module"):
         list(fpdb.check(path))
 
 
-SLOW = (
-    'import os, sys, time; print(\'{"where": "a", "what": "b"}\', flush=True); '
-    "time.sleep(60)  # fpdb.maintenance.check"
-)
+def test_a_child_that_cannot_do_its_work_is_an_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = child_that("yield Problem('a', 'b')")
+    code = code.replace("check._problems =", "del check._Reading; check._problems =")
+    monkeypatch.setattr(processes, "_CODE", code)
+    with pytest.raises(WorkerError):
+        list(fpdb.check(path))
+
+
+SLOW = child_that("yield Problem('a', 'b'); time.sleep(60)")
 
 
 def test_closing_ends_the_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "_CODE", SLOW)
+    monkeypatch.setattr(processes, "_CODE", SLOW)
     problems = fpdb.check(path)
     next(problems)
     assert children()
@@ -153,8 +165,8 @@ def test_closing_ends_the_process(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 INTERRUPTED = f"""
-import importlib, signal, sys, fpdb
-importlib.import_module("fpdb.maintenance.check")._CODE = {SLOW!r}
+import signal, sys, fpdb, fpdb.processes
+fpdb.processes._CODE = {SLOW!r}
 try:
     for problem in fpdb.check(sys.argv[1]):
         print("first", flush=True)
@@ -175,14 +187,28 @@ def test_an_interrupt_ends_both(path: Path) -> None:
         assert time.monotonic() - started < 5
 
 
+KILLED = f"""
+import sys, fpdb, fpdb.processes
+fpdb.processes._CODE = {SLOW!r}
+for problem in fpdb.check(sys.argv[1]):
+    print("first", flush=True)
+"""
+
+
 def test_the_process_ends_with_its_caller(path: Path) -> None:
-    code = f"from fpdb.maintenance.check import serve; serve({str(path)!r}, deep=False)"
-    # An open input keeps it alive; a closed one ends it even while it works.
-    idle = "lambda *_, **__: time.sleep(60)"
-    slow = f"import fpdb.maintenance.check as c, time; c._problems = {idle}; {code}"
-    started = time.monotonic()
-    subprocess.run([sys.executable, "-c", slow], check=True, stdin=subprocess.DEVNULL, timeout=30)
-    assert time.monotonic() - started < 30
+    """It works on when its caller is killed, and ends at once all the same."""
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True
+    ) as caller:
+        assert caller.stdout
+        assert caller.stdout.readline() == "first\n"
+        [child] = children(caller.pid)
+        caller.kill()
+        caller.wait()
+        deadline = time.monotonic() + 30
+        while Path("/proc", child).exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_a_keyed_database_needs_no_secret(tmp_path: Path) -> None:

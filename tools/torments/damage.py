@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import faulthandler
-import io
 import json
 import os
 import random
@@ -246,11 +245,10 @@ def apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def check_here(path: Path, *, deep: bool) -> dict[str, Any]:
     """Check as the process of `fpdb.check` does, without starting another one."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        checking._end_with_caller = lambda: None  # type: ignore[assignment, return-value]
-        checking.serve(str(path), deep=deep)
-    return {"problems": len(out.getvalue().splitlines())}
+    try:
+        return {"problems": len(list(checking.read_problems(path, deep=deep)))}
+    except fpdb.FpdbError as error:  # it can't be opened, which `fpdb.check` raises as well
+        return {"problems": 1, "refused": type(error).__name__}
 
 
 def check(path: Path) -> list[str]:
