@@ -169,12 +169,12 @@ def _limit(directory: Path) -> None:
 
 
 def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
-    from fpdb.storage import backup
+    from fpdb.storage import survey
 
-    for fault in backup.meta_faults(directory):
+    for fault in survey.meta_faults(directory):
         yield Problem(DATA_FILE, fault)
     if deep:
-        for fault in backup.structure_faults(directory):
+        for fault in survey.structure_faults(directory):
             yield Problem(DATA_FILE, fault)
     with Environment.open(directory, ["header"], readonly=True) as environment:
         _, index, catalog = read_layout(environment)

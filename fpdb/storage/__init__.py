@@ -3,10 +3,15 @@
 No other folder imports LMDB or msgpack. A recipe is plain data here.
 """
 
-from fpdb.storage.environment import Environment
+from fpdb.storage.environment import (
+    FAULTS,
+    Cursor,
+    Environment,
+    ReadTransaction,
+    WriteTransaction,
+)
 from fpdb.storage.format import pack, unpack
 from fpdb.storage.shared_environment import LOCK_SECONDS
-from fpdb.storage.transactions import FAULTS, Cursor, ReadTransaction, WriteTransaction
 
 __all__ = [
     "FAULTS",

@@ -3,6 +3,11 @@
 A draft is a directory beside the place, `.NAME.RANDOM.new`, with a claim file that its maker keeps
 locked. A draft whose claim nobody locks was left by a killed process, and is removed by the next
 process that makes a database of this name.
+
+A copy of a directory that others write to may be torn: parts of one file from different moments,
+each intact in itself. Nothing in such a file shows its age, but it is another file than the one
+that was copied. So a data file is sealed where fpdb made it, and a file without its seal is
+verified before it is opened for the first time.
 """
 
 import contextlib
@@ -10,15 +15,16 @@ import errno
 import fcntl
 import glob
 import os
+import struct
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 
 import lmdb
 
-from fpdb.errors import AccessError, ClosedError, DatabaseExistsError
-from fpdb.storage.copy_guard import SEAL_FILE, seal
+from fpdb.errors import AccessError, ClosedError, DamagedError, DatabaseExistsError
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import LOCK_FILE
 from fpdb.storage.open_checks import LMDB_LOCK_FILE, open_lmdb, require_vacant
@@ -29,6 +35,11 @@ Entries = Mapping[str, Mapping[bytes, bytes]]
 CLAIM_FILE = "unfinished"
 _SUFFIX = ".new"
 _ABANDONED_SECONDS = 60
+_SHOWN = 200
+
+SEAL_FILE = "fpdb.seal"
+_SEAL_BYTES = 64
+_GENERATION = 0x80087601  # FS_IOC_GETVERSION: changes when the number of an inode is used again
 
 
 @contextlib.contextmanager
@@ -97,6 +108,26 @@ def make_environment(
     return environment
 
 
+def require_structure(directory: Path) -> None:
+    """Verify the structure of a data file in a child process, which doesn't map it."""
+    import subprocess
+
+    done = subprocess.run(  # noqa: S603 - this very Python, which ignores the working directory
+        [sys.executable, "-P", "-m", "lmdb", "verify", str(directory)],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode:
+        words = (done.stdout or done.stderr).strip().splitlines() or ["it can't be read"]
+        raise DamagedError(
+            f"{directory / DATA_FILE} isn't intact: {words[0][:_SHOWN]}",
+            hint="run `fpdb check` on the database that it was copied from",
+        )
+
+
 def sync(path: Path) -> None:
     """Wait until a file or a directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -150,3 +181,84 @@ def _remove(draft: Path) -> None:
         for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, CLAIM_FILE):
             (draft / name).unlink(missing_ok=True)
         draft.rmdir()
+
+
+# The seal of a directory, by which a copied data file is recognized
+
+
+def seal(directory: Path) -> None:
+    """Record that the data file of this directory is complete."""
+    with _seal_file(directory) as descriptor:
+        _write(descriptor, directory)
+
+
+def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
+    """Verify the data file unless it is sealed, and seal it; one of several processes does it."""
+    if _is_sealed(directory):
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(_seal_file(directory))
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:  # a user who may not write here verifies it each time
+            _require_room(error)
+            verify(directory)
+            return
+        if not _is_sealed(directory):
+            verify(directory)
+            _write(descriptor, directory)
+
+
+def _is_sealed(directory: Path) -> bool:
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(directory / SEAL_FILE, flags)
+    except OSError:
+        return False
+    try:
+        return os.pread(descriptor, _SEAL_BYTES, 0) == _identity(directory)
+    except OSError as error:
+        _require_room(error)
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _require_room(error: OSError) -> None:
+    """Raise an error if too many files are open: then no check could start either."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        raise error
+
+
+def _identity(directory: Path) -> bytes:
+    """Return what identifies the data file among all others, its copies included."""
+    descriptor = os.open(directory / DATA_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        try:
+            answer = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
+            # A device may get another number when the machine starts again.
+            name = f"inode {found.st_ino} generation {struct.unpack_from('=I', answer)[0]}"
+        except OSError:
+            name = f"inode {found.st_ino} device {found.st_dev}"
+    finally:
+        os.close(descriptor)
+    return f"{name}\n".encode().ljust(_SEAL_BYTES)
+
+
+@contextlib.contextmanager
+def _seal_file(directory: Path) -> Iterator[int]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(directory / SEAL_FILE, flags, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write(descriptor: int, directory: Path) -> None:
+    # On a full disk the file remains unsealed, and is verified again next time.
+    with contextlib.suppress(OSError):
+        owner = os.stat(directory / DATA_FILE)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)  # root's seal would shut the owner out
+        os.pwrite(descriptor, _identity(directory), 0)

@@ -1,21 +1,281 @@
-"""A handle of one LMDB environment in a directory: create, open, read, write, close."""
+"""A database as callers of the storage use it: handles of an environment, and transactions.
+
+Memoryviews and cursors of a transaction end with its block, and in a write transaction a memoryview
+ends with the next write: copy what must last.
+"""
 
 import contextlib
 import os
+import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from fpdb.errors import ClosedError, ReadOnlyError
-from fpdb.storage import backup, shared_environment
-from fpdb.storage.drafts import Entries
+import lmdb
+
+from fpdb.errors import ClosedError, FpdbError, ReadOnlyError
+from fpdb.models import Snapshots
+from fpdb.storage import shared_environment
+from fpdb.storage.drafts import Entries, drafted, require_structure
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LMDB_LOCK_FILE
+from fpdb.storage.open_checks import LARGEST_MAP, LMDB_LOCK_FILE
 from fpdb.storage.shared_environment import LOCK_SECONDS, SharedEnvironment
-from fpdb.storage.transactions import ReadTransaction, WriteTransaction
-from fpdb.storage.translate import disk_named
+from fpdb.storage.translate import disk_named, translate
+
+if TYPE_CHECKING:
+    Cursor = lmdb.Cursor[memoryview]
+else:
+    Cursor = lmdb.Cursor
+
+# What LMDB raises, for callers that translate it before their transaction ends.
+FAULTS = lmdb.Error
+
+_thread = threading.get_ident
+
+
+class ReadTransaction:
+    """A snapshot, as a context manager; `raw` and `databases` are for the hottest loops."""
+
+    __slots__ = ("_shared", "cursors", "databases", "raw")
+
+    raw: "lmdb.Transaction[memoryview]"
+    databases: "dict[str, lmdb._Database]"
+
+    def __init__(self, shared: SharedEnvironment) -> None:
+        self._shared = shared
+        self.cursors: dict[str, Cursor] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._begin(write=False)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        shared = self._shared
+        if self not in shared.active:
+            self._leave_to_parent()
+            return
+        self.cursors = {}
+        self.raw.abort()
+        del self.raw  # py-lmdb keeps the reader slot until it is collected
+        del shared.active[self]
+        if error is not None and isinstance(error, lmdb.Error):
+            fault = shared.fault(error)
+            shared.ended()
+            raise fault from error
+        if shared.barred:
+            shared.ended()
+
+    def require_open(self) -> None:
+        """Raise if the block has ended, or if this is a child process that was forked in it."""
+        if self not in self._shared.active:
+            raise ClosedError(
+                f"the transaction on {self._shared.directory} has ended, or is another process's",
+                hint="use a snapshot within its `with` block, in the process that began it",
+            )
+
+    def explained(self, error: lmdb.Error) -> FpdbError:
+        """Return fpdb's error for one of LMDB's, where the block goes on."""
+        return self._shared.fault(error)
+
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Run a part of the transaction, with fpdb's errors for LMDB's."""
+        self.require_open()
+        try:
+            yield
+        except FAULTS as error:
+            raise self.explained(error) from error
+
+    def get(self, name: str, key: bytes) -> memoryview | None:
+        """Return the value of a key, or None."""
+        return self.raw.get(key, None, self.databases[name])
+
+    def cursor(self, name: str) -> Cursor:
+        """Return a cursor over a sub-database."""
+        return self.raw.cursor(self.databases[name])
+
+    def kept_cursor(self, name: str) -> Cursor:
+        """Return the cursor that is kept open for a sub-database; move it before each use."""
+        cursor = self.cursors.get(name)
+        if cursor is None:
+            cursor = self.cursors[name] = self.raw.cursor(self.databases[name])
+        return cursor
+
+    def entries(self, name: str) -> int:
+        """Return the number of entries of a sub-database."""
+        return self.raw.stat(self.databases[name])["entries"]
+
+    def bytes_of(self, name: str) -> int:
+        """Return the number of bytes that the pages of a sub-database take."""
+        stat = self.raw.stat(self.databases[name])
+        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        return stat["psize"] * pages
+
+    def number(self) -> int:
+        """Return the number of the transaction whose state this one sees."""
+        return self.raw.id()
+
+    def open_snapshots(self) -> Snapshots:
+        """Count the snapshots that processes have open, without this one, and find the oldest."""
+        environment = self._shared.environment
+        if environment is None:
+            return Snapshots(0, None, 0)
+        environment.reader_check()  # a process that was killed reads no more
+        lines = [line.split() for line in environment.readers().splitlines()[1:]]
+        found = [(int(pid), int(number)) for pid, _, number in lines if number.isdigit()]
+        own = os.getpid(), self.number()
+        if own in found:
+            found.remove(own)
+        if not found:
+            return Snapshots(0, None, 0)
+        pid, oldest = min(found, key=lambda reader: reader[1])
+        # Others may have committed since this snapshot began.
+        return Snapshots(len(found), pid, max(own[1] - oldest, 0))
+
+    def copy_to(self, draft: Path) -> None:
+        """Write this moment into a new data file, compacted."""
+        with disk_named(draft):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(draft / DATA_FILE, flags, 0o600)
+            try:
+                if self._shared.environment is not None:
+                    self._shared.environment.copyfd(descriptor, compact=True, txn=self.raw)
+                os.fsync(descriptor)
+            except lmdb.Error as error:
+                raise translate(error, draft) from error
+            finally:
+                os.close(descriptor)
+
+    def _leave_to_parent(self) -> None:
+        # A fork took place in the block. To end the transaction here would unpin the snapshot
+        # that the parent process is reading, in the memory that both share.
+        self.cursors = {}
+        with contextlib.suppress(AttributeError):
+            del self.raw
+
+    def _begin(self, *, write: bool) -> None:
+        shared = self._shared
+        shared.active[self] = _thread()
+        if shared.barred:
+            shared.admit(self)
+        try:
+            self.raw = shared.begin(write=write, buffers=True)
+        except lmdb.Error as error:
+            self.raw = shared.begin_again(self, error, write=write)
+        self.databases = shared.databases
+
+    def _end(self) -> None:
+        self._shared.active.pop(self, None)
+        if self._shared.barred:
+            self._shared.ended()
+
+
+class WriteTransaction(ReadTransaction):
+    """The one transaction that writes: committed by a clean end of its block, else undone."""
+
+    __slots__ = ("_timeout",)
+
+    def __init__(self, shared: SharedEnvironment, timeout: float) -> None:
+        super().__init__(shared)
+        self._timeout = timeout
+
+    def __enter__(self) -> Self:
+        shared = self._shared
+        if shared.barred:
+            shared.require_usable()
+        shared.lock.acquire(self._timeout)
+        try:
+            self._require_process()
+            if time.monotonic() >= shared.reader_check_due:
+                shared.check_readers()
+            self._begin(write=True)
+        except BaseException:
+            shared.lock.release()
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        shared, fault = self._shared, None
+        if self not in shared.active:
+            self._leave_to_parent()
+            if error is None:
+                raise ClosedError(
+                    f"the transaction on {shared.directory} belongs to the parent process",
+                    hint="fork outside of transactions",
+                )
+            return
+        self.cursors = {}
+        try:
+            if error is None:
+                self.raw.commit()
+            else:
+                self.raw.abort()
+        except lmdb.Error as failure:
+            fault = failure
+        finally:
+            del self.raw
+            del shared.active[self]
+            shared.lock.release()
+        fault = error if isinstance(error, lmdb.Error) else fault
+        if fault is not None:
+            raise self._explain(fault) from fault
+        if shared.barred:
+            shared.ended()
+
+    def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
+        """Store a value under a key, replacing what was there."""
+        self.raw.put(key, value, db=self.databases[name])
+
+    def append(self, name: str, key: bytes | memoryview, value: bytes | memoryview) -> None:
+        """Store a value under a key after all others, which is faster and leaves no gaps."""
+        self.raw.put(key, value, append=True, db=self.databases[name])
+
+    def extend(self, name: str, entries: Iterable[tuple[bytes, bytes | memoryview]]) -> None:
+        """Store values in the order of their keys, after all others."""
+        with self.raw.cursor(self.databases[name]) as cursor:
+            cursor.putmulti(entries, append=True)
+
+    def delete(self, name: str, key: bytes) -> bool:
+        """Delete a key; return whether it was there."""
+        return self.raw.delete(key, db=self.databases[name])
+
+    def _require_process(self) -> None:
+        shared = self._shared
+        if shared.pid != os.getpid() and shared.environment is not None:
+            # A fork that ran no Python hook; to write here would corrupt the file.
+            raise ClosedError(
+                f"{shared.directory} was opened by process {shared.pid}, not by this one",
+                hint="open the database after the fork",
+            )
+
+    def _explain(self, error: lmdb.Error) -> FpdbError:
+        shared = self._shared
+        fault = shared.fault(error)
+        if isinstance(error, lmdb.MapFullError) and shared.map_bytes < LARGEST_MAP:
+            # The next attempt may fit: memory may have become free since the map was made.
+            with contextlib.suppress(FpdbError):
+                shared.map_anew()
+        if shared.barred:
+            shared.ended()
+        return fault
 
 
 class Environment:
@@ -62,9 +322,10 @@ class Environment:
     @contextlib.contextmanager
     def backup(self, path: str | os.PathLike[str]) -> Iterator[Self]:
         """Copy this moment for a block to check; the copy appears, synced, when the block ends."""
-        if self._shared is None:
-            raise self._closed()
-        with backup.copied(self._shared, Path(os.path.realpath(path))) as draft:
+        with drafted(Path(os.path.realpath(path))) as draft:
+            with self.read() as txn:
+                txn.copy_to(draft)
+            require_structure(draft)
             copy = type(self).open(draft, self.names, readonly=True)
             try:
                 yield copy
@@ -94,20 +355,16 @@ class Environment:
 
     def read(self) -> ReadTransaction:
         """Return a snapshot for a `with` block; keep the block short, since it pins free pages."""
-        shared = self._shared
-        if shared is None:
-            raise self._closed()
-        return ReadTransaction(shared)
+        return ReadTransaction(self._usable())
 
     def write(self, timeout: float = LOCK_SECONDS) -> WriteTransaction:
         """Return a write transaction for a `with` block, which waits at most `timeout` seconds."""
-        if self._shared is None:
-            raise self._closed()
+        shared = self._usable()
         if self.readonly:
             raise ReadOnlyError(
                 f"{self.path} was opened read-only", hint="open it with readonly=False"
             )
-        return WriteTransaction(self._shared, timeout)
+        return WriteTransaction(shared, timeout)
 
     def file_bytes(self) -> int:
         """Return the size of the data file."""
@@ -115,10 +372,9 @@ class Environment:
 
     def include(self, names: Iterable[str]) -> None:
         """Open further sub-databases, such as those that a header names."""
-        if self._shared is None:
-            raise self._closed()
+        shared = self._usable()
         self.names = tuple(dict.fromkeys((*self.names, *names)))
-        self._shared.include(self.names, readonly=self.readonly)
+        shared.include(self.names, readonly=self.readonly)
 
     def close(self) -> None:
         """Close the handle; transactions of other threads may finish first."""
@@ -148,8 +404,10 @@ class Environment:
         state = "closed" if self.closed else "read-only" if self.readonly else "open"
         return f"<{type(self).__name__} {self.path} ({state})>"
 
-    def _closed(self) -> ClosedError:
-        return ClosedError(f"this handle of {self.path} was closed", hint="open it again")
+    def _usable(self) -> SharedEnvironment:
+        if self._shared is None:
+            raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
+        return self._shared
 
 
 def _reopen(

@@ -103,7 +103,36 @@ def require_vacant(directory: Path) -> None:
     """Raise an error unless a new database can be created at a path."""
     require_64_bits()
     with disk_named(directory):
-        _require_vacant(directory)
+        parent = directory.parent
+        if not parent.is_dir():
+            raise DatabaseNotFoundError(
+                f"there is no directory {parent} to create {directory.name} in",
+                hint="make that directory first",
+            )
+        require_local(parent)
+        if (parent / DATA_FILE).exists():
+            raise DatabaseExistsError(
+                f"{parent} is a database, expected a directory beside it to create one in",
+                hint="choose another path",
+            )
+        try:
+            names = os.listdir(directory)
+        except FileNotFoundError:
+            return
+        except NotADirectoryError as error:
+            raise DatabaseExistsError(
+                f"{directory} is a file, expected nothing there", hint="choose another path"
+            ) from error
+        if DATA_FILE in names:
+            raise DatabaseExistsError(
+                f"there is a database at {directory} already",
+                hint="open it, or choose another path",
+            )
+        if names:
+            raise DatabaseExistsError(
+                f"{directory} holds other files ({min(names)}), expected an empty directory",
+                hint="choose another path",
+            )
 
 
 def is_vacant(directory: str | os.PathLike[str]) -> bool:
@@ -118,38 +147,6 @@ def require_64_bits() -> None:
     if sys.maxsize < 2**32:
         raise OpenError(
             "this Python has 32-bit addresses, expected 64", hint="use a 64-bit build of Python"
-        )
-
-
-def _require_vacant(directory: Path) -> None:
-    parent = directory.parent
-    if not parent.is_dir():
-        raise DatabaseNotFoundError(
-            f"there is no directory {parent} to create {directory.name} in",
-            hint="make that directory first",
-        )
-    require_local(parent)
-    if (parent / DATA_FILE).exists():
-        raise DatabaseExistsError(
-            f"{parent} is a database, expected a directory beside it to create one in",
-            hint="choose another path",
-        )
-    try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return
-    except NotADirectoryError as error:
-        raise DatabaseExistsError(
-            f"{directory} is a file, expected nothing there", hint="choose another path"
-        ) from error
-    if DATA_FILE in names:
-        raise DatabaseExistsError(
-            f"there is a database at {directory} already", hint="open it, or choose another path"
-        )
-    if names:
-        raise DatabaseExistsError(
-            f"{directory} holds other files ({min(names)}), expected an empty directory",
-            hint="choose another path",
         )
 
 

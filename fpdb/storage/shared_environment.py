@@ -20,8 +20,7 @@ from pathlib import Path
 import lmdb
 
 from fpdb.errors import ClosedError, FpdbError, NotADatabaseError, StorageError
-from fpdb.storage.copy_guard import require_sealed
-from fpdb.storage.drafts import Entries, drafted, make_environment
+from fpdb.storage.drafts import Entries, drafted, make_environment, require_sealed
 from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
     Identity,
@@ -64,7 +63,7 @@ class SharedEnvironment:
         self._gate = threading.RLock()
         self._changed = threading.Condition()
         self._forking = False
-        self._reader_check_due = 0.0
+        self.reader_check_due = 0.0
 
     def attach(self, environment: lmdb.Environment) -> None:
         """Start using an opened LMDB environment."""
@@ -75,7 +74,7 @@ class SharedEnvironment:
             environment.close()
             raise
         self.environment, self.begin, self.pid = environment, environment.begin, os.getpid()
-        self._reader_check_due = time.monotonic() + READER_CHECK_SECONDS
+        self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
         self._unbar()
 
     def include(self, names: Sequence[str], *, readonly: bool) -> None:
@@ -158,10 +157,9 @@ class SharedEnvironment:
         return self.environment.info()["map_size"] if self.environment else 0
 
     def check_readers(self) -> None:
-        """Free the reader slots of dead processes, at most once a second."""
-        now = time.monotonic()
-        if now >= self._reader_check_due and self.environment:
-            self._reader_check_due = now + READER_CHECK_SECONDS
+        """Free the reader slots of dead processes; this is due once a second."""
+        self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
+        if self.environment:
             self.environment.reader_check()
 
     def close_if_idle(self) -> None:

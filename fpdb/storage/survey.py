@@ -1,11 +1,22 @@
-"""What can still be read of a damaged data file: its newest state, its trees, and stray pages."""
+"""The pages of a data file: what is wrong with them, and what can be read of a damaged one.
 
+LMDB's own structure is verified page by page, without mapping the file: every page must be
+reachable once, or free.
+"""
+
+import contextlib
+import struct
+import time
 from array import array
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple, Self
 
-from fpdb.errors import DamagedError
+from lmdb import verify
+
+from fpdb.errors import DamagedError, FpdbError
 from fpdb.models import Problem
+from fpdb.storage.environment import Environment
 from fpdb.storage.format import Counters
 from fpdb.storage.lmdb_file import (
     BRANCH,
@@ -28,6 +39,11 @@ from fpdb.storage.lmdb_file import (
     parse_page,
     run_length,
 )
+from fpdb.storage.open_checks import open_data, require_openable
+
+_VERIFICATIONS = 5
+_GLANCES = 20
+_PAUSE = 0.01
 
 _DEEPEST = 32  # levels of a tree; LMDB's cursors have no more
 # Pages that a file may lack at its end: taken and given back by transactions, and never written.
@@ -88,6 +104,62 @@ def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
             file.entry(file.named_trees(meta.main).get("counters"), b"counters")
         ).writes
     except DamagedError:
+        return None
+
+
+# The structure of a file that may be in use
+
+
+def meta_faults(directory: Path) -> list[str]:
+    """Return what is wrong with the meta pages, if they mislead LMDB about the newest state."""
+    file = LmdbFile(open_data(directory))
+    try:
+        for _ in range(_GLANCES):
+            before = file.meta_bytes()
+            state = newest_state(file)
+            # A commit of another process is no damage, and who commits has found an intact file.
+            if not state.faults or file.meta_bytes() == before:
+                return state.faults if state.misled else []
+            time.sleep(_PAUSE)
+    finally:
+        file.close()
+    return []
+
+
+def structure_faults(directory: Path) -> list[str]:
+    """Return what is wrong with the pages of a data file, their trees, and the free pages.
+
+    Others may write meanwhile. If they do, what seems wrong may be a page that was used again. Then
+    all is verified once more under a snapshot, which keeps later states from being overwritten.
+    """
+    found: list[str] = []
+    with contextlib.ExitStack() as stack:
+        for attempt in range(_VERIFICATIONS):
+            before = _newest_transaction(directory)
+            found = _verify(directory)
+            if not found or before is None or before == _newest_transaction(directory):
+                break
+            if attempt == 0:
+                environment = stack.enter_context(Environment.open(directory, readonly=True))
+                stack.enter_context(environment.read())
+    return found
+
+
+def _verify(directory: Path) -> list[str]:
+    try:
+        found: list[str] = verify.verify(directory, subdir=True)  # type: ignore[no-untyped-call]
+    except verify.VerifyError as error:
+        return [str(error)]
+    except (ArithmeticError, LookupError, TypeError, ValueError, struct.error) as error:
+        return [f"the structure can't be followed: {type(error).__name__}: {error}"]
+    return found
+
+
+def _newest_transaction(directory: Path) -> int | None:
+    """Return the number of the newest transaction, if the meta pages can be read."""
+    try:
+        return require_openable(directory, readonly=True).transaction
+    except FpdbError:
         return None
 
 

@@ -30,7 +30,7 @@ from fpdb.errors import (
     RecipeMismatchError,
     TooNewError,
 )
-from fpdb.storage.copy_guard import seal
+from fpdb.storage.drafts import seal
 from fpdb.storage.format import pack_header
 
 Run = Callable[..., str]

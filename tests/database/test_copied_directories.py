@@ -11,7 +11,7 @@ import pytest
 
 import fpdb
 from fpdb import DamagedError, Database, Document
-from fpdb.storage.copy_guard import SEAL_FILE
+from fpdb.storage.drafts import SEAL_FILE
 
 pytestmark = pytest.mark.process
 
@@ -127,7 +127,7 @@ def test_a_torn_copy_with_a_seal_is_served_wrongly(closed: Path, tmp_path: Path)
     (copy / "lock.mdb").unlink(missing_ok=True)
     script = f"""
 import fpdb
-from fpdb.storage.copy_guard import seal
+from fpdb.storage.drafts import seal
 from pathlib import Path
 seal(Path({str(copy)!r}))
 print("sealed", flush=True)

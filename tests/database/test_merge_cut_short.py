@@ -21,7 +21,7 @@ COUNT = 400
 KILLS = """
 import importlib, signal
 from pathlib import Path
-from fpdb.storage.transactions import WriteTransaction
+from fpdb.storage.environment import WriteTransaction
 
 importlib.import_module("fpdb.maintenance.merge").check = lambda path, deep: iter(())
 *pair, c = argv

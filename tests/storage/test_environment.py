@@ -354,10 +354,10 @@ def test_writers_free_the_slots_of_dead_readers_now_and_then(
     )
     assert env._shared is not None
     raw = env._shared._environment()
-    monkeypatch.setattr(env._shared, "_reader_check_due", time.monotonic() + 60)
+    monkeypatch.setattr(env._shared, "reader_check_due", time.monotonic() + 60)
     put(env, b"a", b"1")
     assert len(raw.readers().splitlines()) == 2
-    monkeypatch.setattr(env._shared, "_reader_check_due", time.monotonic())
+    monkeypatch.setattr(env._shared, "reader_check_due", time.monotonic())
     put(env, b"a", b"1")
     assert "no active readers" in raw.readers()
     assert shared_environment.READER_CHECK_SECONDS == 1
