@@ -58,7 +58,7 @@ CONTENDERS = [
         "with_sqlite.py",
         persistent=True,
         cap=10_000_000,
-        why_cap="SQLite is asked up to 10 M documents: loading 100 M would take hours",
+        why_cap="SQLite runs up to 10 M documents: loading 100 M would take hours",
     ),
     *(
         Contender(
@@ -80,10 +80,10 @@ CONTENDERS = [
         "with_pynear.py",
         package="pynear==2.6.0",
         cap=10_000_000,
-        why_cap="pynear is asked up to 10 M documents: it takes minutes to build there",
+        why_cap="pynear runs up to 10 M documents: it takes minutes to build there",
         cannot={
             "adds": "pynear takes all fingerprints at once and none later",
-            "disk": "pynear's MIHBinaryIndex can't be saved; it is built anew at each start",
+            "disk": "pynear's MIHBinaryIndex can't be saved; it is built again at each start",
         },
     ),
     Contender(
@@ -92,7 +92,7 @@ CONTENDERS = [
         "with_simhash.py",
         package="simhash==2.1.2",
         cap=1_000_000,
-        why_cap="simhash is asked up to 1 M documents: for 10 M it would take over 10 GB",
+        why_cap="simhash runs up to 1 M documents: for 10 M it would take over 10 GB",
     ),
     Contender(
         "pybind",
@@ -100,7 +100,7 @@ CONTENDERS = [
         "with_simhash_pybind.py",
         package="simhash-pybind==0.0.3",
         cap=10_000_000,
-        why_cap="simhash-pybind is asked up to 10 M documents: it takes gigabytes there",
+        why_cap="simhash-pybind runs up to 10 M documents: it takes gigabytes there",
         cannot=dict.fromkeys(
             (
                 "load",

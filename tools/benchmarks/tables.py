@@ -199,7 +199,7 @@ class Table:
             cells.append(f"{times:.1f} times" if times else "-")
         asked = (first, last) == (MILLION, 100 * MILLION)
         target = verdict([(f"less than {GROWTH} times", own < GROWTH)] if asked and own else [])
-        name = "what 100 k queries in a batch cost, beside the smallest size"
+        name = "what 100 k queries in a batch cost, compared with the smallest size"
         return [[f"{short(first)} to {short(last)} uniform", name, *cells, *target]]
 
     def own(self):
@@ -243,7 +243,7 @@ class Table:
         for side, cores in self.columns:
             place = "" if side.persistent else "in memory: "
             heads.append(f"{place}{side.label}{', all cores' if cores == 'all' else ''}")
-        lines = [[*heads, "to reach", "reached"], ["---"] * (len(heads) + 2), *self.rows()]
+        lines = [[*heads, "target", "reached"], ["---"] * (len(heads) + 2), *self.rows()]
         table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
         return f"{table}\n\nNotes on the table:\n\n{self.notes.lines()}" if self.notes else table
 

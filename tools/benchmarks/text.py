@@ -119,7 +119,7 @@ def run(rounds):
                 "fpdb": f"{own:.1f} MB/s",
                 "simhash": f"{peer:.2f} MB/s",
                 "ratio": f"{ratio:.1f}",
-                "to reach": f"{target or '-'} MB/s, {times or '-'} times",
+                "target": f"{target or '-'} MB/s, {times or '-'} times",
                 "reached": "yes" if reached else "**no**",
             }
         )
@@ -130,7 +130,7 @@ def run(rounds):
             "fpdb": f"{cold:.2f} s",
             "simhash": "-",
             "ratio": "-",
-            "to reach": f"{COLD_START} s",
+            "target": f"{COLD_START} s",
             "reached": "yes" if cold < COLD_START else "**no**",
         }
     )

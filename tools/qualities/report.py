@@ -14,9 +14,9 @@ def body(raw):
     parts = [
         f"Measured with {', '.join(raw['versions'])}.",
         table(corpora_rows(found)),
-        "## What was to be reached",
+        "## Targets",
         table(target_rows(found, raw["first_look"])),
-        "## Candidates, peers and k",
+        "## Recipes and packages by k",
         "Precision / recall at each k, equal texts left out of both.",
         table(candidate_rows(found, raw["first_look"])),
     ]
@@ -91,9 +91,9 @@ def row(name, what, value, wanted, notes):
         "corpus": name,
         "row": what,
         "fpdb": share(value),
-        "to reach": share(wanted),
+        "target": share(wanted),
         "reached": "yes" if reached else "**no**",
-        "beside": notes,
+        "for comparison": notes,
     }
 
 
