@@ -106,5 +106,6 @@ def test_integer_keys(tmp_path):
     archive = tmp_path / "a.warc"
     archive.write_bytes(record("http://a.example/1"))
     assert "added 1," in run("ingest", tmp_path / "a.fpdb", archive).stderr
-    done = run("ingest", tmp_path / "b.fpdb", archive, "--key-type", "integer")
+    assert run("create", tmp_path / "b.fpdb", "--key-type", "integer").returncode == 0
+    done = run("ingest", tmp_path / "b.fpdb", archive)
     assert "bad 1;" in done.stderr
