@@ -250,13 +250,7 @@ class Database(Queries):
     ) -> Iterator[Added]:
         """Add what the `preparer` of this database prepared, as `add_many` does."""
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
-        fits = self._preparer.fits
-        if prepared.fits != fits:
-            raise RecipeMismatchError(
-                f"found documents prepared for {' and '.join(prepared.fits)}, "
-                f"expected {' and '.join(fits)}",
-                hint="prepare them with the preparer of this database",
-            )
+        self._preparer.require_own(prepared)
         for start in range(0, len(prepared), BATCH):
             yield from self._add(prepared.documents[start : start + BATCH], duplicates)
 

@@ -4,23 +4,17 @@ Reading and fingerprinting may be done by worker processes; this process stores,
 """
 
 import dataclasses
-import queue
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
+from functools import partial
+from typing import Any, NamedTuple
 
 from fpdb.database import Database
 from fpdb.documents.prepare import Prepared, Preparer
 from fpdb.errors import InputError
-from fpdb.fingerprint import Recipe, to_int
-from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.io import (
     PART,
     BadRecord,
@@ -35,23 +29,21 @@ from fpdb.io import (
     table_records,
     wait_for_input,
 )
-from fpdb.models import LARGEST_TEXT, Added, Document, Key, Matches
-from fpdb.processes import Workers, count_jobs
+from fpdb.models import Added, Document, Key, Matches
+from fpdb.processes import mapped
 
-Result = TypeVar("Result")
-
-_LOOK_SECONDS = 0.02
 _MOST_DIGITS = 20
 # Records that are looked up together.
 _BLOCK = 256
 
 
 class Bad(NamedTuple):
-    """A record that can't be used: where it was read, why, and a hint that may cure it."""
+    """A record that can't be used: where it was read, why, a hint that may cure it, and its key."""
 
     source: str
     reason: str
     hint: str = ""
+    key: Key | None = None
 
 
 @dataclass
@@ -165,7 +157,8 @@ def ingest(
         skip_duplicates: Don't add a document that resembles a stored one.
         min_jaccard: The least similarity at which a document is a duplicate.
         jobs: The number of processes that read and fingerprint; 0 for one a processor. The
-            results and their order don't depend on it.
+            results and their order don't depend on it. With several, what a slow pipe gave is
+            stored when more of it comes, or at its end; `follow` stores it at once.
         strict: Raise InputError at the first bad record; those before it are stored.
         on_added: Called for each document, once it is durable.
         on_bad: Called for each record that can't be used.
@@ -174,14 +167,14 @@ def ingest(
     run = _Ingest(database, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard, strict=strict)
     run.on_added, run.on_bad, run.on_progress = on_added, on_bad, on_progress
     reading = reading or Reading()
-    names = [paths] if isinstance(paths, str) else list(paths)
-    parts = _open(names, reading, PART, run.count_bytes, Passing(run.is_stored, run.skip))
-    sizes = [size_of(name) for name in names]
+    paths = [paths] if isinstance(paths, str) else list(paths)
+    parts = _open(paths, reading, PART, run.count_bytes, Passing(run.is_stored, run.skip))
+    sizes = [size_of(path) for path in paths]
     if None not in sizes:
         run.counts.bytes_total = sum(size or 0 for size in sizes)
-    take = _Take(database.preparer.with_largest(reading.max_bytes), database.keys, strict)
+    take = _Take(database.preparer.with_largest(reading.max_bytes), partial(_to_add, database.keys))
     run.show()
-    for taken in _results(parts, take, jobs):
+    for _, taken in mapped(take, parts, jobs):
         run.store(taken)
     return run.counts
 
@@ -213,21 +206,18 @@ def follow(
     """
     reading = reading or Reading()
     parts = follow_parts(source, reading, every=every, wait=wait, note=on_note)
-    take = _Take(database.preparer.with_largest(reading.max_bytes), database.keys, strict=False)
+    take = _Take(database.preparer.with_largest(reading.max_bytes), partial(_to_add, database.keys))
     for part in parts:
-        records = list(part())
-        taken = take(records.copy)
-        bad = {each.source: each.reason for each in taken.bad}
+        taken = take(part)
         stored = database.add_prepared(
             taken.prepared, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard
         )
-        for record in records:
-            if record.source in bad:
-                key = None if isinstance(record, BadRecord) else record.key
-                yield Answer(record.source, key, "error", bad[record.source])
+        for found in taken.found:
+            if isinstance(found, Bad):
+                yield Answer(found.source, found.key, "error", found.reason)
             else:
                 added = next(stored)
-                yield Answer(record.source, added.key, added.status, matches=added.matches)
+                yield Answer(found.source, added.key, added.status, matches=added.matches)
 
 
 def query_files(
@@ -248,35 +238,15 @@ def query_files(
     what `jobs` means, is as `ingest` says. Paths are checked at once.
     """
     reading = dataclasses.replace(reading or Reading(), keyed=False)
-    names = [paths] if isinstance(paths, str) else list(paths)
-    parts = _open(names, reading, _BLOCK)
-    ask = _Ask(database, k, limit, min_jaccard)
-    return _answers(
-        _results(parts, ask.fingerprinting(reading.max_bytes), jobs), ask, on_bad, strict=strict
-    )
-
-
-def query_records(
-    database: Database,
-    records: Iterator[Record],
-    *,
-    k: int | None = None,
-    limit: int | None = None,
-    min_jaccard: float | None = None,
-    max_bytes: int = LARGEST_TEXT,
-) -> Iterator[Asked]:
-    """Find the stored documents near each of some records; a bad one is an `InputError`."""
-    ask = _Ask(database, k, limit, min_jaccard)
-    fingerprint = ask.fingerprinting(max_bytes)
-    while True:
-        block: list[Record] = []
-        try:
-            block.extend(islice(records, _BLOCK))
-        finally:
-            # What was read before an error has its answer before that is raised.
-            yield from _answers([fingerprint(block.copy)], ask, None, strict=True)
-        if not block:
-            return
+    paths = [paths] if isinstance(paths, str) else list(paths)
+    parts = _open(paths, reading, _BLOCK)
+    preparer = database.preparer.with_largest(reading.max_bytes)
+    if min_jaccard is None:
+        preparer = preparer.without_sketches()
+    take = _Take(preparer, partial(_to_query, database.keys, min_jaccard is not None))
+    query = partial(database.query_prepared, k=k, limit=limit, min_jaccard=min_jaccard)
+    results = (taken for _, taken in mapped(take, parts, jobs))
+    return _answers(results, query, on_bad, strict=strict)
 
 
 def documents_of(
@@ -340,115 +310,77 @@ def _open(
     return (part for parts in opened for part in parts)
 
 
-def _results(parts: Iterator[Part], work: Callable[[Part], Result], jobs: int) -> Iterator[Result]:
-    """Yield what `work` makes of each part, in order; those before an error come first."""
-    if count_jobs(jobs) == 1:
-        yield from map(work, parts)
-        return
-    with Workers(work, jobs) as workers, _ReadAhead(parts) as ahead:
-        while True:
-            # A source that waits for somebody must not hold up the results that are there.
-            part = ahead.next(_LOOK_SECONDS if workers.busy else None)
-            if part is not None:
-                workers.put(part)
-            elif ahead.ended:
-                break
-            for _, result in workers.ready():
-                yield result
-        for _, result in workers.rest():
-            yield result
-    if ahead.error:
-        raise ahead.error
+class _Good(NamedTuple):
+    """A record that became a document: where it was read, and its key."""
 
-
-class _ReadAhead:
-    """Iterates over parts in a thread, a few of them ahead."""
-
-    def __init__(self, parts: Iterator[Part]) -> None:
-        self.ended = False
-        self.error: BaseException | None = None
-        self._parts = parts
-        self._closed = False
-        self._queue: queue.Queue[Part | None] = queue.Queue(2)
-
-    def __enter__(self) -> "_ReadAhead":
-        # A daemon, because it may be reading from a terminal when the program ends.
-        threading.Thread(target=self._run, name="fpdb-reader", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closed = True
-        while not self._queue.empty():
-            self._queue.get()
-
-    def next(self, seconds: float | None) -> Part | None:
-        """Return the next part, or None if there is none within the time, or no more."""
-        try:
-            part = self._queue.get(timeout=seconds)
-        except queue.Empty:
-            return None
-        self.ended = part is None
-        return part
-
-    def _run(self) -> None:
-        try:
-            for part in self._parts:
-                self._queue.put(part)
-                if self._closed:
-                    return
-        except BaseException as error:
-            self.error = error
-        self._queue.put(None)
+    source: str
+    key: Key | None
+    replaced: bool
 
 
 class _Taken(NamedTuple):
-    """What became of the records of a part; in a strict run, up to the first bad one."""
+    """What became of the records of a part, in order, and the documents of the good ones."""
 
-    read: int
-    invalid_utf8: int
+    found: list[_Good | Bad]
     prepared: Prepared
-    bad: list[Bad]
+
+    def until_bad(self) -> "_Taken":
+        """Drop what follows the first bad record."""
+        for place, each in enumerate(self.found):
+            if isinstance(each, Bad):
+                documents = self.prepared.documents[:place]
+                return _Taken(
+                    self.found[: place + 1], dataclasses.replace(self.prepared, documents=documents)
+                )
+        return self
 
 
 @dataclass(frozen=True)
 class _Take:
-    """Reads a part and prepares its documents for a database, in any process."""
+    """Reads a part and prepares its documents, in any process."""
 
     preparer: Preparer
-    keys: str
-    strict: bool
+    document_of: Callable[[Record], Document]
 
     def __call__(self, part: Part) -> _Taken:
-        records = list(part())
-        documents: dict[int, Document] = {}
-        bad: dict[int, Bad] = {}
-        for place, record in enumerate(records):
+        found: list[_Good | Bad] = []
+        documents: list[Document] = []
+        places: list[int] = []
+        for record in part():
+            if isinstance(record, BadRecord):
+                found.append(Bad(record.source, record.reason))
+                continue
             try:
-                documents[place] = _document(record, self.keys)
+                document = self.document_of(record)
             except InputError as error:
-                bad[place] = Bad(record.source, str(error), error.hint)
-                if self.strict:
-                    break
-        prepared, refused = self.preparer.sift(list(documents.values()))
-        places = list(documents)
+                found.append(Bad(record.source, str(error), error.hint, record.key))
+                continue
+            places.append(len(found))
+            found.append(_Good(record.source, record.key, record.replaced))
+            documents.append(document)
+        prepared, refused = self.preparer.sift(documents)
         for number, problem in refused:
             place = places[number]
-            bad[place] = Bad(records[place].source, str(problem), problem.hint)
-        if self.strict and bad:
-            first = min(bad)
-            records, bad = records[: first + 1], {first: bad[first]}
-            if refused:
-                prepared = self.preparer([documents[place] for place in places if place < first])
-        invalid = sum(isinstance(record, Record) and record.replaced for record in records)
-        return _Taken(len(records), invalid, prepared, [bad[place] for place in sorted(bad)])
+            good = found[place]
+            found[place] = Bad(good.source, str(problem), problem.hint, good.key)
+        return _Taken(found, prepared)
 
 
-def _document(record: Record | BadRecord, kind: str) -> Document:
-    if isinstance(record, BadRecord):
-        raise InputError(record.reason)
+def _to_add(kind: str, record: Record) -> Document:
     if record.key is None:
         raise InputError("found no key")
     return Document(parse_key(record.key, kind), record.text, record.meta, record.fingerprint)
+
+
+def _to_query(kind: str, verified: bool, record: Record) -> Document:  # noqa: FBT001
+    """Return a document to query with, under a key that is never used."""
+    if verified and record.fingerprint is not None:
+        raise InputError(
+            "found a ready fingerprint, expected a text, by which matches are verified",
+            hint="query without a least similarity",
+        )
+    key: Key = 0 if kind == "integer" else "query"
+    return Document(key, record.text, None, record.fingerprint)
 
 
 class _Ingest:
@@ -495,18 +427,22 @@ class _Ingest:
 
     def store(self, taken: _Taken) -> None:
         """Add the documents of a part; a record that can't be added costs only itself."""
+        if self._strict:
+            taken = taken.until_bad()
         counts = self.counts
-        counts.records += taken.read
-        counts.invalid_utf8 += taken.invalid_utf8
+        counts.records += len(taken.found)
         for added in self._database.add_prepared(
             taken.prepared, skip_duplicates=self._skip_duplicates, min_jaccard=self._min_jaccard
         ):
             counts.statuses[added.status] += 1
             if self.on_added:
                 self.on_added(added)
-        for bad in taken.bad:
-            counts.bad += 1
-            _refuse(bad, self.on_bad, strict=self._strict)
+        for found in taken.found:
+            if isinstance(found, Bad):
+                counts.bad += 1
+                _refuse(found, self.on_bad, strict=self._strict)
+            else:
+                counts.invalid_utf8 += found.replaced
         self.show()
 
     def show(self) -> None:
@@ -525,129 +461,19 @@ def _refuse(bad: Bad, on_bad: Callable[[Bad], object] | None, *, strict: bool) -
         on_bad(bad)
 
 
-class _Question(NamedTuple):
-    """A record to query with; `text` is None once it has a fingerprint."""
-
-    record: Record
-    text: str | None
-    fingerprint: int | None
-    sketch: bytes = b""
-
-
-@dataclass(frozen=True)
-class _Fingerprint:
-    """Reads a part and fingerprints its texts, in any process.
-
-    If matches are to be verified, a text without a sketch keeps its text, as a short one does.
-    """
-
-    recipe: Recipe
-    sketched: bool
-
-    def __call__(self, part: Part) -> list[_Question | Bad]:
-        return self._resolved(list(part()))
-
-    def _resolved(self, records: Sequence[Record | BadRecord]) -> list[_Question | Bad]:
-        texts = [
-            record.text
-            for record in records
-            if isinstance(record, Record) and record.fingerprint is None and record.text is not None
-        ]
-        try:
-            batch = self.recipe.batch(texts, sketches=self.sketched)
-        except InputError as error:
-            if len(records) == 1:
-                return [Bad(records[0].source, str(error), error.hint)]
-            half = len(records) // 2
-            return self._resolved(records[:half]) + self._resolved(records[half:])
-        numbers = iter(zip(batch.fingerprints, batch.short.tolist(), strict=True))
-        sketches = iter(() if batch.sketches is None else batch.sketches)
-        found: list[_Question | Bad] = []
-        for record in records:
-            if isinstance(record, BadRecord):
-                found.append(Bad(record.source, record.reason))
-            elif record.fingerprint is None:
-                number, short = next(numbers)
-                sketch = next(sketches).tobytes() if self.sketched else b""
-                if short or (self.sketched and not any(sketch)):
-                    found.append(_Question(record, record.text, None))
-                else:
-                    found.append(_Question(record, None, to_int(number), sketch))
-            elif self.sketched:
-                reason = "found a ready fingerprint, expected a text, by which matches are verified"
-                found.append(Bad(record.source, reason, "query without a least similarity"))
-            else:
-                found.append(_Question(record, None, record.fingerprint))
-        return found
-
-
-@dataclass(frozen=True)
-class _Ask:
-    """Looks up questions; those that have a fingerprint, together."""
-
-    database: Database
-    k: int | None
-    limit: int | None
-    min_jaccard: float | None
-
-    def fingerprinting(self, max_bytes: int) -> _Fingerprint:
-        """Return what prepares parts of records of at most `max_bytes` for this."""
-        recipe = self.database.recipe
-        if max_bytes > recipe.largest:
-            recipe = recipe.replace(largest=max_bytes)
-        return _Fingerprint(recipe, self.min_jaccard is not None)
-
-    def __call__(self, block: Sequence[_Question | Bad]) -> Iterator[Asked | Bad]:
-        bits = self.database.plan.bits
-        asked = [
-            each
-            for each in block
-            if isinstance(each, _Question) and each.fingerprint is not None
-            if not each.fingerprint >> bits
-        ]
-        answers = self.database.query_each(
-            [each.fingerprint for each in asked],
-            k=self.k,
-            limit=self.limit,
-            min_jaccard=self.min_jaccard,
-            sketches=np.frombuffer(b"".join(each.sketch for each in asked), np.uint8).reshape(
-                -1, SKETCH_BYTES
-            ),
-        )
-        for each in block:
-            if isinstance(each, Bad):
-                yield each
-                continue
-            record = each.record
-            name = record.source if record.key is None else record.key
-            try:
-                matches = self._matches(each, answers)
-            except InputError as error:
-                yield Bad(record.source, str(error), error.hint)
-            else:
-                yield Asked(name, matches, each.fingerprint is None, record.replaced)
-
-    def _matches(self, question: _Question, answers: Iterator[Matches]) -> Matches:
-        number = question.fingerprint
-        if number is None:
-            return self.database.query(
-                question.text or "", k=self.k, limit=self.limit, min_jaccard=self.min_jaccard
-            )
-        if number >> self.database.plan.bits:  # which is an InputError
-            return self.database.query_fingerprint(number, k=self.k, limit=self.limit)
-        return next(answers)
-
-
 def _answers(
-    blocks: Iterable[list[_Question | Bad]],
-    ask: _Ask,
+    results: Iterable[_Taken],
+    query: Callable[[Prepared], Iterator[Matches]],
     on_bad: Callable[[Bad], object] | None,
     *,
     strict: bool,
 ) -> Generator[Asked, None, None]:
-    for block in blocks:
-        for each in ask(block):
-            if isinstance(each, Asked):
-                yield each
-            else:
-                _refuse(each, on_bad, strict=strict)
+    for taken in results:
+        answers = zip(taken.prepared.documents, query(taken.prepared), strict=True)
+        for found in taken.found:
+            if isinstance(found, Bad):
+                _refuse(found, on_bad, strict=strict)
+                continue
+            document, matches = next(answers)
+            name = found.source if found.key is None else found.key
+            yield Asked(name, matches, document.fingerprint is None, found.replaced)

@@ -112,11 +112,6 @@ class Workers(Generic[Item, Result]):
         """Have one more item worked on."""
         self._pending.append((item, self._threads.submit(self._run, item)))
 
-    @property
-    def busy(self) -> bool:
-        """Whether there are results to come."""
-        return bool(self._pending)
-
     def ready(self) -> Iterator[tuple[Item, Result]]:
         """Yield the results that are there; wait for some if too many items are in flight."""
         while self._pending and (len(self._pending) > self._limit or self._pending[0][1].done()):

@@ -20,7 +20,15 @@ from fpdb.documents.lookup import (
     same_text,
     to_document,
 )
-from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_ids, as_number, as_sketches
+from fpdb.documents.prepare import (
+    BATCH,
+    Prepared,
+    Preparer,
+    as_fingerprints,
+    as_ids,
+    as_number,
+    as_sketches,
+)
 from fpdb.documents.similarity import Texts, Verifier
 from fpdb.errors import (
     DocumentNotFoundError,
@@ -150,6 +158,23 @@ class Queries(ABC):
             some = slice(start, start + BATCH)
             own = None if rows is None else rows[some]
             yield from self._ask(Questions.of_fingerprints(array[some], own), search)
+
+    def query_prepared(
+        self,
+        prepared: Prepared,
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        min_jaccard: float | None = None,
+    ) -> Iterator[Matches]:
+        """Find the stored documents near each of some that the `preparer` prepared, all together.
+
+        A document that is stored matches itself. The answers are those of `query` with the texts.
+        """
+        search = self._search(k, limit, min_jaccard)
+        self._preparer.require_own(prepared, sketched=search.verifier is not None)
+        documents, bits = prepared.documents, self.plan.bits
+        yield from self._ask(Questions.of_documents(documents, bits, search.verifier), search)
 
     def query_fingerprint(
         self,

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Marks, Places, unique
 from fpdb.documents.catalog import Stored, View, digest_of
-from fpdb.documents.similarity import Side, Verifier, side_of
+from fpdb.documents.similarity import Side, Verifier, side_of, side_of_documents
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.tables import Hits, find_together, near_many
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bits import Fingerprints, to_array
 
 # Of one query: candidates that are read, and documents that are returned, before it is cut.
 CANDIDATES = 1_000_000
@@ -64,6 +64,19 @@ class Questions:
         digests = [b""] * len(fingerprints)
         side = None if sketches is None else side_of(digests, sketches)
         return cls(fingerprints, np.zeros(len(fingerprints), np.bool_), digests, side)
+
+    @classmethod
+    def of_documents(
+        cls, documents: Sequence[Stored], bits: int, verifier: Verifier | None
+    ) -> "Questions":
+        """Return the questions of documents that are prepared."""
+        numbers = [document.fingerprint for document in documents]
+        return cls(
+            to_array((number or 0 for number in numbers), bits),
+            np.array([number is None for number in numbers], np.bool_),
+            [document.digest for document in documents],
+            side_of_documents(documents) if verifier else None,
+        )
 
     def __len__(self) -> int:
         return len(self.digests)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, column
 from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, Stored, digest_of
 from fpdb.documents.layout import layout
-from fpdb.errors import InputError, RecipeError
+from fpdb.errors import InputError, RecipeError, RecipeMismatchError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
 from fpdb.models import Document, Key
@@ -62,11 +62,7 @@ class Preparer:
         self.index = index
         self.catalog = catalog
         sketch = stored.get("sketch")
-        self.fits = (
-            stored["recipe_id"],
-            f"{catalog.kind} keys",
-            *([f"{sketch} sketches"] if sketch else []),
-        )
+        self.fits = (stored["recipe_id"], f"{catalog.kind} keys", f"{sketch or 'no'} sketches")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _preparer, (self._header, self.given)
@@ -86,6 +82,24 @@ class Preparer:
             return self
         wider = recipe.replace(largest=largest)
         return Preparer(self._header, self.index, self.catalog, wider)
+
+    def without_sketches(self) -> "Preparer":
+        """Return a preparer that makes no sketches, for queries whose matches aren't verified."""
+        header = {name: value for name, value in self._header.items() if name != "sketch"}
+        return _preparer(header, self.given)
+
+    def require_own(self, prepared: Prepared, *, sketched: bool = True) -> None:
+        """Raise RecipeMismatchError unless documents were prepared for such a database.
+
+        Unless `sketched`, their sketches may be missing.
+        """
+        used = self.fits if sketched else self.fits[:-1]
+        if prepared.fits[: len(used)] != used:
+            raise RecipeMismatchError(
+                f"found documents prepared for {' and '.join(prepared.fits)}, "
+                f"expected {' and '.join(used)}",
+                hint="prepare them with the preparer of this database",
+            )
 
     def __call__(self, documents: Sequence[Document]) -> Prepared:
         """Check documents and fingerprint their texts; a bad one is an `InputError`."""

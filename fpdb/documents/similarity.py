@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Places
-from fpdb.documents.catalog import Catalog, digest_of
+from fpdb.documents.catalog import Catalog, Stored, digest_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES, exact_jaccard, sketch_jaccard
@@ -92,11 +92,7 @@ class Verifier:
             found = list(map(self._of_key, keys))
             side = self._shingled([digest for digest, _ in found], [own for _, own in found])
         else:
-            packed = b"".join(
-                [(document.sketch or b"").ljust(SKETCH_BYTES, b"\0") for document in stored]
-            )
-            sketches = np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES)
-            side = side_of([document.digest for document in stored], sketches)
+            side = side_of_documents(stored)
         return Known(ids, keys, [document.meta for document in stored], side)
 
     def likeness(self, txn: ReadTransaction, ids: Column) -> list[bytes]:
@@ -162,3 +158,12 @@ def side_of(
     """Combine digests, of which some may be empty, with sketches."""
     packed = b"".join([digest.ljust(_DIGEST_BYTES, b"\0") for digest in digests])
     return Side(np.frombuffer(packed, np.uint64).reshape(-1, 2), sketches, shingles)
+
+
+def side_of_documents(documents: Sequence[Stored]) -> Side:
+    """Combine the digests and the sketches of documents."""
+    packed = b"".join(
+        [(document.sketch or b"").ljust(SKETCH_BYTES, b"\0") for document in documents]
+    )
+    sketches = np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES)
+    return side_of([document.digest for document in documents], sketches)

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column
 from fpdb.documents.catalog import Catalog, Keys, Stored, View
 from fpdb.documents.lookup import Search, near, same_text, to_matches, verified
-from fpdb.documents.similarity import side_of
-from fpdb.fingerprint.sketches import SKETCH_BYTES
+from fpdb.documents.similarity import side_of_documents
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Counters
@@ -149,8 +148,7 @@ class Writer:
 
     def _verified(self, document: Stored, number: int, search: Search) -> Matches:
         own = to_array([number], self._index.plan.bits)
-        sketch = (document.sketch or b"").ljust(SKETCH_BYTES, b"\0")
-        side = side_of([document.digest], np.frombuffer(sketch, np.uint8).reshape(1, SKETCH_BYTES))
+        side = side_of_documents([document])
         return next(verified(self._view, own, side, np.zeros(1, np.int64), search))
 
     def _is_near_pending(self, fingerprint: int, k: int) -> bool:

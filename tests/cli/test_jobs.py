@@ -186,12 +186,12 @@ def wait_for(condition):
 
 @pytest.fixture
 def reading(start, tmp_path):
-    """An ingest with two workers that has stored all whole parts, and waits for more."""
+    """An ingest with two workers that has stored all but the last parts, and waits for more."""
     path = tmp_path / "crawl.fpdb"
     process = start("ingest", path, "--jobs", 2)
-    process.stdin.write("".join(map(line_of, range(3 * PART + 200))).encode())
+    process.stdin.write("".join(map(line_of, range(7 * PART + 200))).encode())
     process.stdin.flush()
-    wait_for(lambda: stored_in(path) == 3 * PART)
+    wait_for(lambda: stored_in(path) >= 3 * PART)
     workers = children_of(process.pid)
     assert 1 <= len(workers) <= 2
     return path, process, workers
@@ -201,6 +201,10 @@ def check(start, path):
     process = start("check", path)
     process.communicate(timeout=60)
     return process.returncode
+
+
+def counted_in(err):
+    return int(re.search(r"added ([\d,]+)", err.decode())[1].replace(",", ""))
 
 
 def test_an_interrupt_ends_all_processes_and_leaves_a_sound_database(start, reading):
@@ -213,9 +217,9 @@ def test_an_interrupt_ends_all_processes_and_leaves_a_sound_database(start, read
     assert (process.returncode, out) == (130, b"")
     assert b"Traceback" not in err
     assert b"interrupted: " in err
-    assert f"added {3 * PART:,}," in err.decode()
+    assert counted_in(err) <= stored_in(path) <= counted_in(err) + PART
     assert not any(map(runs, workers))
-    assert stored_in(path) == 3 * PART
+    assert stored_in(path) >= 3 * PART
     assert check(start, path) == 0
 
 
@@ -227,9 +231,8 @@ def test_an_interrupt_in_full_swing(start, tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, b"Traceback" in err) == (130, False)
-    counted = int(re.search(r"added ([\d,]+)", err.decode())[1].replace(",", ""))
     # An interrupt may come after a commit and before the counting.
-    assert counted <= stored_in(path) <= counted + PART
+    assert counted_in(err) <= stored_in(path) <= counted_in(err) + PART
     assert check(start, path) == 0
 
 
@@ -238,7 +241,7 @@ def test_a_killed_ingest_takes_its_workers_along(start, reading):
     process.kill()
     process.communicate(timeout=60)
     wait_for(lambda: not any(map(runs, workers)))
-    assert stored_in(path) == 3 * PART
+    assert stored_in(path) >= 3 * PART
     assert check(start, path) == 0
 
 
@@ -246,7 +249,7 @@ def test_a_killed_worker_is_an_error(start, reading):
     path, process, workers = reading
     for number in workers:
         os.kill(number, signal.SIGKILL)
-    more = "".join(map(line_of, range(4 * PART, 6 * PART))).encode()
+    more = "".join(map(line_of, range(8 * PART, 10 * PART))).encode()
     out, err = process.communicate(more, timeout=60)
     assert (process.returncode, out) == (3, b"")
     assert re.search(r"error: the worker process \d+ was killed by SIGKILL\nhint: ", err.decode())

@@ -130,3 +130,22 @@ def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
         assert db.preparer.sift([]) == (db.preparer([]), [])
         many = db.preparer([Document(f"v{n}", "x") for n in range(2500)])
         assert len(list(db.add_prepared(many))) == 2500
+
+
+def test_prepared_documents_are_queried_with(tmp_path):
+    texts = ["one two three four five six seven eight nine ten", "short", "quite another text"]
+    with (
+        fpdb.create(tmp_path / "a", sketch="minhash") as db,
+        fpdb.create(tmp_path / "b", recipe="char-4") as other,
+    ):
+        list(db.add_many([Document(text[:3], text) for text in texts[:2]]))
+        documents = [Document("any", text) for text in texts]
+        alone = [db.query(text) for text in texts]
+        assert [len(matches) for matches in alone] == [1, 1, 0]
+        for preparer in (db.preparer, db.preparer.without_sketches()):
+            assert list(db.query_prepared(preparer(documents))) == alone
+        unsketched = db.preparer.without_sketches()(documents)
+        with pytest.raises(fpdb.RecipeMismatchError, match="no sketches, expected"):
+            list(db.query_prepared(unsketched, min_jaccard=0.8))
+        with pytest.raises(fpdb.RecipeMismatchError, match="prepared for"):
+            list(db.query_prepared(other.preparer(documents)))

@@ -175,6 +175,8 @@ def test_many_questions_are_answered_as_one_is(tmp_path):
         batch = WEB.batch(texts, sketches=True)
         ready = db.query_each(batch.fingerprints, sketches=batch.sketches, min_jaccard=0.7, limit=3)
         assert list(ready) == alone
+        prepared = db.preparer([Document("any", text) for text in texts])
+        assert list(db.query_prepared(prepared, min_jaccard=0.7, limit=3)) == alone
         with db.snapshot() as snapshot:
             assert list(snapshot.query_many(texts, min_jaccard=0.7, limit=3)) == alone
             assert snapshot.query(texts[0], min_jaccard=0.7, limit=3) == alone[0]
