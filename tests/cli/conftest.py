@@ -1,5 +1,6 @@
 """Run the command line: inside the test's own process, or in one of its own."""
 
+import contextlib
 import io
 import os
 import subprocess
@@ -70,4 +71,8 @@ def start():
     yield start_process
     for process in started:
         process.kill()
-        process.communicate()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                with contextlib.suppress(OSError):  # what it never read can't be flushed
+                    stream.close()
+        process.wait()

@@ -138,6 +138,7 @@ def test_a_gzip_bomb_is_refused_at_once(start, tmp_path):
     assert b"holds more than 2097152 bytes in one text" in err
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("recipe", ["web", "char-4"])
 def test_twenty_megabytes_of_one_character_in_a_line_are_a_text(start, recipe):
     options = ["--format", "lines", "--max-bytes", 32 * MEGABYTE, "-r", recipe]
@@ -148,6 +149,7 @@ def test_twenty_megabytes_of_one_character_in_a_line_are_a_text(start, recipe):
     assert time.monotonic() - before < 20
 
 
+@pytest.mark.full
 def test_a_short_english_text_has_its_fingerprint_soon_after_a_cold_start(start):
     before = time.monotonic()
     code, out, _ = finished(start("fingerprint", "-t", TEXT))

@@ -8,12 +8,10 @@ import resource
 import sys
 
 import pytest
-from tiers import TIER
 
-# A test that takes longer than the first is listed at the end of the run, unless it is marked
-# `slow`; one that takes longer than the second fails the gate. Busy processors can double the time
-# of a test, hence the distance between the two.
-LISTED_SECONDS, FAILED_SECONDS = 2.0, 12.0
+# A test that takes longer is listed at the end of the run, unless it is marked `slow`. It doesn't
+# fail, because a busy processor can double the time of a test.
+LISTED_SECONDS = 2.0
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 _STARTING_FIXTURES = {"start"}  # of tests/cli, tests/database and tests/storage
 _LONG = {"slow", "full", "spark"}
@@ -54,17 +52,6 @@ def pytest_runtest_call(item):
     finally:
         item.user_properties.append(("cpu_seconds", _cpu_seconds() - before))
         item.user_properties.append(("starts", len(_started)))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    report = yield
-    if TIER != "full" and call.when == "call" and report.passed and not _LONG & set(item.keywords):
-        seconds = dict(item.user_properties)["cpu_seconds"]
-        if seconds > FAILED_SECONDS:
-            report.outcome = "failed"
-            report.longrepr = f"it took {seconds:.1f} s; mark it with pytest.mark.slow(reason)"
-    return report
 
 
 def pytest_terminal_summary(terminalreporter):
