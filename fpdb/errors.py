@@ -8,15 +8,15 @@ FpdbError
 ├─ RecipeMismatchError (+ ValueError)  another recipe or k than the database was created with
 ├─ KeyConflictError (+ ValueError)     databases to be merged differ in a document: .key, .paths
 ├─ NoSketchError (+ ValueError)        matches can't be verified: no sketches, and no texts
-├─ PlanError (+ ValueError)            tables that can't be built, or can't serve a distance
+├─ PlanError (+ ValueError)            a plan that can't be built, or doesn't support a k
 ├─ DocumentNotFoundError (+ KeyError)  no document has this key
-├─ OpenError                           a database that can't be opened or created here and now
+├─ OpenError                           a database that can't be opened or created
 │  ├─ DatabaseNotFoundError (+ FileNotFoundError)
 │  ├─ DatabaseExistsError (+ FileExistsError)
 │  ├─ AccessError (+ PermissionError)  this user may not read or write it
 │  └─ UnsupportedFileSystemError       memory maps and locks don't work there
-├─ FormatError                         bytes that this version doesn't understand
-│  ├─ NotADatabaseError                something else than an fpdb database
+├─ FormatError                         bytes that this version of fpdb can't read
+│  ├─ NotADatabaseError                something other than an fpdb database
 │  ├─ TooNewError                      made by a newer fpdb: .found, .supported
 │  └─ UpgradeRequiredError             made by a much older fpdb: .found, .supported
 ├─ StorageError                        the store refused a read or a write
@@ -24,20 +24,20 @@ FpdbError
 │  ├─ DiskFullError (+ OSError)        .free bytes are left at .path
 │  ├─ MapFullError                     one transaction outgrew the memory map
 │  └─ ReadersFullError                 every reader slot is taken
-├─ LockTimeoutError (+ TimeoutError)   another writer kept the lock: .pid
+├─ LockTimeoutError (+ TimeoutError)   another writer held the lock: .pid
 ├─ ReadOnlyError                       a write through a read-only handle
 ├─ ClosedError                         a closed handle was used
-├─ WorkerError                         a process of `jobs` can't be started, or was killed
+├─ WorkerError                         a child process can't be started, or was killed
 └─ MissingExtraError (+ ImportError)   a package that only some users need isn't installed
 
-Each error says what was found and what was expected, and carries a `hint` that cures.
+The message has what was found and what was expected, and the `hint` what to do about it.
 """
 
 from pathlib import Path
 
 
 class FpdbError(Exception):
-    """The base of all errors of fpdb; `hint` says what to do about it."""
+    """The base of all errors of fpdb; `hint` is what to do about it."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -49,11 +49,11 @@ class InputError(FpdbError, ValueError):
 
 
 class ShortTextError(InputError):
-    """A text with fewer distinct features than its recipe asks for."""
+    """A text with fewer distinct features than its recipe's minimum."""
 
 
 class HtmlError(InputError):
-    """A page that can't be read as HTML within the bounds of size, time and memory."""
+    """A page that can't be read as HTML within the limits of size, time and memory."""
 
 
 class RecipeError(FpdbError, ValueError):
@@ -61,7 +61,7 @@ class RecipeError(FpdbError, ValueError):
 
 
 class KeyConflictError(FpdbError, ValueError):
-    """Databases that are to be merged have different documents with one `key`; `paths` has them."""
+    """Databases to be merged have different documents with the same `key`; `paths` has both."""
 
     def __init__(
         self, message: str, *, hint: str = "", key: str | int = "", paths: tuple[Path, ...] = ()
@@ -76,7 +76,7 @@ class NoSketchError(FpdbError, ValueError):
 
 
 class OpenError(FpdbError):
-    """A database that can't be opened or created here and now."""
+    """A database that can't be opened or created."""
 
 
 class DatabaseNotFoundError(OpenError, FileNotFoundError):
@@ -84,11 +84,11 @@ class DatabaseNotFoundError(OpenError, FileNotFoundError):
 
 
 class DatabaseExistsError(OpenError, FileExistsError):
-    """There is already something where a database was to be created."""
+    """There is something already where a database was to be created."""
 
 
 class AccessError(OpenError, PermissionError):
-    """A way to open the database that this user has no right to."""
+    """The user may not read or write the database."""
 
 
 class UnsupportedFileSystemError(OpenError):
@@ -96,11 +96,11 @@ class UnsupportedFileSystemError(OpenError):
 
 
 class FormatError(FpdbError):
-    """Bytes on disk that this version of fpdb doesn't understand."""
+    """Bytes on disk that this version of fpdb can't read."""
 
 
 class NotADatabaseError(FormatError):
-    """What is at the path isn't an fpdb database."""
+    """Something other than an fpdb database is at the path."""
 
 
 class _VersionError(FormatError):
@@ -153,7 +153,7 @@ class ReadersFullError(StorageError):
 
 
 class LockTimeoutError(FpdbError, TimeoutError):
-    """Another writer kept the lock for too long; `pid` is its process, if known."""
+    """Another writer held the lock for too long; `pid` is its process, if known."""
 
     def __init__(self, message: str, *, hint: str = "", pid: int | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -169,7 +169,7 @@ class ClosedError(FpdbError):
 
 
 class WorkerError(FpdbError):
-    """A worker process can't be started, or ended before its work did."""
+    """A child process can't be started, or ended before its work was done."""
 
 
 class MissingExtraError(FpdbError, ImportError):
@@ -177,11 +177,11 @@ class MissingExtraError(FpdbError, ImportError):
 
 
 class RecipeMismatchError(FpdbError, ValueError):
-    """A recipe or a k other than the stored one; a database keeps what it was created with."""
+    """A recipe or a k other than the one that the database was created with."""
 
 
 class PlanError(FpdbError, ValueError):
-    """A plan that can't be built, or that can't serve what is asked of it."""
+    """A plan that can't be built, or that doesn't support the k of a query."""
 
 
 class DocumentNotFoundError(FpdbError, KeyError):
