@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from fpdb.arrays import each
-from fpdb.documents.catalog import Stored
 from fpdb.documents.layout import new_database, new_header, read_layout, replanned
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import BATCH, LOAD, Prepared, Preparer, as_fingerprints, as_keys, take
@@ -34,7 +33,7 @@ from fpdb.models import (
 from fpdb.processes import mapped
 from fpdb.queries import Queries, Snapshot, check_keep
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
-from fpdb.storage.format import Header
+from fpdb.storage.format import Header, Stored
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables import Index, Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY

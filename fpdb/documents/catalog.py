@@ -9,7 +9,6 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from fpdb.arrays import Column, Marks, Rows, differs
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.format import LARGEST_KEY, Record, pack_record, require_checksum, unpack_record
+from fpdb.storage.format import LARGEST_KEY, Stored, pack_record, require_checksum, unpack_record
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.pages import Pages
@@ -38,34 +37,6 @@ _HEAD = _LONGEST_LMDB_KEY - _KEY_DIGEST_BYTES
 _ROWS = 1 << 20
 
 
-class Stored(NamedTuple):
-    """A document as it is stored, or ready to be stored.
-
-    `fingerprint` is None if the text is short; `digest` and `meta` are empty if there is none.
-    `sketch` is None in a database without sketches, and empty if the document has none. The `id`
-    of a document with a text key is assigned when it is written.
-    """
-
-    id: int
-    key: Key
-    fingerprint: int | None
-    added: int
-    digest: bytes = b""
-    meta: bytes = b""
-    characters: int = 0
-    sketch: bytes | None = None
-
-    def holds_what(self, other: "Stored") -> bool:
-        """Return whether two documents with the same key differ in nothing but id and time."""
-        return (
-            self.fingerprint == other.fingerprint
-            and self.digest == other.digest
-            and self.meta == other.meta
-            and self.characters == other.characters
-            and self.sketch == other.sketch
-        )
-
-
 class Catalog(ABC):
     """What both kinds of keys share: records by id, and short texts by their digest."""
 
@@ -75,7 +46,7 @@ class Catalog(ABC):
 
     def __init__(self, index: Index, *, sketched: bool = False) -> None:
         self._index = index
-        self._bytes = index.plan.bits // 8
+        self._bits = index.plan.bits
         self.sketched = sketched
         # The sketch of a document that has none.
         self.no_sketch = b"" if sketched else None
@@ -177,7 +148,7 @@ class Catalog(ABC):
         if number >> 64:
             raise DamagedError("an id has more than 64 bits", hint="run `fpdb check`")
         value = txn.get("documents", number.to_bytes(8, "big"))
-        return None if value is None else to_stored(number, unpack_record(value))
+        return None if value is None else unpack_record(value, number, self._bits)
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
         """Return the record of a document that a table names; without one, its key alone.
@@ -192,21 +163,9 @@ class Catalog(ABC):
 
     def _put_record(self, txn: WriteTransaction, stored: Stored) -> None:
         number = stored.id.to_bytes(8, "big")
-        txn.put("documents", number, pack_record(self._record_of(stored)))
+        txn.put("documents", number, pack_record(stored, self._bits))
         if stored.fingerprint is None:
             txn.put("short", stored.digest + number, b"")
-
-    def _record_of(self, stored: Stored) -> Record:
-        number = stored.fingerprint
-        return Record(
-            key=stored.key,
-            fingerprint=b"" if number is None else number.to_bytes(self._bytes, "big"),
-            added=stored.added,
-            digest=stored.digest,
-            meta=stored.meta,
-            characters=stored.characters,
-            sketch=stored.sketch,
-        )
 
     def _delete_short(self, txn: WriteTransaction, stored: Stored) -> None:
         if stored.fingerprint is None:
@@ -298,7 +257,7 @@ class TextCatalog(Catalog):
             for place, (fingerprint, number) in enumerate(zip(numbers, own, strict=True), start):
                 key = str(keys[place])
                 stored = Stored(number, key, fingerprint, added, sketch=self.no_sketch)
-                yield number.to_bytes(8, "big"), pack_record(self._record_of(stored))
+                yield number.to_bytes(8, "big"), pack_record(stored, self._bits)
 
     def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
         if prefix:
@@ -309,7 +268,7 @@ class TextCatalog(Catalog):
             return
         with txn.cursor("documents") as cursor:
             for number, value in cursor:
-                yield to_stored(int.from_bytes(number, "big"), unpack_record(value))
+                yield unpack_record(value, int.from_bytes(number, "big"), self._bits)
 
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
@@ -388,7 +347,7 @@ class IntegerCatalog(Catalog):
     def write(
         self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
     ) -> None:
-        below = 8 * self._bytes - 32
+        below = self._bits - 32
         rows = [(d.id, (d.fingerprint or 0) >> below, d.added) for d in saved]
         columns = np.array(sorted(rows), np.uint64).reshape(-1, 3).T
         kept = {stored.id for stored in saved}
@@ -449,7 +408,7 @@ class IntegerCatalog(Catalog):
 
     def _high(self, fingerprints: Fingerprints) -> Column:
         words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
-        return words >> np.uint64(0 if self._bytes == 4 else 32)
+        return words >> np.uint64(0 if self._bits == 32 else 32)
 
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
@@ -478,20 +437,6 @@ class View:
     txn: ReadTransaction
     index: Index
     catalog: Catalog
-
-
-def to_stored(number: int, record: Record) -> Stored:
-    """Return the document of a record."""
-    return Stored(
-        id=number,
-        key=record.key,
-        fingerprint=int.from_bytes(record.fingerprint, "big") if record.fingerprint else None,
-        added=record.added,
-        digest=record.digest,
-        meta=record.meta,
-        characters=record.characters,
-        sketch=record.sketch,
-    )
 
 
 def digest_of(text: str) -> bytes:

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Marks, Places, unique
-from fpdb.documents.catalog import Stored, View, digest_of
+from fpdb.documents.catalog import View, digest_of
 from fpdb.documents.similarity import Side, Verifier, side_of, side_of_documents
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
+from fpdb.storage.format import Stored
 from fpdb.tables import Hits, find_together, near_many
 from fpdb.tables.bits import Fingerprints, to_array
 

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, column
-from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, Stored, digest_of
+from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
 from fpdb.documents.layout import layout
 from fpdb.errors import InputError, RecipeError, RecipeMismatchError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
 from fpdb.models import Document, Key
 from fpdb.storage import pack
-from fpdb.storage.format import LARGEST_META, Header
+from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array
 

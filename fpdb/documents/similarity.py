@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Places
-from fpdb.documents.catalog import Catalog, Stored, digest_of
+from fpdb.documents.catalog import Catalog, digest_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES, exact_jaccard, sketch_jaccard
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction
+from fpdb.storage.format import Stored
 
 Shares = NDArray[np.float64]
 # The texts of stored documents by their keys.

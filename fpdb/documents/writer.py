@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column
-from fpdb.documents.catalog import Catalog, Keys, Stored, View
+from fpdb.documents.catalog import Catalog, Keys, View
 from fpdb.documents.lookup import Search, near, same_text, to_matches, verified
 from fpdb.documents.similarity import side_of_documents
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
-from fpdb.storage.format import Counters
+from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, distances, to_array
 from fpdb.tables.bulk_load import load_tables, source_of

@@ -19,14 +19,14 @@ from typing import IO, Literal, TypeVar
 import numpy as np
 
 from fpdb.arrays import Column, Rows, among, differs, gathered, joined
-from fpdb.documents.catalog import IntegerCatalog, Stored, View
+from fpdb.documents.catalog import IntegerCatalog, View
 from fpdb.documents.layout import new_database, read_layout, replanned
 from fpdb.errors import DamagedError, InputError, KeyConflictError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.maintenance.scan import ids_of, in_step
 from fpdb.models import Merged, MergedSource, require_whole
 from fpdb.storage import Environment, WriteTransaction, open_checks
-from fpdb.storage.format import Counters, Header, require_checksum
+from fpdb.storage.format import Counters, Header, Stored, require_checksum
 from fpdb.storage.translate import disk_named
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints, of_words

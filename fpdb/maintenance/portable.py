@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, Any, Self
 
-from fpdb.documents.catalog import Catalog, Stored
+from fpdb.documents.catalog import Catalog
 from fpdb.documents.layout import CATALOGS, SKETCHES
 from fpdb.documents.lookup import unpack_meta
 from fpdb.documents.prepare import BATCH
@@ -19,7 +19,7 @@ from fpdb.errors import DamagedError, InputError, RecipeError, RecipeMismatchErr
 from fpdb.fingerprint import WIDTHS, Recipe, id_of
 from fpdb.models import PORTABLE, Document
 from fpdb.storage import ReadTransaction
-from fpdb.storage.format import Counters, Header
+from fpdb.storage.format import Counters, Header, Stored
 
 VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fpdb.arrays import Column, Rows, among, differs, gathered
-from fpdb.documents.catalog import Catalog, IntegerCatalog, Stored, to_stored
+from fpdb.documents.catalog import Catalog, IntegerCatalog
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
 from fpdb.maintenance.scan import records, require_document, shown_id
@@ -22,6 +22,7 @@ from fpdb.storage.format import (
     ID_BYTES,
     Counters,
     Header,
+    Stored,
     record_length,
     require_supported,
     unpack_header,
@@ -146,18 +147,13 @@ class _Contents:
         """Return the document of a record, or raise an error; without a name it has no id."""
         if value is None:
             raise DamagedError("the pages of its record can't be read")
-        record = unpack_record(value)
+        number = int.from_bytes(name) if name else _UNKNOWN
+        stored = unpack_record(value, number, self.index.plan.bits)
         named = self.catalog.kind == "text"
-        require_document(
-            record,
-            name or bytes(ID_BYTES),
-            self.index.plan.bits,
-            named=named,
-            sketched=self.catalog.sketched,
-        )
-        self.catalog.check_key(record.key)
-        number = int(record.key) if not named else int.from_bytes(name) if name else _UNKNOWN
-        return to_stored(number, record)
+        valid = name or bytes(ID_BYTES)
+        require_document(stored, valid, named=named, sketched=self.catalog.sketched)
+        self.catalog.check_key(stored.key)
+        return stored if named else stored._replace(id=int(stored.key))
 
     def _adopt(self, stray: Stray) -> None:
         """Find out which tree a stray page belongs to."""

@@ -16,7 +16,7 @@ from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import Problem
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import unpack_rows
-from fpdb.storage.format import Record, unpack_record
+from fpdb.storage.format import Stored, unpack_record
 from fpdb.tables.pages import Pages
 
 # Rows of a table, and records, that are held at once.
@@ -158,15 +158,15 @@ def records(
             # Lists of plain values: as many tuples would keep the garbage collector busy.
             ids: list[bytes] = []
             keys: list[bytes] = []
-            fingerprints: list[bytes] = []
+            fingerprints: list[int | None] = []
             added: list[int] = []
             digests: list[bytes] = []
             sketches = 0
             for name, value in islice(stored, RECORDS):
                 more, number = True, bytes(name)
                 try:
-                    record = unpack_record(value)
-                    require_document(record, number, bits, named=named, sketched=catalog.sketched)
+                    record = unpack_record(value, int.from_bytes(number), bits)
+                    require_document(record, number, named=named, sketched=catalog.sketched)
                     if named:
                         keys.append(key_bytes(str(record.key)))
                 except (DamagedError, InputError) as error:
@@ -177,12 +177,12 @@ def records(
                 fingerprints.append(record.fingerprint)
                 added.append(record.added)
                 sketches += bool(record.sketch)
-                if not record.fingerprint:
+                if record.fingerprint is None:
                     digests.append(record.digest)
             yield Records(
                 ids_of(ids),
                 _words(fingerprints, bits),
-                np.array([fingerprint != b"" for fingerprint in fingerprints], np.bool_),
+                np.array([number is not None for number in fingerprints], np.bool_),
                 np.array(added, np.uint64),
                 keys,
                 digests,
@@ -222,28 +222,21 @@ def shown_id(name: bytes) -> str:
     return str(int.from_bytes(name)) if len(name) == _ID_BYTES else name[:_ID_BYTES].hex() + "…"
 
 
-def require_document(
-    record: Record, number: bytes, bits: int, *, named: bool, sketched: bool
-) -> None:
-    """Raise DamagedError if fields of a record aren't of the types that a document's have."""
-    key, fingerprint, added, digest, _, _, sketch = record
+def require_document(record: Stored, name: bytes, *, named: bool, sketched: bool) -> None:
+    """Raise DamagedError unless a record is one of this kind of database, under a valid id."""
+    sketch = record.sketch
     if (
-        len(number) != _ID_BYTES
-        or type(key) is not (str if named else int)
-        or type(fingerprint) is not bytes
-        or len(fingerprint) not in {0, bits // 8}
-        or type(added) is not int
-        or not 0 <= added < 1 << 64
-        or type(digest) is not bytes
+        len(name) != _ID_BYTES
+        or type(record.key) is not (str if named else int)
         or (sketch is not None) != sketched
-        or (sketched and (type(sketch) is not bytes or len(sketch) not in {0, SKETCH_BYTES}))
+        or (sketch and len(sketch) != SKETCH_BYTES)
     ):
         raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
 
 
-def _words(fingerprints: list[bytes], bits: int) -> Rows:
+def _words(fingerprints: list[int | None], bits: int) -> Rows:
     wide = 2 if bits == 128 else 1
-    data = b"".join([fingerprint.rjust(8 * wide, b"\0") for fingerprint in fingerprints])
+    data = b"".join([(number or 0).to_bytes(8 * wide, "big") for number in fingerprints])
     words = np.frombuffer(data, ">u8").astype(np.uint64).reshape(-1, wide)
     return [np.ascontiguousarray(words[:, word]) for word in range(wide)]
 

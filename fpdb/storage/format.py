@@ -37,6 +37,7 @@ from fpdb.errors import (
     TooNewError,
     UpgradeRequiredError,
 )
+from fpdb.models import Key
 
 ID_BYTES = 8
 LARGEST_KEY = 1 << 16
@@ -330,28 +331,51 @@ class Counters(NamedTuple):
 
 _RECORD_CHECKSUM_BYTES = 4
 _LARGEST_RECORD = LARGEST_META + LARGEST_KEY + 256
+_FIELDS = 6
 
 
-class Record(NamedTuple):
-    """The fields of a record, in their order.
+class Stored(NamedTuple):
+    """A document as it is stored, or ready to be stored.
 
-    `fingerprint` has the bytes of the number, big-endian, none if the text is short; `digest` those
-    of the text, none if only a fingerprint was added; `meta` is packed; `characters` is the length
-    of the text; `sketch` has no bytes if the document has none.
+    `fingerprint` is None if the text is short; `digest` and `meta` are empty if there is none.
+    `sketch` is None in a database without sketches, and empty if the document has none. The `id`
+    of a document with a text key is assigned when it is written.
     """
 
-    key: str | int
-    fingerprint: bytes
+    id: int
+    key: Key
+    fingerprint: int | None
     added: int
-    digest: bytes
-    meta: bytes
-    characters: int
+    digest: bytes = b""
+    meta: bytes = b""
+    characters: int = 0
     sketch: bytes | None = None
 
+    def holds_what(self, other: "Stored") -> bool:
+        """Return whether two documents with the same key differ in nothing but id and time."""
+        return (
+            self.fingerprint == other.fingerprint
+            and self.digest == other.digest
+            and self.meta == other.meta
+            and self.characters == other.characters
+            and self.sketch == other.sketch
+        )
 
-def pack_record(record: Record) -> bytes:
-    """Pack a record."""
-    body: bytes = msgpack.packb(tuple(record[:-1] if record.sketch is None else record))
+
+def pack_record(stored: Stored, bits: int) -> bytes:
+    """Pack the record of a document with a fingerprint of N bits."""
+    number = stored.fingerprint
+    fields = [
+        stored.key,
+        b"" if number is None else number.to_bytes(bits // 8, "big"),
+        stored.added,
+        stored.digest,
+        stored.meta,
+        stored.characters,
+    ]
+    if stored.sketch is not None:
+        fields.append(stored.sketch)
+    body: bytes = msgpack.packb(fields)
     return _record_checksum(body) + body
 
 
@@ -361,8 +385,8 @@ def require_checksum(value: memoryview | bytes) -> None:
         raise DamagedError("the checksum of a document is wrong", hint="run `fpdb check`")
 
 
-def unpack_record(value: memoryview | bytes) -> Record:
-    """Unpack a record, or raise DamagedError."""
+def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
+    """Unpack the record of an id, or raise DamagedError."""
     require_checksum(value)
     if len(value) > _LARGEST_RECORD:
         raise DamagedError(
@@ -370,14 +394,32 @@ def unpack_record(value: memoryview | bytes) -> Record:
             hint="run `fpdb check`",
         )
     fields: Any = unpack(value[_RECORD_CHECKSUM_BYTES:], "a document")
-    most = len(Record._fields)
-    if not isinstance(fields, list) or len(fields) not in {most - 1, most}:
+    if not isinstance(fields, list) or len(fields) not in {_FIELDS, _FIELDS + 1}:
         found = f"{len(fields)} fields" if isinstance(fields, list) else "no list of fields"
         raise DamagedError(
-            f"a document has {found}, expected {most - 1}, or {most} with a sketch",
+            f"a document has {found}, expected {_FIELDS}, or {_FIELDS + 1} with a sketch",
             hint="run `fpdb check`",
         )
-    return Record(*fields)
+    key, fingerprint, added, digest, meta, characters, *sketches = fields
+    if (
+        type(key) not in {str, int}
+        or any(type(data) is not bytes for data in (fingerprint, digest, meta, *sketches))
+        or type(added) is not int
+        or type(characters) is not int
+        or not 0 <= added < 1 << 64
+        or len(fingerprint) not in {0, bits // 8}
+    ):
+        raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
+    return Stored(
+        id=number,
+        key=key,
+        fingerprint=int.from_bytes(fingerprint, "big") if fingerprint else None,
+        added=added,
+        digest=digest,
+        meta=meta,
+        characters=characters,
+        sketch=sketches[0] if sketches else None,
+    )
 
 
 def record_length(value: bytes) -> int:

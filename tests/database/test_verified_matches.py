@@ -16,7 +16,7 @@ from fpdb.documents import lookup
 from fpdb.errors import InputError, NoSketchError, PlanError
 from fpdb.joins import pairs as pairs_module
 from fpdb.storage import Environment
-from fpdb.storage.format import Counters, Record, pack_record, unpack_record
+from fpdb.storage.format import Counters, Stored, pack_record, unpack_record
 from fpdb.tables.plan import home_plan
 
 WEB = fpdb.recipe("web")
@@ -379,8 +379,8 @@ def damage(path, change):
     """Change the record of the document 0."""
     environment = Environment.open(path, ["header", "documents"], readonly=False)
     with environment.write(10) as txn:
-        record = unpack_record(txn.get("documents", bytes(8)) or b"")
-        txn.put("documents", bytes(8), pack_record(change(record)))
+        record = unpack_record(txn.get("documents", bytes(8)) or b"", 0, 64)
+        txn.put("documents", bytes(8), pack_record(change(record), 64))
     environment.close()
 
 
@@ -403,8 +403,8 @@ def test_check_finds_a_sketch_where_none_should_be(tmp_path):
 
 
 def test_records_and_counters_without_sketches_are_as_they_were():
-    record = Record("key", b"12345678", 1, b"digest", b"", 5)
-    assert unpack_record(pack_record(record)) == record
+    record = Stored(3, "key", 12345678, 1, b"digest", b"", 5)
+    assert unpack_record(pack_record(record, 64), 3, 64) == record
     assert len(Counters(1, 2, 3, 4).pack()) == 40
     with_sketches = Counters(1, 2, 3, 4, 5)
     assert Counters.unpack(with_sketches.pack()) == with_sketches

@@ -11,7 +11,7 @@ import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.errors import DamagedError
 from fpdb.storage import WriteTransaction
-from fpdb.storage.format import Counters, Record, pack_record, unpack_record
+from fpdb.storage.format import Counters, Stored, pack_record, unpack_record
 from fpdb.tables.plan import choose_plan
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
@@ -65,26 +65,26 @@ def test_a_batch_touches_each_page_of_each_table_once(
 
 
 def test_records_come_back_and_every_flipped_bit_is_seen() -> None:
-    record = Record(
-        "https://ü.example/" * 3, b"12345678", 1_750_000_000, b"d" * 16, b"\x81\xa1a\1", 7
+    record = Stored(
+        5, "https://ü.example/" * 3, 1 << 56 | 9, 1_750_000_000, b"d" * 16, b"\x81\xa1a\1", 7
     )
-    data = pack_record(record)
-    assert unpack_record(data) == unpack_record(memoryview(data)) == record
+    data = pack_record(record, 64)
+    assert unpack_record(data, 5, 64) == unpack_record(memoryview(data), 5, 64) == record
     for bit in range(8 * len(data)):
         broken = bytearray(data)
         broken[bit // 8] ^= 1 << bit % 8
         with pytest.raises(DamagedError) as caught:
-            unpack_record(bytes(broken))
+            unpack_record(bytes(broken), 5, 64)
         assert caught.value.hint
     for length in (0, 3, 4, 5, len(data) - 1):
         with pytest.raises(DamagedError):
-            unpack_record(data[:length])
+            unpack_record(data[:length], 5, 64)
 
 
 def test_the_bytes_of_a_record_stay_what_they_are() -> None:
     """The format of released databases: this must not change."""
     body = b"\x96\xa1k\xc4\x02\x01\x02\xcd\x03\xe8\xc4\x01d\xc4\x00\x03"
-    data = pack_record(Record("k", b"\1\2", 1000, b"d", b"", 3))
+    data = pack_record(Stored(1, "k", 0x0102, 1000, b"d", b"", 3), 16)
     assert data[4:] == body
     assert data[:4].hex() == "5d143a32"
 

@@ -116,7 +116,7 @@ def stored(folder: Path, kind: str) -> str:
     try:
         match kind:
             case "record":
-                unpack_record(digest[-4:] + body)
+                unpack_record(digest[-4:] + body, 0, 64)
             case "page":
                 unpack_rows(memoryview(digest[-4:][::-1] + body), 2)
             case "meta":

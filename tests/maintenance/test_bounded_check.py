@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
+import xxhash
 
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
@@ -20,7 +22,14 @@ from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.columns import Rows, Shape, pack_rows, unpack_rows
-from fpdb.storage.format import Counters, pack_header, pack_record, unpack_header, unpack_record
+from fpdb.storage.format import (
+    Counters,
+    Stored,
+    pack_header,
+    pack_record,
+    unpack_header,
+    unpack_record,
+)
 from fpdb.tables.bits import as_words, to_array
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan
@@ -30,6 +39,7 @@ DOCUMENTS = 600  # more than one page in each table
 SEEDS = 15
 
 Row = tuple[Any, ...]
+RECORD = ("key", "fingerprint", "added", "digest", "meta", "characters")
 
 
 @pytest.fixture(params=["text", "integer"], scope="module")
@@ -94,7 +104,7 @@ class Naive:
         if found is None:
             return
         # id, key, fingerprint, time and digest of each document
-        documents = [(number, *record[:4]) for number, record in found.items()]
+        documents = [(r.id, r.key, r.fingerprint, r.added, r.digest) for r in found]
         if isinstance(catalog, IntegerCatalog):
             if ids is None or home is None:
                 return
@@ -102,10 +112,10 @@ class Naive:
         else:
             names = {(key_bytes(str(key)), packed(number)) for number, key, *_ in documents}
             self.compare("keys", self.entries("keys"), names)
-        short = {(digest + packed(n), b"") for n, _, data, _, digest in documents if not data}
+        short = {(digest + packed(n), b"") for n, _, data, _, digest in documents if data is None}
         self.compare("short", self.entries("short"), short)
         self.count(documents, len(short))
-        placed = [(int.from_bytes(data), n) for n, _, data, *_ in documents if data]
+        placed = [(data, n) for n, _, data, *_ in documents if data is not None]
         fingerprints = to_array([number for number, _ in placed], index.plan.bits)
         numbers = np.array([n for _, n in placed], np.uint64)
         self.compare(index.home.name, home, as_set([*as_words(fingerprints), numbers]))
@@ -135,18 +145,18 @@ class Naive:
             self.tell(pages.name, f"{len(rows) - len(set(rows))} rows are stored twice")
         return set(rows) if sound else None
 
-    def records(self) -> dict[int, Row] | None:
-        found: dict[int, Row] | None = {}
+    def records(self) -> list[Stored] | None:
+        found: list[Stored] | None = []
         with self.txn.cursor("documents") as cursor:
             for name, value in cursor:
                 try:
-                    record = unpack_record(value)
+                    record = unpack_record(value, int.from_bytes(name), self.db.plan.bits)
                 except DamagedError as error:
                     self.tell("documents", f"the document {int.from_bytes(name)}: {error}")
                     found = None
                 else:
                     if found is not None:
-                        found[int.from_bytes(name)] = tuple(record)
+                        found.append(record)
         return found
 
     def with_bare(self, documents: list[Row], ids: set[Row], home: set[Row]) -> list[Row]:
@@ -162,11 +172,11 @@ class Naive:
             own = [place for place in places.get(number, []) if place >> (bits - 32) == high]
             if known:
                 found.append(known)
-                if (int.from_bytes(known[2]) >> (bits - 32), known[3]) != (high, added):
+                if ((known[2] or 0) >> (bits - 32), known[3]) != (high, added):
                     what = f"the row of the document {number} isn't that of its record"
                     self.tell("ids", what)
             elif own:
-                found.append((number, number, own[0].to_bytes(bits // 8), added, b""))
+                found.append((number, number, own[0], added, b""))
             else:
                 self.tell(where, f"the document {number} is in no table")
         for number in left:
@@ -280,7 +290,7 @@ class Damager:
             return
         name, value = entry
         try:
-            record = unpack_record(value)
+            record = unpack_record(value, int.from_bytes(name), self.db.plan.bits)
         except DamagedError:
             return
         kind = dice.choice(["drop", "fingerprint", "time", "copy", "flip", "short", "digest"])
@@ -288,19 +298,17 @@ class Damager:
             self.txn.delete("documents", name)
             return
         if kind == "fingerprint" and record.fingerprint:
-            at = dice.randrange(len(record.fingerprint))
-            data = bytearray(record.fingerprint)
-            data[at] ^= 1
-            record = record._replace(fingerprint=bytes(data))
+            at = dice.randrange(self.db.plan.bits // 8)
+            record = record._replace(fingerprint=record.fingerprint ^ 1 << 8 * at)
         elif kind == "time":
             record = record._replace(added=record.added + 1)
         elif kind == "copy":
             name = packed(dice.choice([dice.randrange(DOCUMENTS), dice.getrandbits(40)]))
         elif kind == "short":
-            record = record._replace(fingerprint=b"")
+            record = record._replace(fingerprint=None)
         elif kind == "digest":
             record = record._replace(digest=bytes(16))
-        data = pack_record(record)
+        data = pack_record(record, self.db.plan.bits)
         # Of a record that can't be read hardly anything follows: let it be rare.
         if kind == "flip" and dice.random() < 0.2:
             data = data[:-1] + bytes([data[-1] ^ 1])
@@ -498,6 +506,8 @@ def test_an_id_that_stands_twice_doesnt_hide_a_row_of_no_document(db: Database) 
         {"added": -1},
         {"added": "today"},
         {"digest": "text"},
+        {"meta": None},
+        {"characters": "many"},
     ],
     ids=str,
 )
@@ -507,8 +517,11 @@ def test_a_record_with_fields_of_another_kind_is_reported(
     """Whoever wrote it gave it a fine checksum."""
     number = db[named(7, db.keys)].id.to_bytes(8)
     with contextlib.suppress(Undone), db._environment.write() as txn:
-        record = unpack_record(txn.get("documents", number) or b"")
-        txn.put("documents", number, pack_record(record._replace(**change)))
+        fields = msgpack.unpackb((txn.get("documents", number) or b"")[4:])
+        for name, value in change.items():
+            fields[RECORD.index(name)] = value
+        body = msgpack.packb(fields)
+        txn.put("documents", number, xxhash.xxh3_64_digest(body)[-4:] + body)
         found = list(check_view(View(txn, db._index, db._catalog)))
         raise Undone
     what = f"the document {int.from_bytes(number)}: its fields aren't those of a document"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import fpdb
-from fpdb.documents.catalog import Stored
+from fpdb.storage.format import Stored
 
 AT_ONCE = 50_000
 LEAST = 0.8

@@ -29,7 +29,7 @@ from fpdb.storage.columns import (
     with_rows,
 )
 from fpdb.storage.format import (
-    Record,
+    Stored,
     pack_header,
     pack_record,
     require_supported,
@@ -142,8 +142,8 @@ def check_stored(data):
     kind, columns = data[0] % 4, data[1] % 3 + 1
     try:
         if kind == 0:
-            record = unpack_record(digest[-4:] + body)
-            require(isinstance(record, Record), record)
+            record = unpack_record(digest[-4:] + body, 0, 64)
+            require(isinstance(record, Stored), record)
         elif kind == 1:
             require_supported(unpack_header(digest + body), readonly=bool(columns % 2))
         elif kind == 2:
@@ -232,7 +232,7 @@ def plant(defect):
         raise ValueError(defect)
 
 
-_RECORD = pack_record(Record("key", bytes(8), 1, bytes(16), msgpack.packb({"a": [1, None]}), 9))
+_RECORD = pack_record(Stored(0, "key", 0, 1, bytes(16), msgpack.packb({"a": [1, None]}), 9), 64)
 _ROWS = [np.arange(3, 40, dtype=np.uint64) << np.uint64(50), np.arange(37, dtype=np.uint64)]
 _TEXTS = [
     "Plain words, and again plain words.",
