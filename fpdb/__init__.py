@@ -67,9 +67,6 @@ from fpdb.fingerprint import (
 )
 from fpdb.fingerprint import preset as recipe
 from fpdb.ingest import (
-    Answer,
-    Asked,
-    Bad,
     Ingested,
     documents_of,
     follow,
@@ -82,16 +79,13 @@ from fpdb.maintenance.check import check
 from fpdb.maintenance.merge import merge
 from fpdb.models import (
     Added,
-    Batch,
     Cluster,
     Document,
     Match,
     Matches,
     Pair,
-    Stats,
     Thresholds,
 )
-from fpdb.queries import Snapshot
 from fpdb.tables import (
     JoinPlan,
     Plan,
@@ -113,10 +107,6 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "AccessError",
     "Added",
-    "Answer",
-    "Asked",
-    "Bad",
-    "Batch",
     "ClosedError",
     "Cluster",
     "DamagedError",
@@ -155,8 +145,6 @@ __all__ = [
     "RecipeMismatchError",
     "Secret",
     "ShortTextError",
-    "Snapshot",
-    "Stats",
     "StorageError",
     "Thresholds",
     "TooNewError",

@@ -19,6 +19,7 @@ from fpdb.cli.options import (
     require,
 )
 from fpdb.errors import InputError
+from fpdb.ingest import Bad
 from fpdb.io import BadRecord, read_pairs, read_records
 
 _TRUTH = "Truth"
@@ -150,7 +151,7 @@ def _read(
                 f"{record.source}: {record.reason}", hint="leave --strict out to skip it"
             )
         else:
-            bad(fpdb.Bad(record.source, record.reason))
+            bad(Bad(record.source, record.reason))
 
 
 def _print_rows(

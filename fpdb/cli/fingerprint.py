@@ -106,7 +106,7 @@ def _default_format(path: str) -> str | None:
     return None if suffix in SUFFIXES or os.path.isdir(path) else "text"
 
 
-def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.Batch:
+def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.models.Batch:
     return recipe.batch(record.text or "" for record in records)
 
 

@@ -23,6 +23,7 @@ from fpdb.cli.options import (
     bundled,
     require,
 )
+from fpdb.ingest import Answer
 from fpdb.io import require_followable
 
 # The name of each status in the summary, as ingest writes it.
@@ -93,7 +94,7 @@ def follow(
         raise typer.Exit(130)
 
 
-def _describe(answer: fpdb.Answer) -> dict[str, Any]:
+def _describe(answer: Answer) -> dict[str, Any]:
     """Return an answer as the protocol writes it."""
     plain: dict[str, Any] = {"key": answer.key, "status": answer.status}
     if answer.error:

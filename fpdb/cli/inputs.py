@@ -9,7 +9,7 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import Base, parse_bytes, require
 from fpdb.errors import InputError
-from fpdb.ingest import parse_key
+from fpdb.ingest import Bad, parse_key
 from fpdb.io import LARGEST_HTML, BadRecord, read_records
 from fpdb.models import LARGEST_TEXT, Key
 
@@ -147,7 +147,7 @@ class BadRecords:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, bad: fpdb.Bad) -> None:
+    def __call__(self, bad: Bad) -> None:
         """Take a record that can't be used."""
         self.count += 1
         if self.count <= _SHOWN:

@@ -22,6 +22,7 @@ from fpdb.cli.options import (
     require,
 )
 from fpdb.cli.output import Output, OutputFormat, jaccard_cells, key_column, near_dict
+from fpdb.ingest import Asked
 
 _COLUMNS = {
     "query": "string",
@@ -102,10 +103,10 @@ def query(
                 matches = database.query(text, k=k, limit=limit, min_jaccard=similarity)
                 short = bool(database.recipe.batch([text]).short[0])
                 name = "text" if number == 1 else f"text:{number}"
-                answers.show(fpdb.Asked(name, matches, short=short))
+                answers.show(Asked(name, matches, short=short))
             for digits, value in zip(fingerprints or (), numbers, strict=True):
                 matches = database.query_fingerprint(value, k=k, limit=limit)
-                answers.show(fpdb.Asked(digits, matches))
+                answers.show(Asked(digits, matches))
             for answer in found:
                 answers.show(answer)
         answers.summarise(database, bad.count, rate=not quiet and (bool(files) or not given))
@@ -129,7 +130,7 @@ class _Answers:
         self._asked = self._short = self._cut = self._replaced = 0
         self._started = time.monotonic()
 
-    def show(self, answer: fpdb.Asked) -> None:
+    def show(self, answer: Asked) -> None:
         """Print the matches of a query."""
         found = answer.matches
         self._asked += 1

@@ -59,7 +59,7 @@ def _describe(snapshots: fpdb.models.Snapshots) -> str:
     )
 
 
-def _advise(found: fpdb.Stats, outgrown: fpdb.models.Outgrown) -> dict[str, object]:
+def _advise(found: fpdb.models.Stats, outgrown: fpdb.models.Outgrown) -> dict[str, object]:
     """Return what another plan would gain, and the command that changes to it."""
     seconds = " instead of ".join(f"{1e6 * each:,.0f}" for each in reversed(outgrown.seconds))
     size = " instead of ".join(f"{each:,}" for each in reversed(outgrown.bytes))

@@ -159,7 +159,7 @@ class _FingerprintTask:
 
     def _usable(
         self, recipe: fpdb.Recipe, texts: list[str | None], keyed: list[bool]
-    ) -> tuple[list[int], fpdb.Batch, list[str | None]]:
+    ) -> tuple[list[int], fpdb.models.Batch, list[str | None]]:
         """Return the places of the usable texts, their batch, and the problem of each other one."""
         problems: list[str | None] = [
             "found no key" if not named else "found no text" if text is None else None
