@@ -79,10 +79,13 @@ def spans(starts: NDArray[Any], counts: NDArray[Any]) -> Places:
 
 
 def column(values: Any, what: str) -> Any:
-    """Give a column of whole numbers as an array, another one as an iterator of its values.
+    """Return a column of whole numbers as an array, another one as an iterator of its values.
 
-    What is no column of another library is given back as it is. A null is an `InputError`, which
-    names it by `what` the values are; so is a whole table.
+    Anything but a column of another library is returned as it is. `what` describes the values in
+    errors.
+
+    Raises:
+        InputError: There is a null, or the values are a table.
     """
     if isinstance(values, np.ndarray):
         return values
@@ -96,14 +99,14 @@ def column(values: Any, what: str) -> Any:
 
 
 def each(values: Any, what: str) -> Iterable[Any]:
-    """Give the values of a column, or of anything else, one by one."""
+    """Return the values of a column, or of any other iterable, one by one."""
     found = column(values, what)
     taken: Iterable[Any] = found.tolist() if isinstance(found, np.ndarray) else found
     return taken
 
 
 def _imported(values: Any) -> Any:
-    """Give a column as Arrow has it; None if pyarrow isn't there, or has no type for its values."""
+    """Convert a column to Arrow; return None without pyarrow, or a type for the values."""
     try:
         import pyarrow
     except ImportError:

@@ -1,4 +1,4 @@
-"""The frozen values that fpdb takes and hands out."""
+"""The immutable values that fpdb takes and returns."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,8 @@ from fpdb.errors import InputError
 
 Key = str | int
 
-# So many bytes of UTF-8 a text, a line or a record may have unless somebody allows more: no text
-# of this size, whatever is in it, takes more than two seconds or 256 MiB.
+# The most bytes of UTF-8 of a text, a line or a record, unless the caller allows more: no text of
+# this size takes more than two seconds or 256 MiB.
 LARGEST_TEXT = 1 << 21
 MOST_BYTES = 1 << 40
 # The first field of the first line of the portable form; no other tool's records have it.
@@ -26,22 +26,22 @@ def require_whole(name: str, value: object, least: int | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(
             f"found {name}={value!r}, expected a whole number",
-            hint=f"leave {name} out for the usual one",
+            hint=f"leave {name} out for the default",
         )
     if least is not None and value < least:
         raise InputError(
             f"found {name}={value}, expected at least {least}",
-            hint=f"leave {name} out for the usual one",
+            hint=f"leave {name} out for the default",
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The fingerprints of many texts, and which of them are not to be trusted.
+    """The fingerprints of many texts, and marks of the texts that are too short for one.
 
     `fingerprints` is uint64[n], or uint64[n, 2] at 128 bits, high word first; `features` counts
     the distinct features of each text; `short` marks the texts with too few of them.
-    `sketches` is uint8[n, 128] if they were asked for; a text without a shingle has zeros.
+    `sketches` is uint8[n, 128] if they were requested; a text without a shingle has zeros.
     """
 
     fingerprints: NDArray[np.uint64]
@@ -55,16 +55,15 @@ class Batch:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two texts have in common under a recipe, estimated and exact.
+    """The similarity of two texts under a recipe, estimated and exact.
 
     `distance` is the Hamming distance, `similarity` 1 - distance/bits. `angle` (in degrees) and
     `cosine_estimate` follow from the distance; `cosine` and `jaccard` are exact, from the
     features themselves; `value_ratio` divides the smaller fingerprint by the larger.
-    `shingle_jaccard` is the exact Jaccard similarity of the shingles, `sketch_jaccard` what the
-    sketches estimate of it, and `sketch_error` the standard error of that; all are None if a text
-    has no shingle. `short` says
-    that a text has too few features for its fingerprint to be trusted, `equal` that the features
-    of both are the same.
+    `shingle_jaccard` is the exact Jaccard similarity of the shingles, `sketch_jaccard` the estimate
+    by the sketches, and `sketch_error` its standard error; all are None if a text has no shingle.
+    `short` is True if a text has too few features for a reliable fingerprint, `equal` if both have
+    the same features.
     """
 
     distance: int
@@ -83,10 +82,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class HtmlText:
-    """What an HTML page says, as `html_text` gives it.
+    """The text and the title of an HTML page, as `html_text` returns them.
 
-    `encoding` is the one by which bytes were decoded, None if a string was given; `replaced` says
-    that some bytes didn't fit it and became U+FFFD.
+    `encoding` is the one by which bytes were decoded, None for a string; `replaced` is True if
+    bytes that are invalid in it were replaced by U+FFFD.
     """
 
     text: str
@@ -99,10 +98,10 @@ class HtmlText:
 class Document:
     """A document: to be added, with its text or a ready fingerprint, or as it is stored.
 
-    A stored one has an `id`, the time when it was `added` (in seconds since 1970), and no text;
-    its fingerprint is None if its text was too short to have one, and its `sketch` if it has none.
-    Of the text it has the `digest`, by which equal ones are known, and how many `characters` it
-    had. All of that but the id is kept when it is added to another database.
+    A stored one has an `id`, the time when it was `added` (in seconds since 1970), and no text. Its
+    fingerprint is None if its text was too short, and its `sketch` is None if it has none. Of the
+    text, the `digest`, which is equal for equal texts, and the number of `characters` are stored.
+    All fields but the id are kept when it is added to another database.
     """
 
     key: Key
@@ -120,7 +119,7 @@ class Document:
 class Match(NamedTuple):
     """A stored document near a query; `similarity` is 1 - distance/bits.
 
-    `jaccard` is the Jaccard similarity of the texts' shingles, if it was asked for: estimated by
+    `jaccard` is the Jaccard similarity of the texts' shingles, if it was requested: estimated by
     sketches, or exact.
     """
 
@@ -144,7 +143,7 @@ class Matches(list[Match]):
 class Pair(NamedTuple):
     """Two stored documents within k; `key` is the one with the smaller id.
 
-    `similarity` is 1 - distance/bits; `jaccard` is that of their shingles, if it was asked for.
+    `similarity` is 1 - distance/bits; `jaccard` is that of their shingles, if it was requested.
     """
 
     key: Key
@@ -155,7 +154,7 @@ class Pair(NamedTuple):
 
 
 class Group(NamedTuple):
-    """All documents with the very same fingerprint: the key of the first, and how many there are.
+    """All documents with the same fingerprint: the key of the first, and their number.
 
     The first is the one with the smallest id.
     """
@@ -167,7 +166,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Documents that pairs connect: the one that represents them all, and its duplicates."""
+    """Documents that pairs connect: a representative and its duplicates."""
 
     representative: Key
     duplicates: tuple[Key, ...]
@@ -179,7 +178,7 @@ class Cluster:
 
 
 class Added(NamedTuple):
-    """What became of a document.
+    """The outcome for one document.
 
     `status` is added, replaced, unchanged, duplicate (not stored) or short (stored, found by
     equal text only); `matches` are the documents that a duplicate resembles.
@@ -207,7 +206,7 @@ class Loaded(NamedTuple):
 
 @dataclass(frozen=True)
 class TableStats:
-    """One table: the length of its prefix, and how many pages it has."""
+    """One table: the length of its prefix, and the number of its pages."""
 
     name: str
     prefix: int
@@ -216,10 +215,10 @@ class TableStats:
 
 @dataclass(frozen=True)
 class Outgrown:
-    """What a rebuild would gain for the documents that there are now, by estimate.
+    """The estimated gain of a rebuild with a better plan, at the current number of documents.
 
-    `seconds` are those of one query and one insert, `bytes` those of all tables; each first with
-    the tables as they are, then with those of the better plan.
+    `seconds` is the time of one query and one insert, `bytes` the size of all tables; each first
+    with the current tables, then with those of the better plan.
     """
 
     plan: str
@@ -231,8 +230,8 @@ class Outgrown:
 class Snapshots:
     """The snapshots that are open in all processes, without the one that counts them.
 
-    `oldest_pid` is the process that has the oldest, and `behind` says how many transactions have
-    been committed since it began: the pages that these replaced can't be used again yet.
+    `oldest_pid` is the process that holds the oldest, `behind` the number of transactions that were
+    committed since it began: the pages that they replaced can't be reused yet.
     """
 
     open: int
@@ -242,10 +241,10 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a database holds, and how; `outgrown` if another plan would serve it better by now.
+    """The size and the settings of a database; `outgrown` if another plan would be better by now.
 
-    `sketch` is the kind of sketches that it keeps, if any, and `sketches` how many documents have
-    one.
+    `sketch` is the kind of sketches that it keeps, if any, and `sketches` the number of documents
+    that have one.
     """
 
     path: str
@@ -270,7 +269,7 @@ class Stats:
 
 
 class Problem(NamedTuple):
-    """Something that `check` found: where, and what is wrong."""
+    """A fault that `check` found: where it is, and what is wrong."""
 
     where: str
     what: str
@@ -278,10 +277,10 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Repaired:
-    """What became of a damaged database: how many documents the new one at `path` has.
+    """The result of a repair: the new database at `path`, and the number of its documents.
 
-    `missing` says how many more the damaged one counted, None if its count is lost as well; `lost`
-    has their keys as far as they are known, and `problems` all that was damaged.
+    `missing` is the number of further documents that the damaged one counted, None if its count is
+    lost as well; `lost` has their keys as far as they are known, `problems` all the damage found.
     """
 
     path: Path
@@ -292,7 +291,7 @@ class Repaired:
 
 
 class MergedSource(NamedTuple):
-    """What was taken of one database in a merge: `dropped` lost against another's same key."""
+    """The documents taken from one database in a merge; `dropped` ones gave way to an equal key."""
 
     path: Path
     documents: int
@@ -301,7 +300,7 @@ class MergedSource(NamedTuple):
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge made: the new database at `path`, and what it has of each source."""
+    """The result of a merge: the new database at `path`, and what came from each source."""
 
     path: Path
     documents: int
@@ -309,12 +308,12 @@ class Merged:
 
 
 class Rating(NamedTuple):
-    """How good the pairs are that are reported at one k.
+    """The quality of the pairs that are reported at one k.
 
-    `equal` are pairs of equal texts; they count nowhere else. Of the other pairs `reported`, some
-    are `right`, some `wrong`, and those between are neither. `found` are the true pairs among
-    them. `precision` is right / (right + wrong), `recall` the share of all true pairs that is
-    found; a share of nothing is None.
+    `equal` counts the pairs of equal texts, which count nowhere else. Of the other `reported`
+    pairs, some are `right`, some `wrong`, and those between are neither; `found` counts the true
+    ones. `precision` is right / (right + wrong), `recall` the share of the true pairs that is
+    found; either is None if it would divide by zero.
     """
 
     k: int
@@ -330,14 +329,14 @@ class Rating(NamedTuple):
 
 @dataclass(frozen=True)
 class RecipeQuality:
-    """How well a recipe tells duplicates from other documents.
+    """The quality of a recipe: how well it separates duplicates from other documents.
 
     `ratings` has one entry for each k; `verified` has the same for pairs whose sketches agree as
-    well, and nothing if that wasn't asked for. `short` counts the texts with too few features,
+    well, and is empty if that wasn't requested. `short` counts the texts with too few features,
     `unsketched` those without a sketch: they have no pairs. Distance d occurs
-    `true_distances[d]` times among the true pairs, and `other_distances[d]` times among pairs
-    drawn at random that aren't. `bit_shares` tells for each bit, the lowest first, in which share
-    of the fingerprints it is set; about one half is best.
+    `true_distances[d]` times among the true pairs, and `other_distances[d]` times among random
+    pairs that aren't true. `bit_shares` has for each bit, the lowest first, the share of the
+    fingerprints in which it is set; about one half is best.
     """
 
     recipe: str
@@ -354,9 +353,9 @@ class RecipeQuality:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Which similarities make a pair true, right or wrong when recipes are evaluated.
+    """The similarities that make a pair true, right or wrong in an evaluation of recipes.
 
-    True pairs, from `truth_from` on, are to be found. Of the pairs that are reported, those from
+    Pairs from `truth_from` on are true and should be found. Of the reported pairs, those from
     `right_from` on are right, those below `wrong_below` wrong; pairs between are neither.
     """
 
@@ -375,11 +374,11 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What recipes find of the near-duplicates among some documents.
+    """The result of an evaluation: how many near-duplicates each recipe finds.
 
-    `exact` is True if the truth is the Jaccard similarity of the texts' shingles, not a list of
-    pairs. `true` counts the pairs that should be found, `equal` the pairs of equal texts, which
-    are left out. `thresholds` and `min_jaccard` are those that were given.
+    `exact` is True if pairs are true by the Jaccard similarity of their shingles, False if they
+    come from a list. `true` counts the pairs that should be found, `equal` the pairs of equal
+    texts, which are left out. `thresholds` and `min_jaccard` are the arguments.
     """
 
     documents: int
