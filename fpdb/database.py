@@ -1,10 +1,8 @@
 """The database: created, opened, or built; changed in transactions; copied."""
 
 import contextlib
-import dataclasses
 import os
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
@@ -25,7 +23,6 @@ from fpdb.models import (
     Cluster,
     Document,
     Key,
-    Loaded,
     Problem,
     Stats,
     require_whole,
@@ -34,15 +31,11 @@ from fpdb.processes import mapped
 from fpdb.queries import Queries, Snapshot, check_keep
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.format import Header, Stored
-from fpdb.storage.open_checks import is_vacant
 from fpdb.tables import Index, Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 if TYPE_CHECKING:
     from fpdb.joins import Members
-
-# Documents that are stored together in a database that nobody else sees yet.
-_FILLED = 1 << 14
 
 
 class _Place(NamedTuple):
@@ -247,11 +240,10 @@ class Database(Queries):
         skip_duplicates: bool = False,
         min_jaccard: float | None = None,
     ) -> Iterator[Added]:
-        """Add what the `preparer` of this database prepared, as `add_many` does."""
+        """Add what the `preparer` of this database prepared, in one transaction."""
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
         self._preparer.require_own(prepared)
-        for start in range(0, len(prepared), BATCH):
-            yield from self._add(prepared.documents[start : start + BATCH], duplicates)
+        yield from self._add(prepared.documents, duplicates)
 
     def _duplicates(self, min_jaccard: float | None, *, skip_duplicates: bool) -> Search | None:
         """Return the search that finds what a document that isn't to be added resembles."""
@@ -379,55 +371,7 @@ class Database(Queries):
         those whose key begins with `prefix`. Return how many there are.
         """
         with self._transaction() as txn:
-            return portable.write(file, txn, self._catalog, self._head, prefix)
-
-    @property
-    def _head(self) -> portable.Head:
-        return portable.Head.of(self._header, self.plan.bits, self.k)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        file: IO[bytes],
-        *,
-        capacity: int | None = None,
-        timeout: float = LOCK_SECONDS,
-    ) -> Loaded:
-        """Bring the documents of the portable form, as `dump` writes it, into a database.
-
-        If nothing is at the path, a database like the dumped one is made there, with tables for
-        `capacity` documents if it is given. It appears complete, and not at all if the file is
-        damaged or cut short. A database that is there must have the same recipe and keys. It gets
-        a thousand documents or so at a time, as `add_many` adds them; those before an error stay.
-
-        The times of adding are kept, and so is the order of the documents, but their ids may be
-        others. No secret of a recipe is needed.
-        """
-        source = portable.Source(file)
-        if is_vacant(path):
-            head = source.head
-            if capacity is not None:
-                require_whole("capacity", capacity, 1)
-                head = dataclasses.replace(head, capacity=capacity)
-            described = new_header(**vars(head))
-            with Environment.build(path, *new_database(described)) as environment:
-                return cls._take(cls(environment), source, _FILLED)
-        with cls.open(path, timeout=timeout) as database:
-            return cls._take(database, source, BATCH)
-
-    def _take(self, source: portable.Source, together: int) -> Loaded:
-        """Add what a file holds up to the first bad line; then raise what is wrong with that."""
-        source.head.require_fit(self._head, str(self.path))
-        counts: Counter[str] = Counter()
-        for line, batch in source.batches(together):
-            prepared, bad = self.preparer.sift(batch)
-            if bad:
-                prepared = self.preparer(batch[: bad[0][0]])
-            counts.update(added.status for added in self._add(prepared.documents))
-            for place, error in bad:
-                raise InputError(f"line {line + place}: {error}", hint=error.hint)
-        return Loaded(**counts)
+            return portable.write(file, txn, self._catalog, portable.Head.of(self._header), prefix)
 
     def stats(self) -> Stats:
         """Return what the database holds, and how."""

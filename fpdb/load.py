@@ -8,23 +8,29 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.database import Database
+from fpdb.documents.layout import new_database, new_header
+from fpdb.documents.prepare import BATCH
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.ingest import Bad, Ingested, parse_key
 from fpdb.io import BadRecord, Reading, Record, binary_file, read_lines, read_records, size_of
 from fpdb.io.arrow import column_batches, column_files, read_columns, words_of
 from fpdb.io.streams import StreamError
+from fpdb.maintenance import portable
 from fpdb.models import Document, Key
+from fpdb.storage import Environment
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bits import to_ints
 from fpdb.tables.bulk_load import MEMORY
 
 _CAPACITY = 1_000_000
+# Documents that are stored together in a database that nobody else sees yet.
+_FILLED = 1 << 14
 _MAGIC = b"\x93NUMPY"
 _SUFFIX = ".npy"
 # numpy reads as many bytes of a header as it claims to have.
@@ -38,7 +44,7 @@ _Row = tuple[Key, int, str]
 
 def load(
     path: str | os.PathLike[str],
-    source: str,
+    source: str | IO[bytes],
     reading: Reading | None = None,
     *,
     key_file: str | None = None,
@@ -59,7 +65,8 @@ def load(
         source: A file, or "-" for standard input: an array that numpy saved (.npy), records with
             a key and a fingerprint (JSON lines, CSV, TSV, Parquet, Arrow), what `dump` wrote
             (.fpdb.jsonl, or the format "portable"), or the Parquet file or directory that
-            `fpdb.integrations.spark` wrote.
+            `fpdb.integrations.spark` wrote. Or an open binary file, e.g. a pipe, with what `dump`
+            wrote.
         reading: The format, and which fields of records mean what; "key" and "fingerprint".
         key_file: The keys of an array's rows: another array, or a text file with a key a line.
         first_key: The key of an array's first row; further rows count on. A new database counts
@@ -74,10 +81,13 @@ def load(
     reading = reading or Reading()
     run = _Load(path, memory, new, strict=strict)
     run.on_bad, run.on_progress = on_bad, on_progress
+    if not isinstance(source, str):
+        run.dumped(source)
+        return run.counts
     if source != "-":
         run.counts.bytes_total = size_of(source)
     if is_portable(source, reading.format):
-        run.portable(source)
+        run.dumped_at(source)
     elif parts := column_files(source):
         try:
             run.columns(parts)
@@ -116,22 +126,49 @@ class _Load:
         self._new = new
         self._strict = strict
 
-    def portable(self, source: str) -> None:
-        """Load a database in its portable form."""
-        if surplus := sorted(self._new.keys() - {"capacity"}):
-            raise InputError(
-                f"{source} has the portable form, found {surplus[0]} of a new database",
-                hint="the portable form says how it was created; only its capacity may differ",
-            )
+    def dumped_at(self, source: str) -> None:
+        """Load a database in its portable form from a path."""
         with binary_file(source, self._count_bytes) as file:
             try:
-                loaded = Database.load(self._path, file, capacity=self._new.get("capacity"))
+                self.dumped(file)
             except InputError as error:
                 raise InputError(f"{source}: {error}", hint=error.hint) from None
-        self.counts.records = loaded.documents
-        self.counts.statuses.update(loaded._asdict())
-        if self.on_progress:
-            self.on_progress(self.counts)
+
+    def dumped(self, file: IO[bytes]) -> None:
+        """Load a database in its portable form.
+
+        The times of adding are kept, and so is the order of the documents, but their ids may be
+        others. No secret of a recipe is needed. Documents before an error stay in a database that
+        is there.
+        """
+        if surplus := sorted(self._new.keys() - {"capacity"}):
+            raise InputError(
+                f"the file has the portable form, found {surplus[0]} of a new database",
+                hint="the portable form says how it was created; only its capacity may differ",
+            )
+        source = portable.Source(file)
+        if is_vacant(self._path):
+            described = new_header(**{**vars(source.head), **self._new})
+            with Environment.build(self._path, *new_database(described)) as environment:
+                self._add_dumped(Database(environment), source, _FILLED)
+        else:
+            with Database.open(self._path) as database:
+                self._add_dumped(database, source, BATCH)
+
+    def _add_dumped(self, database: Database, source: portable.Source, together: int) -> None:
+        """Add the documents up to the first bad line; then raise what is wrong with that."""
+        source.head.require_fit(portable.Head.of(database.preparer.header), str(self._path))
+        for line, batch in source.batches(together):
+            prepared, bad = database.preparer.sift(batch)
+            if bad:
+                prepared = database.preparer(batch[: bad[0][0]])
+            for added in database.add_prepared(prepared):
+                self.counts.records += 1
+                self.counts.statuses[added.status] += 1
+            for place, error in bad:
+                raise InputError(f"line {line + place}: {error}", hint=error.hint)
+            if self.on_progress:
+                self.on_progress(self.counts)
 
     def array(self, source: str, key_file: str | None, first_key: int | None) -> None:
         """Add the rows of an array, under keys from a file or by their numbers."""

@@ -190,20 +190,6 @@ class Added(NamedTuple):
     matches: Matches
 
 
-class Loaded(NamedTuple):
-    """What became of the documents of the portable form, by the statuses of `Added`."""
-
-    added: int = 0
-    replaced: int = 0
-    unchanged: int = 0
-    short: int = 0
-
-    @property
-    def documents(self) -> int:
-        """How many there were."""
-        return sum(self)
-
-
 @dataclass(frozen=True)
 class TableStats:
     """One table: the length of its prefix, and the number of its pages."""

@@ -57,7 +57,7 @@ class Preparer:
     def __init__(
         self, stored: Header, index: Index, catalog: Catalog, recipe: Recipe | None = None
     ) -> None:
-        self._header = stored
+        self.header = stored
         self.given = recipe
         self.index = index
         self.catalog = catalog
@@ -65,12 +65,12 @@ class Preparer:
         self.fits = (stored["recipe_id"], f"{catalog.kind} keys", f"{sketch or 'no'} sketches")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _preparer, (self._header, self.given)
+        return _preparer, (self.header, self.given)
 
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of the database; a `RecipeError` if it has a secret that wasn't given."""
-        return self.given or Recipe.from_dict(self._header["recipe"])
+        return self.given or Recipe.from_dict(self.header["recipe"])
 
     def with_largest(self, largest: int) -> "Preparer":
         """Return a preparer that takes texts of N bytes as well."""
@@ -81,7 +81,7 @@ class Preparer:
         if recipe.largest >= largest:
             return self
         wider = recipe.replace(largest=largest)
-        return Preparer(self._header, self.index, self.catalog, wider)
+        return Preparer(self.header, self.index, self.catalog, wider)
 
     def without_sketches(self) -> "Preparer":
         """Return a preparer that makes no sketches, for queries whose matches aren't verified."""

@@ -53,10 +53,17 @@ class Head:
     capacity: int
 
     @classmethod
-    def of(cls, stored: Header, bits: int, k: int) -> Self:
+    def of(cls, stored: Header) -> Self:
         """Return the head of a database, given its header."""
-        shared = (stored["recipe"], stored["recipe_id"], bits, k, stored["keys"])
-        return cls(*shared, stored.get("sketch"), stored["capacity"])
+        return cls(
+            recipe=stored["recipe"],
+            recipe_id=stored["recipe_id"],
+            bits=stored["plan"]["bits"],
+            k=stored["plan"]["k"],
+            keys=stored["keys"],
+            sketch=stored.get("sketch"),
+            capacity=stored["capacity"],
+        )
 
     def line(self) -> bytes:
         """Return the first line."""

@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import lzma
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from tiers import examples
 import fpdb
 from fpdb import Document
 from fpdb.maintenance import portable
-from fpdb.models import Loaded
 
 PAGE = "The library lends books for four weeks; whoever keeps them longer pays a small fee. "
 NEAR = PAGE.replace("small", "modest")
@@ -115,8 +115,8 @@ def test_everything_comes_back(made):
         with fpdb.create(Path(folder, "a"), **options) as database:
             list(database.add_many(held))
             wanted, data = seen(database), dumped(database)
-        loaded = fpdb.Database.load(Path(folder, "b"), io.BytesIO(data))
-        assert loaded.documents == len(wanted["documents"])
+        loaded = fpdb.load(Path(folder, "b"), io.BytesIO(data))
+        assert loaded.records == len(wanted["documents"])
         assert (loaded.replaced, loaded.unchanged) == (0, 0)
         with fpdb.open(Path(folder, "b")) as copy:
             assert seen(copy) == wanted
@@ -128,12 +128,12 @@ def test_everything_comes_back(made):
                     [dataclasses.replace(each, fingerprint=5, text=None) for each in held[:2]]
                 )
             )
-        fpdb.Database.load(Path(folder, "c"), io.BytesIO(data))
+        fpdb.load(Path(folder, "c"), io.BytesIO(data))
         with fpdb.open(Path(folder, "c")) as other:
             assert list(map(bare, other.scan())) == wanted["documents"]
             assert list(other.check()) == []
-        again = fpdb.Database.load(Path(folder, "b"), io.BytesIO(data))
-        assert again == Loaded(unchanged=loaded.documents)
+        again = fpdb.load(Path(folder, "b"), io.BytesIO(data))
+        assert again.unchanged == again.records == loaded.records
         # And documents that are scanned are added whole as well.
         with (
             fpdb.open(Path(folder, "a")) as database,
@@ -188,11 +188,11 @@ def test_a_prefix_keeps_the_order(filled):
 
 
 def test_a_capacity_may_be_given(data, tmp_path):
-    fpdb.Database.load(tmp_path / "new", io.BytesIO(data), capacity=10**9)
+    fpdb.load(tmp_path / "new", io.BytesIO(data), capacity=10**9)
     with fpdb.open(tmp_path / "new") as database:
         assert database.stats().capacity == 10**9
     with pytest.raises(fpdb.InputError, match="capacity"):
-        fpdb.Database.load(tmp_path / "other", io.BytesIO(data), capacity=0)
+        fpdb.load(tmp_path / "other", io.BytesIO(data), capacity=0)
 
 
 def test_files_of_all_kinds(filled, data, tmp_path):
@@ -201,18 +201,18 @@ def test_files_of_all_kinds(filled, data, tmp_path):
         with fpdb.open(filled) as database, opened(path, "wb") as file:
             assert database.dump(file) == 5
         with opened(path, "rb") as file:
-            fpdb.Database.load(tmp_path / f"copy{number}", file)
+            fpdb.load(tmp_path / f"copy{number}", file)
     with open(tmp_path / "raw", "wb", buffering=0) as raw, fpdb.open(filled) as database:
         database.dump(raw)
     assert (tmp_path / "raw").read_bytes() == data
     with fpdb.open(filled) as database, pytest.raises(fpdb.InputError, match="binary"):
         database.dump(io.StringIO())
     with pytest.raises(fpdb.InputError, match="binary"):
-        fpdb.Database.load(tmp_path / "never", io.StringIO(data.decode()))
+        fpdb.load(tmp_path / "never", io.StringIO(data.decode()))
 
 
 def test_a_mark_and_a_last_line_without_its_end(data, tmp_path):
-    fpdb.Database.load(tmp_path / "new", io.BytesIO(b"\xef\xbb\xbf" + data.rstrip(b"\n")))
+    fpdb.load(tmp_path / "new", io.BytesIO(b"\xef\xbb\xbf" + data.rstrip(b"\n")))
     with fpdb.open(tmp_path / "new") as database:
         assert len(database) == 5
 
@@ -221,7 +221,7 @@ def test_wherever_it_is_cut_nothing_is_there(data, tmp_path):
     whole = data.rstrip(b"\n")
     for end in range(0, len(whole), 1 + len(whole) // 10):
         with pytest.raises(fpdb.InputError) as raised:
-            fpdb.Database.load(tmp_path / "new", io.BytesIO(whole[:end]))
+            fpdb.load(tmp_path / "new", io.BytesIO(whole[:end]))
         assert raised.value.hint
         assert list(tmp_path.glob("*new*")) == []
 
@@ -233,7 +233,7 @@ def test_a_packed_file_that_is_cut(data, tmp_path):
             gzip.GzipFile(fileobj=io.BytesIO(packed[:end])) as file,
             pytest.raises(fpdb.InputError),
         ):
-            fpdb.Database.load(tmp_path / "new", file)
+            fpdb.load(tmp_path / "new", file)
 
 
 def test_whatever_byte_is_changed_is_noticed(data, tmp_path):
@@ -241,7 +241,7 @@ def test_whatever_byte_is_changed_is_noticed(data, tmp_path):
         changed = bytearray(data)
         changed[place] ^= 1
         with pytest.raises(fpdb.FpdbError):
-            fpdb.Database.load(tmp_path / "new", io.BytesIO(changed))
+            fpdb.load(tmp_path / "new", io.BytesIO(changed))
 
 
 def test_lines_that_are_lost_swapped_or_added(data, tmp_path):
@@ -256,18 +256,18 @@ def test_lines_that_are_lost_swapped_or_added(data, tmp_path):
         ([], "line 1 doesn't begin"),
     ):
         with pytest.raises(fpdb.InputError, match=message):
-            fpdb.Database.load(tmp_path / "new", io.BytesIO(b"".join(some)))
+            fpdb.load(tmp_path / "new", io.BytesIO(b"".join(some)))
 
 
 def test_what_precedes_an_error_is_stored_in_a_database_that_is_there(filled, data, tmp_path):
     with fpdb.create(tmp_path / "there", sketch="minhash") as there:
         lines = data.splitlines(keepends=True)
         with pytest.raises(fpdb.InputError, match="after line 3"):
-            fpdb.Database.load(tmp_path / "there", io.BytesIO(b"".join(lines[:3])))
+            fpdb.load(tmp_path / "there", io.BytesIO(b"".join(lines[:3])))
         assert sorted(there) == ["b", "https://a.example/1"]
         lines[3] = b'{"key": 5, "fingerprint": "00000000000000ff"}\n'
         with pytest.raises(fpdb.InputError, match="line 4: found the key 5"):
-            fpdb.Database.load(tmp_path / "there", io.BytesIO(b"".join(lines)))
+            fpdb.load(tmp_path / "there", io.BytesIO(b"".join(lines)))
         assert len(there) == 2
 
 
@@ -277,7 +277,11 @@ def test_it_replaces_and_keeps_times(data, tmp_path):
         there.add("z", PAGE)
         lines = data.replace(b'"added":1', b'"added":10').splitlines()
         file = io.BytesIO(b"\n".join([*lines[:-1], b'{"documents":5}']))
-        assert fpdb.Database.load(tmp_path / "there", file) == Loaded(added=3, replaced=1, short=1)
+        assert fpdb.load(tmp_path / "there", file).statuses == {
+            "added": 3,
+            "replaced": 1,
+            "short": 1,
+        }
         assert there["b"].added == json.loads(lines[2])["added"] > 10**10
         assert len(there) == 6
 
@@ -294,13 +298,13 @@ def test_it_replaces_and_keeps_times(data, tmp_path):
 def test_another_kind_of_database_is_refused(data, tmp_path, options, message):
     with fpdb.create(tmp_path / "there", **options) as there:
         with pytest.raises(fpdb.RecipeMismatchError, match=message):
-            fpdb.Database.load(tmp_path / "there", io.BytesIO(data))
+            fpdb.load(tmp_path / "there", io.BytesIO(data))
         assert len(there) == 0
 
 
 def test_another_k_is_fine(data, tmp_path):
     with fpdb.create(tmp_path / "there", sketch="minhash", k=2) as there:
-        assert fpdb.Database.load(tmp_path / "there", io.BytesIO(data)).documents == 5
+        assert fpdb.load(tmp_path / "there", io.BytesIO(data)).records == 5
         assert len(there) == 5
 
 
@@ -311,7 +315,7 @@ def test_a_keyed_recipe_needs_no_secret(tmp_path):
         database.add("u", PAGE)
         data = dumped(database)
     assert b"ssss" not in data
-    fpdb.Database.load(tmp_path / "b", io.BytesIO(data))
+    fpdb.load(tmp_path / "b", io.BytesIO(data))
     with fpdb.open(tmp_path / "b", recipe=recipe) as copy:
         assert copy.query(PAGE)[0].key == "u"
     with fpdb.open(tmp_path / "b") as copy:
@@ -323,7 +327,7 @@ def test_a_keyed_recipe_needs_no_secret(tmp_path):
         fpdb.open(tmp_path / "b", recipe=other)
     wrong = data.replace(secret.id.encode(), b"0" * len(secret.id))
     with pytest.raises(fpdb.InputError, match="of its recipe"):
-        fpdb.Database.load(tmp_path / "c", io.BytesIO(wrong))
+        fpdb.load(tmp_path / "c", io.BytesIO(wrong))
 
 
 HEAD = {
@@ -388,7 +392,7 @@ DEEP = '{"key":"k","fingerprint":null,"meta":' + "[" * 100_000
 def test_hostile_lines(tmp_path, line, message):
     data = f"{json.dumps(HEAD)}\n{line}\n".encode()
     with pytest.raises(fpdb.InputError, match=message) as raised:
-        fpdb.Database.load(tmp_path / "new", io.BytesIO(data))
+        fpdb.load(tmp_path / "new", io.BytesIO(data))
     assert len(str(raised.value)) < 400
     assert "line 2" in str(raised.value) or "last line" in str(raised.value) or "SHA" in message
     assert list(tmp_path.iterdir()) == []
@@ -405,7 +409,7 @@ def test_a_sketch_of_another_kind(tmp_path):
         line = {"key": "k", "fingerprint": "0" * 16, "sketch": sketch}
         data = "\n".join(map(json.dumps, (head, line))).encode()
         with pytest.raises(fpdb.InputError, match=message):
-            fpdb.Database.load(tmp_path / "new", io.BytesIO(data))
+            fpdb.load(tmp_path / "new", io.BytesIO(data))
 
 
 @pytest.mark.parametrize(
@@ -438,7 +442,7 @@ def test_a_sketch_of_another_kind(tmp_path):
 def test_hostile_first_lines(tmp_path, change, message):
     data = json.dumps(HEAD | change).encode() + b'\n{"documents":0}\n'
     with pytest.raises(fpdb.InputError, match=message):
-        fpdb.Database.load(tmp_path / "new", io.BytesIO(data))
+        fpdb.load(tmp_path / "new", io.BytesIO(data))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -446,20 +450,18 @@ def test_a_first_line_that_lacks_something_or_comes_from_the_future(tmp_path):
     for name in HEAD.keys() - {"fpdb_portable"}:
         some = {each: value for each, value in HEAD.items() if each != name}
         with pytest.raises(fpdb.InputError, match=f"no field {name}"):
-            fpdb.Database.load(tmp_path / "new", io.BytesIO(json.dumps(some).encode()))
+            fpdb.load(tmp_path / "new", io.BytesIO(json.dumps(some).encode()))
     with pytest.raises(fpdb.TooNewError) as raised:
-        fpdb.Database.load(
-            tmp_path / "new", io.BytesIO(json.dumps(HEAD | {"fpdb_portable": 2}).encode())
-        )
+        fpdb.load(tmp_path / "new", io.BytesIO(json.dumps(HEAD | {"fpdb_portable": 2}).encode()))
     assert (raised.value.found, raised.value.supported) == (2, 1)
     with pytest.raises(fpdb.PlanError):
-        fpdb.Database.load(tmp_path / "new", io.BytesIO(json.dumps(HEAD | {"k": 60}).encode()))
+        fpdb.load(tmp_path / "new", io.BytesIO(json.dumps(HEAD | {"k": 60}).encode()))
 
 
 def test_a_first_line_that_would_take_much_memory(tmp_path):
     for line in (b'{"fpdb_portable":' + b"[]," * 2**20, b'{"fpdb_portable":' + b" " * 2**26):
         with pytest.raises(fpdb.InputError, match=r"line 1 has (too many|more than)"):
-            fpdb.Database.load(tmp_path / "new", io.BytesIO(line))
+            fpdb.load(tmp_path / "new", io.BytesIO(line))
 
 
 def test_others_may_write_the_least(tmp_path):
@@ -467,7 +469,7 @@ def test_others_may_write_the_least(tmp_path):
     data = "\n".join(json.dumps(line, separators=(", ", ": ")) for line in lines).replace(
         "\n", "\r\n"
     )
-    fpdb.Database.load(tmp_path / "new", io.BytesIO(data.encode()))
+    fpdb.load(tmp_path / "new", io.BytesIO(data.encode()))
     with fpdb.open(tmp_path / "new") as database:
         assert database["a"].fingerprint == 10
         assert database["a"].added > 1_700_000_000
@@ -479,7 +481,7 @@ def test_more_than_one_batch(tmp_path):
         file = io.BytesIO()
         assert database.dump(file) == 2501
     file.seek(0)
-    assert fpdb.Database.load(tmp_path / "b", file).added == 2501
+    assert fpdb.load(tmp_path / "b", file).added == 2501
     with fpdb.open(tmp_path / "a") as a, fpdb.open(tmp_path / "b") as b:
         assert all(map(dataclasses.astuple, a.scan()))
         assert all(x == y for x, y in itertools.zip_longest(a.scan(), b.scan()))
@@ -487,7 +489,7 @@ def test_more_than_one_batch(tmp_path):
     lines[2200] = b'{"key": "x", "fingerprint": "0000000000000000"}'
     with fpdb.create(tmp_path / "c", keys="integer") as there:
         with pytest.raises(fpdb.InputError, match="line 2201: found the key 'x'"):
-            fpdb.Database.load(tmp_path / "c", io.BytesIO(b"\n".join(lines)))
+            fpdb.load(tmp_path / "c", io.BytesIO(b"\n".join(lines)))
         assert len(there) == 2199
 
 
@@ -529,7 +531,7 @@ def test_what_is_held_at_once_is_bounded(data, tmp_path, monkeypatch):
         sizes.append(len(batch))
     assert sum(sizes) == 5
     assert set(sizes) == {1, 2}
-    monkeypatch.setattr("fpdb.database._FILLED", 2)
-    fpdb.Database.load(tmp_path / "new", io.BytesIO(data))
+    monkeypatch.setattr(sys.modules["fpdb.load"], "_FILLED", 2)
+    fpdb.load(tmp_path / "new", io.BytesIO(data))
     with fpdb.open(tmp_path / "new") as database:
         assert dumped(database) == data

@@ -166,7 +166,7 @@ def make(name: str, path: Path, target: Path) -> None:
             fpdb.merge([path, path.parent.parent / OTHER], target, on_conflict="first")
     elif name == "load the portable form":
         with open(path.parent.parent / DUMPED, "rb") as file:
-            fpdb.Database.load(target, file)
+            fpdb.load(target, file)
     elif name == "load fingerprints":
         fpdb.load(target, str(path.parent.parent / PRINTS))
     else:
