@@ -133,7 +133,8 @@ class Preparer:
             for document in documents
         ]
         numbered = self.catalog.kind == "integer"
-        signed = self._signed([document.text for document in documents if _is_signed(document)])
+        texts = [document.text for document in documents if document.fingerprint is None]
+        signed = self._signed([text for text in texts if text is not None])
         now = int(time.time())
         prepared: list[Stored] = []
         for document, meta in zip(documents, metas, strict=True):
@@ -145,7 +146,7 @@ class Preparer:
                 if number is not None:
                     number = as_number(number, self.index.plan.bits)
                 if document.sketch is not None and self.catalog.sketched:
-                    sketch = _checked_sketch(document)
+                    sketch = document.sketch
             prepared.append(
                 Stored(
                     id=int(key) if numbered else 0,
@@ -178,6 +179,7 @@ class Preparer:
         if (
             document.digest is not None
             or document.added is not None
+            or document.sketch is not None
             or type(document.characters) is not int
             or document.characters
         ):
@@ -294,11 +296,6 @@ def sketch_bytes(sketches: NDArray[np.uint8]) -> Iterator[bytes]:
         yield row.tobytes() if there else b""
 
 
-def _is_signed(document: Document) -> bool:
-    """Return whether the fingerprint of a document is that of its text."""
-    return document.fingerprint is None and document.text is not None
-
-
 def _require_several(name: str, values: object) -> None:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(
@@ -317,9 +314,9 @@ def _require_document(document: object) -> None:
 def _check_stored(document: Document) -> None:
     """Check the fields that only a document has that was stored before."""
     digest, characters, added = document.digest, document.characters, document.added
-    intact = digest is None or (isinstance(digest, bytes) and len(digest) == TEXT_DIGEST_BYTES)
     for name, good, expected in (
-        ("digest", intact, f"{TEXT_DIGEST_BYTES} bytes"),
+        ("digest", _is_bytes(digest, TEXT_DIGEST_BYTES), f"{TEXT_DIGEST_BYTES} bytes"),
+        ("sketch", _is_bytes(document.sketch, SKETCH_BYTES), f"{SKETCH_BYTES} bytes"),
         ("characters", _is_whole(characters, _MOST), "a whole number from 0"),
         ("characters", not characters or digest or document.text is not None, "a digest as well"),
         ("added", added is None or _is_whole(added, _LATEST), "seconds since 1970, whole"),
@@ -336,10 +333,5 @@ def _is_whole(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
-def _checked_sketch(document: Document) -> bytes:
-    if not isinstance(document.sketch, bytes) or len(document.sketch) != SKETCH_BYTES:
-        raise InputError(
-            f"the document {document.key!r} has a sketch that isn't of {SKETCH_BYTES} bytes",
-            hint="recipe.sketch(text) makes one",
-        )
-    return document.sketch
+def _is_bytes(value: object, length: int) -> bool:
+    return value is None or (isinstance(value, bytes) and len(value) == length)

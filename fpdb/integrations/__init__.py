@@ -1,1 +1,1 @@
-"""Faces of fpdb in other programs, each with an extra of its own; they use public names only."""
+"""Integrations in other programs, each with an extra of its own; they use public names only."""

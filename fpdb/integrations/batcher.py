@@ -1,4 +1,4 @@
-"""A thread that adds documents for an event loop; waiting documents share a transaction."""
+"""Add documents of an event loop in a thread; those that wait share a transaction."""
 
 import contextlib
 import threading
@@ -18,8 +18,8 @@ _CHARACTERS = 1 << 20
 class Batcher:
     """Adds documents in a thread, except near-duplicates of stored ones.
 
-    While a transaction waits for the disk, further documents queue up, and the next transaction
-    adds them all. A single document never waits for others, and each of many costs little.
+    While a transaction waits for the disk, further documents are queued, and the next transaction
+    adds all of them. So a single document isn't delayed, and many take few transactions.
     """
 
     def __init__(self, database: fpdb.Database, min_jaccard: float | None = None) -> None:
@@ -27,7 +27,7 @@ class Batcher:
         self._min_jaccard = min_jaccard
         self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._closed: Future[None] = Future()
-        # The exit of a program doesn't wait for a daemon: nothing uncommitted was acknowledged.
+        # A program may exit without waiting: no result was set before its transaction committed.
         threading.Thread(target=self._run, name="fpdb-batcher", daemon=True).start()
 
     def add(self, document: fpdb.Document) -> Future[fpdb.Added]:
@@ -51,7 +51,7 @@ class Batcher:
         self._closed.set_result(None)
 
     def _take(self) -> tuple[list[_Waiting], bool]:
-        """Wait for a document, and return it with all that wait too, and whether to go on."""
+        """Wait for a document; return all that are queued, and False at the end of the queue."""
         batch: list[_Waiting] = []
         room = _CHARACTERS
         item = self._waiting.get()

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Generator
+import math
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 _Result = TypeVar("_Result")
+_Number = TypeVar("_Number", int, float)
 
 logger = logging.getLogger(__name__)
 _ACTIONS = ("tag", "drop")
@@ -60,11 +62,11 @@ class NearDuplicatesPipeline:
         if self._marked:
             fpdb.html_text("")  # raises now if a package is missing
         self._untagged = self._failed = False
-        self._min_jaccard = _share(settings, "FPDB_MIN_JACCARD")
+        self._min_jaccard = _number(settings, "FPDB_MIN_JACCARD", float, above=0, most=1)
         self._database = _open(
             self._path,
             _recipe(settings),
-            _whole(settings, "FPDB_K"),
+            _number(settings, "FPDB_K", int, above=-1),
             sketched=self._min_jaccard is not None,
         )
 
@@ -153,7 +155,7 @@ class NearDuplicatesPipeline:
 
 
 class _Awaited:
-    """Awaits the result of a thread, under asyncio or under any reactor of Twisted."""
+    """Awaits the result of a thread, in an event loop of asyncio or in a reactor of Twisted."""
 
     def __init__(self, future: Future[_Result]) -> None:
         self._future = future
@@ -223,34 +225,28 @@ def _names(settings: "BaseSettings", name: str, default: str) -> list[str]:
     return [each.strip() for each in found]
 
 
-def _whole(settings: "BaseSettings", name: str) -> int | None:
-    found = settings.get(name)
-    if found is None:
-        return None
-    if isinstance(found, str) and found.isascii() and found.isdigit():  # from scrapy crawl -s
-        return int(found)
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise fpdb.InputError(
-            f"found {name} = {found!r}, expected a whole number",
-            hint="leave it out for the default",
-        )
-    return found
-
-
-def _share(settings: "BaseSettings", name: str) -> float | None:
+def _number(
+    settings: "BaseSettings",
+    name: str,
+    kind: Callable[[str], _Number],
+    *,
+    above: int,
+    most: float = math.inf,
+) -> _Number | None:
     found = settings.get(name)
     if found is None:
         return None
     try:
-        share = float(found)
-    except (TypeError, ValueError):
-        share = -1.0
-    if isinstance(found, bool) or not 0 < share <= 1:
-        raise fpdb.InputError(
-            f"found {name} = {found!r}, expected a number above 0 and up to 1",
-            hint="0.8 is the usual limit for near-duplicates",
-        )
-    return share
+        number = kind(str(found))  # `scrapy crawl -s` sets strings
+        if above < number <= most:
+            return number
+    except ValueError:
+        pass
+    limit = "" if most == math.inf else f" and up to {most}"
+    raise fpdb.InputError(
+        f"found {name} = {found!r}, expected a number above {above}{limit}",
+        hint="leave it out for the default",
+    )
 
 
 def _recipe(settings: "BaseSettings") -> fpdb.Recipe | None:
