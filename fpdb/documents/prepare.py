@@ -85,7 +85,7 @@ class Preparer:
 
     def without_sketches(self) -> "Preparer":
         """Return a preparer that makes no sketches, for queries whose matches aren't verified."""
-        header = {name: value for name, value in self._header.items() if name != "sketch"}
+        header = {name: value for name, value in self.header.items() if name != "sketch"}
         return _preparer(header, self.given)
 
     def require_own(self, prepared: Prepared, *, sketched: bool = True) -> None:
