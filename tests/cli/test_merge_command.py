@@ -15,6 +15,7 @@ def pair(tmp_path):
     return tmp_path / "a", tmp_path / "b"
 
 
+@pytest.mark.process
 def test_what_was_taken_is_told(run, pair, tmp_path):
     done = run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "first")
     assert (done.code, done.out) == (0, "")
@@ -24,6 +25,7 @@ def test_what_was_taken_is_told(run, pair, tmp_path):
     assert last.startswith(f"{tmp_path / 'c'}: 3 documents, 4 tables")
 
 
+@pytest.mark.process
 def test_json_and_quiet(run, pair, tmp_path):
     done = run("merge", *pair, "-o", tmp_path / "c", "--json", "--quiet", "--k", 2)
     assert (done.code, done.err) == (0, "")

@@ -125,7 +125,7 @@ def test_two_ingests_at_once_create_one_database(start, path):
 
 
 @pytest.mark.parametrize(
-    "command", [["get", "--prefix", ""], ["export"], ["export", "--format=csv"]]
+    "command", [["get", "--prefix", ""], ["export"], ["export", "--output-format=csv"]]
 )
 def test_a_reader_that_goes_away_is_no_error(start, path, command):
     with fpdb.create(path) as database:
