@@ -334,7 +334,7 @@ def _jsonl(source: Source) -> Iterator[Row]:
         if isinstance(line, TooLong):
             yield number, f"holds more than {source.reading.max_bytes} bytes in one line", replaced
             continue
-        if line.isspace():
+        if not line or line.isspace():
             continue
         found: dict[str, Any] | str
         try:
@@ -362,7 +362,7 @@ def _lines(source: Source) -> Iterator[Row]:
     for number, line, replaced in source.lines():
         if isinstance(line, TooLong):
             yield number, f"holds more than {source.reading.max_bytes} bytes in one line", replaced
-        elif text := line.rstrip("\r\n"):
+        elif text := line.rstrip("\r"):
             yield number, {"key": f"{source.name}:{number}", "text": text}, replaced
 
 

@@ -177,7 +177,7 @@ def binary_file(path: str, progress: Progress | None = None) -> Iterator[IO[byte
 
 
 class LineCutter:
-    """Cuts bytes into lines, with their ends, as they come; of too long ones, only a mark is left.
+    """Cuts bytes into lines, without line feeds, as they come; of too long ones, a mark is left.
 
     A byte order mark before the first line is dropped.
     """
@@ -197,17 +197,16 @@ class LineCutter:
             return []
         found = [self._ended(first)]
         rest = others.pop()
-        most = self._largest
-        found += [line + b"\n" if len(line) <= most else self._checked(line) for line in others]
+        if max(map(len, others), default=0) <= self._largest:
+            found += others
+        else:
+            found += map(self._checked, others)
         self._keep(rest)
         return found
 
     def finish(self) -> list[bytes | TooLong]:
         """Return what has no end, as a line."""
-        if not (self._rest or self._skipping):
-            return []
-        found = self._ended(b"")
-        return [found if isinstance(found, TooLong) else found[:-1]]
+        return [self._ended(b"")] if self._rest or self._skipping else []
 
     @property
     def exceeded(self) -> bool:
@@ -237,7 +236,7 @@ class LineCutter:
     def _checked(self, line: bytes) -> bytes | TooLong:
         if len(line.removesuffix(b"\r")) > self._largest:
             return TooLong(line.count(b'"'))
-        return line + b"\n"
+        return line
 
 
 def raw_lines(
@@ -299,7 +298,7 @@ def read_lines(path: str, largest: int = LARGEST_TEXT) -> Iterator[Text]:
         source = f"{path}:{number}"
         if isinstance(line, TooLong):
             raise _too_long(source, largest)
-        yield Text(source, line.rstrip("\r\n"), replaced)
+        yield Text(source, line.rstrip("\r"), replaced)
 
 
 def _named_lines(path: str, largest: int) -> Iterator[Line]:

@@ -92,7 +92,7 @@ def tsv_rows(lines: Iterator[Line], largest: int) -> Iterator[Cells]:
     for number, line, replaced in lines:
         if isinstance(line, TooLong):
             yield number, _EXCESS.format(largest), replaced
-        elif line := line.rstrip("\r\n"):
+        elif line := line.rstrip("\r"):
             yield number, line.split("\t"), replaced
 
 
@@ -158,12 +158,12 @@ class _Feed:
         line = taken[1]
         if isinstance(line, TooLong):
             raise OverflowError
-        self._size += len(line)
+        self._size += len(line) + 1
         # A line by itself is within the limit, its end left aside.
         if self._size > self._largest and len(self._taken) > 1:
             raise OverflowError
         self.replaced |= taken[2]
-        return line
+        return f"{line}\n"
 
     def put_back(self) -> None:
         """Read the lines again that follow the first."""
