@@ -16,25 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
-from fpdb.arrays import Column, Rows
+from fpdb.arrays import Rows
 from fpdb.errors import DamagedError
-
-# Columns and rows are those of fpdb.arrays.
-__all__ = [
-    "LARGEST",
-    "Column",
-    "Rows",
-    "Shape",
-    "number_at",
-    "pack_rows",
-    "page_length",
-    "raw_column",
-    "rows_of",
-    "rows_that_fit",
-    "shape_of",
-    "unpack_rows",
-    "with_rows",
-]
 
 # What fits on one overflow page of LMDB after its head: no page needs a run of free pages.
 LARGEST = 4080

@@ -14,6 +14,7 @@ import xxhash
 
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
+from fpdb.arrays import Rows
 from fpdb.documents.catalog import IntegerCatalog, View, key_bytes
 from fpdb.errors import DamagedError
 from fpdb.maintenance import check as checking
@@ -21,7 +22,7 @@ from fpdb.maintenance import scan
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.columns import Rows, Shape, pack_rows, unpack_rows
+from fpdb.storage.columns import Shape, pack_rows, unpack_rows
 from fpdb.storage.format import (
     Counters,
     Stored,

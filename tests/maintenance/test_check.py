@@ -11,11 +11,12 @@ import pytest
 
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
+from fpdb.arrays import Rows
 from fpdb.documents.catalog import View
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
-from fpdb.storage.columns import Rows, pack_rows, shape_of, unpack_rows
+from fpdb.storage.columns import pack_rows, shape_of, unpack_rows
 from fpdb.storage.format import Counters, pack_record, unpack_record
 from fpdb.tables.bits import as_words, to_array
 from fpdb.tables.pages import Pages

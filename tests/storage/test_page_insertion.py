@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fpdb.arrays import Rows
 from fpdb.errors import DamagedError
-from fpdb.storage.columns import LARGEST, Rows, pack_rows, shape_of, unpack_rows, with_rows
+from fpdb.storage.columns import LARGEST, pack_rows, shape_of, unpack_rows, with_rows
 
 TOP = 2**64 - 1
 NUMBERS = st.integers(0, 40) | st.integers(2**40, 2**40 + 9) | st.integers(0, TOP)

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
+from fpdb.arrays import Rows
 from fpdb.errors import DamagedError
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
-from fpdb.storage.columns import LARGEST, Rows, pack_rows, rows_that_fit, shape_of, unpack_rows
+from fpdb.storage.columns import LARGEST, pack_rows, rows_that_fit, shape_of, unpack_rows
 from fpdb.tables import pages as pages_module
 from fpdb.tables.pages import Pages, seek
 
