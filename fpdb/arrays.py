@@ -26,9 +26,9 @@ def joined(blocks: Iterable[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
     return [np.concatenate(columns) for columns in zip(*blocks, strict=True)]
 
 
-def gathered(blocks: Iterable[Rows], least: int) -> Iterator[Rows]:
+def gathered(blocks: Iterable[Sequence[NDArray[Any]]], least: int) -> Iterator[list[NDArray[Any]]]:
     """Join small blocks of rows until they have at least N rows; the last may have fewer."""
-    held: list[Rows] = []
+    held: list[Sequence[NDArray[Any]]] = []
     size = 0
     for block in blocks:
         held.append(block)
@@ -76,6 +76,17 @@ def spans(starts: NDArray[Any], counts: NDArray[Any]) -> Places:
     ends = counts.cumsum()
     shifts: Places = np.repeat(starts - (ends - counts), counts)
     return shifts + np.arange(len(shifts))
+
+
+def portions(sizes: Places, most: int) -> Iterator[slice]:
+    """Yield slices of items that add up to at most N each, if an item alone isn't larger."""
+    ends = sizes.cumsum()
+    start = 0
+    while start < len(ends):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(ends.searchsorted(before + most, "right")))
+        yield slice(start, stop)
+        start = stop
 
 
 def column(values: Any, what: str) -> Any:

@@ -8,7 +8,7 @@ presets has the recipes that come with fpdb, toml their form as a file.
 from fpdb.fingerprint.features import Grams, IdfTable, Weights
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset
-from fpdb.fingerprint.recipe import WIDTHS, Recipe, compare, distance, id_of, to_int
+from fpdb.fingerprint.recipe import WIDTHS, Recipe, canonical, compare, distance, to_int
 from fpdb.fingerprint.sketches import SKETCH_BYTES, sketch_jaccard
 from fpdb.fingerprint.toml import read_recipe, write_recipe
 
@@ -23,9 +23,9 @@ __all__ = [
     "Recipe",
     "Secret",
     "Weights",
+    "canonical",
     "compare",
     "distance",
-    "id_of",
     "preset",
     "read_recipe",
     "sketch_jaccard",

@@ -136,7 +136,7 @@ class Recipe:
     @cached_property
     def id(self) -> str:
         """A digest of everything that determines the fingerprint."""
-        return id_of(self.to_dict(), self.idf_id)
+        return _id_of(self.to_dict(), self.idf_id)
 
     @property
     def idf_id(self) -> str | None:
@@ -169,8 +169,9 @@ class Recipe:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], *, secret: Secret | None = None) -> "Recipe":
         """Build a recipe from plain data; a keyed recipe needs its secret."""
-        parts = dict(plain)
+        parts: dict[str, Any] = {}
         try:
+            parts |= plain
             hash_parts = dict(parts.get("hash", {}))
             wanted = hash_parts.pop("secret", None)
             if wanted is not None and (secret is None or secret.id != wanted):
@@ -228,8 +229,20 @@ class Recipe:
         )
 
 
-def id_of(plain: Mapping[str, Any], idf_id: str | None) -> str:
-    """Return the id of a recipe in the plain form of `to_dict`; its secret isn't needed."""
+def canonical(plain: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return a recipe in the plain form of `to_dict`, and its id; its secret isn't needed."""
+    choice = plain.get("hash") if isinstance(plain, Mapping) else None
+    secret = None
+    if isinstance(choice, Mapping) and (secret := choice.get("secret")) is not None:
+        plain = {**plain, "hash": {**choice, "secret": None}}
+    recipe = Recipe.from_dict(plain)
+    form = recipe.to_dict()
+    if secret is not None:
+        form["hash"]["secret"] = str(secret)
+    return form, _id_of(form, recipe.idf_id)
+
+
+def _id_of(plain: Mapping[str, Any], idf_id: str | None) -> str:
     parts = {name: part for name, part in plain.items() if name not in {"name", "largest"}}
     parts["weights"] = {**parts["weights"], "idf": idf_id}
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))

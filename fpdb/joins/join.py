@@ -9,17 +9,17 @@ The kernel is `_near_in_buckets`, which compares all rows of each bucket with ea
 `near_rows` runs it on an array that is in no table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fpdb.arrays import Marks, Places, Rows, differs, joined, spans
+from fpdb.arrays import Marks, Places, Rows, differs, gathered, joined, portions, spans
 from fpdb.documents.catalog import View
 from fpdb.storage import ReadTransaction
-from fpdb.storage.columns import unpack_rows
 from fpdb.tables import Index, Permutation
 from fpdb.tables.bits import Distances
 from fpdb.tables.pages import Pages
@@ -144,30 +144,15 @@ def _chunks(txn: ReadTransaction, index: Index, bucket: _Pass) -> Iterator[Rows]
 
 def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
     """Yield the fingerprints of a table in chunks, each fingerprint once."""
-    parts: list[Rows] = []
-    size = 0
     last: list[int] = []
-    with txn.cursor(pages.name) as cursor:
-        there = cursor.first()
-        while there:
-            parts.append(unpack_rows(cursor.value(), pages.columns, words))
-            size += len(parts[-1][0])
-            there = cursor.next()
-            if size >= _CHUNK or not there:
-                rows = joined(parts)
-                if pages.columns > words:
-                    rows = _fresh(rows, last)
-                    last = [int(column[-1]) for column in rows] if len(rows[0]) else last
-                if len(rows[0]):
-                    yield rows
-                parts, size = [], 0
-
-
-def _fresh(rows: Rows, last: list[int]) -> Rows:
-    """Keep the first row of each run of equal rows; `last` is the row before them."""
-    fresh = differs(*rows)
-    fresh[0] = not last or last != [int(column[0]) for column in rows]
-    return [column[fresh] for column in rows]
+    for rows in gathered(pages.scan(txn, columns=words), _CHUNK):
+        if pages.columns > words and len(rows[0]):
+            fresh = differs(*rows)
+            fresh[0] = last != [int(column[0]) for column in rows]
+            last = [int(column[-1]) for column in rows]
+            rows = [column[fresh] for column in rows]  # noqa: PLW2901
+        if len(rows[0]):
+            yield rows
 
 
 def _complete(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
@@ -204,19 +189,14 @@ def _gathered(
     for rows in _distinct(txn, pages, words):
         values = (rows[0] >> below & mask) >> coarse
         counts += np.bincount(values.view(np.int64), minlength=len(counts))
-    ends = np.cumsum(counts)
-    first = 0
-    while first < len(counts):
-        before = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(ends.searchsorted(before + _GATHERED, "right")))
+    for some in portions(counts, _GATHERED):
         parts = []
         for rows in _distinct(txn, pages, words):
             values = (rows[0] >> below & mask) >> coarse
-            chosen = values - np.uint64(first) < np.uint64(last - first)
+            chosen = values - np.uint64(some.start) < np.uint64(some.stop - some.start)
             parts.append([column[chosen] for column in rows])
         if parts:
             yield joined(parts)
-        first = last
 
 
 class _JoinSearch:
@@ -451,36 +431,32 @@ def _one_bucket(rows: Rows) -> _RowRuns:
     return _RowRuns(np.zeros(1, np.int64), np.array([len(rows[0])]))
 
 
-def near_rows(rows: Rows, k: int) -> Iterator[tuple[Places, Places, Distances]]:
-    """Yield the places of all pairs of rows within k, with their distances."""
+def near_rows(rows: Rows, k: int) -> Iterator[Sequence[NDArray[Any]]]:
+    """Yield three columns: the places of all pairs of rows within k, and their distances."""
     if len(rows[0]) > 1:
         yield from _near_in_buckets(rows, _one_bucket(rows), k)
 
 
-def _near_in_buckets(
-    rows: Rows, buckets: _RowRuns, k: int
-) -> Iterator[tuple[Places, Places, Distances]]:
+def _near_in_buckets(rows: Rows, buckets: _RowRuns, k: int) -> Iterator[Sequence[NDArray[Any]]]:
     """Yield the pairs of places in the same bucket whose rows are within k, and their distances."""
+    found = (part for tile in _tiles(buckets) for part in _near_in_tile(rows, tile, k))
+    yield from gathered(found, _PAIRS)
+
+
+def _tiles(buckets: _RowRuns) -> Iterator[_RowRuns]:
+    """Yield buckets of about the same size together, as many as a tile takes."""
     largest = buckets.sizes.max(initial=0)
     # numpy sorts 16-bit numbers by radix, without comparisons.
     narrow = buckets.sizes.astype(np.uint16) if largest < 1 << 16 else buckets.sizes
     order = np.argsort(narrow, kind="stable")
     starts, sizes = buckets.starts[order], buckets.sizes[order]
-    found: list[tuple[Places, Places, Distances]] = []
-    count = done = 0
+    done = 0
     while done < len(sizes):
         least = int(sizes[done])
         stop = int(sizes.searchsorted(int(least * _SLACK), "right"))
         stop = max(done + 1, min(stop, done + _TILE // least))
-        for part in _near_in_tile(rows, _RowRuns(starts[done:stop], sizes[done:stop]), k):
-            found.append(part)
-            count += len(part[0])
-            if count >= _PAIRS:
-                yield _concatenated(found)
-                found, count = [], 0
+        yield _RowRuns(starts[done:stop], sizes[done:stop])
         done = stop
-    if found:
-        yield _concatenated(found)
 
 
 def _near_in_tile(
@@ -530,10 +506,3 @@ def _shifted(
         if own.any():
             upper = starts[bucket[own]] + at[own]
             yield upper, upper + shift, near[hits[own]]
-
-
-def _concatenated(
-    found: list[tuple[Places, Places, Distances]],
-) -> tuple[Places, Places, Distances]:
-    above, below, distances = joined(found)
-    return above, below, distances

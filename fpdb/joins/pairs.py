@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places, Rows, gathered, run_starts, spans, unique
+from fpdb.arrays import Column, Marks, Places, Rows, gathered, portions, run_starts, spans, unique
 from fpdb.documents.catalog import View
 from fpdb.documents.similarity import Known, Verifier
 from fpdb.joins.join import NearPairs, near_pairs
 from fpdb.models import Group, Key, Pair
-from fpdb.storage.columns import unpack_rows
 from fpdb.tables.batch import find_ids
 from fpdb.tables.bits import Fingerprints, as_words, of_words, to_ints
-from fpdb.tables.pages import seek
 
 # Fingerprints as one array that sorts as their numbers do: uint64, or 16 bytes of 128 bits.
 Scalars = NDArray[Any]
@@ -223,19 +221,14 @@ class _Expansion:
         own, other = scalars.searchsorted(first), scalars.searchsorted(second)
         products = counts[own] * counts[other]
         small = products.nonzero()[0]
-        ends = np.cumsum(products[small])
-        done = 0
-        while done < len(small):
-            before = int(ends[done - 1]) if done else 0
-            stop = max(done + 1, int(ends.searchsorted(before + _PAIRS, "right")))
-            some = small[done:stop]
+        for portion in portions(products[small], _PAIRS):
+            some = small[portion]
             total = products[some]
             each = np.repeat(np.arange(len(some)), total)
             rank = spans(np.zeros_like(total), total)
             above, below = np.divmod(rank, counts[other[some]][each])
             a, b = ids[starts[own[some]][each] + above], ids[starts[other[some]][each] + below]
             yield _ordered(a, b, near.distances[some][each])
-            done = stop
         for place in (products == 0).nonzero()[0].tolist():
             yield from self._cross(
                 [int(word[place]) for word in near.first],
@@ -284,18 +277,16 @@ class _Expansion:
     def _slices(self, words: list[int]) -> Iterator[Column]:
         """Yield the ids of the documents with a fingerprint in slices."""
         home = self._view.index.home
-        with self._view.txn.cursor(home.name) as cursor:
-            there = seek(cursor, home.key(*words, 0))
-            while there:
-                rows = unpack_rows(cursor.value(), home.columns)
-                start, stop = 0, len(rows[0])
-                for column, word in zip(rows, words, strict=False):
-                    within = column[start:stop]
-                    stop = start + int(within.searchsorted(np.uint64(word), "right"))
-                    start += int(within.searchsorted(np.uint64(word)))
-                for at in range(start, stop, _SLICE):
-                    yield rows[-1][at : min(at + _SLICE, stop)]
-                there = stop == len(rows[0]) and cursor.next()
+        for rows in home.scan(self._view.txn, home.key(*words, 0)):
+            start, stop = 0, len(rows[0])
+            for column, word in zip(rows, words, strict=False):
+                within = column[start:stop]
+                stop = start + int(within.searchsorted(np.uint64(word), "right"))
+                start += int(within.searchsorted(np.uint64(word)))
+            for at in range(start, stop, _SLICE):
+                yield rows[-1][at : min(at + _SLICE, stop)]
+            if stop < len(rows[0]):
+                return
 
 
 def _ordered(a: Column, b: Column, distances: NDArray[np.uint8]) -> IdPairs:

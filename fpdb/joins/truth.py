@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places, differs, spans, unique
+from fpdb.arrays import Column, Marks, Places, differs, portions, spans, unique
 from fpdb.documents.similarity import Shares
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
@@ -232,17 +232,12 @@ def _similar(sets: _Sets, at_least: float) -> Iterator[tuple[Places, Shares]]:
     position = np.empty(len(posted), np.int64)
     position[posted] = np.arange(len(posted))
     following = ends - position - 1
-    total = np.cumsum(following)
     marks = np.zeros(sets.distinct, np.bool_)
-    begin = 0
-    while begin < len(owners):
-        done = int(total[begin - 1]) if begin else 0
-        end = max(begin + 1, int(total.searchsorted(done + _GATHERED, "right")))
-        lengths = following[begin:end]
-        others = listed[spans(position[begin:end] + 1, lengths)]
-        codes = unique(np.repeat(owners[begin:end], lengths) * count + others)
+    for some in portions(following, _GATHERED):
+        lengths = following[some]
+        others = listed[spans(position[some] + 1, lengths)]
+        codes = unique(np.repeat(owners[some], lengths) * count + others)
         yield from _compared(sets, marks, codes, at_least)
-        begin = end
 
 
 def _compared(
@@ -262,24 +257,13 @@ def _compared(
         marks[own] = True
         others = second[begin:end]
         common = np.empty(len(others), np.int64)
-        for part in _parts(sets.starts[others + 1] - sets.starts[others]):
+        for part in portions(sets.starts[others + 1] - sets.starts[others], _GATHERED):
             common[part] = _common(sets, marks, others[part])
         marks[own] = False
         jaccards = common / (sets.sizes[one] + sets.sizes[others] - common)
         reached = jaccards >= at_least - _ROUNDING
         if reached.any():
             yield codes[begin:end][reached], jaccards[reached]
-
-
-def _parts(lengths: Places) -> Iterator[slice]:
-    """Yield slices that are gathered at once."""
-    total = np.cumsum(lengths)
-    begin = 0
-    while begin < len(lengths):
-        done = int(total[begin - 1]) if begin else 0
-        end = max(begin + 1, int(total.searchsorted(done + _GATHERED, "right")))
-        yield slice(begin, end)
-        begin = end
 
 
 def _common(sets: _Sets, marks: Marks, others: Places) -> Places:

@@ -22,7 +22,7 @@ from fpdb.arrays import Rows, gathered, joined
 from fpdb.documents.catalog import Catalog, IntegerCatalog, View
 from fpdb.documents.layout import database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, OpenError, WorkerError
-from fpdb.fingerprint import Recipe
+from fpdb.fingerprint import canonical
 from fpdb.maintenance.scan import (
     Buckets,
     Digest,
@@ -210,11 +210,7 @@ def _check_header(view: View) -> Iterator[Problem]:
         head = unpack_header(view.txn.get("header", b"header") or b"")
         require_supported(head, readonly=True)
         index, _ = layout(head)
-        recipe = head["recipe"]
-        choice = recipe.get("hash")
-        # A keyed recipe can't be built without its secret.
-        keyed = isinstance(choice, dict) and choice.get("secret") is not None
-        recipe_id = head["recipe_id"] if keyed else Recipe.from_dict(recipe).id
+        recipe, recipe_id = canonical(head["recipe"])
     except FpdbError as error:
         yield Problem("header", str(error))
         return
@@ -224,7 +220,7 @@ def _check_header(view: View) -> Iterator[Problem]:
         ("sketch", head.get("sketch"), sketch),
         ("features", head["features"], [sketch] if sketch else []),
         ("recipe_id", head["recipe_id"], recipe_id),
-        ("bits", recipe.get("bits"), plan.bits),
+        ("bits", recipe["bits"], plan.bits),
     ):
         if found != expected:
             yield Problem("header", f"{what} is {found!r}, expected {expected!r}")

@@ -1,22 +1,20 @@
 """The portable form of a database: JSON lines that any machine writes and reads."""
 
 import base64
-import binascii
 import hashlib
 import io
 import json
-import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import IO, Any, Self
 
-from fpdb.documents.catalog import Catalog
-from fpdb.documents.layout import CATALOGS, SKETCHES
+from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog
 from fpdb.documents.lookup import unpack_meta
 from fpdb.documents.prepare import BATCH
 from fpdb.errors import DamagedError, InputError, RecipeError, RecipeMismatchError, TooNewError
-from fpdb.fingerprint import WIDTHS, Recipe, id_of
+from fpdb.fingerprint import canonical
 from fpdb.models import PORTABLE, Document
 from fpdb.storage import ReadTransaction
 from fpdb.storage.format import Counters, Header, Stored
@@ -32,7 +30,6 @@ _MOST_CONTAINERS = 1 << 20
 # Bytes of lines that are held at once.
 _ROOM = 1 << 22
 _FIELDS = frozenset({"key", "fingerprint", "digest", "characters", "added", "meta", "sketch"})
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 _AGAIN = "export it again, and copy the complete file"
 _compact = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
@@ -89,17 +86,7 @@ class Head:
                 supported=VERSION,
             )
         _require_fields(found, 1, frozenset(cls.__dataclass_fields__), every=True)
-        for name, good, expected in (
-            ("recipe", isinstance(found["recipe"], dict), "an object"),
-            ("bits", _is_width(found["bits"]), " or ".join(map(str, WIDTHS))),
-            ("k", _is_whole(found["k"], 0), "a whole number"),
-            ("keys", found["keys"] in list(CATALOGS), " or ".join(CATALOGS)),
-            ("sketch", found["sketch"] in SKETCHES, "minhash or null"),
-            ("capacity", _is_whole(found["capacity"], 1), "a whole number from 1"),
-        ):
-            if not good:
-                raise _wrong(1, f"has {name} {found[name]!r:.40}", expected)
-        return replace(cls(**found), **_canonical(found))
+        return cls(**found | _canonical(found))
 
     def require_fit(self, other: "Head", place: str) -> None:
         """Raise RecipeMismatchError if a database can't take everything of these documents."""
@@ -124,27 +111,19 @@ def _named(head: Head) -> str:
 
 
 def _canonical(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recipe and its id in their canonical form; the first line must agree with them."""
-    plain = found["recipe"]
-    hashing = plain.get("hash")
-    secret = hashing.get("secret") if isinstance(hashing, dict) else None
-    if secret is not None:
-        plain = {**plain, "hash": {**hashing, "secret": None}}
+    """Return the recipe, its id and its bits in canonical form; the first line must have the same.
+
+    Its other fields are checked where a database is created with them, or compared with one.
+    """
     try:
-        recipe = Recipe.from_dict(plain)
+        recipe, recipe_id = canonical(found["recipe"])
     except RecipeError as error:
         raise InputError(f"line 1: {error}", hint=error.hint) from None
-    plain = recipe.to_dict()
-    if secret is not None:
-        plain["hash"]["secret"] = str(secret)
-    recipe_id = id_of(plain, recipe.idf_id)
-    if (recipe_id, recipe.bits) != (found["recipe_id"], found["bits"]):
-        raise _wrong(
-            1,
-            f"names {found['recipe_id']!r:.40} and {found['bits']} bits of its recipe",
-            f"{recipe_id} and {recipe.bits}, which it has",
-        )
-    return {"recipe": plain, "recipe_id": recipe_id}
+    expected = {"recipe_id": recipe_id, "bits": recipe["bits"]}
+    for name, value in expected.items():
+        if found[name] != value:
+            raise _wrong(1, f"has {name} {found[name]!r:.40}", f"{value}, that of its recipe")
+    return {"recipe": recipe, **expected}
 
 
 def write(
@@ -156,14 +135,16 @@ def write(
             f"found {file!r:.60}, expected a binary file",
             hint='open(path, "wb") gives one, and so does gzip.open(path, "wb")',
         )
-    digest, count = hashlib.sha256(), 0
-    pending = [head.line()]
-    for stored in catalog.each(txn, prefix):
-        count += 1
-        pending.append(_document_line(stored, head.bits))
-        if len(pending) >= BATCH:
-            _put(file, pending, digest)
-    _put(file, pending, digest)
+    digest, count = hashlib.sha256(), -1  # the first line isn't that of a document
+    lines = chain(
+        [head.line()],
+        (_document_line(stored, head.bits) for stored in catalog.each(txn, prefix)),
+    )
+    while some := list(islice(lines, BATCH)):
+        count += len(some)
+        data = b"".join(some)
+        digest.update(data)
+        _write(file, data)
     stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
     if not prefix and count != stored_count:
         raise DamagedError(
@@ -172,13 +153,6 @@ def write(
         )
     _write(file, _line({"documents": count, "sha256": digest.hexdigest()}))
     return count
-
-
-def _put(file: IO[bytes], pending: list[bytes], digest: Any) -> None:
-    data = b"".join(pending)
-    digest.update(data)
-    _write(file, data)
-    pending.clear()
 
 
 def _write(file: IO[bytes], data: bytes) -> None:
@@ -301,34 +275,37 @@ def _document(found: dict[str, Any], number: int, head: Head) -> Document:
     for name in ("key", "fingerprint"):
         if name not in found:
             raise _wrong(number, f"has no {name}", "one; null for a short text")
-    fingerprint = found["fingerprint"]
-    if fingerprint is not None:
-        fingerprint = int.from_bytes(_bytes(fingerprint, "fingerprint", head.bits // 8, number))
-    digest, sketch = found.get("digest"), found.get("sketch")
-    if sketch is not None:
-        if head.sketch is None:
-            raise _wrong(number, "has a sketch", "none, by the first line")
-        try:
-            sketch = base64.b64decode(sketch, validate=True)
-        except (binascii.Error, TypeError, ValueError):
-            raise _wrong(number, f"has the sketch {sketch!r:.40}", "Base64") from None
+    if head.sketch is None and found.get("sketch") is not None:
+        raise _wrong(number, "has a sketch", "none, by the first line")
+    fingerprint = _decoded(found, "fingerprint", number, head.bits // 8)
     return Document(
         found["key"],
         None,
         found.get("meta"),
-        fingerprint,
+        None if fingerprint is None else int.from_bytes(fingerprint),
         added=found.get("added"),
         short=fingerprint is None,
-        sketch=sketch,
-        digest=None if digest is None else _bytes(digest, "digest", 16, number),
+        sketch=_decoded(found, "sketch", number),
+        digest=_decoded(found, "digest", number, TEXT_DIGEST_BYTES),
         characters=found.get("characters", 0),
     )
 
 
-def _bytes(value: object, name: str, length: int, number: int) -> bytes:
-    if not isinstance(value, str) or len(value) != 2 * length or not _HEX.fullmatch(value):
-        raise _wrong(number, f"has the {name} {value!r:.60}", f"{2 * length} hex digits")
-    return bytes.fromhex(value)
+def _decoded(
+    found: Mapping[str, Any], name: str, number: int, length: int | None = None
+) -> bytes | None:
+    """Decode a field of N bytes in hexadecimal digits, or one in Base64."""
+    value = found.get(name)
+    if value is None:
+        return None
+    expected = "Base64" if length is None else f"{2 * length} hex digits"
+    try:
+        data = base64.b64decode(value, validate=True) if length is None else bytes.fromhex(value)
+    except (TypeError, ValueError):
+        raise _wrong(number, f"has the {name} {value!r:.60}", expected) from None
+    if length not in {None, len(data)}:
+        raise _wrong(number, f"has the {name} {value!r:.60}", expected)
+    return data
 
 
 def _parsed(line: bytes, number: int) -> dict[str, Any]:
@@ -357,14 +334,6 @@ def _require_fields(
         )
     if every and (missing := sorted(names - found.keys())):
         raise _wrong(number, f"has no field {missing[0]}", "one")
-
-
-def _is_width(value: object) -> bool:
-    return type(value) is int and value in WIDTHS
-
-
-def _is_whole(value: object, least: int) -> bool:
-    return type(value) is int and least <= value < 1 << 63
 
 
 def _wrong(number: int, found: str, expected: str) -> InputError:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, spans
+from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, spans
 from fpdb.errors import InputError
 from fpdb.storage import Cursor, ReadTransaction
 from fpdb.storage.columns import raw_column, unpack_rows
@@ -508,11 +508,6 @@ def _read(page: memoryview, columns: int, wanted: int) -> tuple[list[memoryview]
 
 def _pairs(starts: Places, counts: Places) -> Iterator[tuple[Places, Places]]:
     """Yield pairs of a range's place and a row in it, in chunks of some ranges each."""
-    ends = np.cumsum(counts)
-    first = 0
-    while first < len(ends):
-        done = ends[first] - counts[first]
-        last = max(int(ends.searchsorted(done + _PAIRS, "right")), first + 1)
-        some = counts[first:last]
-        yield np.repeat(np.arange(first, last), some), spans(starts[first:last], some)
-        first = last
+    for some in portions(counts, _PAIRS):
+        ranges = np.arange(some.start, some.stop)
+        yield np.repeat(ranges, counts[some]), spans(starts[some], counts[some])

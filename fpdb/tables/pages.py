@@ -47,12 +47,17 @@ class Pages:
         """Return the key of the page that has these rows."""
         return self.key(*[int(column[0]) for column in rows[: self._keys]])
 
-    def scan(self, txn: ReadTransaction, first: bytes | None = None) -> Iterator[Rows]:
-        """Yield the rows of all pages in their order, or from the page on that a key belongs to."""
+    def scan(
+        self, txn: ReadTransaction, first: bytes | None = None, columns: int | None = None
+    ) -> Iterator[Rows]:
+        """Yield the rows of all pages in their order, or from the page on that a key belongs to.
+
+        Of each row, all columns are read or the first N.
+        """
         with txn.cursor(self.name) as cursor:
             found = seek(cursor, first) if first else cursor.first()
             while found:
-                yield unpack_rows(cursor.value(), self.columns)
+                yield unpack_rows(cursor.value(), self.columns, columns)
                 found = cursor.next()
 
     def page_of(self, txn: ReadTransaction, first: int) -> tuple[Rows, int | None]:
