@@ -132,11 +132,6 @@ class IdfTable:
             raise InputError(
                 f"the idf table can't be read: {error}", hint="fpdb recipes idf writes such a table"
             ) from None
-        if len(lines) > _MOST_VALUES + 1:
-            raise InputError(
-                f"{path} has {len(lines):,} lines, expected at most {_MOST_VALUES:,}",
-                hint="leave rare features out: fpdb recipes idf --at-least 5",
-            )
         values: dict[str, float] = {}
         missing: float | None = None
         for number, line in enumerate(lines, 1):

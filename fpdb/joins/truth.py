@@ -15,6 +15,7 @@ from fpdb.arrays import Column, Marks, Places, differs, portions, spans, unique
 from fpdb.documents.similarity import Shares
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
+from fpdb.fingerprint.sketches import mix
 from fpdb.models import Key
 
 KnownPair = tuple[Key, Key, float | bool]
@@ -178,9 +179,6 @@ def _distinct_elements(hashes: Column, counts: Places) -> tuple[Column, Places]:
 
 def _classes(elements: Column, owners: Places, texts: Places) -> Places:
     """Return the same number for equal sets, and only for them."""
-    # Two sums of mixed hashes are as good as a digest of 128 bits.
-    spread = (elements ^ (elements >> np.uint64(31))) * _ODD
-    spread ^= spread >> np.uint64(29)
     count = len(texts)
     digests = np.zeros((3, count), np.uint64)
     order = np.argsort(owners, kind="stable")
@@ -188,9 +186,9 @@ def _classes(elements: Column, owners: Places, texts: Places) -> Places:
     there = np.flatnonzero(sizes)
     if len(there):
         starts = (np.cumsum(sizes) - sizes)[there]
-        digests[0, there] = np.add.reduceat(spread[order], starts)
-        spread = (spread ^ (spread >> np.uint64(32))) * _OTHER
-        digests[1, there] = np.add.reduceat(spread[order] ^ spread[order] >> np.uint64(30), starts)
+        # Two sums of mixed hashes are as good as a digest of 128 bits.
+        for row, salt in enumerate((_ODD, _OTHER)):
+            digests[row, there] = np.add.reduceat(mix(elements[order] ^ salt), starts)
     digests[2] = sizes
     empty = sizes == 0
     digests[0, empty] = texts[empty].astype(np.uint64)

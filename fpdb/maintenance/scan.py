@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, Rows, joined
 from fpdb.documents.catalog import Catalog, TextCatalog, key_bytes
 from fpdb.errors import DamagedError, InputError
-from fpdb.fingerprint.sketches import SKETCH_BYTES
+from fpdb.fingerprint.sketches import SKETCH_BYTES, mix
 from fpdb.models import Problem
 from fpdb.storage import ReadTransaction
 from fpdb.storage.columns import unpack_rows
@@ -252,16 +252,10 @@ class Mixer:
         self._seeds = [int.from_bytes(os.urandom(8), "big") for _ in range(_MOST_COLUMNS)]
 
     def rows(self, rows: Rows) -> Column:
-        """Return a mix of each row, by the finalizer of SplitMix64."""
+        """Return a mix of each row."""
         mixed = np.zeros(len(rows[0]), np.uint64)
         for column, seed in zip(rows, self._seeds, strict=False):
-            mixed ^= column
-            mixed += np.uint64(seed)
-            mixed ^= mixed >> np.uint64(30)
-            mixed *= np.uint64(0xBF58476D1CE4E5B9)
-            mixed ^= mixed >> np.uint64(27)
-            mixed *= np.uint64(0x94D049BB133111EB)
-            mixed ^= mixed >> np.uint64(31)
+            mixed = mix((mixed ^ column) + np.uint64(seed))
         return mixed
 
     def texts(self, texts: list[bytes]) -> Column:
