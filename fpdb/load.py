@@ -22,7 +22,7 @@ from fpdb.io import BadRecord, Reading, Record, binary_file, read_lines, read_re
 from fpdb.io.arrow import column_batches, column_files, read_columns, words_of
 from fpdb.io.streams import StreamError
 from fpdb.maintenance import portable
-from fpdb.models import Document, Key
+from fpdb.models import Added, Document, Key
 from fpdb.storage import Environment
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bits import to_ints
@@ -162,13 +162,9 @@ class _Load:
             prepared, bad = database.preparer.sift(batch)
             if bad:
                 prepared = database.preparer(batch[: bad[0][0]])
-            for added in database.add_prepared(prepared):
-                self.counts.records += 1
-                self.counts.statuses[added.status] += 1
+            self._count(database.add_prepared(prepared))
             for place, error in bad:
                 raise InputError(f"line {line + place}: {error}", hint=error.hint)
-            if self.on_progress:
-                self.on_progress(self.counts)
 
     def array(self, source: str, key_file: str | None, first_key: int | None) -> None:
         """Add the rows of an array, under keys from a file or by their numbers."""
@@ -233,9 +229,7 @@ class _Load:
                 documents.append(
                     Document(**row, fingerprint=None if missing else number, short=missing)
                 )
-        for added in database.add_many(documents):
-            self.counts.records += 1
-            self.counts.statuses[added.status] += 1
+        self._count(database.add_many(documents))
 
     def records(self, source: str, reading: Reading) -> None:
         """Add the keys and fingerprints of records, as many at a time as the memory holds."""
@@ -280,6 +274,16 @@ class _Load:
         self.counts.statuses.update(
             added=added, replaced=changed - added, unchanged=len(fingerprints) - changed
         )
+        self._show()
+
+    def _count(self, results: Iterator[Added]) -> None:
+        """Count documents as they are added, and report the counts."""
+        for added in results:
+            self.counts.records += 1
+            self.counts.statuses[added.status] += 1
+        self._show()
+
+    def _show(self) -> None:
         if self.on_progress:
             self.on_progress(self.counts)
 
@@ -293,8 +297,7 @@ class _Load:
 
     def _count_bytes(self, count: int) -> None:
         self.counts.bytes_read += count
-        if self.on_progress:
-            self.on_progress(self.counts)
+        self._show()
 
     @contextlib.contextmanager
     def _database(self, keys: str, count: int) -> Iterator[Database]:

@@ -52,10 +52,15 @@ def _write(path, *, bits=64, keys=None, sketched=False, recipe_id=None):
 )
 def test_documents_are_those_of_their_texts(tmp_path, bits, keys, sketched):
     recipe = _write(tmp_path / "prints.parquet", bits=bits, keys=keys, sketched=sketched)
-    bad = []
+    bad, shown = [], []
     loaded = fpdb.load(
-        tmp_path / "db", str(tmp_path / "prints.parquet"), recipe=recipe, on_bad=bad.append
+        tmp_path / "db",
+        str(tmp_path / "prints.parquet"),
+        recipe=recipe,
+        on_bad=bad.append,
+        on_progress=lambda counts: shown.append(counts.records),
     )
+    assert shown[-1] == loaded.records
     assert (loaded.records, loaded.bad) == (len(TEXTS) + 1, 1)
     assert [found.reason for found in bad] == ["found no text"]
     kind, sketch = "integer" if keys else "text", "minhash" if sketched else None
