@@ -42,7 +42,7 @@ _ASIDE += [f"[role={role}]" for role in ("navigation", "banner", "contentinfo")]
 
 
 def decode(data: bytes, label: str) -> tuple[str, str, bool]:
-    """Decode a page, and say by which encoding, and whether bytes had to be replaced.
+    """Decode a page; return the text, its encoding, and whether bytes were replaced.
 
     The candidates are, in this order: a byte order mark, what HTTP says, what the page says, and
     what the bytes look like. The first one wins that decodes the page without an error.
@@ -81,7 +81,7 @@ def _declared(head: bytes) -> str:
 
 
 def _known(label: str) -> str:
-    """Give Python's name of an encoding of the web; empty for any other."""
+    """Return Python's name of an encoding of the web; empty for any other."""
     from resiliparse.parse.encoding import map_encoding_to_html5
 
     name = map_encoding_to_html5(label.strip().lower(), fallback_utf8=False) or ""
@@ -130,7 +130,7 @@ def open_templates(page: str) -> str:
 
 
 def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
-    """Give the text and the title of a page: its main content, or all that it shows."""
+    """Return the text and the title of a page: its main content, or all that it shows."""
     text, title = _shown(page, main)
     if len(text) < _FEW and (opened := open_templates(page)) != page:
         text = max(text, _shown(opened, main)[0], key=len)
@@ -169,7 +169,7 @@ def _received(connection: socket.socket, count: int) -> bytes:
 
 
 def serve(connection: socket.socket) -> None:
-    """Answer until the other end is closed."""
+    """Answer questions until the other end is closed."""
     while True:
         size, label_size, flags, _ = QUESTION.unpack(_received(connection, QUESTION.size))
         label = _received(connection, label_size).decode("utf-8", "replace")
@@ -200,7 +200,7 @@ def _main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         try:
             serve(connection)
-        except (EOFError, OSError):  # whoever asked is gone
+        except (EOFError, OSError):  # the caller is gone
             return
 
 

@@ -27,7 +27,7 @@ _WIDER = {
     "ascii": "cp1252",
     "us-ascii": "cp1252",
 }
-# Only a machine that stands still comes near this: the processor time ends much earlier.
+# Only a stalled machine comes near this: the limit of processor time is reached much earlier.
 _PATIENCE = 60.0
 
 
@@ -38,7 +38,7 @@ def html_text(
     main: bool = True,
     max_bytes: int = LARGEST_HTML,
 ) -> HtmlText:
-    """Give the text of an HTML page: its main content, or all of it when `main` is false.
+    """Return the text of an HTML page: its main content, or all of it when `main` is false.
 
     Bytes are decoded by their byte order mark, the charset of `content_type`, the one that the
     page declares, or what they look like: the first that decodes them without an error. A page of
@@ -133,7 +133,7 @@ class _Helper:
             self.process.wait()
 
 
-# As many as threads ever asked at the same time.
+# At most as many as there were calls at the same time.
 _idle: list[_Helper] = []
 _lock = threading.Lock()
 
