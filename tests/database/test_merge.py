@@ -16,11 +16,10 @@ from tiers import examples
 import fpdb
 from fpdb import Database, Document, Grams, InputError, Recipe
 from fpdb.documents.catalog import View
-from fpdb.documents.layout import layout
+from fpdb.documents.layout import read_layout
 from fpdb.maintenance import merge as merging
 from fpdb.maintenance.check import check_view
 from fpdb.storage import Environment
-from fpdb.storage.format import unpack_header
 
 pytestmark = pytest.mark.process
 
@@ -152,9 +151,7 @@ def test_a_merge_is_the_union_by_the_rule(
 def check_here(path: Path, *, deep: bool) -> Any:
     assert deep
     with Environment.open(path, ["header"], readonly=True) as environment:
-        with environment.read() as txn:
-            index, catalog = layout(unpack_header(txn.get("header", b"header") or b""))
-        environment.include([*catalog.names, *index.names])
+        _, index, catalog = read_layout(environment)
         with environment.read() as txn:
             yield from check_view(View(txn, index, catalog))
 
