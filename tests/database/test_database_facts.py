@@ -483,7 +483,7 @@ BAD_META: list[tuple[Any, str]] = [
     ([-(2**63) - 1], "metadata[0] is an integer of 64 bits"),
     (["\ud800"], "metadata[0] has a lone surrogate"),
     ({"\udc00": 1}, "a key of metadata has a lone surrogate"),
-    (nested(40), "lies deeper than 32 levels"),
+    (nested(40), "is nested deeper than 32 levels"),
     ("x" * (LARGEST_META + 1), "metadata takes 65,542 bytes when packed, at most 65,536"),
     (object(), "metadata is of type object"),
     ([float("inf")], "metadata[0] is inf"),

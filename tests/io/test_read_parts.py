@@ -103,7 +103,7 @@ def test_what_is_wrong_with_a_path_is_said_at_once(tmp_path):
 def test_parts_are_bounded_by_their_bytes_too(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "PART_BYTES", 100)
     path = tmp_path / "some.txt"
-    path.write_text("x" * 30 + "\n" + "y" * 300 + "\n" + "z\n" * 60)
+    path.write_text("x" * 30 + "\n" + "y" * 300 + "\n" + "zz\n" * 60)
     found = [list(part()) for part in read_parts(str(path), Reading(format="lines"))]
     assert [len(records) for records in found] == [2, 50, 10]
 

@@ -14,6 +14,8 @@ HEADER: dict[str, Any] = {
     "created_by": "0.1.0",
     "keys": "text",
     "recipe": {"name": "web", "bits": 64},
+    "recipe_id": "f8d10bc2707e2db8",
+    "capacity": 1_000_000,
     "plan": {"k": 3, "tables": [[16, [0, 1, 2, 3]]]},
 }
 
