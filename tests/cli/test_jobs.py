@@ -223,6 +223,7 @@ def test_an_interrupt_ends_all_processes_and_leaves_a_sound_database(start, read
     assert check(start, path) == 0
 
 
+@pytest.mark.full
 def test_an_interrupt_in_full_swing(start, tmp_path):
     file, path = tmp_path / "much.jsonl", tmp_path / "crawl.fpdb"
     file.write_text("".join(map(line_of, range(40_000))))
@@ -257,6 +258,7 @@ def test_a_killed_worker_is_an_error(start, reading):
     assert check(start, path) == 0
 
 
+@pytest.mark.full
 def test_what_a_slow_source_gave_is_stored_before_it_ends(start, tmp_path):
     path = tmp_path / "crawl.fpdb"
     process = start("ingest", path, "--jobs", 2)

@@ -68,6 +68,7 @@ def test_five_blocks_of_twelve_bits_for_k_4(run):
     assert chosen[:3] == ["5", "12", "5"]
 
 
+@pytest.mark.full
 def test_a_query_with_another_k(run):
     four = plans(run("plan", "--query-k", 4, "--json"))[4, 16]
     assert four["probes"] == 20

@@ -145,6 +145,7 @@ with fpdb.open({str(copy)!r}, readonly=True) as db:
     assert done.returncode != 0 or done.stdout != "sealed\nopened 0\n"
 
 
+@pytest.mark.full
 def test_of_many_processes_one_verifies(
     closed: Path, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:

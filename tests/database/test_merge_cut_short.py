@@ -155,6 +155,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
+@pytest.mark.full
 def test_memory_doesnt_grow_with_the_documents(
     tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

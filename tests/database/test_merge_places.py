@@ -32,6 +32,7 @@ def test_a_name_that_is_too_long(pair: list[Path], tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
+@pytest.mark.full
 def test_more_databases_than_a_process_may_open(tmp_path: Path, run: Callable[..., str]) -> None:
     for number in range(20):
         with fpdb.create(tmp_path / f"a{number}", recipe="char-4") as db:

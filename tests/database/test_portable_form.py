@@ -217,6 +217,7 @@ def test_a_mark_and_a_last_line_without_its_end(data, tmp_path):
         assert len(database) == 5
 
 
+@pytest.mark.full
 def test_wherever_it_is_cut_nothing_is_there(data, tmp_path):
     whole = data.rstrip(b"\n")
     for end in range(0, len(whole), 1 + len(whole) // 10):
@@ -226,6 +227,7 @@ def test_wherever_it_is_cut_nothing_is_there(data, tmp_path):
         assert list(tmp_path.glob("*new*")) == []
 
 
+@pytest.mark.full
 def test_a_packed_file_that_is_cut(data, tmp_path):
     packed = gzip.compress(data)
     for end in range(12, len(packed) - 8, 100):
@@ -236,6 +238,7 @@ def test_a_packed_file_that_is_cut(data, tmp_path):
             fpdb.load(tmp_path / "new", file)
 
 
+@pytest.mark.full
 def test_whatever_byte_is_changed_is_noticed(data, tmp_path):
     for place in range(0, len(data) - 1, 1 + len(data) // 10):
         changed = bytearray(data)

@@ -191,6 +191,7 @@ def test_candidates_are_verified_in_parts_as_well_as_at_once(tmp_path, monkeypat
         assert list(db.query_many(texts, min_jaccard=0.6)) == whole
 
 
+@pytest.mark.full
 def test_exact_pairs_are_those_of_brute_force_but_for_what_the_first_look_misses(tmp_path):
     texts = families(random.Random(7), 5000, 100)
     keys = [f"{number:04}" for number in range(len(texts))]
@@ -437,6 +438,7 @@ def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path, monkeypatch, e
         assert len(deleted) == sum(map(len, expected)) - len(expected)
 
 
+@pytest.mark.full
 def test_a_great_many_copies_take_no_time(tmp_path):
     text = " ".join(WORDS[:40])
     with fpdb.create(tmp_path / "db", sketch="minhash") as db:

@@ -140,6 +140,7 @@ def test_hmm_finds_words_that_the_dictionary_lacks():
     assert CUTS["jieba"](text) == ["他", "来到", "了", "网易", "杭", "研", "大厦"]
 
 
+@pytest.mark.full
 def test_hmm_takes_linear_time_on_an_endless_run():
     before = time.process_time()
     assert "".join(CUTS["jieba-hmm"]("中" * 100_000)) == "中" * 100_000

@@ -139,6 +139,7 @@ def test_what_json_prints_comes_back_whole(run, folder, monkeypatch):
     }
 
 
+@pytest.mark.full
 def test_no_cell_of_csv_is_a_formula_and_tsv_is_left_alone(run, folder, monkeypatch):
     monkeypatch.chdir(folder)
     guarded = list(csv.reader(io.StringIO(run("export", "x.fpdb", "--output-format", "csv").out)))

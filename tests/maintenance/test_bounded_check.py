@@ -608,6 +608,7 @@ def peak(path: Path, damage: bool) -> int:
     return size
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("damage", [False, True], ids=["sound", "damaged"])
 def test_memory_doesnt_grow_with_the_documents(
     tmp_path_factory: pytest.TempPathFactory,

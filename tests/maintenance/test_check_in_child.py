@@ -88,6 +88,7 @@ def test_a_file_that_cannot_be_opened_is_a_problem(path: Path) -> None:
     assert "is cut short" in problem.what
 
 
+@pytest.mark.full
 def test_any_lost_page_is_found_and_this_process_lives(path: Path, tmp_path: Path) -> None:
     with fpdb.open(path) as db:
         db.backup(tmp_path / "full")  # which has no free pages

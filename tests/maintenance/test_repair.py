@@ -150,6 +150,7 @@ def test_an_empty_database(tmp_path: Path, keys: str) -> None:
     assert (found, result.documents, result.missing, result.problems) == ({}, 0, 0, ())
 
 
+@pytest.mark.full
 def test_little_memory_gives_the_same(tmp_path: Path, keys: str) -> None:
     path = filled(tmp_path / "db", keys, bare=20_000)
     _, found = repaired(path, memory=LEAST_MEMORY)

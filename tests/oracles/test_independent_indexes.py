@@ -74,6 +74,7 @@ def faiss() -> Iterator[Any]:
     return module
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("bits", "plan"),
     [

@@ -458,6 +458,7 @@ def test_a_k_that_isnt_wider_changes_nothing() -> None:
         assert plans(64, 3, 1_000_000, query_k=query_k) == plans(64, 3, 1_000_000)
 
 
+@pytest.mark.full
 def test_if_no_tables_serve_the_wider_k_they_are_those_for_k() -> None:
     assert plans(32, 3, 1_000_000, query_k=30) == plans(32, 3, 1_000_000)
 
@@ -529,6 +530,7 @@ def test_a_slow_network_prefers_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> N
     assert join_plans(64, 3, 10**10, machines=100, cores=4)[0].rows < usual.rows
 
 
+@pytest.mark.full
 @given(st.integers(1, 10**10), st.integers(1, 1000))
 def test_more_documents_take_longer_and_more_machines_less(documents: int, machines: int) -> None:
     found = join_plans(64, 3, documents, machines=machines, cores=2)[0]
