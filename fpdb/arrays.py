@@ -171,7 +171,7 @@ def _whole(array: Any, what: str) -> Any:
     if array.dtype.kind == "i" and (array < 0).any():
         raise InputError(
             f"found a negative number in a column of {what}",
-            hint="if it stands for 64 bits: column.to_numpy().view(numpy.uint64)",
+            hint="if its bits are the 64 of a fingerprint: column.to_numpy().view(numpy.uint64)",
         )
     return array.astype(np.uint64, copy=False)
 

@@ -226,7 +226,7 @@ class Database(Queries):
         """Add documents in transactions of a thousand or so; yield each once it is durable.
 
         Nothing is added before the result is iterated, as a for loop does. With several `jobs`,
-        worker processes make the fingerprints, and this one stores; 0 stands for all processors.
+        worker processes make the fingerprints, and this one stores; 0 means all processors.
         What is stored and yielded, and in which order, doesn't depend on it.
         """
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)

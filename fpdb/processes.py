@@ -43,7 +43,7 @@ class _UnfitError(Exception):
 
 
 def count_jobs(jobs: int) -> int:
-    """Return the number of processes: 0 stands for all processors that this one may use."""
+    """Return the number of processes: 0 means all processors that this one may use."""
     if isinstance(jobs, bool) or not isinstance(jobs, int) or not 0 <= jobs <= MOST:
         raise InputError(
             f"found jobs={jobs!r}, expected a whole number from 0 to {MOST}",

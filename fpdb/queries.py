@@ -125,7 +125,7 @@ class Queries(ABC):
         that Jaccard similarity by its sketch, or exactly by its text in `exact`, which maps the
         keys of stored documents to their texts. The most similar come first.
 
-        With several `jobs`, worker processes make the fingerprints; 0 stands for all processors.
+        With several `jobs`, worker processes make the fingerprints; 0 means all processors.
         The answers and their order don't depend on it.
         """
         search = self._search(k, limit, min_jaccard, exact)

@@ -1,4 +1,4 @@
-"""The process that turns HTML into text: it stands alone, so that it starts fast and may be killed.
+"""The process that turns HTML into text, which starts fast and may be killed.
 
 It is run as a script, imports nothing of fpdb, and works on one page after the other, each within
 its processor time. No parser is safe from pages that are made to keep it busy or to fill the

@@ -1,6 +1,6 @@
 """Files, directories and standard input as records: the formats, and the parts for workers.
 
-Lines that stand alone are only cut here, and so are the names of text files; workers make records
+Independent lines are only cut here, and so are the names of text files; workers make records
 of them. Other formats must be read from their beginning on, so their parts hold the records.
 """
 

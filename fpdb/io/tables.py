@@ -128,7 +128,7 @@ class _Feed:
     """Passes lines to csv.reader, and remembers those of the record that is being read.
 
     After a record that is no CSV the next line begins a new one. But the lines of a record that
-    is only too long never do: whoever wrote its text could forge records with them.
+    is only too long never do: the author of its text could forge records with them.
     """
 
     def __init__(self, lines: Iterator[Line], largest: int) -> None:

@@ -37,7 +37,7 @@ from fpdb.tables.pages import Pages
 _BATCH = 1 << 12
 _SHOWN = 24
 _UNKNOWN = -1  # the id of a record without its key
-_HIGHEST_ID = 1 << 62  # no database has had so many documents
+_HIGHEST_ID = 1 << 62  # more than any database has had
 _HIGH_BITS = 32  # of a fingerprint, in a row of `ids`
 
 
