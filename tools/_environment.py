@@ -1,7 +1,7 @@
 """Keep the project's virtual environment in `.venv/`, for the tools beside this file.
 
 The tools start with whatever `python3` there is, so this file uses nothing but the standard library
-and no syntax that an older Python would stumble over before it can be told so.
+and no syntax that an older Python rejects before it can print the reason.
 """
 
 import fcntl
@@ -58,7 +58,7 @@ def use_a_recent_python():
 
 @contextmanager
 def locked():
-    """Let one tool at a time change the environment."""
+    """Hold a lock, so that one tool at a time changes the environment."""
     # The lock is on a file that is there anyway, so `.venv/` can be made anew under it.
     with (ROOT / "pyproject.toml").open("rb") as file:
         try:

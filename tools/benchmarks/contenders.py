@@ -15,7 +15,7 @@ from typing import Any
 import environments
 
 SCRIPTS = Path(__file__).parent / "sides"
-# Threads come from what a side is told, never from what a library finds.
+# The order sets the number of threads; no library chooses it.
 QUIET = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
 )
@@ -122,7 +122,7 @@ CONTENDERS = [
 
 
 def interpreter(contender):
-    """Give the Python that a side runs under; the package is installed when it isn't yet."""
+    """Return the Python that a side runs under; install its package if it is missing."""
     if contender.package is None:
         return Path(sys.executable)
     return environments.python(contender.package.split("==")[0], contender.package)
@@ -154,7 +154,7 @@ class Process:
         self.version = self._answer(60)["version"]
 
     def ask(self, patience, do, **order):
-        """Give an order and wait for the answer; a side that takes too long is ended."""
+        """Send an order and wait for the answer; a side that takes too long is ended."""
         self.peak = _resident(self.running.pid)
         line = json.dumps({"do": do, **order}, default=str) + "\n"
         try:
@@ -182,11 +182,11 @@ class Process:
     def _last_words(self):
         code = self.running.wait()
         self.words.seek(0)
-        lines = self.words.read().strip().splitlines() or ["no words"]
+        lines = self.words.read().strip().splitlines() or ["no message"]
         return f"ended with {code}: {lines[-1]}"
 
     def close(self):
-        """Let the side close its files and end."""
+        """Make the side close its files and end."""
         with suppress(StoppedError, subprocess.TimeoutExpired):
             if self.running.poll() is None:
                 self.ask(60, "close")

@@ -15,7 +15,7 @@ class MissingError(Exception):
 
 
 def python(name, package):
-    """Give the Python that has a package, after installing it if need be."""
+    """Return the Python that has a package, after installing it if need be."""
     folder = FOLDER / name
     found, stamp = folder / "bin" / "python", folder / "installed.json"
     wanted = {"package": package, "python": sys.version.split()[0], "folder": str(folder)}
@@ -48,5 +48,5 @@ def _run(command):
     )
     if done.returncode:
         words = (done.stderr or done.stdout).strip().splitlines()
-        errors = [line for line in words if "error" in line.lower()] or words or ["no word of why"]
+        errors = [line for line in words if "error" in line.lower()] or words or ["no message"]
         raise MissingError(errors[-1].strip())

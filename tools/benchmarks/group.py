@@ -19,7 +19,7 @@ COMPARED = 1_000_000  # up to here a self-join is compared pair by pair, above i
 LARGE = 10_000_000
 PATIENCE = {False: 600, True: 1_800}  # seconds for one answer, up to LARGE and above
 TOO_LONG = 120  # what would take more isn't begun
-SLOW = 30  # what took so many seconds isn't repeated
+SLOW = 30  # what took N seconds isn't repeated
 FEW = 3  # rounds of what takes longest
 BEGIN = time.perf_counter()
 
@@ -87,7 +87,7 @@ class Group:
         return "stopped" in record or sum(record["values"]) > SLOW
 
     def ask(self, row, name, cores, do, **order):
-        """Ask a side for a row; if it gives none, its record says why."""
+        """Measure a row with a side; without a value, its record has the reason."""
         try:
             answer = self.running[name].ask(self.patience, do, cores=cores, **order)
         except StoppedError as why:
@@ -105,7 +105,7 @@ class Group:
         self.records.slot(self.where, row, name, cores)["values"] += figures
 
     def timed(self, row, names, rounds, do, cores="one", **order):
-        """Ask sides in turn, round by round, and keep their seconds."""
+        """Measure sides in turn, round by round, and keep their seconds."""
         for _ in range(rounds):
             for name in names:
                 if name in self.running and not self.slow(row, name, cores):
@@ -197,7 +197,7 @@ class Group:
                     self.leave(name, why)
 
     def prepare(self):
-        """Have fpdb take the snapshot that its prepared queries ask."""
+        """Open the snapshot of fpdb that its prepared queries use."""
         return self.ask("prepared p50", "fpdb", "one", "extra", what="way") is not None
 
     def singles(self):
@@ -350,7 +350,7 @@ class Group:
 
 
 def difference(found, expected, first):
-    """Say where answers differ from the truth, or nothing; `first` when not all were asked."""
+    """Return where answers differ from the truth, if they do; `first` if not all were asked."""
     found = workloads.in_order(found)
     if first:
         expected = expected[expected[:, 0] < 200]

@@ -35,7 +35,7 @@ SIZES = {10**3: "1 k", 10**4: "10 k", 10**5: "100 k", 10**6: "1 M", 10**7: "10 M
 
 
 def costs(records, side, cores, row):
-    """Give (documents, microseconds) of a row with uniform fingerprints, in order."""
+    """Return (documents, microseconds) of a row with uniform fingerprints, in order."""
     each = 1e5 if row == "batch 100k" else 1
     return sorted(
         (record["documents"], statistics.median(record["values"]) / each * 1e6)
@@ -47,7 +47,7 @@ def costs(records, side, cores, row):
 
 
 def draw(records):
-    """Give the SVG, or nothing if there is nothing to draw."""
+    """Return the SVG, or None if there is nothing to draw."""
     lines = [
         (panel, costs(records, side, cores, row), label, colour, dashes)
         for side, cores, rows, label, colour, dashes in SERIES
@@ -73,7 +73,7 @@ def draw(records):
 
 
 def bounds(values):
-    """Give the powers of ten around some values, at least one apart, with a little room."""
+    """Return the powers of ten around some values, at least one apart, with a little room."""
     low, high = math.log10(min(values)), math.log10(max(values))
     if high - low < 1:
         low, high = math.floor(low + 1e-9), max(math.ceil(high - 1e-9), math.floor(low) + 1)
@@ -123,7 +123,7 @@ def panel(place, title, sides, lines):
 
 
 def ticks(side):
-    """Give the powers of ten on an axis, and the one below it for the marks between."""
+    """Return the powers of ten on an axis, and the one below it for the marks between."""
     return [
         power
         for power in range(math.floor(side[0]), math.ceil(side[1]))
@@ -136,7 +136,7 @@ def within(side, value):
 
 
 def legend(names):
-    """Say which line is whose, in three columns below the panels."""
+    """Draw the legend, in three columns below the panels."""
     for place, (label, (colour, dashes)) in enumerate(names.items()):
         left, top = LEFT + place % 3 * 285, TOP + TALL + 72 + place // 3 * 26
         style = f' stroke-dasharray="{dashes}"' if dashes else ""

@@ -62,7 +62,7 @@ def table(rows):
 
 
 def write(suite, body):
-    """Replace what stands between the marks of a suite on the page."""
+    """Replace what is between the marks of a suite on the page."""
     begin, end = f"<!-- bench {suite} -->", f"<!-- end {suite} -->"
     page = PAGE.read_text("utf-8")
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
@@ -122,7 +122,7 @@ def run_store(options):
 
 
 def _other_run(sizes, earlier):
-    """Say which rows come from another run."""
+    """Return which rows come from another run."""
     if not earlier:
         return ""
     shown = ", ".join(f"{size / 1e6:g} M" for size in sizes)

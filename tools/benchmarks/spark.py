@@ -52,7 +52,7 @@ def embedded(folder):
 
 
 def on_spark(folder, workers, memory, tables):
-    """Find the pairs on a cluster of so many workers, once for nothing and then by the clock."""
+    """Find the pairs on a cluster of N workers, once to warm up and then by the clock."""
     from pyspark.sql import SparkSession
 
     import fpdb
@@ -101,7 +101,7 @@ def on_spark(folder, workers, memory, tables):
 
 
 def stages_of(context):
-    """Give what Spark has noted of all stages."""
+    """Return Spark's figures of all stages."""
     quantiles = context._gateway.new_array(context._jvm.double, 0)
     nothing = context._jvm.java.util.ArrayList()
     store = context._jsc.sc().statusStore()
@@ -126,7 +126,7 @@ def run(folder, *arguments):
 
 
 def medians(runs):
-    """Give the medians of what was measured; all runs must have found the same."""
+    """Return the medians of what was measured; all runs must have found the same."""
     assert len({json.dumps(each["pairs"]) for each in runs}) == 1
     return {
         name: statistics.median(each[name] for each in runs) if isinstance(value, float) else value

@@ -48,7 +48,7 @@ def specials(records, folder, documents, rounds):
 
 
 def chosen(peers, records):
-    """Give the sides that can be had; who can't be installed is left out, with the reason."""
+    """Return the sides that can be installed, and record why others can't."""
     sides = []
     for side in CONTENDERS:
         if side.name == "fpdb" or side.name in peers:

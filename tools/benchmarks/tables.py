@@ -7,7 +7,7 @@ from contenders import CONTENDERS
 
 MILLION = 1_000_000
 MICRO = 1e6
-# Where each target stands: (documents, row) -> largest cost, as `Row.cost` counts it.
+# The targets: (documents, row) -> largest cost, as `Row.cost` counts it.
 LOADED_PER_SECOND = {"one": 1.4e6, "all": 2.0e6}  # at 10 M
 PLAIN = {MILLION: 40, 10 * MILLION: 60}
 PREPARED = {MILLION: 25, 10 * MILLION: 35, 100 * MILLION: 130}
@@ -94,7 +94,7 @@ class Table:
         self.columns = [column for column in COLUMNS if column[0].name in there]
 
     def value(self, data, documents, row, side="fpdb", cores="one"):
-        """Give the median of a row, or None."""
+        """Return the median of a row, or None."""
         record = self.found.get((data, documents, row, side, cores))
         if record is None or "stopped" in record or not record["values"]:
             return None
@@ -103,7 +103,7 @@ class Table:
         return statistics.median(record["values"])
 
     def why(self, data, documents, row, side, cores):
-        """Say why there is no value."""
+        """Return why there is no value."""
         row = row.removesuffix(" memory")  # no figure of the work, none of its memory
         for key in (row, "all"):
             for who in (cores, "one"):
@@ -150,7 +150,7 @@ class Table:
         return rows + self.growth() + self.own()
 
     def target(self, data, documents, row):
-        """Say what fpdb is to reach in a row, and whether it does."""
+        """Return fpdb's target in a row, and whether it is reached."""
         value = self.value(data, documents, row)
         wanted = []
         if data != "uniform" or value is None:

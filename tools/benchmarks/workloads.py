@@ -12,9 +12,9 @@ import numpy as np
 K = 3
 BITS = 64
 QUERIES = 100_000
-UNIFORM_PAIRS = 1_000  # one document in so many has a near one planted
+UNIFORM_PAIRS = 1_000  # one document in N has a near one planted
 SHARE_CLUSTERED = 0.3
-LARGE, LARGE_EACH = 1_000, 250_000  # a cluster of a thousand for so many documents
+LARGE, LARGE_EACH = 1_000, 250_000  # a cluster of a thousand for N documents
 # How many bits the member of a cluster is from its centre, and how often.
 FLIPS = {0: 15, 1: 25, 2: 25, 3: 15, 4: 6, 5: 5, 6: 4, 7: 3, 8: 2}
 BLOCKS = (11, 11, 11, 11, 10, 10)
@@ -129,7 +129,7 @@ def in_order(rows):
 
 
 def distinct(fingerprints):
-    """Give the distinct fingerprints in order, and how often each is there."""
+    """Return the distinct fingerprints in order, and how often each occurs."""
     column = np.sort(fingerprints)
     first = np.flatnonzero(np.concatenate([[True], column[1:] != column[:-1]]))
     return column[first], np.diff(np.append(first, len(column)))

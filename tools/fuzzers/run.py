@@ -52,16 +52,16 @@ def fuzz(target, seconds, keep, plant):
             capture_output=True,
             timeout=seconds + _GRACE_SECONDS,
         )
-        code, said = done.returncode, (done.stdout + done.stderr).decode(errors="replace")
+        code, output = done.returncode, (done.stdout + done.stderr).decode(errors="replace")
     except subprocess.TimeoutExpired as error:
-        code, said = -1, (error.stderr or b"").decode(errors="replace") + "\nit did not end"
-    runs = re.findall(r"number_of_executed_units: (\d+)", said)
+        code, output = -1, (error.stderr or b"").decode(errors="replace") + "\nit did not end"
+    runs = re.findall(r"number_of_executed_units: (\d+)", output)
     outcome = "nothing" if not code else f"something, kept in {keep / target}"
     took = f"{time.monotonic() - start:.0f} s, {int(runs[-1]) if runs else 0:,} inputs"
     print(f"[fuzz] {target}: {outcome}; {took}", flush=True)
     if code:
-        told = said.partition("Uncaught Python exception")[1:]
-        print("".join(told)[:3000] or said[-3000:], flush=True)
+        found = output.partition("Uncaught Python exception")[1:]
+        print("".join(found)[:3000] or output[-3000:], flush=True)
     return bool(code)
 
 

@@ -38,13 +38,13 @@ class Corpus:
 
     @cached_property
     def shingles(self):
-        """Give the shingles of each text: 5 characters without white space, or 3 words."""
+        """Return the shingles of each text: 5 characters without white space, or 3 words."""
         cut = characters if self.name.endswith("-zh") else words
         return [cut(text) for text in self.texts]
 
     @cached_property
     def truth(self):
-        """Give the similarity of all pairs that reach .5."""
+        """Return the similarity of all pairs that reach .5."""
         names = {}
         sets = [[names.setdefault(each, len(names)) for each in own] for own in self.shingles]
         flat = np.array([number for own in sets for number in own], np.uint64)
@@ -87,7 +87,7 @@ def extracted(page):
 
 
 def folder():
-    """Give the folder of the corpora."""
+    """Return the folder of the corpora."""
     try:
         return Path(os.environ["FPDB_CORPORA"])
     except KeyError:

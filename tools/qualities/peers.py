@@ -7,7 +7,7 @@ from fpdb.joins.join import near_rows
 
 
 def simhash_pairs(texts, k=3):
-    """Give the pairs within k of the package simhash, with its defaults; and how many texts fail.
+    """Return the pairs within k of the package simhash, with its defaults, and how many texts fail.
 
     With numpy 2 the package can't take a text that has a feature more than 255 times. Such a text
     gets the fingerprint of the preset simhash-py, which is that of the package before.
@@ -27,7 +27,7 @@ def simhash_pairs(texts, k=3):
 
 
 def datasketch_pairs(shingles, threshold=0.8):
-    """Give the pairs that MinHashLSH of the package datasketch finds among sets of shingles."""
+    """Return the pairs that MinHashLSH of the package datasketch finds among sets of shingles."""
     from datasketch import MinHash, MinHashLSH
 
     index = MinHashLSH(threshold=threshold, num_perm=128)

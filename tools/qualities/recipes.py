@@ -9,7 +9,7 @@ DEFAULT = fpdb.recipe("web")
 
 
 def candidates(texts):
-    """Give the recipes by their description; an idf table is that of the corpus itself."""
+    """Return the recipes by their description; an idf table is that of the corpus itself."""
     words = {by: DEFAULT.replace(weights=Weights(by=by)) for by in ("count", "sqrt", "binary")}
     windows = {
         f"windows of {n} characters, {by}": fpdb.recipe("char-4").replace(
@@ -39,12 +39,12 @@ def candidates(texts):
 
 
 def wide():
-    """Give the default with twice the bits, for twice the distance."""
+    """Return the default with twice the bits, for twice the distance."""
     return fpdb.recipe("web-128")
 
 
 def rehashed():
-    """Give a few candidates, each with several hashes, which tell what is chance."""
+    """Return a few candidates, each with several hashes, which show what is chance."""
     chosen = {
         "**web**: words, 1 + log count": DEFAULT,
         "words, square root": DEFAULT.replace(weights=Weights(by="sqrt")),

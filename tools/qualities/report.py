@@ -55,7 +55,7 @@ def corpora_rows(found):
 
 
 def with_equal(rating):
-    """Give the precision if pairs of equal texts count as right."""
+    """Return the precision if pairs of equal texts count as right."""
     right = rating["right"] + rating["equal"]
     return right / (right + rating["wrong"]) if right + rating["wrong"] else None
 

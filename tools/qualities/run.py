@@ -119,7 +119,7 @@ def keep(raw):
 
 
 def write(body):
-    """Replace what stands between the marks of the page."""
+    """Replace what is between the marks of the page."""
     begin, end = "<!-- quality -->", "<!-- end quality -->"
     page = PAGE.read_text("utf-8")
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)

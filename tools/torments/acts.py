@@ -33,7 +33,7 @@ class Act(NamedTuple):
 
 
 def acts(seed: int) -> list[Act]:
-    """Give all acts; the operations follow from the seed."""
+    """Return all acts; the operations follow from the seed."""
     script = Script(seed, start=10**9)
     stored = Script(seed)
     known = next(iter(row for op in stored for row in op.get("documents", ())))[0]
@@ -92,7 +92,7 @@ class Place:
         shutil.copytree(self.work / act.stage, self.path)
 
     def oracle(self, act: Act) -> Oracle:
-        """Give an oracle that knows what is stored before an act."""
+        """Return an oracle with what is stored before an act."""
         return self._oracles[act.stage].copy()
 
     def judge_made(self, act: Act, *, acknowledged: bool) -> list[str]:
@@ -127,7 +127,7 @@ class Place:
 
 
 def expected_of(name: str, path: Path) -> dict[Any, Any]:
-    """Give what the database must hold that an act makes."""
+    """Return what the database must hold that an act makes."""
     if name == "create":
         return {}
     if name in {"build", "load fingerprints"}:
@@ -183,7 +183,7 @@ def act(
     operation: Operation | None,
     flaw: str = "",
 ) -> None:
-    """Do an act when told to; say how it ended, and how it ended when it was tried again.
+    """Do an act at an order; report how it ended, and how it ended when it was tried again.
 
     A `flaw` makes a known-bad process: "split" writes in several transactions, "deaf" doesn't hear
     errors.

@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
 
 
 def missing() -> str:
-    """Say what this torment lacks here."""
+    """Return what this torment lacks here."""
     return strace.missing()
 
 
@@ -66,7 +66,7 @@ def run(rounds: int, seed: int, work: Path, names: list[str] | None = None) -> F
 
 
 def _spread(faults: list[tuple[str, Call]], rounds: int) -> list[tuple[str, Call]]:
-    """Choose so many, spread over all of them."""
+    """Choose N, spread over all of them."""
     step = max(1, -(-len(faults) // rounds))
     return faults[::step]
 
@@ -156,7 +156,7 @@ class Torment:
         return worker
 
     def control(self, everything: list[Act]) -> str:
-        """Let known-bad processes do an act, until they are caught."""
+        """Run an act in processes with a known fault, until they are caught."""
         [act] = [act for act in everything if act.name == "add 302 at once"]
         small = act._replace(operation={**(act.operation or {}), "skip": False})
         assert small.operation is not None

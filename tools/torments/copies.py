@@ -45,7 +45,7 @@ Step = tuple[list[fpdb.Document], list[str]]
 
 
 def missing() -> str:
-    """Say what this torment lacks here: what copies is chosen from what there is."""
+    """Return what this torment lacks here: nothing, since it skips what this machine lacks."""
     return ""
 
 
@@ -72,7 +72,7 @@ class Script:
         numbers = chance.sample(range(KEYS), chance.randint(1, LARGEST_BATCH))
         if chance.random() < 0.25:
             keys = [f"{self._name}/{number}" for number in numbers]
-            # One that is there: a transaction that changes nothing couldn't be told.
+            # One that is stored: a transaction that changes nothing couldn't be detected.
             while keys[0] not in self.documents:
                 keys[0] = f"{self._name}/{chance.randrange(KEYS)}"
             self._adopt([], keys)
@@ -83,7 +83,7 @@ class Script:
         return documents, []
 
     def state(self) -> tuple[Any, int, Contents]:
-        """Give what `restore` takes."""
+        """Return what `restore` takes."""
         return self._chance.getstate(), self.done, dict(self.documents)
 
     def restore(self, state: tuple[Any, int, Contents]) -> None:
@@ -111,7 +111,7 @@ class Follower:
         self._script.first()
 
     def place(self, found: Contents, latest: int) -> int | None:
-        """Give the number of the transaction after which the documents were these, or None.
+        """Return the number of the transaction after which the documents were these, or None.
 
         The writer has done `latest` by now, if not more.
         """
@@ -130,7 +130,7 @@ class Follower:
 
 
 def copiers() -> dict[str, Callable[[Path, Path], None]]:
-    """Give the ways to copy."""
+    """Return the ways to copy."""
     found = {SLOW: _slow, PLAIN: _plain, "backup": _back_up, "hold cp": _hold_cp}
     if shutil.which("rsync"):
         found["hold rsync"] = _hold_rsync
@@ -246,7 +246,7 @@ class Source:
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[Path]:
-        """Let the writers write during a block; they rest while a copy is judged."""
+        """Run the writers during a block; they pause while a copy is checked."""
         self._signal(signal.SIGCONT)
         time.sleep(PAUSE)
         yield self._path
@@ -273,7 +273,7 @@ class Source:
             return _writes(db) - self._before
 
     def judge(self, copy: Path) -> tuple[str, list[str]]:
-        """Say what became of a copy; it is read in a process of its own, which it may end."""
+        """Return what became of a copy; another process reads it, as reading may end that."""
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_read, args=(copy, theirs))

@@ -32,7 +32,7 @@ _PADDING = b"x" * 20
 
 
 class Source(NamedTuple):
-    """A sound database, what it answers, and what it holds."""
+    """An undamaged database, its answers, and what it holds."""
 
     path: Path
     whole: bytes
@@ -44,7 +44,7 @@ class Source(NamedTuple):
 
 
 def missing() -> str:
-    """Say what this torment lacks here."""
+    """Return what this torment lacks here."""
     return ""
 
 
@@ -157,7 +157,7 @@ class Error(str):
 
 
 def ask(db: fpdb.Database, questions: dict[str, Any]) -> dict[str, Any]:
-    """Ask a database everything that it can be asked, each question for itself."""
+    """Ask a database every kind of question, each by itself."""
     probes, keys = questions["probes"], questions["keys"]
     array = as_fingerprints(probes, db.plan.bits)
 
@@ -195,7 +195,7 @@ def _answer(question: Callable[[], Any]) -> Any:
 
 
 def read(source: Source) -> dict[str, Any]:
-    """Ask a damaged database; say which answers are wrong, and which are errors."""
+    """Query a damaged database; return which answers are wrong, and which are errors."""
     try:
         with fpdb.open(source.path, readonly=True) as db:
             answers = ask(db, source.questions)
@@ -236,11 +236,11 @@ def apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         os._exit(0)
     os.close(send)
     with os.fdopen(receive) as file:
-        told = file.read()
+        output = file.read()
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return {"died": signal.Signals(os.WTERMSIG(status)).name}
-    return json.loads(told) if told else {"bare": "it said nothing"}
+    return json.loads(output) if output else {"bare": "it printed nothing"}
 
 
 def check_here(path: Path, *, deep: bool) -> dict[str, Any]:
@@ -268,9 +268,9 @@ def repair(source: Source, new: Path) -> dict[str, Any]:
     with fpdb.open(new, readonly=True) as db:
         found = contents(db)
         flaws = [f"{problem.where}: {problem.what}" for problem in db.check()]
-    told = [f"{problem.where}: {problem.what}" for problem in repaired.problems]
+    reported = [f"{problem.where}: {problem.what}" for problem in repaired.problems]
     # Nobody can tell more than that the last commit is undone, wholly or in part.
-    undone = any("the last commit" in what for what in told)
+    undone = any("the last commit" in what for what in reported)
     invented, stripped, undated, older = [], 0, 0, 0
     for key, value in found.items():
         true = source.contents.get(key)
@@ -285,7 +285,7 @@ def repair(source: Source, new: Path) -> dict[str, Any]:
         else:
             invented.append(f"{key!r}: {value} for {true}"[:300])
     lost = [key for key in source.contents if key not in found]
-    silent = bool(lost or stripped or undated) and not told
+    silent = bool(lost or stripped or undated) and not reported
     return {
         "found": len(found),
         "lost": lost,
@@ -297,9 +297,9 @@ def repair(source: Source, new: Path) -> dict[str, Any]:
         "older": older,
         "flaws": flaws,
         "silent": silent,
-        "told": sorted(told, key=lambda what: what.split(":")[0] not in {"free pages", "data.mdb"})[
-            :20
-        ],
+        "reported": sorted(
+            reported, key=lambda what: what.split(":")[0] not in {"free pages", "data.mdb"}
+        )[:20],
         "falsely lost": [key for key in repaired.lost if key in found][:5],
     }
 
@@ -326,7 +326,7 @@ def run(rounds: int, seed: int, work: Path, shapes: list[Shape] | None = None) -
     for number in range(rounds):
         source = sources[number % len(sources)]
         kind = list(SPOILS)[number // len(sources) % len(SPOILS)]
-        spoilt, told = spoil(source.whole, kind, dice, source.parts)
+        spoilt, changes = spoil(source.whole, kind, dice, source.parts)
         damage(source, spoilt)
         answers = apart(lambda source=source: read(source))  # type: ignore[misc]
         plain = apart(lambda source=source: check_here(source.path, deep=False))  # type: ignore[misc]
@@ -335,9 +335,9 @@ def run(rounds: int, seed: int, work: Path, shapes: list[Shape] | None = None) -
         safe = intact(source.parts.documents, source.whole, spoilt)
         seen = Outcome(answers, plain, deep, mended, safe)
         faults = _judge(source, seen, (tally, by_kind[kind]))
-        bad += [f"{number} {source.path.name}, {kind}, {told}: {fault}" for fault in faults]
+        bad += [f"{number} {source.path.name}, {kind}, {changes}: {fault}" for fault in faults]
         for fault in faults:
-            print(f"{number} {source.path.name}, {kind}, {told}: {fault}"[:600], flush=True)
+            print(f"{number} {source.path.name}, {kind}, {changes}: {fault}"[:600], flush=True)
         shutil.rmtree(new, ignore_errors=True)
         damage(source, source.whole)
     notes: dict[str, object] = {"in all": dict(sorted(tally.items()))}
@@ -398,7 +398,7 @@ def _judge(source: Source, seen: Outcome, tallies: Sequence[collections.Counter[
         faults.append(f"repair: {mended}")
     else:
         lost = safe & set(mended["lost"])
-        if any(what.startswith("free pages") for what in mended["told"]):
+        if any(what.startswith("free pages") for what in mended["reported"]):
             counts["intact documents lost with the list of free pages"] = len(lost)
             lost = set()
         counts |= {
@@ -412,8 +412,8 @@ def _judge(source: Source, seen: Outcome, tallies: Sequence[collections.Counter[
             "documents of the last commit undone": mended["older"],
         }
         if lost:
-            faults.append(f"{len(lost)} intact documents lost; {mended['told']}")
-        faults += [f"invented {one}; {mended['told']}" for one in mended["invented"][:2]]
+            faults.append(f"{len(lost)} intact documents lost; {mended['reported']}")
+        faults += [f"invented {one}; {mended['reported']}" for one in mended["invented"][:2]]
         faults += [f"the repaired one: {flaw}" for flaw in mended["flaws"][:2]]
         faults += [f"falsely lost: {key}" for key in mended["falsely lost"][:1]]
         if mended["silent"]:

@@ -37,7 +37,7 @@ class ControlError(Exception):
 
 
 def heed_interrupts() -> None:
-    """Let the first Ctrl-C end a torment after its round, with the figures of what it has done."""
+    """End a torment after its round at the first Ctrl-C, with the figures so far."""
 
     def stop(number: int, _: Any) -> None:
         _interrupts.append(number)
@@ -47,7 +47,7 @@ def heed_interrupts() -> None:
 
 
 def going(rounds: int) -> Iterator[int]:
-    """Count rounds until there were so many, or an interrupt came."""
+    """Count rounds up to N, or until an interrupt."""
     for number in range(rounds):
         if _interrupts:
             return

@@ -109,12 +109,12 @@ def _filled(folder: Path) -> Way:
 
 
 def missing() -> str:
-    """Say what this torment lacks here: the ways that can't be had are left out."""
+    """Return what this torment lacks here: nothing, since it skips what this machine lacks."""
     return ""
 
 
 def lacking(way: str) -> str:
-    """Say what a way lacks here."""
+    """Return what a way lacks here."""
     if way in ("tmpfs", "ext4") and os.geteuid():
         return "only root may mount"
     if way == "ext4" and not shutil.which("mkfs.ext4"):
@@ -123,7 +123,7 @@ def lacking(way: str) -> str:
 
 
 def run(rounds: int, seed: int, work: Path, names: list[str] | None = None) -> Figures:
-    """Do every act in every way, so many rounds; judge what is left."""
+    """Do every act in every way, N rounds; check what is left."""
     control = _control(seed, work)
     count = acknowledged = lost = inconsistent = 0
     notes: dict[str, object] = {}
@@ -287,7 +287,7 @@ def _outcome(do: Callable[[], None], fine: str) -> str:
 
 
 def _control(seed: int, work: Path) -> str:
-    """Let a process acknowledge what has failed."""
+    """Make a process acknowledge what has failed."""
     place = work / "control"
     place.mkdir()
     with Workers() as workers, limit(place) as way:

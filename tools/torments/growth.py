@@ -28,7 +28,7 @@ HELD = 5_000  # replacements while a reader never ends
 
 
 def missing() -> str:
-    """Say what this torment lacks here: it needs nothing."""
+    """Return what this torment lacks here: nothing."""
     return ""
 
 
@@ -62,11 +62,11 @@ def run(
             "times compacted": ratio,
             "over time": [round(size / compacted, 2) for size in sizes],
             "compacted bytes": compacted,
-            "bytes behind a reader that never ended": held,
+            "bytes while a reader never ended": held,
             "bytes after it was killed": after,
         }
         churn.close()
-    control = f"behind a reader that never ended the file grew to, {', '.join(controls)}"
+    control = f"while a reader never ended the file grew to, {', '.join(controls)}"
     return Figures(
         replaced, replaced, lost=lost, inconsistent=inconsistent, control=control, notes=notes
     )
@@ -92,7 +92,7 @@ class Churn:
         self._db.close()
 
     def go_through(self, count: int) -> list[int]:
-        """Replace so many documents; give the size of the file, every now and then."""
+        """Replace N documents; yield the size of the file at intervals."""
         sizes: list[int] = []
         wanted = self.replaced + count
         for step in going(STEPS):
@@ -108,7 +108,7 @@ class Churn:
             self.replaced += size
 
     def hold(self, reader: Worker, count: int) -> tuple[int, int]:
-        """Write behind a reader that never ends, then kill it; give the sizes of the file."""
+        """Write while a reader never ends, then kill it; return the sizes of the file."""
         reader.begin("growth.stay", path=str(self.path))
         reader.hear(60)
         self.replace_until(self.replaced + count)
@@ -126,7 +126,7 @@ class Churn:
         return len(wrong) + len(stored.keys() - self._documents.keys()) + len([*self._db.check()])
 
     def compacted(self, path: Path) -> int:
-        """Give the bytes of the file that `fpdb compact` makes of this one."""
+        """Return the size of the file that `fpdb compact` makes of this one."""
         self._db.compact(path)
         return _bytes(path)
 

@@ -13,11 +13,11 @@ ROUNDS = 1000
 CONTROL_ROUNDS = 50
 MOST = 12  # operations of one process
 LONGEST = 0.02  # seconds from the last acknowledgement to the kill
-OPENING = 10  # one of so many is killed while it opens the database, or soon after
+OPENING = 10  # one of N is killed while it opens the database, or soon after
 
 
 def missing() -> str:
-    """Say what this torment lacks here: it needs nothing."""
+    """Return what this torment lacks here: nothing."""
     return ""
 
 
@@ -61,7 +61,7 @@ def _round(
     flaw: str,
     chance: random.Random,
 ) -> tuple[int, Verdict]:
-    """Let a writer do some operations, kill it in the next one, and judge what it leaves."""
+    """Run some operations in a writer, kill it in the next one, and check what it leaves."""
     worker = workers.take()
     worker.begin("workload.write", path=str(path), seed=seed, start=number * 100_000, flaw=flaw)
     # Operations are counted, and seconds only within the last, so that a slow machine has no say.

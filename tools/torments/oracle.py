@@ -63,7 +63,7 @@ class Oracle:
         self._pending: dict[int, dict[str, Any]] = {}
 
     def copy(self) -> "Oracle":
-        """Give another one that knows the same."""
+        """Return a copy."""
         return copy.deepcopy(self)
 
     def hear_all(self, messages: Iterable[dict[str, Any]], writer: int = 0) -> int:
@@ -130,7 +130,7 @@ class Oracle:
             self._adopt(changes, operation)
         elif now != before:
             verdict.problems.append(f"half of this is there: {operation!r:.200}")
-            for key in changes:  # told already, so they aren't lost
+            for key in changes:  # acknowledged already, so they aren't lost
                 self.documents.pop(key, None)
                 if key in stored:
                     self.documents[key] = stored[key]
@@ -150,7 +150,7 @@ class Oracle:
     def _changes(
         self, operation: dict[str, Any], said: list[str] | None
     ) -> tuple[dict[Any, Value | None], list[str]]:
-        """Tell what an operation changes, and with which statuses, by brute force.
+        """Return what an operation changes, and with which statuses, by brute force.
 
         Of one document that may be skipped, its writer's word is taken: others write too.
         """

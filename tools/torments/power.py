@@ -42,7 +42,7 @@ _WRITE_NOW = 1 | 2 | 4  # wait for earlier writes, write, wait
 
 
 def missing() -> str:
-    """Say what this torment lacks here."""
+    """Return what this torment lacks here."""
     if os.geteuid():
         return "only root may mount"
     if not shutil.which("mkfs.ext4"):
@@ -130,14 +130,14 @@ def _cut_again_and_again(
     for number in going(rounds):
         kind, pushed = cases[number % len(cases)]
         # Every fourth cut of each case follows a backup from the command line at once.
-        behind_backup = number // len(cases) % 4 == 3
-        one = Round(work, workers, kind, seed + number, pushed=pushed, behind_backup=behind_backup)
+        in_backup = number // len(cases) % 4 == 3
+        one = Round(work, workers, kind, seed + number, pushed=pushed, in_backup=in_backup)
         verdict = one.run()
         totals["rounds"] += 1
         totals["acknowledged"] += one.oracle.acknowledged
         totals["lost"] += verdict.lost
         totals["inconsistent"] += bool(verdict.problems)
-        case = f"{kind}{', pushed' if pushed else ''}{', behind a backup' if behind_backup else ''}"
+        case = f"{kind}{', pushed' if pushed else ''}{', in a backup' if in_backup else ''}"
         counts[case] = counts.get(case, 0) + 1
         for copy in one.copies:
             what = f"{copy.partition('-')[0]} acknowledged"
@@ -182,10 +182,10 @@ class Round:
         *,
         pushed: bool,
         sync: bool = True,
-        behind_backup: bool = False,
+        in_backup: bool = False,
     ) -> None:
         self._disk, self._workers, self._seed = Disk(work, kind), workers, seed
-        self._pushed, self._sync, self._behind_backup = pushed, sync, behind_backup
+        self._pushed, self._sync, self._in_backup = pushed, sync, in_backup
         self._chance = random.Random(seed)
         self.oracle = Oracle(fpdb.recipe("web"))
         self.copies: dict[str, Contents] = {}  # acknowledged
@@ -211,9 +211,9 @@ class Round:
             return self._judge(path)
 
     def _write_until_cut(self, path: Path, writer: Worker) -> None:
-        count = self._chance.randint(5, 60) if self._behind_backup else None
+        count = self._chance.randint(5, 60) if self._in_backup else None
         writer.begin("power.write", path=str(path), seed=self._seed, sync=self._sync, count=count)
-        if self._behind_backup:
+        if self._in_backup:
             self._hear(writer.listen(60))
             self._back_up(path)
         else:
@@ -325,7 +325,7 @@ def _make(what: str, db: fpdb.Database, copy: Path) -> None:
 
 
 def push_out(_: Any, path: str, *, seed: int) -> None:
-    """Have random pieces of a file written to the disk until killed."""
+    """Write random pieces of a file to the disk until killed."""
     chance, libc = random.Random(seed), ctypes.CDLL(None, use_errno=True)
     offset = ctypes.c_int64
     descriptor = os.open(path, os.O_RDWR)

@@ -67,7 +67,7 @@ class Crowd:
         return member
 
     def work(self, operations: int, seconds: float) -> None:
-        """Take down what all say, until so much was done and so many seconds later."""
+        """Collect all reports, until enough was done and for some seconds more."""
         wanted = self.operations + operations
         while self.operations < wanted:
             self.listen(0.02)
@@ -120,7 +120,7 @@ class Crowd:
         self.members[place] = self._start(self.members[place].number)
 
     def owner(self, number: int) -> Callable[[Any], bool]:
-        """Give what tells whether a key is one of a writer's."""
+        """Return a function that returns whether a key is one of a writer's."""
         if self._kind == "integer":
             return lambda key: key // 1_000_000 == number
         start = str(key_of(self._kind, number, 1))[:-1]
@@ -128,7 +128,7 @@ class Crowd:
 
 
 def missing() -> str:
-    """Say what this torment lacks here: it needs nothing."""
+    """Return what this torment lacks here: nothing."""
     return ""
 
 
@@ -192,7 +192,7 @@ def _early(seed: int, work: Path) -> str:
 
 
 def _split(seed: int, work: Path) -> str:
-    """Let writers write in several transactions what belongs together, until a reader sees it."""
+    """Write in several transactions what belongs together, until a reader sees it."""
     path = work / "split"
     fpdb.create(path).close()
     with Workers() as workers:

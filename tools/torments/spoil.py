@@ -35,7 +35,7 @@ def flip_structure(data: bytearray, dice: random.Random, known: Parts) -> str:
     """Change one bit of meta pages, branches, names, free pages, or at the head of a leaf."""
     if dice.random() < 0.5:
         page = dice.choice(known.special)
-        width = 160 if page < 2 else PAGE  # behind it, a meta page is empty
+        width = 160 if page < 2 else PAGE  # after it, a meta page is empty
     else:
         page, width = dice.choice(known.leaves), 160
     place = page * PAGE + dice.randrange(width)
@@ -108,15 +108,15 @@ def _two_pages(data: bytearray, dice: random.Random) -> tuple[int, int]:
 
 def spoil(whole: bytes, kind: str, dice: random.Random, known: Parts) -> tuple[bytes, str]:
     """Spoil a file once, or sometimes twice or three times."""
-    data, told = bytearray(whole), ""
+    data, changes = bytearray(whole), ""
     for _ in range(dice.choice([1, 1, 1, 2, 3])):
         if len(data) > 2 * PAGE:
-            told += SPOILS[kind](data, dice, known) + "; "
-    return bytes(data), told
+            changes += SPOILS[kind](data, dice, known) + "; "
+    return bytes(data), changes
 
 
 def parts(path: Path) -> Parts:
-    """Find out where each document lies in a sound file."""
+    """Find the bytes of each document in an undamaged file."""
     with fpdb.open(path, readonly=True) as db:
         keys = {document.id: document.key for document in db.scan()}
         home, catalog = db._index.home, db._catalog
@@ -152,7 +152,7 @@ def _unpacked(value: bytes | None, columns: int) -> Any:
 
 
 def _values(file: LmdbFile, leaves: Iterable[int]) -> Iterator[tuple[bytes, list[range]]]:
-    """Give for each entry of a tree the bytes that it needs: of heads, slot, node and value."""
+    """Yield for each entry of a tree the bytes that it needs: of heads, slot, node and value."""
     for leaf in leaves:
         page = file.page(leaf) or b""
         assert number_of(page) == leaf
@@ -173,7 +173,7 @@ def _values(file: LmdbFile, leaves: Iterable[int]) -> Iterator[tuple[bytes, list
 
 
 def intact(documents: dict[Any, list[range]], whole: bytes, spoilt: bytes) -> set[Any]:
-    """Give the documents of which no byte has changed."""
+    """Return the documents of which no byte has changed."""
     import numpy as np
 
     length = min(len(whole), len(spoilt))

@@ -58,7 +58,7 @@ def traced(pid: int, *options: str, threads: bool = True) -> Iterator[subprocess
 
 
 def _dying(pid: int) -> bool:
-    """Tell whether a process is a zombie by now, or has a deadly signal pending."""
+    """Return whether a process is a zombie by now, or has a deadly signal pending."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -69,7 +69,7 @@ def _dying(pid: int) -> bool:
 
 
 def injecting(call: str, what: str, when: str) -> list[str]:
-    """Give strace's options that make a call fail or kill."""
+    """Return strace's options that make a call fail or kill."""
     return ["-e", f"trace={call}", "-e", f"inject={call}:{what}:when={when}"]
 
 
@@ -94,7 +94,7 @@ def calls(log: Path, names: list[str]) -> list[Call]:
 
 
 def missing() -> str:
-    """Say what keeps strace from being used here."""
+    """Return what keeps strace from being used here."""
     if shutil.which("strace") is None:
         return "strace isn't installed"
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

@@ -1,4 +1,4 @@
-"""A process to be tormented: told what to do, listened to, killed.
+"""A process to torment: it takes orders, reports what it does, and is killed.
 
 Process and parent talk over a socket, one JSON object per line. A file of its own would be one
 more thing to lose, and `write` is a system call that some torments make fail.
@@ -52,7 +52,7 @@ class Channel:
 
 
 class Worker(Channel):
-    """A process that waits until it is told what to do; it is a fork of a nursery."""
+    """A process that waits for an order; it is a fork of a nursery."""
 
     def __init__(self, nursery: "Nursery") -> None:
         own, other = socket.socketpair()
@@ -74,7 +74,7 @@ class Worker(Channel):
             raise RuntimeError(f"a worker didn't start: {self.errors()}")
 
     def listen(self, seconds: float) -> Iterator[dict[str, Any]]:
-        """Give the messages of some time, or until the process ends."""
+        """Yield the messages of some time, or until the process ends."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             message = self.hear(left)
@@ -101,7 +101,7 @@ class Worker(Channel):
         return self._code
 
     def errors(self) -> str:
-        """Give what the process printed, which a sound one doesn't."""
+        """Return what the process printed; one without a fault prints nothing."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
@@ -140,7 +140,7 @@ class Nursery(Channel):
         return int(self._answer())
 
     def bury(self, pid: int) -> int:
-        """Give the exit code of a worker that has ended."""
+        """Return the exit code of a worker that has ended."""
         self.end.sendall(f"{pid}\n".encode())
         return int(self._answer())
 
@@ -157,14 +157,14 @@ class Nursery(Channel):
 
 
 class Workers:
-    """Starts workers, and ends those that are left behind a `with` block."""
+    """Starts workers, and ends those that are left after a `with` block."""
 
     def __init__(self) -> None:
         self._nursery = Nursery()
         self._begun: list[Worker] = []
 
     def take(self) -> Worker:
-        """Give a new worker."""
+        """Return a new worker."""
         worker = Worker(self._nursery)
         self._begun.append(worker)
         return worker

@@ -21,7 +21,7 @@ Operation = dict[str, Any]
 
 
 def key_of(kind: str, writer: int, number: int) -> str | int:
-    """Give a writer's key; every tenth text key is too long for LMDB."""
+    """Return a writer's key; every tenth text key is too long for LMDB."""
     if kind == "integer":
         return writer * 1_000_000 + number
     return f"https://{writer}.example/{number}" + "/long" * (150 if number % 10 == 0 else 0)
@@ -173,6 +173,6 @@ def read(channel: Any, path: str, *, seed: int, writers: int) -> None:
 
 
 def _whole(document: fpdb.Document) -> bool:
-    """Tell whether a document has the fingerprint that its own metadata speak of."""
+    """Return whether a document has the fingerprint that its metadata name."""
     said = (document.meta or {}).get("fingerprint")
     return said is None or said == f"{document.fingerprint:x}"

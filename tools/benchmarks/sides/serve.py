@@ -48,7 +48,7 @@ class Side:
         raise NotImplementedError
 
     def found(self, result):
-        """Give the ids in the result of one query."""
+        """Return the ids in the result of one query."""
         raise NotImplementedError
 
     def arguments(self, fingerprints):
@@ -59,7 +59,7 @@ class Side:
         return [self.one(argument) for argument in arguments]
 
     def hits(self, result):
-        """Give the places of the queries and the ids in the result of many queries."""
+        """Return the places of the queries and the ids in the result of many queries."""
         found = [self.found(each) for each in result]
         places = np.repeat(np.arange(len(found)), [len(ids) for ids in found])
         return places, np.array([number for ids in found for number in ids], np.int64)
@@ -83,11 +83,11 @@ class Side:
         return sum(len(first) for first, _ in pairs), pairs
 
     def values(self, result, fingerprints):
-        """Give the fingerprints of all pairs as two arrays."""
+        """Return the fingerprints of all pairs as two arrays."""
         return tuple(fingerprints[np.concatenate(ids)] for ids in zip(*result, strict=True))
 
     def threads(self, count):
-        """Let the side use this many threads, if it knows of threads."""
+        """Set the number of threads, if the side has threads."""
 
     def save(self):
         """Bring to disk what isn't there yet."""
@@ -100,7 +100,7 @@ class Side:
         raise NotImplementedError
 
     def close(self):
-        """Let go of files."""
+        """Close files."""
 
     def extra(self, what, order):
         """Measure something that no other side is asked for."""
@@ -114,7 +114,7 @@ def pin(cores):
 
 
 def memory():
-    """Tell the resident bytes: the process's own, and those of files that it has mapped."""
+    """Return the resident bytes: the process's own, and those of files that it has mapped."""
     lines = Path("/proc/self/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return {name: int(fields[name].split()[0]) * 1024 for name in ("RssAnon", "RssFile")}

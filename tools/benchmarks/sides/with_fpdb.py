@@ -82,7 +82,7 @@ class Fpdb(Side):
         return {}
 
     def leave(self, _order):
-        """Let go of the snapshot, which would keep pages of the file from being used again."""
+        """Close the snapshot, which would keep pages of the file from being reused."""
         self.held.close()
         return {}
 
