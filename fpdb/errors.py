@@ -6,24 +6,17 @@ FpdbError
 │  └─ HtmlError                        a page that can't be read as HTML within its limits
 ├─ RecipeError (+ ValueError)          a recipe that doesn't exist, or can't be built
 ├─ RecipeMismatchError (+ ValueError)  another recipe or k than the database was created with
-├─ KeyConflictError (+ ValueError)     databases to be merged differ in a document: .key, .paths
-├─ NoSketchError (+ ValueError)        matches can't be verified: no sketches, and no texts
 ├─ PlanError (+ ValueError)            a plan that can't be built, or doesn't support a k
 ├─ DocumentNotFoundError (+ KeyError)  no document has this key
 ├─ OpenError                           a database that can't be opened or created
 │  ├─ DatabaseNotFoundError (+ FileNotFoundError)
 │  ├─ DatabaseExistsError (+ FileExistsError)
-│  ├─ AccessError (+ PermissionError)  this user may not read or write it
-│  └─ UnsupportedFileSystemError       memory maps and locks don't work there
+│  └─ AccessError (+ PermissionError)  this user may not read or write it
 ├─ FormatError                         bytes that this version of fpdb can't read
-│  ├─ NotADatabaseError                something other than an fpdb database
-│  ├─ TooNewError                      made by a newer fpdb: .found, .supported
-│  └─ UpgradeRequiredError             made by a much older fpdb: .found, .supported
+│  └─ NotADatabaseError                something other than an fpdb database
 ├─ StorageError                        the store refused a read or a write
 │  ├─ DamagedError                     bytes are missing or wrong, or the disk failed
-│  ├─ DiskFullError (+ OSError)        .free bytes are left at .path
-│  ├─ MapFullError                     one transaction outgrew the memory map
-│  └─ ReadersFullError                 every reader slot is taken
+│  └─ DiskFullError (+ OSError)        .free bytes are left at .path
 ├─ LockTimeoutError (+ TimeoutError)   another writer held the lock: .pid
 ├─ ReadOnlyError                       a write through a read-only handle
 ├─ ClosedError                         a closed handle was used
@@ -60,21 +53,6 @@ class RecipeError(FpdbError, ValueError):
     """A recipe that doesn't exist, or whose parts don't fit together."""
 
 
-class KeyConflictError(FpdbError, ValueError):
-    """Databases to be merged have different documents with the same `key`; `paths` has both."""
-
-    def __init__(
-        self, message: str, *, hint: str = "", key: str | int = "", paths: tuple[Path, ...] = ()
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.key = key
-        self.paths = paths
-
-
-class NoSketchError(FpdbError, ValueError):
-    """Matches are to be verified, but there are neither sketches nor texts."""
-
-
 class OpenError(FpdbError):
     """A database that can't be opened or created."""
 
@@ -91,38 +69,12 @@ class AccessError(OpenError, PermissionError):
     """The user may not read or write the database."""
 
 
-class UnsupportedFileSystemError(OpenError):
-    """A file system on which memory maps and locks can't be relied on."""
-
-
 class FormatError(FpdbError):
     """Bytes on disk that this version of fpdb can't read."""
 
 
 class NotADatabaseError(FormatError):
     """Something other than an fpdb database is at the path."""
-
-
-class _VersionError(FormatError):
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str = "",
-        found: int | str | None = None,
-        supported: int | str | None = None,
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.found = found
-        self.supported = supported
-
-
-class TooNewError(_VersionError):
-    """A database that a newer fpdb made; `found` exceeds `supported`."""
-
-
-class UpgradeRequiredError(_VersionError):
-    """A database older than this fpdb can read; `found` is below `supported`."""
 
 
 class StorageError(FpdbError):
@@ -142,14 +94,6 @@ class DiskFullError(StorageError, OSError):
         super().__init__(message, hint=hint)
         self.free = free
         self.path = path
-
-
-class MapFullError(StorageError):
-    """One transaction needed more room than the memory map had."""
-
-
-class ReadersFullError(StorageError):
-    """Every reader slot of the environment is taken."""
 
 
 class LockTimeoutError(FpdbError, TimeoutError):

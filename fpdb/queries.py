@@ -33,7 +33,6 @@ from fpdb.documents.similarity import Texts, Verifier
 from fpdb.errors import (
     DocumentNotFoundError,
     InputError,
-    NoSketchError,
     PlanError,
     ShortTextError,
 )
@@ -380,7 +379,7 @@ class Queries(ABC):
                 hint="0.8 is what near-duplicates usually have",
             )
         if exact is None and not self._catalog.sketched:
-            raise NoSketchError(
+            raise InputError(
                 "the database keeps no sketches, by which matches are verified",
                 hint="ingest into one that is created with sketch minhash, "
                 "or give the texts, to compare them exactly",

@@ -21,7 +21,7 @@ import numpy as np
 from fpdb.arrays import Column, Rows, among, differs, gathered, joined
 from fpdb.documents.catalog import IntegerCatalog, View
 from fpdb.documents.layout import new_database, read_layout, replanned
-from fpdb.errors import DamagedError, InputError, KeyConflictError, RecipeMismatchError
+from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.maintenance.scan import ids_of, in_step
 from fpdb.models import Merged, MergedSource, require_whole
@@ -66,7 +66,7 @@ def merge(
     on disk, and checked deeply. If the merge fails or is killed, nothing appears.
 
     Raises:
-        KeyConflictError: With `error`, two sources have different documents with the same key.
+        InputError: With `error`, two sources have different documents with the same key.
         DamagedError: A source is damaged.
     """
     require_whole("memory", memory, LEAST_MEMORY)
@@ -388,12 +388,10 @@ class _Merge:
         for (place, _), other in zip(rivals[1:], others, strict=True):
             if other != first:
                 paths = self._sources[rivals[0][0]].path, self._sources[place].path
-                raise KeyConflictError(
+                raise InputError(
                     f"{paths[0]} and {paths[1]} have different documents with the key "
                     f"{first.key!r}",
                     hint="merge with on_conflict newest or first, or delete one of them",
-                    key=first.key,
-                    paths=paths,
                 )
 
 

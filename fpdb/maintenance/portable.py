@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog
 from fpdb.documents.lookup import unpack_meta
 from fpdb.documents.prepare import BATCH
-from fpdb.errors import DamagedError, InputError, RecipeError, RecipeMismatchError, TooNewError
+from fpdb.errors import DamagedError, FormatError, InputError, RecipeError, RecipeMismatchError
 from fpdb.fingerprint import canonical
 from fpdb.models import PORTABLE, Document
 from fpdb.storage import ReadTransaction
@@ -79,11 +79,9 @@ class Head:
         if type(version) is not int or version < 1:
             raise _wrong(1, f"has the version {version!r:.40}", "a whole number from 1")
         if version > VERSION:
-            raise TooNewError(
+            raise FormatError(
                 f"the portable form has version {version}, this fpdb reads {VERSION}",
                 hint="install a newer fpdb",
-                found=version,
-                supported=VERSION,
             )
         _require_fields(found, 1, frozenset(cls.__dataclass_fields__), every=True)
         return cls(**found | _canonical(found))

@@ -32,10 +32,9 @@ import xxhash
 
 from fpdb.errors import (
     DamagedError,
+    FormatError,
     InputError,
     NotADatabaseError,
-    TooNewError,
-    UpgradeRequiredError,
 )
 from fpdb.models import Key
 
@@ -238,11 +237,9 @@ def require_supported(header: Header, *, readonly: bool) -> None:
             )
     unknown = [name for name in header["features"] if name not in FEATURES]
     if unknown:
-        raise TooNewError(
+        raise FormatError(
             f"the database uses the feature {unknown[0]!r}, which this fpdb doesn't support",
             hint="install a newer fpdb",
-            found=str(unknown[0]),
-            supported=", ".join(sorted(FEATURES)) or "none",
         )
     for name, kind in FIELDS.items():
         _require_field(header, name, kind)
@@ -254,25 +251,19 @@ def _require_versions(header: Header, *, readonly: bool) -> None:
     _require_field(header, "features", list)
     read, write = header["read_version"], header["write_version"]
     if read > READ_VERSION:
-        raise TooNewError(
+        raise FormatError(
             f"the database needs a reader of version {read}, this fpdb is one of {READ_VERSION}",
             hint="install a newer fpdb",
-            found=read,
-            supported=READ_VERSION,
         )
     if read < OLDEST_VERSION:
-        raise UpgradeRequiredError(
+        raise FormatError(
             f"the database has version {read}, this fpdb reads {OLDEST_VERSION} and above",
             hint="export it in the portable form with the fpdb that made it, and load that here",
-            found=read,
-            supported=OLDEST_VERSION,
         )
     if write > WRITE_VERSION and not readonly:
-        raise TooNewError(
+        raise FormatError(
             f"the database needs a writer of version {write}, this fpdb is one of {WRITE_VERSION}",
             hint="open it with readonly=True, or install a newer fpdb",
-            found=write,
-            supported=WRITE_VERSION,
         )
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from fpdb.errors import DamagedError, FpdbError, NotADatabaseError, TooNewError
+from fpdb.errors import DamagedError, FormatError, FpdbError, NotADatabaseError
 
 DATA_FILE = "data.mdb"
 LMDB_MAGIC = 0xBEEFC0DE
@@ -397,11 +397,9 @@ def _require_meta(descriptor: int, offset: int, name: str) -> Meta:
     if magic != LMDB_MAGIC:
         raise _wrong_magic(meta.magic.to_bytes(4, sys.byteorder), offset, name)
     if version != LMDB_FORMAT:
-        raise TooNewError(
+        raise FormatError(
             f"{name} is an LMDB file of format {version}, expected format {LMDB_FORMAT}",
             hint="dump it with the program that wrote it; fpdb writes LMDB 0.9's format",
-            found=version,
-            supported=LMDB_FORMAT,
         )
     if not meta.valid:
         raise DamagedError(

@@ -20,7 +20,6 @@ from fpdb.errors import (
     DatabaseNotFoundError,
     NotADatabaseError,
     OpenError,
-    UnsupportedFileSystemError,
 )
 from fpdb.storage.lmdb_file import DATA_FILE, Meta, require_intact
 from fpdb.storage.translate import disk_named, translate
@@ -189,7 +188,7 @@ def require_local(path: Path, mounts: str | None = None) -> None:
     """
     kind = file_system_of(path, _read_mounts() if mounts is None else mounts)
     if kind in REMOTE or kind == "fuse" or kind.startswith("fuse."):
-        raise UnsupportedFileSystemError(
+        raise OpenError(
             f"{path} is on a file system of type {kind}, expected a local one",
             hint="move the database to a local disk; LMDB's map and locks need one",
         )

@@ -15,9 +15,7 @@ from fpdb.errors import (
     DamagedError,
     DiskFullError,
     FpdbError,
-    MapFullError,
     OpenError,
-    ReadersFullError,
     StorageError,
 )
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -95,7 +93,7 @@ def _damaged(error: lmdb.Error, directory: Path) -> DamagedError:
 def _map_full(error: lmdb.Error, directory: Path) -> FpdbError:
     if free_bytes(directory) < LITTLE_ROOM:
         return _disk_full(error, directory)
-    return MapFullError(
+    return StorageError(
         f"the transaction needs more room than the memory map of {directory} has",
         hint="write in smaller transactions, or raise the limit on address space (ulimit -v)",
     )
@@ -128,8 +126,8 @@ def _lacks_room(directory: Path) -> bool:
     return at_limit or free_bytes(directory) < LITTLE_ROOM
 
 
-def _readers_full(_: lmdb.Error, directory: Path) -> ReadersFullError:
-    return ReadersFullError(
+def _readers_full(_: lmdb.Error, directory: Path) -> StorageError:
+    return StorageError(
         f"every reader slot of {directory} is taken",
         hint="read from fewer processes and threads at a time",
     )

@@ -21,6 +21,7 @@ from fpdb.errors import (
     DatabaseExistsError,
     DatabaseNotFoundError,
     DocumentNotFoundError,
+    FormatError,
     FpdbError,
     InputError,
     NotADatabaseError,
@@ -28,7 +29,6 @@ from fpdb.errors import (
     ReadOnlyError,
     RecipeError,
     RecipeMismatchError,
-    TooNewError,
 )
 from fpdb.storage.drafts import seal
 from fpdb.storage.format import pack_header
@@ -206,9 +206,8 @@ def test_a_newer_database_asks_for_a_newer_fpdb(
 ) -> None:
     rewrite_header(filled, **changes)
     before = entries(filled)
-    error = refused(TooNewError, lambda: fpdb.open(filled.path, readonly=readonly))
-    assert isinstance(error, TooNewError)
-    assert error.found == found
+    error = refused(FormatError, lambda: fpdb.open(filled.path, readonly=readonly))
+    assert str(found) in str(error)
     assert "newer fpdb" in error.hint
     assert entries(filled) == before
 
@@ -216,7 +215,7 @@ def test_a_newer_database_asks_for_a_newer_fpdb(
 def test_a_database_for_newer_writers_can_be_read(filled: Database) -> None:
     before = entries(filled)
     rewrite_header(filled, write_version=2)
-    error = refused(TooNewError, lambda: fpdb.open(filled.path))
+    error = refused(FormatError, lambda: fpdb.open(filled.path))
     assert "readonly=True" in error.hint
     with fpdb.open(filled.path, readonly=True) as reader:
         assert len(list(reader)) == 900

@@ -133,11 +133,8 @@ def test_a_merge_is_the_union_by_the_rule(
         sources = [documents_of(path) for path in paths]
         expected = model([sorted(own, key=by_id) for own in sources], rule)
         if expected is None:
-            with pytest.raises(fpdb.KeyConflictError) as caught:
+            with pytest.raises(fpdb.InputError, match="have different documents with the key"):
                 fpdb.merge(paths, where / "c", on_conflict=rule)
-            assert caught.value.key in {document.key for own in sources for document in own}
-            assert set(caught.value.paths) <= set(paths)
-            assert len(set(caught.value.paths)) == 2
             assert sorted(os.listdir(where)) == [path.name for path in paths]
             return
         merged = fpdb.merge(paths, where / "c", on_conflict=rule)

@@ -129,7 +129,7 @@ def test_two_merges_to_one_path_make_one_database(
 
 
 def test_a_conflict_leaves_nothing(pair: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(fpdb.KeyConflictError):
+    with pytest.raises(fpdb.InputError):
         fpdb.merge(pair, tmp_path / "c", on_conflict="error")
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 

@@ -452,9 +452,8 @@ def test_a_first_line_that_lacks_something_or_comes_from_the_future(tmp_path):
         some = {each: value for each, value in HEAD.items() if each != name}
         with pytest.raises(fpdb.InputError, match=f"no field {name}"):
             fpdb.load(tmp_path / "new", io.BytesIO(json.dumps(some).encode()))
-    with pytest.raises(fpdb.TooNewError) as raised:
+    with pytest.raises(fpdb.FormatError, match="version 2, this fpdb reads 1"):
         fpdb.load(tmp_path / "new", io.BytesIO(json.dumps(HEAD | {"fpdb_portable": 2}).encode()))
-    assert (raised.value.found, raised.value.supported) == (2, 1)
     for k in (-1, 60):
         with pytest.raises(fpdb.PlanError):
             fpdb.load(tmp_path / "new", io.BytesIO(json.dumps(HEAD | {"k": k}).encode()))

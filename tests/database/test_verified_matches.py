@@ -13,7 +13,7 @@ from tiers import examples
 import fpdb
 from fpdb import Database, Document
 from fpdb.documents import lookup
-from fpdb.errors import InputError, NoSketchError, PlanError
+from fpdb.errors import InputError, PlanError
 from fpdb.joins import pairs as pairs_module
 from fpdb.storage import Environment
 from fpdb.storage.format import Counters, Stored, pack_record, unpack_record
@@ -296,7 +296,7 @@ def test_a_cut_first_look_says_so(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "error", "found"),
     [
-        ({"min_jaccard": 0.8}, NoSketchError, "keeps no sketches"),
+        ({"min_jaccard": 0.8}, InputError, "keeps no sketches"),
         ({"min_jaccard": 0}, InputError, "over 0"),
         ({"min_jaccard": 1.5}, InputError, "at most 1"),
         ({"min_jaccard": True}, InputError, "over 0"),

@@ -5,7 +5,7 @@ import msgpack
 import pytest
 import xxhash
 
-from fpdb.errors import DamagedError, NotADatabaseError, TooNewError, UpgradeRequiredError
+from fpdb.errors import DamagedError, FormatError, NotADatabaseError
 from fpdb.storage.format import Header, pack_header, require_supported, unpack_header
 
 HEADER: dict[str, Any] = {
@@ -55,35 +55,34 @@ def test_further_fields_are_kept() -> None:
 
 def test_a_newer_reader_is_asked_for() -> None:
     with pytest.raises(
-        TooNewError, match="needs a reader of version 2, this fpdb is one of 1"
+        FormatError, match="needs a reader of version 2, this fpdb is one of 1"
     ) as e:
         require_supported(stored(read_version=2, write_version=2), readonly=True)
-    assert (e.value.found, e.value.supported) == (2, 1)
     again = pickle.loads(pickle.dumps(e.value))
-    assert (str(again), again.hint, again.found) == (str(e.value), "install a newer fpdb", 2)
+    assert (str(again), again.hint) == (str(e.value), "install a newer fpdb")
 
 
 def test_a_newer_writer_may_still_be_read() -> None:
     header = stored(write_version=2)
     require_supported(header, readonly=True)
-    with pytest.raises(TooNewError, match="needs a writer of version 2") as caught:
+    with pytest.raises(FormatError, match="needs a writer of version 2") as caught:
         require_supported(header, readonly=False)
     assert "readonly=True" in caught.value.hint
 
 
 def test_a_newer_database_may_lack_what_this_version_expects() -> None:
     data = pack_header({"read_version": 9, "write_version": 9})
-    with pytest.raises(TooNewError):
+    with pytest.raises(FormatError):
         require_supported(unpack_header(data), readonly=True)
 
 
 def test_an_unknown_feature_keeps_out() -> None:
-    with pytest.raises(TooNewError, match="the feature 'colours'"):
+    with pytest.raises(FormatError, match="the feature 'colours'"):
         require_supported(stored(features=["colours"]), readonly=True)
 
 
 def test_an_old_database_asks_for_an_upgrade() -> None:
-    with pytest.raises(UpgradeRequiredError, match="has version 0"):
+    with pytest.raises(FormatError, match="has version 0"):
         require_supported(stored(read_version=0), readonly=True)
 
 

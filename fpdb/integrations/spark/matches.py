@@ -153,7 +153,7 @@ def _documents(df: DataFrame, kind: FingerprintType, *, verified: bool = False) 
     columns = [F.col("key"), fingerprint_column(df, kind).alias("fingerprint")]
     if verified:
         if "sketch" not in df.columns:
-            raise fpdb.NoSketchError(
+            raise fpdb.InputError(
                 "the documents have no sketches to verify pairs with",
                 hint='fingerprint them with sketch="minhash"',
             )

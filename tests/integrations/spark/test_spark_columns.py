@@ -136,7 +136,7 @@ def test_questions_by_another_recipe_are_refused(spark, texts):
             lambda df: on_spark.pairs(
                 df.selectExpr("url as key", "1L as fingerprint"), min_jaccard=0.8
             ),
-            fpdb.NoSketchError,
+            fpdb.InputError,
             "sketches",
         ),
         (
