@@ -135,9 +135,7 @@ class Database(Queries):
         writers up to `timeout` seconds. This handle takes texts of up to `largest_text` bytes, if
         that is more than the recipe allows.
         """
-        environment = Environment.open(
-            path, ["header"], readonly=readonly, verify=_require_intact_copy
-        )
+        environment = Environment.open(path, readonly=readonly, verify=_require_intact_copy)
         try:
             chosen = preset(recipe) if isinstance(recipe, str) else recipe
             database = cls(environment, chosen, timeout=timeout, largest_text=largest_text)

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import Any, Literal, overload
 
 from fpdb.arrays import each
@@ -39,7 +38,7 @@ from fpdb.errors import (
 from fpdb.fingerprint import Recipe
 from fpdb.models import Cluster, Document, Group, Key, Matches, Pair, require_whole
 from fpdb.processes import mapped
-from fpdb.storage import FAULTS, ReadTransaction
+from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.format import Counters
 from fpdb.tables import Hits, Plan, first_look
 
@@ -410,32 +409,10 @@ class Snapshot(Queries):
 
     def __init__(self, preparer: Preparer, txn: ReadTransaction) -> None:
         super().__init__(preparer)
-        self._ongoing = _Ongoing(txn)
+        self._ongoing = Ongoing(txn)
 
-    def _transaction(self) -> "_Ongoing":
+    def _transaction(self) -> Ongoing:
         return self._ongoing
-
-
-class _Ongoing:
-    """A transaction that goes on after the block, with fpdb's errors in place of LMDB's."""
-
-    __slots__ = ("_txn",)
-
-    def __init__(self, txn: ReadTransaction) -> None:
-        self._txn = txn
-
-    def __enter__(self) -> ReadTransaction:
-        self._txn.require_open()
-        return self._txn
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if isinstance(error, FAULTS):
-            raise self._txn.explained(error) from error
 
 
 def _needs_sketches(search: Search) -> bool:

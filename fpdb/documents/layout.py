@@ -45,12 +45,13 @@ def database_names(index: Index, catalog: Catalog) -> list[str]:
 
 
 def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:
-    """Read the header of an environment, check it, and open the sub-databases that it names."""
+    """Read the header of an environment, and check that it has what the header names."""
+    environment.require(["header"])
     with environment.read() as txn:
         stored = unpack_header(txn.get("header", b"header") or b"")
     require_supported(stored, readonly=environment.readonly)
     index, catalog = layout(stored)
-    environment.include(database_names(index, catalog))
+    environment.require(database_names(index, catalog))
     return stored, index, catalog
 
 

@@ -174,9 +174,9 @@ def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
     for fault in survey.meta_faults(directory):
         yield Problem(DATA_FILE, fault)
     if deep:
-        for fault in survey.structure_faults(directory):
+        for fault in survey.structure_faults_in_use(directory):
             yield Problem(DATA_FILE, fault)
-    with Environment.open(directory, ["header"], readonly=True) as environment:
+    with Environment.open(directory, readonly=True) as environment:
         _, index, catalog = read_layout(environment)
         with environment.read() as txn:
             yield from check_view(View(txn, index, catalog))

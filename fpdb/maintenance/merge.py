@@ -25,9 +25,9 @@ from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.maintenance.scan import ids_of, in_step
 from fpdb.models import Merged, MergedSource, require_whole
-from fpdb.storage import Environment, WriteTransaction, open_checks
+from fpdb.storage import Environment, Ongoing, WriteTransaction, open_checks
 from fpdb.storage.format import Counters, Header, Stored, require_checksum
-from fpdb.storage.translate import disk_named
+from fpdb.storage.open_checks import disk_named
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
@@ -148,7 +148,7 @@ class _Source:
     def read(self, items: Iterable[T]) -> Iterator[T]:
         """Yield what is read of this database; its errors name it."""
         try:
-            with self.view.txn.going_on():
+            with Ongoing(self.view.txn):
                 yield from items
         except DamagedError as error:
             raise self.damaged(str(error)) from None
@@ -159,7 +159,7 @@ class _Source:
 
     def next_id(self) -> int:
         """Return the lowest new id above those that its text keys take."""
-        with self.view.txn.going_on(), self.view.txn.cursor("documents") as cursor:
+        with Ongoing(self.view.txn), self.view.txn.cursor("documents") as cursor:
             return self.base + (int.from_bytes(cursor.key()) + 1 if cursor.last() else 0)
 
     def keys(self, place: int) -> Iterator[tuple[bytes, int, int]]:
@@ -193,7 +193,7 @@ class _Source:
 
     def document(self, number: int) -> Stored:
         """Return the document with an id."""
-        with self.view.txn.going_on():
+        with Ongoing(self.view.txn):
             stored = self.view.catalog.load(self.view.txn, number)
         if stored is None:
             raise self.damaged("a key leads to no document")
@@ -230,7 +230,7 @@ def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLi
 def _open(path: str | os.PathLike[str], place: Path, held: contextlib.ExitStack) -> _Source:
     """Open a source, and a snapshot of it, until a stack ends; `place` takes temporary files."""
     environment = held.enter_context(
-        Environment.open(path, ["header"], readonly=True, verify=require_complete_copy)
+        Environment.open(path, readonly=True, verify=require_complete_copy)
     )
     described, index, catalog = read_layout(environment)
     txn = held.enter_context(environment.read())

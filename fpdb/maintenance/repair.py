@@ -93,14 +93,15 @@ def repair(
 
 def _find_header(survey: Survey) -> Header | None:
     """Return the header; it never changes, so an old copy of it will do."""
-    for value in survey.copies_of("header", b"header"):
+    for value in survey.copies_of(b"header"):
         with contextlib.suppress(FpdbError):
             return unpack_header(value)
     return None
 
 
 def _read_header(path: str | os.PathLike[str]) -> Header:
-    with Environment.open(path, ["header"], readonly=True) as other, other.read() as txn:
+    with Environment.open(path, readonly=True) as other, other.read() as txn:
+        other.require(["header"])
         return unpack_header(txn.get("header", b"header") or b"")
 
 

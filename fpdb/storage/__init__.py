@@ -4,9 +4,9 @@ No other folder imports LMDB or msgpack. A recipe is plain data here.
 """
 
 from fpdb.storage.environment import (
-    FAULTS,
     Cursor,
     Environment,
+    Ongoing,
     ReadTransaction,
     WriteTransaction,
 )
@@ -14,10 +14,10 @@ from fpdb.storage.format import pack, unpack
 from fpdb.storage.shared_environment import LOCK_SECONDS
 
 __all__ = [
-    "FAULTS",
     "LOCK_SECONDS",
     "Cursor",
     "Environment",
+    "Ongoing",
     "ReadTransaction",
     "WriteTransaction",
     "pack",

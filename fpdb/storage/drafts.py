@@ -16,26 +16,29 @@ import fcntl
 import glob
 import os
 import struct
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 
 import lmdb
 
-from fpdb.errors import AccessError, ClosedError, DamagedError, DatabaseExistsError
+from fpdb.errors import AccessError, ClosedError, DatabaseExistsError
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import LOCK_FILE
-from fpdb.storage.open_checks import LMDB_LOCK_FILE, open_lmdb, require_vacant
-from fpdb.storage.translate import disk_named, translate
+from fpdb.storage.open_checks import (
+    LMDB_LOCK_FILE,
+    disk_named,
+    open_lmdb,
+    require_vacant,
+    translate,
+)
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
 CLAIM_FILE = "unfinished"
 _SUFFIX = ".new"
 _ABANDONED_SECONDS = 60
-_SHOWN = 200
 
 SEAL_FILE = "fpdb.seal"
 _SEAL_BYTES = 64
@@ -89,43 +92,19 @@ def remove_abandoned(directory: Path) -> None:
                     _remove(draft)
 
 
-def make_environment(
-    draft: Path, names: tuple[str, ...], initial: Entries, *, sync: bool = True
-) -> lmdb.Environment:
-    """Open an environment in an empty directory, and make its sub-databases and first entries."""
-    environment = open_lmdb(draft, readonly=False, create=True, sync=sync)
+def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> None:
+    """Make an environment in a draft, with its sub-databases and their first entries."""
+    made = open_lmdb(draft, readonly=False, create=True, sync=False)
     try:
-        with environment.begin(write=True) as transaction:
+        with made.begin(write=True) as transaction:
             for name in names:
-                database = environment.open_db(name.encode(), txn=transaction)
+                database = made.open_db(name.encode(), txn=transaction)
                 for key, value in initial.get(name, {}).items():
                     transaction.put(key, value, db=database)
-    except BaseException as error:
-        environment.close()
-        if isinstance(error, lmdb.Error):
-            raise translate(error, draft) from error
-        raise
-    return environment
-
-
-def require_structure(directory: Path) -> None:
-    """Verify the structure of a data file in a child process, which doesn't map it."""
-    import subprocess
-
-    done = subprocess.run(  # noqa: S603 - this very Python, which ignores the working directory
-        [sys.executable, "-P", "-m", "lmdb", "verify", str(directory)],
-        check=False,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-    )
-    if done.returncode:
-        words = (done.stdout or done.stderr).strip().splitlines() or ["it can't be read"]
-        raise DamagedError(
-            f"{directory / DATA_FILE} isn't intact: {words[0][:_SHOWN]}",
-            hint="run `fpdb check` on the database that it was copied from",
-        )
+    except lmdb.Error as error:
+        raise translate(error, draft) from error
+    finally:
+        made.close()
 
 
 def sync(path: Path) -> None:

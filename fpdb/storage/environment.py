@@ -16,22 +16,18 @@ from typing import TYPE_CHECKING, Self
 
 import lmdb
 
-from fpdb.errors import ClosedError, FpdbError, ReadOnlyError
+from fpdb.errors import ClosedError, DamagedError, FpdbError, NotADatabaseError, ReadOnlyError
 from fpdb.models import Snapshots
 from fpdb.storage import shared_environment
-from fpdb.storage.drafts import Entries, drafted, require_structure
-from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LARGEST_MAP, LMDB_LOCK_FILE
+from fpdb.storage.drafts import Entries, drafted, make_environment
+from fpdb.storage.lmdb_file import DATA_FILE, structure_faults
+from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, translate
 from fpdb.storage.shared_environment import LOCK_SECONDS, SharedEnvironment
-from fpdb.storage.translate import disk_named, translate
 
 if TYPE_CHECKING:
     Cursor = lmdb.Cursor[memoryview]
 else:
     Cursor = lmdb.Cursor
-
-# What LMDB raises, for callers that translate it before their transaction ends.
-FAULTS = lmdb.Error
 
 _thread = threading.get_ident
 
@@ -86,17 +82,8 @@ class ReadTransaction:
             )
 
     def explained(self, error: lmdb.Error) -> FpdbError:
-        """Return fpdb's error for one of LMDB's, where the block goes on."""
+        """Return fpdb's error for one of LMDB's."""
         return self._shared.fault(error)
-
-    @contextlib.contextmanager
-    def going_on(self) -> Iterator[None]:
-        """Run a part of the transaction, with fpdb's errors for LMDB's."""
-        self.require_open()
-        try:
-            yield
-        except FAULTS as error:
-            raise self.explained(error) from error
 
     def get(self, name: str, key: bytes) -> memoryview | None:
         """Return the value of a key, or None."""
@@ -144,17 +131,16 @@ class ReadTransaction:
         # Others may have committed since this snapshot began.
         return Snapshots(len(found), pid, max(own[1] - oldest, 0))
 
-    def copy_to(self, draft: Path) -> None:
+    def copy_to(self, path: Path) -> None:
         """Write this moment into a new data file, compacted."""
-        with disk_named(draft):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            descriptor = os.open(draft / DATA_FILE, flags, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with disk_named(path):
+            descriptor = os.open(path, flags, 0o600)
             try:
                 if self._shared.environment is not None:
                     self._shared.environment.copyfd(descriptor, compact=True, txn=self.raw)
-                os.fsync(descriptor)
             except lmdb.Error as error:
-                raise translate(error, draft) from error
+                raise translate(error, path.parent) from error
             finally:
                 os.close(descriptor)
 
@@ -180,6 +166,28 @@ class ReadTransaction:
         self._shared.active.pop(self, None)
         if self._shared.barred:
             self._shared.ended()
+
+
+class Ongoing:
+    """A transaction that goes on after each block, with fpdb's errors in place of LMDB's."""
+
+    __slots__ = ("_txn",)
+
+    def __init__(self, txn: ReadTransaction) -> None:
+        self._txn = txn
+
+    def __enter__(self) -> ReadTransaction:
+        self._txn.require_open()
+        return self._txn
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, lmdb.Error):
+            raise self._txn.explained(error) from error
 
 
 class WriteTransaction(ReadTransaction):
@@ -235,10 +243,11 @@ class WriteTransaction(ReadTransaction):
             del shared.active[self]
             shared.lock.release()
         fault = error if isinstance(error, lmdb.Error) else fault
-        if fault is not None:
-            raise self._explain(fault) from fault
+        translated = shared.fault(fault) if fault is not None else None
         if shared.barred:
             shared.ended()
+        if translated is not None:
+            raise translated from fault
 
     def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
         """Store a value under a key, replacing what was there."""
@@ -266,17 +275,6 @@ class WriteTransaction(ReadTransaction):
                 hint="open the database after the fork",
             )
 
-    def _explain(self, error: lmdb.Error) -> FpdbError:
-        shared = self._shared
-        fault = shared.fault(error)
-        if isinstance(error, lmdb.MapFullError) and shared.map_bytes < LARGEST_MAP:
-            # The next attempt may fit: memory may have become free since the map was made.
-            with contextlib.suppress(FpdbError):
-                shared.map_anew()
-        if shared.barred:
-            shared.ended()
-        return fault
-
 
 class Environment:
     """A handle of a directory; all of its handles in a process share one LMDB environment.
@@ -284,11 +282,10 @@ class Environment:
     It may be used by all threads, survives a fork, and can be pickled as its path.
     """
 
-    __slots__ = ("__weakref__", "_closer", "_shared", "names", "path", "readonly")
+    __slots__ = ("__weakref__", "_closer", "_shared", "path", "readonly")
 
-    def __init__(self, shared: SharedEnvironment, names: Iterable[str], *, readonly: bool) -> None:
+    def __init__(self, shared: SharedEnvironment, *, readonly: bool) -> None:
         self.path = shared.directory
-        self.names = tuple(names)
         self.readonly = readonly
         self._shared: SharedEnvironment | None = shared
         self._closer = weakref.finalize(self, shared_environment.leave, shared)
@@ -301,36 +298,39 @@ class Environment:
 
         It appears at its path complete, or not at all.
         """
-        names = tuple(names)
-        shared = shared_environment.create(Path(os.path.realpath(path)), names, initial or {})
-        return cls(shared, names, readonly=False)
+        with drafted(Path(os.path.realpath(path))) as draft:
+            make_environment(draft, names, initial or {})
+        return cls.open(path)
 
     @classmethod
     @contextlib.contextmanager
     def build(
         cls, path: str | os.PathLike[str], names: Iterable[str], initial: Entries | None = None
     ) -> Iterator[Self]:
-        """Create a database for a block to fill; it appears, synced, when the block ends."""
-        names = tuple(names)
-        with shared_environment.build(Path(os.path.realpath(path)), names, initial or {}) as shared:
-            handle = cls(shared, names, readonly=False)
-            try:
+        """Create a database for a block to fill; it appears, synced, when the block ends.
+
+        Until then nothing waits for the disk: a power cut costs only the draft.
+        """
+        with drafted(Path(os.path.realpath(path))) as draft:
+            make_environment(draft, names, initial or {})
+            shared = shared_environment.join(draft, readonly=False, sync=False)
+            with cls(shared, readonly=False) as handle:
                 yield handle
-            finally:
-                handle.close()
+            shared_environment.require_left(shared)
 
     @contextlib.contextmanager
     def backup(self, path: str | os.PathLike[str]) -> Iterator[Self]:
         """Copy this moment for a block to check; the copy appears, synced, when the block ends."""
         with drafted(Path(os.path.realpath(path))) as draft:
             with self.read() as txn:
-                txn.copy_to(draft)
-            require_structure(draft)
-            copy = type(self).open(draft, self.names, readonly=True)
-            try:
+                txn.copy_to(draft / DATA_FILE)
+            for fault in structure_faults(draft):
+                raise DamagedError(
+                    f"{draft / DATA_FILE} isn't intact: {fault}",
+                    hint="run `fpdb check` on the database that it was copied from",
+                )
+            with type(self).open(draft, readonly=True) as copy:
                 yield copy
-            finally:
-                copy.close()
             # The copy needs no locks of those who checked it.
             with disk_named(draft):
                 (draft / LMDB_LOCK_FILE).unlink(missing_ok=True)
@@ -339,19 +339,18 @@ class Environment:
     def open(
         cls,
         path: str | os.PathLike[str],
-        names: Iterable[str] = (),
         *,
         readonly: bool = False,
         verify: Callable[[Path], None] | None = None,
     ) -> Self:
-        """Open an existing database and these of its sub-databases; never create anything.
+        """Open an existing database; never create anything.
 
         `verify` is called for a copied one that wasn't opened before, and raises if it is torn.
         """
-        names = tuple(names)
         directory = Path(os.path.realpath(path))
-        shared = shared_environment.join(directory, names, readonly=readonly, verify=verify)
-        return cls(shared, names, readonly=readonly)
+        return cls(
+            shared_environment.join(directory, readonly=readonly, verify=verify), readonly=readonly
+        )
 
     def read(self) -> ReadTransaction:
         """Return a snapshot for a `with` block; keep the block short, since it pins free pages."""
@@ -370,11 +369,15 @@ class Environment:
         """Return the size of the data file."""
         return (self.path / DATA_FILE).stat().st_size
 
-    def include(self, names: Iterable[str]) -> None:
-        """Open further sub-databases, such as those that a header names."""
-        shared = self._usable()
-        self.names = tuple(dict.fromkeys((*self.names, *names)))
-        shared.include(self.names, readonly=self.readonly)
+    def require(self, names: Iterable[str]) -> None:
+        """Raise NotADatabaseError unless there are these sub-databases."""
+        with self.read() as txn:
+            for name in names:
+                if name not in txn.databases:
+                    raise NotADatabaseError(
+                        f"{self.path} has no sub-database {name}",
+                        hint="another program made it: give another path",
+                    )
 
     def close(self) -> None:
         """Close the handle; transactions of other threads may finish first."""
@@ -398,7 +401,7 @@ class Environment:
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (type(self), self.path, self.names, self.readonly)
+        return _reopen, (type(self), self.path, self.readonly)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "read-only" if self.readonly else "open"
@@ -413,7 +416,6 @@ class Environment:
 def _reopen(
     cls: type[Environment],
     path: Path,
-    names: tuple[str, ...],
     readonly: bool,  # noqa: FBT001 - pickle passes arguments by position
 ) -> Environment:
-    return cls.open(path, names, readonly=readonly)
+    return cls.open(path, readonly=readonly)

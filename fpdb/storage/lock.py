@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fpdb.errors import LockTimeoutError, StorageError
-from fpdb.storage.translate import explained
+from fpdb.storage.open_checks import explain
 
 LOCK_FILE = "fpdb.lock"
 
@@ -113,7 +113,7 @@ class WriteLock:
                 flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
                 self._process_turn = os.open(self._directory, flags)
         except OSError as error:
-            raise explained(error, self._directory) or StorageError(
+            raise explain(error.errno or 0, error, self._directory) or StorageError(
                 f"the lock file {path} can't be opened: {error.strerror}",
                 hint="check who owns it",
             ) from error

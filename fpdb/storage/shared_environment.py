@@ -5,7 +5,7 @@ its map while a transaction is open. So every handle of a directory uses one Sha
 which keeps a list of its open transactions. To replace the environment, it bars new transactions,
 waits until the open ones have ended, and then closes and opens it; handles don't notice.
 
-`join`, `create`, `build` and `leave` keep the table of the environments that this process has open.
+`join` and `leave` keep the table of the environments that this process has open.
 It is the only place where an environment is found by the identity of its data file.
 """
 
@@ -14,22 +14,24 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import lmdb
 
-from fpdb.errors import ClosedError, FpdbError, NotADatabaseError, StorageError
-from fpdb.storage.drafts import Entries, drafted, make_environment, require_sealed
+from fpdb.errors import ClosedError, DamagedError, FpdbError, NotADatabaseError, StorageError
+from fpdb.storage.drafts import require_sealed
 from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
     Identity,
+    disk_named,
     identify,
     open_lmdb,
     require_openable,
     require_owner,
+    translate,
 )
-from fpdb.storage.translate import disk_named, is_fatal, translate
 
 Begin = Callable[..., "lmdb.Transaction[memoryview]"]
 
@@ -42,9 +44,8 @@ READER_CHECK_SECONDS = 1.0
 class SharedEnvironment:
     """An LMDB environment, its sub-databases, its open transactions, and its handles."""
 
-    def __init__(self, directory: Path, names: Iterable[str], *, readonly: bool) -> None:
+    def __init__(self, directory: Path, *, readonly: bool) -> None:
         self.directory = directory
-        self.names = list(dict.fromkeys(names))
         self.readonly = readonly
         self.users = 1
         self.pid = os.getpid()
@@ -59,17 +60,17 @@ class SharedEnvironment:
         self.barred = True
         self.failure: FpdbError | None = None
         self.stranded = False
+        self.reader_check_due = 0.0
         self._replacing = False
         self._gate = threading.RLock()
         self._changed = threading.Condition()
         self._forking = False
-        self.reader_check_due = 0.0
 
     def attach(self, environment: lmdb.Environment) -> None:
         """Start using an opened LMDB environment."""
         try:
             with self._may_open(readonly=self.readonly):
-                self.databases = self._open_databases(environment, self.names)
+                self.databases = self._open_databases(environment)
         except BaseException:
             environment.close()
             raise
@@ -77,19 +78,14 @@ class SharedEnvironment:
         self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
         self._unbar()
 
-    def include(self, names: Sequence[str], *, readonly: bool) -> None:
-        """Serve one more handle, which may write, and may need further sub-databases."""
+    def serve(self, *, readonly: bool) -> None:
+        """Serve one more handle, which may write."""
         self.require_usable()
-        upgrade = self.readonly and not readonly
-        if upgrade:
+        if self.readonly and not readonly:
             require_owner(self.directory)
-        if upgrade or self.environment is None or set(names) - set(self.names):
-            with self._may_open(readonly=readonly), self._gate:
-                if self.environment is None or (self.readonly and not readonly):
-                    self._replace(readonly=readonly and self.readonly)
-                new = [name for name in dict.fromkeys(names) if name not in self.names]
-                self.databases = self.databases | self._open_databases(self._environment(), new)
-                self.names += new
+            with self._may_open(readonly=False), self._gate:
+                if self.readonly:
+                    self._replace(readonly=False)
         with self._gate:
             self._unbar()
 
@@ -135,9 +131,9 @@ class SharedEnvironment:
             self.close_if_idle()
 
     def fault(self, error: lmdb.Error) -> FpdbError:
-        """Return fpdb's error for LMDB's; after a fatal one nothing begins any more."""
+        """Return fpdb's error for LMDB's; after damage nothing begins any more."""
         translated = translate(error, self.directory)
-        if is_fatal(translated):
+        if isinstance(translated, DamagedError):
             self.failure, self.barred = translated, True
         return translated
 
@@ -145,16 +141,6 @@ class SharedEnvironment:
         """Open the environment again, with the largest map that can be had now."""
         with self._may_open(readonly=self.readonly), self._gate:
             self._replace(readonly=self.readonly)
-
-    @property
-    def given_up(self) -> bool:
-        """Whether it was closed after a failure, so that the directory may be opened anew."""
-        return self.failure is not None and self.environment is None and not self.stranded
-
-    @property
-    def map_bytes(self) -> int:
-        """The size of the memory map, which bounds the file."""
-        return self.environment.info()["map_size"] if self.environment else 0
 
     def check_readers(self) -> None:
         """Free the reader slots of dead processes; this is due once a second."""
@@ -170,13 +156,22 @@ class SharedEnvironment:
                 self._close()
                 self.lock.close()
 
-    def before_fork(self, seconds: float = FORK_SECONDS) -> None:
+    def require_usable(self) -> None:
+        """Raise the error that keeps every transaction from beginning, if there is one."""
+        if self.failure:
+            raise type(self.failure)(str(self.failure), hint=self.failure.hint)
+        if self.users == 0:
+            self._refuse()
+
+    # Forks
+
+    def before_fork(self) -> None:
         """Keep new transactions out, and let the other threads leave."""
-        self._forking = self._gate.acquire(timeout=seconds)
+        self._forking = self._gate.acquire(timeout=FORK_SECONDS)
         if self._forking and threading.get_ident() not in list(self.active.values()):
             with self._changed:
                 self.barred = self._replacing = True
-                self._changed.wait_for(lambda: not self.active, seconds)
+                self._changed.wait_for(lambda: not self.active, FORK_SECONDS)
 
     def after_fork_in_parent(self) -> None:
         """Let the threads of the parent go on."""
@@ -202,23 +197,7 @@ class SharedEnvironment:
                 hint="fork outside of transactions, in other threads too, or spawn",
             )
 
-    def _environment(self) -> lmdb.Environment:
-        if self.environment is None:
-            raise self._closed()
-        return self.environment
-
-    def require_usable(self) -> None:
-        """Raise the error that keeps every transaction from beginning, if there is one."""
-        if self.failure:
-            raise type(self.failure)(str(self.failure), hint=self.failure.hint)
-        if self.users == 0:
-            raise self._closed()
-
-    def _refuse(self, **_: object) -> "lmdb.Transaction[memoryview]":
-        raise self._closed()
-
-    def _closed(self) -> ClosedError:
-        return ClosedError(f"{self.directory} was closed", hint="open it again")
+    # Replacing the environment
 
     def _may_open(self, *, readonly: bool) -> contextlib.AbstractContextManager[None]:
         # Opening a sub-database of a writable environment takes LMDB's write lock: that wait
@@ -227,44 +206,27 @@ class SharedEnvironment:
             return contextlib.nullcontext()
         return self.lock.held(LOCK_SECONDS)
 
-    def _open_databases(
-        self, environment: lmdb.Environment, names: list[str]
-    ) -> "dict[str, lmdb._Database]":
-        opened, name = {}, ""
+    def _open_databases(self, environment: lmdb.Environment) -> "dict[str, lmdb._Database]":
+        readonly = environment.flags()["readonly"]
+        opened = {}
         try:
-            if environment.flags()["readonly"]:
-                # Not in a transaction of ours: py-lmdb would close them with it.
+            with environment.begin() as transaction:
+                names = [name for name, _ in transaction.cursor()]
+            # A reader's without a transaction of ours: py-lmdb would close them with it.
+            writing = contextlib.nullcontext() if readonly else environment.begin(write=True)
+            with writing as transaction:
                 for name in names:
-                    opened[name] = environment.open_db(name.encode(), create=False)
-            else:
-                with environment.begin(write=True) as transaction:
-                    for name in names:
-                        opened[name] = environment.open_db(
-                            name.encode(), txn=transaction, create=False
-                        )
-        except lmdb.NotFoundError as error:
+                    opened[name.decode()] = environment.open_db(name, transaction, create=False)
+        except (lmdb.IncompatibleError, lmdb.DbsFullError, UnicodeDecodeError) as error:
             raise NotADatabaseError(
-                f"{self.directory} has no sub-database {name}",
-                hint="another program made it, or its creation was cut short: create it again",
+                f"{self.directory} has other entries than fpdb's sub-databases",
+                hint="another program made it: give another path",
             ) from error
         except lmdb.Error as error:
             raise translate(error, self.directory) from error
         return opened
 
     def _replace(self, *, readonly: bool) -> None:
-        with self._drained():
-            self._close()
-            require_openable(self.directory, readonly=readonly)
-            self.attach(open_lmdb(self.directory, readonly=readonly))
-            self.readonly = readonly
-
-    def _close(self) -> None:
-        if self.environment is not None:
-            self.environment.close()
-        self.environment, self.begin, self.databases = None, self._refuse, {}
-
-    @contextlib.contextmanager
-    def _drained(self) -> Iterator[None]:
         try:
             with self._changed:
                 self.barred = self._replacing = True
@@ -272,9 +234,11 @@ class SharedEnvironment:
                     raise self._busy("this thread is")
                 if not self._changed.wait_for(lambda: not self.active, DRAIN_SECONDS):
                     raise self._busy(f"another thread has been for {DRAIN_SECONDS:g} s")
-            yield
+            self._close()
+            require_openable(self.directory, readonly=readonly)
+            self.attach(open_lmdb(self.directory, readonly=readonly))
+            self.readonly = readonly
         finally:
-            self._replacing = False
             self._unbar()
 
     def _busy(self, who: str) -> StorageError:
@@ -283,12 +247,19 @@ class SharedEnvironment:
             hint="finish that transaction first",
         )
 
+    def _close(self) -> None:
+        if self.environment is not None:
+            self.environment.close()
+        self.environment, self.begin, self.databases = None, self._refuse, {}
+
     def _unbar(self) -> None:
         with self._changed:
             self._replacing = False
-            unusable = self.environment is None or self.failure is not None or self.users == 0
-            self.barred = unusable
+            self.barred = self.environment is None or self.failure is not None or self.users == 0
             self._changed.notify_all()
+
+    def _refuse(self, **_: object) -> NoReturn:
+        raise ClosedError(f"{self.directory} was closed", hint="open it again")
 
 
 # The environments that this process has open
@@ -299,66 +270,40 @@ _lock = threading.RLock()
 
 def join(
     directory: Path,
-    names: tuple[str, ...],
     *,
     readonly: bool,
-    verify: Callable[[Path], None] | None,
+    verify: Callable[[Path], None] | None = None,
+    sync: bool = True,
 ) -> SharedEnvironment:
     """Return the environment of a directory; its first handle opens it.
 
-    `verify` is called first if the data file was copied there.
+    `verify` is called first if the data file was copied there. Without `sync`, commits don't wait
+    for the disk.
     """
     with _lock, disk_named(directory):
         shared = _open.get(identify(directory))
-        if shared is None or shared.given_up:
-            require_openable(directory, readonly=readonly)
-            if verify:
-                require_sealed(directory, verify)
-            shared = SharedEnvironment(directory, names, readonly=readonly)
-            return _enter(shared, open_lmdb(directory, readonly=readonly))
-        shared.users += 1
+        # After a failure it is opened anew, unless the parent of this process still uses it.
+        if shared is not None and (
+            shared.failure is None or shared.environment is not None or shared.stranded
+        ):
+            shared.users += 1
+            try:
+                shared.serve(readonly=readonly)
+            except BaseException:
+                leave(shared)
+                raise
+            return shared
+        require_openable(directory, readonly=readonly)
+        if verify:
+            require_sealed(directory, verify)
+        shared = SharedEnvironment(directory, readonly=readonly)
         try:
-            shared.include(names, readonly=readonly)
+            shared.attach(open_lmdb(directory, readonly=readonly, sync=sync))
         except BaseException:
-            leave(shared)
+            shared.lock.close()
             raise
+        _open[identify(directory)] = shared
         return shared
-
-
-def create(directory: Path, names: tuple[str, ...], initial: Entries) -> SharedEnvironment:
-    """Create a database with these sub-databases and first entries; return its environment."""
-    with _lock:
-        environment = None
-        try:
-            with drafted(directory) as draft:
-                environment = make_environment(draft, names, initial)
-        except BaseException:
-            if environment:
-                environment.close()
-            raise
-        return _enter(SharedEnvironment(directory, names, readonly=False), environment)
-
-
-@contextlib.contextmanager
-def build(directory: Path, names: tuple[str, ...], initial: Entries) -> Iterator[SharedEnvironment]:
-    """Create a database for a block to fill and leave; it appears, synced, when the block ends.
-
-    Until then nothing waits for the disk: a power cut costs only the draft.
-    """
-    with drafted(directory) as draft:
-        with _lock:
-            environment = make_environment(draft, names, initial, sync=False)
-            shared = _enter(SharedEnvironment(draft, names, readonly=False), environment)
-        yield shared
-        with _lock:
-            if shared.environment is not None:
-                # It would write on without waiting for the disk.
-                for identity in [known for known, other in _open.items() if other is shared]:
-                    del _open[identity]
-                raise StorageError(
-                    f"a transaction is still open in the database that is built at {directory}",
-                    hint="end its iterators, snapshots and threads within the block",
-                )
 
 
 def leave(shared: SharedEnvironment) -> None:
@@ -372,14 +317,18 @@ def leave(shared: SharedEnvironment) -> None:
                 del _open[identity]
 
 
-def _enter(shared: SharedEnvironment, environment: lmdb.Environment) -> SharedEnvironment:
-    try:
-        shared.attach(environment)
-    except BaseException:
-        shared.lock.close()
-        raise
-    _open[identify(shared.directory)] = shared
-    return shared
+def require_left(shared: SharedEnvironment) -> None:
+    """Raise StorageError if a transaction is still open in a database that was just built."""
+    with _lock:
+        if shared.environment is None:
+            return
+        # It would write on without waiting for the disk.
+        for identity in [known for known, other in _open.items() if other is shared]:
+            del _open[identity]
+        raise StorageError(
+            f"a transaction is still open in the database that is built at {shared.directory}",
+            hint="end its iterators, snapshots and threads within the block",
+        )
 
 
 def _before_fork() -> None:

@@ -1,20 +1,11 @@
-"""The pages of a data file: what is wrong with them, and what can be read of a damaged one.
+"""The pages of a data file: what is wrong with them, and what can be read of a damaged one."""
 
-LMDB's own structure is verified page by page, without mapping the file: every page must be
-reachable once, or free.
-"""
-
-import contextlib
-import struct
-import time
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from lmdb import verify
-
-from fpdb.errors import DamagedError, FpdbError
+from fpdb.errors import DamagedError
 from fpdb.models import Problem
 from fpdb.storage.environment import Environment
 from fpdb.storage.format import Counters
@@ -38,12 +29,11 @@ from fpdb.storage.lmdb_file import (
     listed_pages,
     parse_page,
     run_length,
+    structure_faults,
 )
-from fpdb.storage.open_checks import open_data, require_openable
+from fpdb.storage.open_checks import open_data
 
-_VERIFICATIONS = 5
 _GLANCES = 20
-_PAUSE = 0.01
 
 _DEEPEST = 32  # levels of a tree; LMDB's cursors have no more
 # Pages that a file may lack at its end: taken and given back by transactions, and never written.
@@ -56,29 +46,22 @@ _FREE_KEY_BYTES = 8
 
 
 class State(NamedTuple):
-    """The newest readable state, and what is wrong with the meta pages.
-
-    `misled` says that LMDB would take an older state without noticing; `doubt` that a newer state
-    may be lost.
-    """
+    """The newest readable state, and what is wrong with the meta pages."""
 
     meta: Meta | None
     faults: list[str]
-    misled: bool
-    doubt: bool
 
 
 def newest_state(file: LmdbFile) -> State:
     """Find the newest state.
 
     LMDB takes the meta page with the higher transaction number, and has no checksum of either.
-    Each commit of fpdb counts its writes beside the header, so these say which one is newer.
+    Each commit of fpdb counts its writes, so these counters say which one is newer.
     """
     metas = file.metas()
     valid = [meta for meta in metas if meta.valid]
     writes = {meta: _count_writes(file, meta) for meta in metas}
-    by_lmdb = max(valid, key=lambda meta: meta.transaction, default=None)
-    newest = by_lmdb
+    by_lmdb = newest = max(valid, key=lambda meta: meta.transaction, default=None)
     for meta, count in writes.items():
         known = -1 if newest is None else writes[newest]
         if count is not None and known is not None and count > known:
@@ -86,15 +69,11 @@ def newest_state(file: LmdbFile) -> State:
     faults = []
     if len(valid) < METAS:
         faults.append("a meta page is damaged")
-    else:
-        # One transaction follows the other; in a copy that took a while, some may be between.
-        one, other = (meta.transaction for meta in valid)
-        if one == other != 0 or (abs(one - other) > 1 and None in writes.values()):
-            faults.append(f"the meta pages are those of the transactions {one} and {other}")
-    if newest is not by_lmdb and by_lmdb:
+    if newest is not by_lmdb:
         faults.append("LMDB would take an older state, since the newest meta page is damaged")
-    doubt = bool(faults) and len({meta.transaction for meta in valid}) < METAS
-    return State(newest, faults, misled=bool(faults) and len(valid) == METAS, doubt=doubt)
+    if faults and None in writes.values():
+        faults.append("what the last commit added may be lost, what it deleted may be back")
+    return State(newest, faults)
 
 
 def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
@@ -107,7 +86,7 @@ def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
         return None
 
 
-# The structure of a file that may be in use
+# Checks of a file that may be in use
 
 
 def meta_faults(directory: Path) -> list[str]:
@@ -116,51 +95,32 @@ def meta_faults(directory: Path) -> list[str]:
     try:
         for _ in range(_GLANCES):
             before = file.meta_bytes()
-            state = newest_state(file)
+            faults = newest_state(file).faults
             # A commit of another process is no damage, and who commits has found an intact file.
-            if not state.faults or file.meta_bytes() == before:
-                return state.faults if state.misled else []
-            time.sleep(_PAUSE)
+            if not faults or file.meta_bytes() == before:
+                # LMDB isn't misled by a damaged one: it can't be opened.
+                return faults if sum(meta.valid for meta in file.metas()) == METAS else []
     finally:
         file.close()
     return []
 
 
-def structure_faults(directory: Path) -> list[str]:
-    """Return what is wrong with the pages of a data file, their trees, and the free pages.
+def structure_faults_in_use(directory: Path) -> list[str]:
+    """Return what is wrong with the structure of a file that others may write to.
 
-    Others may write meanwhile. If they do, what seems wrong may be a page that was used again. Then
-    all is verified once more under a snapshot, which keeps later states from being overwritten.
+    Then what seems wrong may be a page that was used again, and all is verified once more under
+    a snapshot, which keeps later states from being overwritten.
     """
-    found: list[str] = []
-    with contextlib.ExitStack() as stack:
-        for attempt in range(_VERIFICATIONS):
-            before = _newest_transaction(directory)
-            found = _verify(directory)
-            if not found or before is None or before == _newest_transaction(directory):
-                break
-            if attempt == 0:
-                environment = stack.enter_context(Environment.open(directory, readonly=True))
-                stack.enter_context(environment.read())
-    return found
-
-
-def _verify(directory: Path) -> list[str]:
+    file = LmdbFile(open_data(directory))
     try:
-        found: list[str] = verify.verify(directory, subdir=True)  # type: ignore[no-untyped-call]
-    except verify.VerifyError as error:
-        return [str(error)]
-    except (ArithmeticError, LookupError, TypeError, ValueError, struct.error) as error:
-        return [f"the structure can't be followed: {type(error).__name__}: {error}"]
-    return found
-
-
-def _newest_transaction(directory: Path) -> int | None:
-    """Return the number of the newest transaction, if the meta pages can be read."""
-    try:
-        return require_openable(directory, readonly=True).transaction
-    except FpdbError:
-        return None
+        before = file.meta_bytes()
+        found = structure_faults(directory)
+        if not found or file.meta_bytes() == before:
+            return found
+    finally:
+        file.close()
+    with Environment.open(directory, readonly=True) as environment, environment.read():
+        return structure_faults(directory)
 
 
 # A damaged file
@@ -275,13 +235,12 @@ class Survey:
         for leaf in self.leaves.get(name, ()):
             yield from self._entries(leaf)
 
-    def copies_of(self, name: str, key: bytes) -> Iterator[bytes]:
-        """Yield the values of a key: that of a tree, then whatever leaf has such a key."""
+    def copies_of(self, key: bytes) -> Iterator[bytes]:
+        """Yield the values of a key in all leaves of the file, old ones too."""
         file = self.file
-        yield file.entry(self.trees.get(name), key) or b""
         for number in range(METAS, file.pages):
-            within = number < len(file.reached) and file.reached[number] == WITHIN
-            page = None if within else file.page(number)
+            inside = number < len(file.reached) and file.reached[number] == WITHIN
+            page = None if inside else file.page(number)
             if page and kind_of(page) == LEAF and key in page:
                 for node in parse_page(page).nodes:
                     if node.key == key:
@@ -330,9 +289,6 @@ class Survey:
     def _newest_meta(self) -> Meta:
         state = newest_state(self.file)
         self.problems += [Problem(DATA_FILE, fault) for fault in state.faults]
-        if state.doubt:
-            what = "what the last commit added may be lost, what it deleted may be back"
-            self.problems.append(Problem(DATA_FILE, what))
         if state.meta is None:
             raise DamagedError(
                 "both meta pages are lost, and nothing else tells documents from deleted ones",

@@ -103,7 +103,7 @@ def test_a_plain_file_stays_as_it_is(tmp_path: Path, readonly: bool) -> None:
     file = tmp_path / "file"
     file.write_text("precious")
     refused(NotADatabaseError, lambda: fpdb.open(file, readonly=readonly))
-    refused(NotADatabaseError, lambda: fpdb.open(file / "below", readonly=readonly))
+    refused(fpdb.DatabaseNotFoundError, lambda: fpdb.open(file / "below", readonly=readonly))
     refused(DatabaseExistsError, lambda: fpdb.create(file))
     assert file.read_text() == "precious"
 
@@ -518,7 +518,7 @@ def test_a_read_only_directory_is_refused(reachable: Path, run: Run, parent: boo
 def test_another_users_database_is_refused(reachable: Path, run: Run) -> None:
     before = files(reachable)
     out = run(AS_NOBODY + "attempt(lambda: fpdb.open(argv[0]))", reachable)
-    assert "user 65534 may not enter" in out
+    assert "user 65534 may not use" in out
     reachable.chmod(0o755)
     for name in ("data.mdb", "fpdb.seal"):
         (reachable / name).chmod(0o644)

@@ -147,7 +147,7 @@ def test_a_merge_is_the_union_by_the_rule(
 
 def check_here(path: Path, *, deep: bool) -> Any:
     assert deep
-    with Environment.open(path, ["header"], readonly=True) as environment:
+    with Environment.open(path, readonly=True) as environment:
         _, index, catalog = read_layout(environment)
         with environment.read() as txn:
             yield from check_view(View(txn, index, catalog))

@@ -378,7 +378,7 @@ def test_documents_prepared_without_sketches_are_refused(tmp_path):
 
 def damage(path, change):
     """Change the record of the document 0."""
-    environment = Environment.open(path, ["header", "documents"], readonly=False)
+    environment = Environment.open(path)
     with environment.write(10) as txn:
         record = unpack_record(txn.get("documents", bytes(8)) or b"", 0, 64)
         txn.put("documents", bytes(8), pack_record(change(record), 64))

@@ -29,7 +29,7 @@ def test_it_appears_whole_behind_the_block(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["db"]
     assert path.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in path.iterdir()} == {0o600}
-    with Environment.open(path, NAMES) as environment:
+    with Environment.open(path) as environment:
         with environment.read() as txn:
             assert bytes(txn.get("header", b"a") or b"") == b"1"
             assert bytes(txn.get("documents", b"key") or b"") == b"value"
@@ -66,7 +66,7 @@ def test_who_is_slower_is_told(tmp_path: Path) -> None:
     path = tmp_path / "db"
     with pytest.raises(DatabaseExistsError), Environment.build(path, NAMES):
         build_quickly(path)
-    with Environment.open(path, NAMES) as environment, environment.read() as txn:
+    with Environment.open(path) as environment, environment.read() as txn:
         assert bytes(txn.get("header", b"who") or b"") == b"quick"
     assert os.listdir(tmp_path) == ["db"]
 
@@ -142,7 +142,7 @@ def test_a_transaction_that_outlives_the_block_keeps_the_database_from_appearing
     assert os.listdir(tmp_path) == []
     build(path)
     held[0].__exit__(None, None, None)
-    with Environment.open(path, NAMES) as environment:
+    with Environment.open(path) as environment:
         assert environment.path == path
 
 
@@ -195,7 +195,7 @@ def test_a_child_that_is_forked_in_the_block_changes_nothing(
     assert said == "ClosedError\n"
     assert sorted(os.listdir(tmp_path)) == ["db-0", "db-1"]
     for name in ("db-0", "db-1"):
-        with Environment.open(tmp_path / name, NAMES[:1]) as environment, environment.read() as txn:
+        with Environment.open(tmp_path / name) as environment, environment.read() as txn:
             assert bytes(txn.get("header", b"key") or b"") == b"value"
 
 

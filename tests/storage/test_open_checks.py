@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from fpdb.errors import (
     NotADatabaseError,
     OpenError,
 )
-from fpdb.storage import Environment, open_checks
+from fpdb.storage import Environment
 from fpdb.storage.lmdb_file import require_intact
 from fpdb.storage.open_checks import file_system_of, require_local
 
@@ -56,7 +55,7 @@ def test_a_directory_without_data(tmp_path: Path) -> None:
 
 def test_a_plain_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
-    refused(tmp_path / "file", NotADatabaseError, "is a file, expected a directory")
+    refused(tmp_path / "file", NotADatabaseError, "has no data.mdb")
 
 
 def test_an_empty_data_file(closed: Path) -> None:
@@ -122,8 +121,12 @@ def test_the_format_of_lmdb_1(path: Path) -> None:
 
 def test_an_lmdb_file_of_another_program(path: Path) -> None:
     lmdb.open(str(path), lib_version=0).close()
-    with pytest.raises(NotADatabaseError, match="has no sub-database header"):
-        Environment.open(path, ["header"])
+    with Environment.open(path) as env, pytest.raises(NotADatabaseError, match="no sub-database"):
+        env.require(["header"])
+    with lmdb.open(str(path), lib_version=0) as raw, raw.begin(write=True) as txn:
+        txn.put(b"key", b"value")
+    with pytest.raises(NotADatabaseError, match="other entries than fpdb's"):
+        Environment.open(path)
 
 
 def test_an_environment_variable_chooses_no_format(
@@ -131,7 +134,7 @@ def test_an_environment_variable_chooses_no_format(
 ) -> None:
     monkeypatch.setenv("LMDB_DEFAULT_LIB_VERSION", "1")
     Environment.create(path, ["header"]).close()
-    Environment.open(path, ["header"]).close()
+    Environment.open(path).close()
 
 
 def test_a_linked_data_file(closed: Path, tmp_path: Path) -> None:
@@ -166,7 +169,7 @@ def test_create_refuses_what_is_there(closed: Path, tmp_path: Path) -> None:
         Environment.create(closed, ["header"])
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
-    with pytest.raises(DatabaseExistsError, match=r"holds other files \(notes.txt\)"):
+    with pytest.raises(DatabaseExistsError, match="holds other files"):
         Environment.create(tmp_path / "full", ["header"])
     with pytest.raises(FileExistsError, match="is a file"):
         Environment.create(tmp_path / "full" / "notes.txt", ["header"])
@@ -182,7 +185,7 @@ def test_an_open_database_is_only_looked_at_by_stat(
         raise AssertionError("opened a file of a database that is in use")
 
     monkeypatch.setattr(os, "open", forbidden)
-    Environment.open(path, ["header"], readonly=True).close()
+    Environment.open(path, readonly=True).close()
     with pytest.raises(DatabaseExistsError):
         Environment.create(path, ["header"])
 
@@ -210,12 +213,6 @@ def test_network_file_systems_are_refused(path: str) -> None:
     require_local(Path("/media/disk/db"), MOUNTS)
 
 
-def test_32_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
-    with pytest.raises(OpenError, match="32-bit"):
-        open_checks.require_64_bits()
-
-
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 AS_NOBODY = """
@@ -224,7 +221,7 @@ from fpdb.errors import AccessError
 os.setgid(65534); os.setuid(65534)
 def attempt(**options):
     try:
-        with Environment.open(argv[0], ["header"], **options) as env, env.read() as txn:
+        with Environment.open(argv[0], **options) as env, env.read() as txn:
             print("read", txn.entries("header"))
     except AccessError as error:
         print("refused:", error, "|", error.hint)

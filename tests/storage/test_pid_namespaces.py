@@ -22,7 +22,7 @@ say = lambda *words: print(*words, flush=True)
 READER = (
     PRELUDE
     + """
-with Environment.open(sys.argv[1], ["documents"]) as env, env.read() as txn:
+with Environment.open(sys.argv[1]) as env, env.read() as txn:
     say("pinned", os.getpid())
     sys.stdin.readline()
     say(all(txn.get("documents", bytes([number])) == b"old" * 500 for number in range(100)))
@@ -33,11 +33,11 @@ WRITER = (
     PRELUDE
     + """
 try:
-    env = Environment.open(sys.argv[1], ["documents"])
+    env = Environment.open(sys.argv[1])
 except FpdbError as error:
     say(type(error).__name__, error, "|", error.hint)
     sys.exit()
-env._shared._environment().reader_check()
+env._shared.environment.reader_check()
 for turn in range(50):
     with env.write() as txn:
         for number in range(100):
@@ -75,7 +75,7 @@ def contained() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def filled(closed: Path) -> Path:
-    with Environment.open(closed, ["documents"]) as env, env.write() as txn:
+    with Environment.open(closed) as env, env.write() as txn:
         for number in range(100):
             txn.put("documents", bytes([number]), b"old" * 500)
     return closed
