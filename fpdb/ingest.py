@@ -269,7 +269,6 @@ def documents_of(
         text_field=text,
         meta_field=meta,
         fingerprint_field=fingerprint,
-        header=True,
         max_bytes=sys.maxsize // 2,
     )
     for record in table_records(table, reading):

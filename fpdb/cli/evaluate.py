@@ -45,7 +45,7 @@ def _threshold(name: str, help_text: str) -> Any:
 
 
 @bundled(
-    "key_field text_field header input_format html html_text max_html max_bytes",
+    "key_field text_field input_format html html_text max_html max_bytes",
     reading=choose_reading,
 )
 def evaluate(

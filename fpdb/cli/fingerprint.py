@@ -34,7 +34,7 @@ _BATCH = 256
 
 
 @bundled(
-    "base key_field text_field header input_format html html_text max_html max_bytes",
+    "base key_field text_field input_format html html_text max_html max_bytes",
     reading=choose_reading,
 )
 def fingerprint(

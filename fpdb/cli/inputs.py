@@ -97,14 +97,6 @@ def choose_reading(
     base: Annotated[
         Base, typer.Option("--base", help="Digits of fingerprints.", rich_help_panel=_FIELDS)
     ] = Base.HEX,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether line 1 of a table holds names.",
-            rich_help_panel=_FIELDS,
-        ),
-    ] = None,
     input_format: Annotated[
         InputFormat | None,
         typer.Option(
@@ -133,7 +125,6 @@ def choose_reading(
         meta_field=meta_field or (),
         fingerprint_field=fingerprint_field,
         base=base.value,
-        header=header,
         html=html.value,
         html_text=html_text.value,
         max_html=max_html,

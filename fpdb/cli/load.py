@@ -37,7 +37,7 @@ class LoadFormat(StrEnum):
     ARROW = "arrow"
 
 
-@bundled("key_field fingerprint_field base header", reading=choose_reading)
+@bundled("key_field fingerprint_field base", reading=choose_reading)
 def load(
     path: DatabaseArgument,
     source: Annotated[

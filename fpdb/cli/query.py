@@ -40,7 +40,7 @@ _DIGITS = {
 
 
 @bundled(
-    "key_field text_field fingerprint_field base header input_format html html_text max_html "
+    "key_field text_field fingerprint_field base input_format html html_text max_html "
     "max_bytes output output_format as_json no_csv_guard",
     reading=choose_reading,
     target=Output,

@@ -20,7 +20,7 @@ from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, marked, require_html
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
-from fpdb.io.streams import Line, Progress, StreamError, TooLong
+from fpdb.io.streams import Line, LineCutter, Progress, StreamError, TooLong
 from fpdb.io.warc import Passing, read_pages
 from fpdb.models import PORTABLE
 
@@ -46,7 +46,7 @@ class Format:
     because it is read from its end, `is_document` if a file is one document.
     """
 
-    rows: "Callable[[Source], Iterator[Row]] | None" = None
+    read: "Callable[[Source], Iterator[Found]]"
     has_fields: bool = False
     is_table: bool = False
     by_line: bool = False
@@ -58,15 +58,25 @@ class Format:
 class Source:
     """A file that is read, the name that its texts go by, and how it is read.
 
-    Instead of the file there may be some `lines` that were cut from it, from line `first` on.
+    Instead of the file there may be some lines that were `cut` from it, from line `first` on.
+    `problem` says why it can't be read.
     """
 
     path: str
     name: str
+    form: str
     reading: Reading
+    problem: str = ""
+    size: int = 0
     cut: Sequence[bytes | TooLong] | None = None
     first: int = 1
     progress: Progress | None = None
+    passing: Passing | None = None
+
+    @property
+    def format(self) -> Format:
+        """How its records are found."""
+        return FORMATS[self.form]
 
     def chunks(self) -> Iterator[bytes]:
         """Read the file, decompressed."""
@@ -78,6 +88,16 @@ class Source:
             return streams.decoded(self.cut, self.first)
         return streams.decoded(streams.raw_lines(self.chunks(), self.reading.max_bytes))
 
+    def found(self) -> Iterator[Found]:
+        """Yield what the file holds; the texts of pages are still to be found."""
+        if self.problem:
+            yield BadRecord(self.path, self.problem)
+            return
+        try:
+            yield from self.format.read(self)
+        except StreamError as error:
+            yield BadRecord(self.path, str(error))
+
 
 def read_records(
     path: str, reading: Reading = _ANY, *, progress: Progress | None = None
@@ -88,12 +108,13 @@ def read_records(
     at once. All else is a BadRecord: one for each record, one for the rest of a damaged file.
     `progress` is called with the numbers of bytes that were read.
     """
-    chosen = check_path(path, reading)
-    bounded = _bounded(reading)
-    if chosen is None:
-        entries = ((entry, _choose(entry, bounded)) for entry in walk(path))
-        return _read_entries(bounded, entries, progress)
-    return read_source(Source(path, path, bounded, progress=progress), chosen)
+    return read_sources(_sources(path, reading, progress))
+
+
+def read_sources(sources: Iterable[Source]) -> Iterator[Record | BadRecord]:
+    """Yield the records of some files."""
+    for source in sources:
+        yield from finished(source.found(), source.reading)
 
 
 def read_parts(
@@ -109,191 +130,155 @@ def read_parts(
     The parts, one after the other, hold the records of `read_records`, and errors are the same.
     `passing` is called for the records of web archives.
     """
-    chosen = check_path(path, reading)
-    cutter = _Cutter(_bounded(reading), size, progress, passing)
-    return cutter.folder(path) if chosen is None else cutter.file(path, path, chosen)
+    return _parts(_sources(path, reading, progress, passing), size)
 
 
-def check_path(path: str, reading: Reading) -> Format | None:
-    """Return the format of a file, or None for a directory; raise InputError if none fits."""
-    try:
-        streams.check(path)
-    except StreamError as error:
-        raise InputError(f"{path} {error}", hint=error.hint) from None
+def check_path(path: str, reading: Reading) -> str:
+    """Return the format of a file, empty for a directory; raise InputError if none fits."""
+    streams.check(path)
     if reading.html == "html":
         require_html()
     folder = path != "-" and os.path.isdir(path)
-    chosen = _format_of(path, reading, "text" if folder else None)
-    if chosen is FORMATS["warc"] or (reading.html == "auto" and chosen is FORMATS["html"]):
+    form = _choose(path, reading, "text" if folder else None)
+    if form == "warc" or (reading.html == "auto" and form == "html"):
         require_html()
-    _check(path, chosen, reading)
-    if folder:
-        return None
-    if reading.has_fields and not chosen.has_fields:
+    if reading.given and not folder and not FORMATS[form].has_fields:
         raise InputError(
             f"{path}: fields are given, but each text is all there is",
             hint="leave the fields out, or give the format of records: jsonl, tsv, csv, parquet",
         )
-    return chosen
+    return "" if folder else form
 
 
-def _check(path: str, chosen: Format, reading: Reading) -> None:
-    """Raise InputError if a file with this format can't be read so."""
-    if chosen.is_table:
+def _choose(path: str, reading: Reading, default: str | None = None) -> str:
+    """Choose the format that is given, or the one of the suffix, or the default."""
+    given = reading.format
+    if given is not None and given not in FORMATS:
+        raise InputError(f"found the format {given!r}, expected one of {', '.join(FORMATS)}")
+    suffix = PurePath(streams.unpacked_name(path)).suffix.lower()
+    form = given or SUFFIXES.get(suffix, "jsonl" if path == "-" else default)
+    if form is None:
+        raise InputError(
+            f"{path}: found the suffix {suffix!r}, expected one of {', '.join(SUFFIXES)}",
+            hint=f"say which format it has: {', '.join(FORMATS)}",
+        )
+    if FORMATS[form].is_table:
         tables.check_columns(reading)
-    if chosen.by_path:
+    if FORMATS[form].by_path:
         arrow.require()
         if path == "-" or streams.unpacked_name(path) != path:
             raise InputError(
                 f"{path}: Parquet and Arrow are read from files, found a stream",
                 hint="save it to a file, unpacked: they are packed inside",
             )
-
-
-def _bounded(reading: Reading) -> Reading:
-    return replace(reading, max_bytes=min(reading.max_bytes, sys.maxsize // 2))
-
-
-def _format_of(path: str, reading: Reading, default: str | None = None) -> Format:
-    """Choose the format that is given, or the one of the suffix, or the default."""
-    given = reading.format
-    if given is not None and given not in FORMATS:
-        raise InputError(f"found the format {given!r}, expected one of {', '.join(FORMATS)}")
-    suffix = PurePath(streams.unpacked_name(path)).suffix.lower()
-    name = given or SUFFIXES.get(suffix, "jsonl" if path == "-" else default)
-    if name is None:
-        raise InputError(
-            f"{path}: found the suffix {suffix!r}, expected one of {', '.join(SUFFIXES)}",
-            hint=f"say which format it has: {', '.join(FORMATS)}",
-        )
     # All texts are HTML, or none is.
-    name = {("html", "text"): "html", ("none", "html"): "text"}.get((reading.html, name), name)
-    return FORMATS[name]
+    return {("html", "text"): "html", ("none", "html"): "text"}.get((reading.html, form), form)
 
 
-class _Cutter:
-    """Cuts one file after the other into parts."""
-
-    def __init__(
-        self, reading: Reading, size: int, progress: Progress | None, passing: Passing | None
-    ) -> None:
-        self._reading = reading
-        self._size = size
-        self._progress = progress
-        self._passing = passing
-
-    def file(self, path: str, name: str, chosen: Format) -> Iterator[Part]:
-        """Cut a file."""
-        source = Source(path, name, self._reading, progress=self._progress)
-        if not chosen.by_line:
-            records = _found(source, chosen, self._passing)
-            for group in _groups(records, self._size, _length):
-                yield partial(finished, group, self._reading)
-            return
-        number = 1
-        bare = replace(source, progress=None)
-        try:
-            lines = streams.raw_lines(source.chunks(), self._reading.max_bytes)
-            for block in _groups(lines, self._size, _bytes):
-                yield partial(read_source, replace(bare, cut=block, first=number), chosen)
-                number += len(block)
-        except StreamError as error:
-            yield partial(tuple, [BadRecord(path, str(error))])
-
-    def folder(self, path: str) -> Iterator[Part]:
-        """Cut all files of a directory."""
-        entries = ((entry, _choose(entry, self._reading)) for entry in walk(path))
-        for together, some in groupby(entries, lambda pair: _is_small(pair[1])):
-            if not together:
-                for entry, chosen in some:
-                    if isinstance(chosen, Format):
-                        yield from self.file(entry.path, entry.name, chosen)
-                continue
-            for group in _groups(some, self._size, _weight):
-                yield partial(_read_entries, self._reading, group)
-                if self._progress:
-                    self._progress(sum(entry.size for entry, _ in group))
-
-
-def _choose(entry: "Entry", reading: Reading) -> Format | BadRecord:
-    """Return the format of a file in a directory, or why it can't be read."""
-    if entry.problem:
-        return BadRecord(entry.path, entry.problem)
-    chosen = _format_of(entry.name, reading, "text")
-    try:
-        _check(entry.path, chosen, reading)
-    except InputError as error:
-        return BadRecord(entry.path, str(error))
-    return chosen
-
-
-def _read_entries(
+def _sources(
+    path: str,
     reading: Reading,
-    entries: "Iterable[tuple[Entry, Format | BadRecord]]",
     progress: Progress | None = None,
-) -> Iterator[Record | BadRecord]:
-    for entry, chosen in entries:
-        if isinstance(chosen, BadRecord):
-            yield chosen
-        else:
-            source = Source(entry.path, entry.name, reading, progress=progress)
-            yield from read_source(source, chosen)
+    passing: Passing | None = None,
+) -> Iterator[Source]:
+    """Check a path at once, and return an iterator over its files."""
+    form = check_path(path, reading)
+    reading = replace(reading, max_bytes=min(reading.max_bytes, sys.maxsize // 2))
+    one = Source(path, path, form, reading, progress=progress, passing=passing)
+    return iter([one]) if form else (_below(one, entry) for entry in walk(path))
 
 
-def read_source(source: Source, chosen: Format) -> Iterator[Record | BadRecord]:
-    """Yield the records of a file."""
-    return finished(_found(source, chosen), source.reading)
-
-
-def _found(source: Source, chosen: Format, passing: Passing | None = None) -> Iterator[Found]:
-    """Yield what a file holds; the texts of pages are still to be found."""
-    path, reading = source.path, source.reading
+def _below(folder: Source, entry: "Entry") -> Source:
+    """Return a file of a directory."""
+    form, problem = "text", entry.problem
     try:
-        if chosen is FORMATS["warc"]:
-            chunks = streams.raw_chunks(path, source.progress)
-            yield from read_pages(path, chunks, reading, passing)
-            return
-        if chosen is FORMATS["html"]:
-            yield _page(source)
-            return
-        pick = picker(reading if chosen.has_fields else _ANY)
-        for number, fields, replaced in chosen.rows(source) if chosen.rows else ():
-            place = f"{path}:{number}" if number else path
-            found: Record | BadRecord
-            try:
-                if isinstance(fields, str):
-                    found = BadRecord(place, fields)
-                else:
-                    found = pick(place, fields, replaced)
-            except UnfitError as error:
-                found = BadRecord(place, str(error))
-            except RecursionError:
-                found = BadRecord(place, "is nested too deeply")
-            yield marked(found, reading)
-        if chosen.by_path and source.progress:
-            source.progress(os.path.getsize(path))
+        form = _choose(entry.path, folder.reading, form)
+    except InputError as error:
+        problem = problem or str(error)
+    return replace(
+        folder, path=entry.path, name=entry.name, form=form, problem=problem, size=entry.size
+    )
+
+
+def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
+    for together, some in groupby(sources, _is_small):
+        if together:
+            for group in _groups(some, size, _weight):
+                yield partial(
+                    read_sources, [replace(each, progress=None, passing=None) for each in group]
+                )
+                if progress := group[0].progress:
+                    progress(sum(each.size for each in group))
+            continue
+        for source in some:
+            if source.format.by_line:
+                yield from _line_parts(source, size)
+                continue
+            for found in _groups(source.found(), size, _length):
+                yield partial(finished, found, source.reading)
+
+
+def _line_parts(source: Source, size: int) -> Iterator[Part]:
+    lines = LineParts(source, size)
+    due = time.monotonic() + _PART_SECONDS
+    try:
+        for chunk in source.chunks():
+            yield from lines.feed(chunk)
+            if time.monotonic() > due:
+                yield from lines.rest()
+                due = time.monotonic() + _PART_SECONDS
+        yield from lines.finish()
     except StreamError as error:
-        yield BadRecord(path, str(error))
+        yield from lines.rest()
+        yield partial(tuple, [BadRecord(source.path, str(error))])
 
 
-def _page(source: Source) -> Page | BadRecord:
-    """Take a file as a page of HTML."""
-    largest = source.reading.max_html
-    data = streams.joined(source.chunks(), largest)
-    if data is None:
-        return BadRecord(source.path, f"holds more than {largest:,} bytes of HTML")
-    return Page(source.path, source.name, bytes(data))
+class LineParts:
+    """Cuts the bytes of a file whose lines are independent into parts, as they come."""
+
+    def __init__(self, source: Source, size: int = PART) -> None:
+        self._source = replace(source, progress=None, passing=None)
+        self._size = size
+        self._cutter = LineCutter(source.reading.max_bytes)
+        self._lines: list[bytes | TooLong] = []
+        self._room = PART_BYTES
+
+    def feed(self, data: bytes) -> Iterator[Part]:
+        """Take bytes, and yield the parts that are full."""
+        self._lines += self._cutter.feed(data)
+        self._room -= len(data)
+        while len(self._lines) >= self._size:
+            yield self._take()
+        if self._room <= 0:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[Part]:
+        """Yield the lines that ended so far, as parts."""
+        while self._lines:
+            yield self._take()
+
+    def finish(self) -> Iterator[Part]:
+        """Take what has no end as a line, and yield the last parts."""
+        self._lines += self._cutter.finish()
+        return self.rest()
+
+    def _take(self) -> Part:
+        cut = self._lines[: self._size]
+        del self._lines[: self._size]
+        self._room = PART_BYTES
+        part = replace(self._source, cut=cut)
+        self._source = replace(self._source, first=part.first + len(cut))
+        return partial(read_sources, [part])
 
 
-def _is_small(chosen: Format | BadRecord) -> bool:
-    return not isinstance(chosen, Format) or chosen.is_document
+def _is_small(source: Source) -> bool:
+    return bool(source.problem) or source.format.is_document
 
 
-def _weight(pair: "tuple[Entry, Format | BadRecord]") -> int:
+def _weight(source: Source) -> int:
     # What is compressed may have any size, so it is a part of its own.
-    entry = pair[0]
-    packed = streams.unpacked_name(entry.path) != entry.path
-    return PART_BYTES if packed else entry.size
+    packed = streams.unpacked_name(source.path) != source.path
+    return PART_BYTES if packed else source.size
 
 
 def _length(item: Found) -> int:
@@ -302,30 +287,39 @@ def _length(item: Found) -> int:
     return len(item.text or "") if isinstance(item, Record) else 0
 
 
-def _bytes(line: bytes | TooLong) -> int:
-    return 0 if isinstance(line, TooLong) else len(line)
-
-
 def _groups(
     items: Iterable[Each], size: int, weight: Callable[[Each], int]
 ) -> Iterator[list[Each]]:
-    """Put items together, up to a number, a weight and a time; those before an error count too."""
+    """Put items together, up to a number and a weight."""
     group: list[Each] = []
-    room, due = PART_BYTES, time.monotonic() + _PART_SECONDS
-    try:
-        for item in items:
-            group.append(item)
-            room -= weight(item)
-            if len(group) == size or room <= 0 or time.monotonic() > due:
-                yield group
-                group, room = [], PART_BYTES
-                due = time.monotonic() + _PART_SECONDS
-    except StreamError:
-        if group:
+    room = PART_BYTES
+    for item in items:
+        group.append(item)
+        room -= weight(item)
+        if len(group) == size or room <= 0:
             yield group
-        raise
+            group, room = [], PART_BYTES
     if group:
         yield group
+
+
+def _picked(rows: Callable[[Source], Iterator[Row]], source: Source) -> Iterator[Found]:
+    """Make records of the rows of a file."""
+    reading = source.reading
+    pick = picker(reading if source.format.has_fields else _ANY)
+    for number, fields, replaced in rows(source):
+        place = f"{source.path}:{number}" if number else source.path
+        found: Record | BadRecord
+        try:
+            if isinstance(fields, str):
+                found = BadRecord(place, fields)
+            else:
+                found = pick(place, fields, replaced)
+        except UnfitError as error:
+            found = BadRecord(place, str(error))
+        except RecursionError:
+            found = BadRecord(place, "is nested too deeply")
+        yield marked(found, reading)
 
 
 def _jsonl(source: Source) -> Iterator[Row]:
@@ -358,6 +352,12 @@ def _table(rows: tables.Splitter, source: Source) -> Iterator[Row]:
     return tables.named(rows(source.lines(), reading.max_bytes), reading)
 
 
+def _columns(rows: "Callable[[str, Reading], Iterator[Row]]", source: Source) -> Iterator[Row]:
+    yield from rows(source.path, source.reading)
+    if source.progress:
+        source.progress(os.path.getsize(source.path))
+
+
 def _lines(source: Source) -> Iterator[Row]:
     for number, line, replaced in source.lines():
         if isinstance(line, TooLong):
@@ -368,32 +368,41 @@ def _lines(source: Source) -> Iterator[Row]:
 
 def _text(source: Source) -> Iterator[Row]:
     largest = source.reading.max_bytes
-    data = streams.joined(source.chunks(), largest)
-    if data is None:
+    found = streams.one_text(source.chunks(), largest)
+    if found is None:
         yield 0, f"holds more than {largest} bytes in one text", False
     else:
-        text, replaced = streams.decode(data)
-        yield 0, {"key": source.name, "text": text}, replaced
+        yield 0, {"key": source.name, "text": found[0]}, found[1]
 
 
-def _parquet(source: Source) -> Iterator[Row]:
-    return arrow.parquet_rows(source.path, source.reading)
+def _html(source: Source) -> Iterator[Found]:
+    largest = source.reading.max_html
+    data = streams.joined(source.chunks(), largest)
+    if data is None:
+        yield BadRecord(source.path, f"holds more than {largest:,} bytes of HTML")
+    else:
+        yield Page(source.path, source.name, data)
 
 
-def _arrow(source: Source) -> Iterator[Row]:
-    return arrow.arrow_rows(source.path, source.reading)
+def _warc(source: Source) -> Iterator[Found]:
+    chunks = streams.raw_chunks(source.path, source.progress)
+    return read_pages(source.path, chunks, source.reading, source.passing)
+
+
+def _format(rows: Callable[[Source], Iterator[Row]], **traits: bool) -> Format:
+    return Format(partial(_picked, rows), **traits)
 
 
 FORMATS = {
-    "jsonl": Format(_jsonl, has_fields=True, by_line=True),
-    "tsv": Format(partial(_table, tables.tsv_rows), has_fields=True, is_table=True),
-    "csv": Format(partial(_table, tables.csv_rows), has_fields=True, is_table=True),
-    "parquet": Format(_parquet, has_fields=True, by_path=True),
-    "arrow": Format(_arrow, has_fields=True, by_path=True),
-    "lines": Format(_lines, by_line=True),
-    "text": Format(_text, is_document=True),
-    "html": Format(is_document=True),
-    "warc": Format(),
+    "jsonl": _format(_jsonl, has_fields=True, by_line=True),
+    "tsv": _format(partial(_table, tables.tsv_rows), has_fields=True, is_table=True),
+    "csv": _format(partial(_table, tables.csv_rows), has_fields=True, is_table=True),
+    "parquet": _format(partial(_columns, arrow.parquet_rows), has_fields=True, by_path=True),
+    "arrow": _format(partial(_columns, arrow.arrow_rows), has_fields=True, by_path=True),
+    "lines": _format(_lines, by_line=True),
+    "text": _format(_text, is_document=True),
+    "html": Format(_html, is_document=True),
+    "warc": Format(_warc),
 }
 SUFFIXES = {
     ".jsonl": "jsonl",

@@ -5,24 +5,13 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
 from fpdb.errors import InputError
-from fpdb.io.files import (
-    FORMATS,
-    PART,
-    PART_BYTES,
-    SUFFIXES,
-    Entry,
-    Part,
-    Source,
-    read_source,
-    walk,
-)
+from fpdb.io.files import SUFFIXES, Entry, LineParts, Part, Source, walk
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import LineCutter, TooLong
 
 # Waits until a file (by its number) has something to read, or for some seconds; returns whether to
 # go on.
@@ -70,63 +59,25 @@ def require_followable(path: str) -> None:
         )
 
 
-class _Lines:
-    """The lines of one file or stream, as they come, in parts."""
-
-    def __init__(self, reading: Reading, path: str, name: str) -> None:
-        self._source = Source(path, name, reading)
-        self._cutter = LineCutter(reading.max_bytes)
-        self._number = 1
-        self.found: list[bytes | TooLong] = []
-        self.size = 0
-
-    def feed(self, data: bytes) -> None:
-        """Take bytes; what ends in them is found."""
-        self.size += len(data)
-        self.found += self._cutter.feed(data)
-
-    def finish(self) -> None:
-        """Take what has no end as a line."""
-        self.found += self._cutter.finish()
-
-    @property
-    def full(self) -> bool:
-        """Whether there is enough for a part."""
-        return len(self.found) >= PART or self.size >= PART_BYTES
-
-    def parts(self) -> Iterator[Part]:
-        """Yield what was found."""
-        for start in range(0, len(self.found), PART):
-            lines = self.found[start : start + PART]
-            cut = replace(self._source, cut=lines, first=self._number + start)
-            yield partial(read_source, cut, FORMATS["jsonl"])
-        self._number += len(self.found)
-        self.found = []
-        self.size = 0
-
-
 def _follow_input(reading: Reading, wait: Wait) -> Iterator[Part]:
-    lines = _Lines(reading, "-", "-")
+    lines = LineParts(Source("-", "-", "jsonl", reading))
     # Not through the buffer, whose content select wouldn't see.
     number = sys.stdin.buffer.fileno()
-    going = wait(number, None)
-    while going:
+    while wait(number, None):
         data = os.read(number, _CHUNK)
         if not data:
-            lines.finish()
-            yield from lines.parts()
+            yield from lines.finish()
             return
-        lines.feed(data)
-        if lines.full or not select.select([number], [], [], 0)[0]:
-            yield from lines.parts()
-            going = wait(number, None)
+        yield from lines.feed(data)
+        if not select.select([number], [], [], 0)[0]:
+            yield from lines.rest()
 
 
 @dataclass
 class _File:
     """A file, and how far it was read."""
 
-    lines: _Lines
+    lines: LineParts
     offset: int = 0
     head: bytes = b""
     misses: int = 0
@@ -177,7 +128,7 @@ class _Folder:
             del self._files[identity]
 
     def _begin(self, entry: Entry) -> _File:
-        file = _File(_Lines(self.reading, entry.path, entry.name))
+        file = _File(LineParts(Source(entry.path, entry.name, "jsonl", self.reading)))
         self._files[entry.identity] = file
         return file
 
@@ -206,10 +157,8 @@ class _Folder:
             if len(file.head) < _HEAD:
                 file.head += data[: _HEAD - len(file.head)]
             file.offset += len(data)
-            file.lines.feed(data)
-            if file.lines.full:
-                yield from file.lines.parts()
-        yield from file.lines.parts()
+            yield from file.lines.feed(data)
+        yield from file.lines.rest()
 
     def _problem(self, path: str, reason: str) -> Iterable[Part]:
         """Report what is wrong with a file, once."""

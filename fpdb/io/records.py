@@ -12,7 +12,6 @@ from fpdb.models import LARGEST_TEXT
 LARGEST_HTML = 1 << 21
 _KEYS = ("key", "id", "url")
 _TEXTS = ("text", "content", "body")
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,64}")
 _DIGITS = {
     "hex": (16, re.compile(r"[0-9a-fA-F]{1,64}")),
@@ -64,14 +63,15 @@ class Reading:
     - `meta_field`: fields to keep as metadata; "*" keeps all others
     - `fingerprint_field`: a field with a ready fingerprint
     - `base`: how fingerprints in quotes or tables are written, "hex" or "decimal"
-    - `header`: whether the first line of a table names its columns; if not given, it does unless
-      all fields are numbers. Columns without names are "1", "2" and so on.
     - `keyed`: whether a record must have a key
     - `html`: "auto" takes .html files and what a web archive calls HTML, "html" all texts, "none"
       nothing
     - `html_text`: the "main" content of a page, or all of the "page"
     - `max_html`: the most bytes of HTML that a page may have
     - `max_bytes`: the most bytes that a text may have
+
+    The first line of a table names its columns, unless all fields are numbers: then "1" is the
+    first column of a table without names.
     """
 
     format: str | None = None
@@ -80,7 +80,6 @@ class Reading:
     meta_field: str | Sequence[str] = ()
     fingerprint_field: str | None = None
     base: Literal["hex", "decimal"] = "hex"
-    header: bool | None = None
     keyed: bool = True
     html: Literal["auto", "html", "none"] = "auto"
     html_text: Literal["main", "page"] = "main"
@@ -109,27 +108,15 @@ class Reading:
         return _several(self.meta_field)
 
     @property
-    def has_fields(self) -> bool:
-        """Whether anything says which fields mean what."""
-        given = (self.key_field, self.fingerprint_field, self.header)
-        return bool(self.texts or self.kept) or any(each is not None for each in given)
-
-    @property
-    def numbered(self) -> bool:
-        """Whether the fields are columns by their numbers."""
-        given = (self.key_field, *self.texts, *self.kept, self.fingerprint_field)
-        numbers = [name for name in given if name and name != "*"]
-        return bool(numbers) and all(map(_NUMBER.fullmatch, numbers))
-
-    @property
-    def headed(self) -> bool:
-        """Whether a table's first line names its columns."""
-        return not self.numbered if self.header is None else self.header
-
-    @property
     def keys(self) -> tuple[str, ...]:
         """The names that a key may have."""
         return _KEYS if self.key_field is None else (self.key_field,)
+
+    @property
+    def given(self) -> list[str]:
+        """The fields that are given by name or number."""
+        fields = (self.key_field, *self.texts, *self.kept, self.fingerprint_field)
+        return [field for field in fields if field is not None]
 
     def required(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return what a record must hold: what it is, and the names that it may have."""
@@ -157,26 +144,31 @@ Pick = Callable[[str, Mapping[str, Any], bool], Record]
 
 def picker(reading: Reading) -> Pick:
     """Return the function that makes a Record of the fields of one, or raises UnfitError."""
-    required = reading.required()
-    must = any(what == "key" for what, _ in required)
+    required, keys = reading.required(), reading.keys
     texts = [names for what, names in required if what == "text"]
     fingerprints = [names for what, names in required if what == "fingerprint"]
     everything, kept = "*" in reading.kept, set(reading.kept)
     base, digits = _DIGITS[reading.base]
 
     def pick(source: str, found: Mapping[str, Any], replaced: bool) -> Record:  # noqa: FBT001
-        name, key = _first("key", reading.keys, found) if must else _optional(reading.keys, found)
+        name, key = _first(keys, found)
         if key is not None:
             check_key(name, key, replaced)
+        elif required[0][0] == "key":
+            raise UnfitError(lacking("key", keys, found))
         used, parts, fingerprint, meta = [name], [], None, None
         for names in texts:
-            name, part = _first("text", names, found)
+            name, part = _first(names, found)
+            if part is None:
+                raise UnfitError(lacking("text", names, found))
             if type(part) is not str:
                 raise UnfitError(f"{_field(name)} holds {_kind(part)}, expected a text")
             parts.append(part)
             used.append(name)
         for names in fingerprints:
-            name, value = _first("fingerprint", names, found)
+            name, value = _first(names, found)
+            if value is None:
+                raise UnfitError(lacking("fingerprint", names, found))
             fingerprint = _fingerprint(name, value, base, digits)
             used.append(name)
         if kept:
@@ -188,9 +180,9 @@ def picker(reading: Reading) -> Pick:
     return pick
 
 
-def lacking(what: str, names: Iterable[str], found: Iterable[str]) -> str:
+def lacking(what: str, names: Iterable[str], found: Mapping[str, Any]) -> str:
     """Return the message that none of some fields is there, and which there are."""
-    there = sorted(found)
+    there = sorted(name for name, value in found.items() if value is not None)
     shown = ", ".join(map(shorten, there[:10])) + (", …" if len(there) > 10 else "")
     wanted = " or ".join(map(shorten, names))
     return f"found no {what}: expected the field {wanted}, there are: {shown or 'none'}"
@@ -209,25 +201,22 @@ def check_key(name: str, key: object, replaced: bool) -> None:  # noqa: FBT001
         raise UnfitError(f"{_field(name)} holds {_kind(key)}, expected a string or a whole number")
     if not key:
         raise UnfitError(f"{_field(name)} is empty, expected a key")
-    if key.isascii():
-        return
+    try:
+        valid = bool(key.encode())
+    except UnicodeEncodeError:
+        valid = False
     # Replaced bytes would make one key of two.
-    if (replaced and "\ufffd" in key) or not _is_unicode(key):
+    if not valid or (replaced and "\ufffd" in key):
         raise UnfitError(f"{_field(name)} is no valid Unicode: {shorten(key)}")
 
 
-def _first(what: str, names: tuple[str, ...], found: Mapping[str, Any]) -> tuple[str, Any]:
+def _first(names: tuple[str, ...], found: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return the first of some fields that is there, and its value; or nothing."""
     for name in names:
         value = found.get(name)
         if value is not None:
             return name, value
-    raise UnfitError(lacking(what, names, (name for name in found if found[name] is not None)))
-
-
-def _optional(names: tuple[str, ...], found: Mapping[str, Any]) -> tuple[str, Any]:
-    there = (name for name in names if found.get(name) is not None)
-    name = next(there, "")
-    return name, found.get(name)
+    return "", None
 
 
 def _fingerprint(name: str, value: object, base: int, digits: re.Pattern[str]) -> int:
@@ -250,14 +239,6 @@ def _check_meta(meta: dict[str, Any] | None) -> None:
         raise UnfitError("the metadata is no valid Unicode: half of a character") from None
     except ValueError:
         raise UnfitError("the metadata holds a number that is not finite") from None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _field(name: str) -> str:

@@ -2,12 +2,13 @@
 
 import contextlib
 import io
+import itertools
 import os
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, Protocol
+from typing import IO, Any
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.models import LARGEST_TEXT
@@ -46,39 +47,6 @@ class Text:
     replaced: bool = False
 
 
-class Unpacker(Protocol):
-    """Decompresses one member or frame, as the objects of zlib and zstandard do."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether the end of the member was reached."""
-        ...
-
-    @property
-    def unused_data(self) -> bytes:
-        """The bytes after that end."""
-        ...
-
-    def decompress(self, data: bytes, /) -> bytes:
-        """Take some bytes, and return what they hold."""
-        ...
-
-
-def _gzip() -> tuple[Unpacker, type[Exception]]:
-    return zlib.decompressobj(wbits=31), zlib.error
-
-
-def _zstd() -> tuple[Unpacker, type[Exception]]:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError(
-            "zstd is read by the package zstandard, which isn't installed",
-            hint="pip install 'fpdb[zstd]'",
-        ) from None
-    return zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
-
-
 @dataclass(frozen=True)
 class Packing:
     """A way of compressing, which a file's suffix shows, or the first bytes of standard input.
@@ -91,12 +59,24 @@ class Packing:
     suffix: str
     magic: bytes  # no UTF-8, so that no text begins with it
     piece: int
-    start: Callable[[], tuple[Unpacker, type[Exception]]]
+
+    def start(self) -> tuple[Any, type[Exception]]:
+        """Return what decompresses one member or frame, and the error that it raises."""
+        if self.name == "gzip":
+            return zlib.decompressobj(wbits=31), zlib.error
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingExtraError(
+                "zstd is read by the package zstandard, which isn't installed",
+                hint="pip install 'fpdb[zstd]'",
+            ) from None
+        return zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
 
 
 _PACKINGS = (
-    Packing("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),
-    Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256, _zstd),
+    Packing("gzip", ".gz", b"\x1f\x8b", 1024),
+    Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256),
 )
 
 
@@ -112,13 +92,13 @@ def packing_of(first: bytes) -> Packing | None:
 
 
 def check(path: str) -> None:
-    """Raise at once what would keep a file from being opened, without opening it.
+    """Raise InputError at once if a file can't be opened, without opening it.
 
     A named pipe that is opened and closed again would lose its writer.
     """
     if path == "-":
         return
-    with _explained():
+    with named(path), _explained():
         os.stat(path)
         if not os.access(path, os.R_OK):
             raise StreamError("can't be read: Permission denied")
@@ -142,7 +122,7 @@ def raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
 
 
 def chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
-    """Yield the bytes of a file, or of standard input ("-"), decompressed, past a byte order mark.
+    """Yield the bytes of a file, or of standard input ("-"), decompressed.
 
     Raises:
         StreamError: The file can't be opened or read, or isn't complete.
@@ -152,28 +132,27 @@ def chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
     if path == "-":
         first = next(found, b"")
         packing = packing_of(first)
-        found = _chained(first, found)
-    if packing:
-        found = _unpacked(found, packing)
-    first = b""
-    while len(first) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(first):
-        chunk = next(found, b"")
-        if not chunk:
-            break
-        first += chunk
-    if first := first.removeprefix(_BYTE_ORDER_MARK):
-        yield first
-    yield from found
+        found = itertools.chain([first], found) if first else found
+    return _unpacked(found, packing) if packing else found
+
+
+@contextlib.contextmanager
+def named(path: str, hint: str = "") -> Iterator[None]:
+    """Turn a StreamError into an InputError that names the file."""
+    try:
+        yield
+    except StreamError as error:
+        raise InputError(f"{path} {error}", hint=error.hint or hint) from None
 
 
 @contextlib.contextmanager
 def binary_file(path: str, progress: Progress | None = None) -> Iterator[IO[bytes]]:
     """Open a file, or standard input ("-"), decompressed; an unreadable one is an `InputError`."""
-    try:
-        with io.BufferedReader(_Stream(chunks(path, progress)), _CHUNK) as stream:
-            yield stream
-    except StreamError as error:
-        raise InputError(f"{path} {error}", hint=error.hint or "copy it again") from None
+    with (
+        named(path, "copy it again"),
+        io.BufferedReader(_Stream(chunks(path, progress)), _CHUNK) as stream,
+    ):
+        yield stream
 
 
 class LineCutter:
@@ -185,53 +164,42 @@ class LineCutter:
     def __init__(self, largest: int) -> None:
         self._largest = largest
         self._rest = bytearray()
-        self._skipping = False
-        self._quotes = 0
+        self._quotes: int | None = None  # those of a line that is too long already
         self._begun = False
 
     def feed(self, data: bytes) -> list[bytes | TooLong]:
         """Take bytes, and return the lines that end in them."""
         first, *others = data.split(b"\n")
+        self._rest += first
         if not others:
-            self._keep(first)
+            self._drop_excess()
             return []
-        found = [self._ended(first)]
-        rest = others.pop()
+        found = [self._end()]
+        self._rest += others.pop()
+        self._drop_excess()
         if max(map(len, others), default=0) <= self._largest:
             found += others
         else:
             found += map(self._checked, others)
-        self._keep(rest)
         return found
 
     def finish(self) -> list[bytes | TooLong]:
         """Return what has no end, as a line."""
-        return [self._ended(b"")] if self._rest or self._skipping else []
+        return [self._end()] if self._rest or self._quotes is not None else []
 
-    @property
-    def exceeded(self) -> bool:
-        """Whether the line that hasn't ended yet is too long already."""
-        return self._skipping
-
-    def _keep(self, data: bytes) -> None:
-        self._rest += data
-        if self._skipping or len(self._rest) > self._largest + _UNCOUNTED:
-            self._skipping = True
-            self._quotes += self._rest.count(b'"')
-            self._rest.clear()
-
-    def _ended(self, last: bytes) -> bytes | TooLong:
-        if self._skipping:
-            self._begun = True
-            self._keep(last)
-            quotes, self._quotes, self._skipping = self._quotes, 0, False
-            return TooLong(quotes)
-        line = bytes(self._rest) + last if self._rest else last
+    def _end(self) -> bytes | TooLong:
+        line, quotes = bytes(self._rest), self._quotes
         self._rest.clear()
+        self._quotes = None
         if not self._begun:
             self._begun = True
             line = line.removeprefix(_BYTE_ORDER_MARK)
-        return self._checked(line)
+        return self._checked(line) if quotes is None else TooLong(quotes + line.count(b'"'))
+
+    def _drop_excess(self) -> None:
+        if self._quotes is not None or len(self._rest) > self._largest + _UNCOUNTED:
+            self._quotes = (self._quotes or 0) + self._rest.count(b'"')
+            self._rest.clear()
 
     def _checked(self, line: bytes) -> bytes | TooLong:
         if len(line.removesuffix(b"\r")) > self._largest:
@@ -239,19 +207,11 @@ class LineCutter:
         return line
 
 
-def raw_lines(
-    data: Iterable[bytes], largest: int, *, skip: bool = True
-) -> Iterator[bytes | TooLong]:
-    """Cut chunks into lines of at most `largest` bytes.
-
-    Unless longer ones are to be skipped, the lines end with the first of them, without waiting for
-    its end.
-    """
+def raw_lines(data: Iterable[bytes], largest: int) -> Iterator[bytes | TooLong]:
+    """Cut chunks into lines of at most `largest` bytes."""
     cutter = LineCutter(largest)
     for chunk in data:
         yield from cutter.feed(chunk)
-        if cutter.exceeded and not skip:
-            break
     yield from cutter.finish()
 
 
@@ -261,49 +221,42 @@ def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:
         if isinstance(line, TooLong):
             yield number, line, False
         else:
-            yield number, *decode(line)
+            yield number, *_decode(line)
 
 
-def decode(data: bytes | bytearray) -> tuple[str, bool]:
-    """Decode UTF-8, and return whether bytes were replaced."""
-    try:
-        return data.decode(), False
-    except UnicodeDecodeError:
-        return data.decode(errors="replace"), True
+def one_text(data: Iterable[bytes], largest: int) -> tuple[str, bool] | None:
+    """Decode chunks as one text, and return whether bytes were replaced; None if it is too long."""
+    found = joined(data, largest)
+    return None if found is None else _decode(found.removeprefix(_BYTE_ORDER_MARK))
 
 
-def joined(data: Iterable[bytes], largest: int) -> bytearray | None:
+def joined(data: Iterable[bytes], largest: int) -> bytes | None:
     """Join chunks, or return None if they have more than `largest` bytes."""
     found = bytearray()
     for chunk in data:
         found += chunk
         if len(found) > largest:
             return None
-    return found
+    return bytes(found)
 
 
 def read_text(path: str, largest: int = LARGEST_TEXT) -> Text:
     """Read one file, or standard input ("-"), as one text."""
-    with _named(path):
-        found = joined(chunks(path), largest)
+    with named(path):
+        found = one_text(chunks(path), largest)
     if found is None:
         raise _too_long(path, largest)
-    return Text(path, *decode(found))
+    return Text(path, *found)
 
 
 def read_lines(path: str, largest: int = LARGEST_TEXT) -> Iterator[Text]:
     """Yield a text from each line of a file, or of standard input ("-")."""
-    # A line that never ends is refused without waiting for its end.
-    for number, line, replaced in _named_lines(path, largest):
-        source = f"{path}:{number}"
-        if isinstance(line, TooLong):
-            raise _too_long(source, largest)
-        yield Text(source, line.rstrip("\r"), replaced)
-
-
-def _named_lines(path: str, largest: int) -> Iterator[Line]:
-    with _named(path):
-        yield from decoded(raw_lines(chunks(path), largest, skip=False))
+    with named(path):
+        for number, line, replaced in decoded(raw_lines(chunks(path), largest)):
+            source = f"{path}:{number}"
+            if isinstance(line, TooLong):
+                raise _too_long(source, largest)
+            yield Text(source, line.rstrip("\r"), replaced)
 
 
 class _Stream(io.RawIOBase):
@@ -325,6 +278,14 @@ class _Stream(io.RawIOBase):
         return count
 
 
+def _decode(data: bytes) -> tuple[str, bool]:
+    """Decode UTF-8, and return whether bytes were replaced."""
+    try:
+        return data.decode(), False
+    except UnicodeDecodeError:
+        return data.decode(errors="replace"), True
+
+
 def _packing(path: str) -> Packing | None:
     return next((packing for packing in _PACKINGS if path.lower().endswith(packing.suffix)), None)
 
@@ -338,12 +299,6 @@ def _binary(path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         return open(path, "rb", buffering=0)
 
 
-def _chained(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from others
-
-
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
     try:
@@ -353,15 +308,6 @@ def _explained() -> Iterator[None]:
         raise StreamError(
             f"can't be read: {reason}", "name a file, or - for standard input"
         ) from None
-
-
-@contextlib.contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Name the file in what opening or reading it raises."""
-    try:
-        yield
-    except StreamError as error:
-        raise InputError(f"{path} {error}", hint=error.hint) from None
 
 
 def _too_long(source: str, largest: int) -> InputError:

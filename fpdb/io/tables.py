@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from fpdb.errors import InputError
 from fpdb.io import streams
 from fpdb.io.records import Reading, lacking, shorten
-from fpdb.io.streams import Line, StreamError, TooLong
+from fpdb.io.streams import Line, TooLong
 from fpdb.models import LARGEST_TEXT
 
 # A string is the reason why there is no row.
@@ -20,6 +20,7 @@ Named = tuple[int, dict[str, Any] | str, bool]
 
 # A line of nothing but tabs must not become millions of named columns.
 _MOST = 4096
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _NUMBERS = tuple(str(number) for number in range(1, _MOST + 1))
 _EXCESS = "holds more than {} bytes in one record"
 _LABELS = {
@@ -33,18 +34,17 @@ _LABELS = {
 _SHARE = re.compile(r"[01]?\.[0-9]{1,20}|[0-9](?:\.[0-9]{1,20})?e-?[0-9]{1,3}")
 
 
+def numbered(reading: Reading) -> bool:
+    """Return whether the fields are columns by their numbers."""
+    numbers = [name for name in reading.given if name != "*"]
+    return bool(numbers) and all(map(_NUMBER.fullmatch, numbers))
+
+
 def check_columns(reading: Reading) -> None:
-    """Raise InputError if no table could have such columns."""
-    if reading.headed:
-        return
-    if not reading.numbered:
-        raise InputError(
-            "found columns by name, but no header line that names them",
-            hint='number the columns: key_field="1", text_field="2"',
-        )
-    if (reading.keyed and reading.key_field is None) or not (
-        reading.texts or reading.fingerprint_field
-    ):
+    """Raise InputError if a table whose columns are numbered lacks the numbers of some."""
+    has_key = reading.key_field is not None or not reading.keyed
+    has_text = reading.texts or reading.fingerprint_field
+    if numbered(reading) and not (has_key and has_text):
         raise InputError(
             "numbered columns need a key, and a text or a fingerprint",
             hint='number them all: key_field="1", text_field="2"',
@@ -53,15 +53,11 @@ def check_columns(reading: Reading) -> None:
 
 def named(rows: Iterator[Cells], reading: Reading) -> Iterator[Named]:
     """Yield each row with the names of its columns; an unusable header line ends the table."""
-    names, first = _NUMBERS, reading.headed
+    names = _NUMBERS if numbered(reading) else ()
     for number, row, replaced in rows:
-        if first:
-            first = False
-            if reading.numbered:
-                continue
+        if not names:
             columns = () if isinstance(row, str) else tuple(name.strip() for name in row)
-            reason = row if isinstance(row, str) else header_reason(columns, reading)
-            if reason:
+            if reason := row if isinstance(row, str) else header_reason(columns, reading):
                 yield number, f"the header line {reason}", replaced
                 return
             names = columns
@@ -83,7 +79,8 @@ def header_reason(names: tuple[str, ...], reading: Reading) -> str:
     wanted = reading.required() + [("metadata", (name,)) for name in reading.kept if name != "*"]
     for what, choice in wanted:
         if not set(choice) & set(names):
-            return f"can't be used; is it one? {lacking(what, choice, names)}"
+            there = dict.fromkeys(names, "")
+            return f"can't be used; is it one? {lacking(what, choice, there)}"
     return ""
 
 
@@ -108,84 +105,46 @@ def csv_rows(lines: Iterator[Line], largest: int) -> Iterator[Cells]:
             row: list[str] | str = next(reader)
         except StopIteration:
             return
-        except OverflowError:
-            feed.skip()
-            row = _EXCESS.format(largest)
         except csv.Error as error:
-            if feed.exhausted:
-                row = "a quote opens and never closes; the lines after it are lost"
-            elif "limit" in str(error):  # somebody else lowered it meanwhile
-                feed.skip()
-                row = _EXCESS.format(csv.field_size_limit())
-            else:
-                feed.put_back()
-                row = f"is no CSV: {error}"
+            row = f"is no CSV: {error}; it ends in line {feed.last}"
+        if feed.exceeded:
+            row = _EXCESS.format(largest)
         if row:
-            yield feed.number, row, feed.replaced
+            yield feed.first, row, feed.replaced
 
 
 class _Feed:
-    """Passes lines to csv.reader, and remembers those of the record that is being read.
+    """Passes lines to csv.reader, and remembers where the record begins that is being read.
 
-    After a record that is no CSV the next line begins a new one. But the lines of a record that
-    is only too long never do: the author of its text could forge records with them.
+    Of a record that is too long, only the quotes that pair those before are passed on. So the
+    record ends where it does, and the author of its text can't forge records with its lines.
     """
 
     def __init__(self, lines: Iterator[Line], largest: int) -> None:
         self._lines = lines
         self._largest = largest
-        self._again: deque[Line] = deque()
-        self.begin()
+        self.last = 0
 
     def begin(self) -> None:
-        self._taken: list[Line] = []
+        """Begin another record."""
+        self.first = 0
+        self.replaced = self.exceeded = False
         self._size = 0
-        self.replaced = False
-        self.exhausted = False
-
-    @property
-    def number(self) -> int:
-        return self._taken[0][0]
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        taken = self._take()
-        if taken is None:
-            self.exhausted = True
-            raise StopIteration
-        line = taken[1]
+        self.last, line, replaced = next(self._lines)
+        self.first = self.first or self.last
+        self.replaced |= replaced
         if isinstance(line, TooLong):
-            raise OverflowError
+            self.exceeded = True
+            return '"' * (line.quotes % 2)
         self._size += len(line) + 1
         # A line by itself is within the limit, its end left aside.
-        if self._size > self._largest and len(self._taken) > 1:
-            raise OverflowError
-        self.replaced |= taken[2]
-        return f"{line}\n"
-
-    def put_back(self) -> None:
-        """Read the lines again that follow the first."""
-        self._again.extendleft(reversed(self._taken[1:]))
-
-    def skip(self) -> None:
-        """Skip the rest of a record: it ends where its quotes are paired."""
-        quotes = sum(map(_quotes, self._taken))
-        del self._taken[1:]
-        while quotes % 2 and (taken := self._take()):
-            quotes += _quotes(taken)
-            self._taken.pop()
-
-    def _take(self) -> Line | None:
-        taken = self._again.popleft() if self._again else next(self._lines, None)
-        if taken is not None:
-            self._taken.append(taken)
-        return taken
-
-
-def _quotes(line: Line) -> int:
-    return line[1].quotes if isinstance(line[1], TooLong) else line[1].count('"')
+        self.exceeded |= self._size > self._largest and self.last > self.first
+        return '"' * (line.count('"') % 2) if self.exceeded else f"{line}\n"
 
 
 def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, str, float | bool]]:
@@ -196,20 +155,17 @@ def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, st
     input ("-") is TSV.
     """
     rows_of = csv_rows if PurePath(streams.unpacked_name(path)).suffix == ".csv" else tsv_rows
-    try:
-        streams.check(path)
+    with streams.named(path):
         lines = streams.decoded(streams.raw_lines(streams.chunks(path), largest))
         for place, (number, row, _) in enumerate(rows_of(lines, largest)):
             pair = _pair(row)
-            if isinstance(pair, str) and (place or isinstance(row, str) or len(row) != 3):
+            if not isinstance(pair, str):
+                yield pair
+            elif place or isinstance(row, str) or len(row) != 3:
                 raise InputError(
                     f"{path}:{number}: {pair}",
                     hint="give key, key and a similarity such as 0.85, or 1 and 0",
                 )
-            if not isinstance(pair, str):
-                yield pair
-    except StreamError as error:
-        raise InputError(f"{path} {error}", hint=error.hint) from None
 
 
 def _pair(row: list[str] | str) -> tuple[str, str, float | bool] | str:

@@ -135,20 +135,6 @@ def test_numbered_columns_of_tables(run, path):
         "ingest", path, "-", "--format", "tsv", "--key-field", 1, "--text-field", 3, stdin=stdin
     )
     assert summary(done) == counts(read=3, added=3)
-    done = run(
-        "ingest",
-        path,
-        "-",
-        "--format",
-        "tsv",
-        "--key-field",
-        1,
-        "--text-field",
-        3,
-        "--header",
-        stdin=stdin,
-    )
-    assert summary(done) == counts(read=2, unchanged=2)
 
 
 def test_all_other_fields_become_metadata(run, path, source):
@@ -326,7 +312,7 @@ def test_a_text_above_the_limit_is_a_bad_record(run, path):
     ("arguments", "message"),
     [
         (["absent.jsonl"], "absent.jsonl can't be read"),
-        (["-", "--format", "tsv", "--no-header"], "columns"),
+        (["-", "--format", "tsv", "--key-field", "1"], "columns"),
         (["-", "-r", "wep"], "found no recipe 'wep'"),
     ],
 )

@@ -105,7 +105,12 @@ def test_parts_are_bounded_by_their_bytes_too(tmp_path, monkeypatch):
     path = tmp_path / "some.txt"
     path.write_text("x" * 30 + "\n" + "y" * 300 + "\n" + "zz\n" * 60)
     found = [list(part()) for part in read_parts(str(path), Reading(format="lines"))]
-    assert [len(records) for records in found] == [2, 50, 10]
+    assert [len(records) for records in found] == [62]
+    (tmp_path / "some").mkdir()
+    for number in range(6):
+        (tmp_path / "some" / f"{number}.txt").write_text("x" * 40)
+    found = [list(part()) for part in read_parts(str(tmp_path / "some"))]
+    assert [len(records) for records in found] == [3, 3]
 
 
 def test_a_slow_pipe_gives_its_parts_in_time(tmp_path, monkeypatch):

@@ -296,25 +296,6 @@ def test_standard_input_that_arrives_slowly(monkeypatch):
         assert list(records) == []
 
 
-def test_a_line_that_never_ends_is_refused_at_once(monkeypatch):
-    class Endless(io.RawIOBase):
-        left = 100
-
-        def readable(self):
-            return True
-
-        def readinto(self, buffer):
-            self.left -= 1
-            assert self.left, "read on"
-            buffer[:] = b"x" * len(buffer)
-            return len(buffer)
-
-    endless = io.BufferedReader(Endless(), 1 << 16)
-    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=endless))
-    with pytest.raises(InputError, match="-:1 holds more than 1000 bytes"):
-        next(read_lines("-", 1000))
-
-
 @pytest.mark.parametrize(
     ("path", "options", "message"),
     [

@@ -52,33 +52,21 @@ def test_named_columns(tmp_path, suffix, tab):
     assert [record.source[-2:] for record in found] == [":2", ":4"]
 
 
-def test_numbered_columns_and_a_header(tmp_path):
+def test_numbered_columns(tmp_path):
     content = "url,text\nu,t\n"
     fields = {"key_field": "1", "text_field": ("2",), "meta_field": ("*",)}
     assert keys(read(tmp_path, content, **fields)) == ["url", "u"]
-    assert keys(read(tmp_path, content, **fields, header=False)) == ["url", "u"]
-    assert keys(read(tmp_path, content, **fields, header=True)) == ["u"]
     found = read(tmp_path, "u,t,x,y\n", **fields)
     assert found[0].meta == {"3": "x", "4": "y"}
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"header": False},
-        {"key_field": "url", "text_field": ("2",), "header": False},
-        {"text_field": ("2",)},
-        {"key_field": "1"},
-    ],
-)
+@pytest.mark.parametrize("fields", [{"text_field": ("2",)}, {"key_field": "1"}])
 def test_columns_that_cannot_be_are_an_error_at_once(tmp_path, fields):
     (tmp_path / "a.csv").write_text("u,t\n")
     with pytest.raises(InputError) as caught:
         read_records(str(tmp_path / "a.csv"), Reading(**fields))
     assert "number" in caught.value.hint
-    assert "number" in bad(read_records(str(tmp_path), Reading(**fields)))[0][1] or "names" in str(
-        caught.value
-    )
+    assert "number" in bad(read_records(str(tmp_path), Reading(**fields)))[0][1]
 
 
 @pytest.mark.parametrize(
@@ -142,22 +130,21 @@ def test_a_nul_is_a_character(tmp_path):
     assert read(tmp_path, b"url,text\na,x\0y\n")[0].text == "x\0y"
 
 
-def test_a_broken_quote_costs_one_record(tmp_path):
-    # The quote of b is closed by that of e; what lies between is read again.
-    content = 'url,text\na,t\nb,"t\nc,t\nd,t\ne,"text"\nf,"t"x\ng,t\n'
+def test_a_broken_quote_costs_the_record_that_it_makes(tmp_path):
+    # The quote of b is closed by that of d.
+    content = 'url,text\na,t\nb,"t\nc,t\nd,"text"\ne,"t"x\nf,t\n'
     found = read(tmp_path, content)
-    assert keys(found) == ["a", "c", "d", "e", "g"]
-    assert [source for source, _ in bad(found)] == ["a.csv:3", "a.csv:7"]
+    assert keys(found) == ["a", "f"]
+    assert [source for source, _ in bad(found)] == ["a.csv:3", "a.csv:6"]
     assert all(reason.startswith("is no CSV: ") for _, reason in bad(found))
+    assert [reason[-6:] for _, reason in bad(found)] == ["line 5", "line 6"]
 
 
 def test_a_quote_that_never_closes(tmp_path):
     # Its lines may be the text of a file that was cut: they are no records.
     found = read(tmp_path, 'url,text\na,t\nb,"x\nevil,t\n')
     assert keys(found) == ["a"]
-    assert bad(found) == [
-        ("a.csv:3", "a quote opens and never closes; the lines after it are lost")
-    ]
+    assert bad(found) == [("a.csv:3", "is no CSV: unexpected end of data; it ends in line 4")]
 
 
 @pytest.mark.parametrize(
@@ -173,21 +160,6 @@ def test_the_lines_of_a_record_that_is_too_long_are_no_records(tmp_path, content
     found = read(tmp_path, f'url,text\na,t\nb,"{content}"\nc,t\n', max_bytes=1000)
     assert keys(found) == ["a", "c"]
     assert bad(found) == [("a.csv:3", "holds more than 1000 bytes in one record")]
-
-
-def test_a_limit_that_somebody_lowers(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text(f'url,text\na,t\nb,"{"x" * 200}\nevil,t\n"\nc,t\n')
-    before = csv.field_size_limit()
-    try:
-        records = read_records(str(path))
-        first = next(records)
-        csv.field_size_limit(100)
-        found = [first, *records]
-    finally:
-        csv.field_size_limit(before)
-    assert keys(found) == ["a", "c"]
-    assert bad(found) == [("a.csv:3", "holds more than 100 bytes in one record")]
 
 
 def test_fields_above_the_limit_of_the_csv_module(tmp_path):
