@@ -1,5 +1,6 @@
 """The command `plan`: the tables that serve a width, a k and a number of documents."""
 
+import contextlib
 from dataclasses import asdict
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from fpdb.storage.open_checks import LARGEST_MAP
 from fpdb.tables import Estimate, JoinPlan, Plan, estimate_cost, join_plans, plans
 
 _CORES = 8
+_JOIN_FIELDS = ("name", "prefix", "rows", "shuffle_bytes", "candidates", "tasks", "seconds")
 
 
 def plan(
@@ -55,15 +57,19 @@ def plan(
     if machines is not None:
         _compare_ways(bits, k, documents, machines, asked if as_json else None)
         return
-    rows = [(each, _estimate(each, documents, query_k)) for each in plans(bits, k, documents)]
+    found = plans(bits, k, documents)
+    costs: dict[Plan, Estimate] = {}
+    for each in found:
+        with contextlib.suppress(PlanError):  # queries with this k would take too many probes
+            costs[each] = estimate_cost(each, documents, query_k)
     if as_json:
-        listed = [{"chosen": row is rows[0]} | _plain(*row) for row in rows]
+        listed = [{"chosen": each is found[0]} | _plain(each, costs[each]) for each in costs]
         asked["query_k"] = k if query_k is None else query_k
         render.record(asked | {"plans": listed})
         return
     header = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
-    table = [_cells(*row, mark="*" if row is rows[0] else "") for row in rows]
-    render.table([(*header, "bytes", "query", "insert"), *table])
+    rows = [("*" if each is found[0] else "", *_cells(each, costs[each])) for each in costs]
+    render.table([(*header, "bytes", "query", "insert"), *rows])
 
 
 def _compare_ways(
@@ -77,7 +83,7 @@ def _compare_ways(
     if asked is not None:
         ways = {
             "each": {"documents": part} | _plain(each, each_cost),
-            "join": _plain_join(join),
+            "join": {name: getattr(join, name) for name in _JOIN_FIELDS},
             "whole": _plain(whole, whole_cost),
         }
         render.record(asked | {"machines": machines, "cores": _CORES} | ways)
@@ -90,31 +96,21 @@ def _compare_ways(
     render.report(_lines(whole, whole_cost))
 
 
-def _estimate(plan: Plan, documents: int, k: int | None) -> Estimate | None:
-    try:
-        return estimate_cost(plan, documents, k)
-    except PlanError:  # queries with this k would take too many probes
-        return None
+def _plain(plan: Plan, cost: Estimate) -> dict[str, object]:
+    return {"name": plan.name, "tables": len(plan.tables), "prefix": plan.prefix} | asdict(cost)
 
 
-def _plain(plan: Plan, cost: Estimate | None) -> dict[str, object]:
-    found = {"name": plan.name, "tables": len(plan.tables), "prefix": plan.prefix}
-    return found | {"feasible": cost is not None} | (asdict(cost) if cost else {})
-
-
-def _plain_join(join: JoinPlan) -> dict[str, object]:
-    names = ("name", "prefix", "rows", "candidates", "tasks", "shuffle_bytes")
-    times = ("core_seconds", "work_seconds", "network_seconds", "seconds")
-    return {"tables": len(join.masks)} | {name: getattr(join, name) for name in names + times}
-
-
-def _cells(plan: Plan, cost: Estimate | None, mark: str) -> tuple[str, ...]:
-    first = (mark, str(len(plan.tables)), str(plan.prefix))
-    if cost is None:
-        return (*first, *["-"] * 6)
-    counts = (_number(cost.candidates_per_probe), _number(cost.candidates))
-    times = (_time(cost.seconds), _time(cost.insert_seconds))
-    return (*first, f"{cost.probes:,}", *counts, _size(cost.bytes), *times)
+def _cells(plan: Plan, cost: Estimate) -> tuple[str, ...]:
+    return (
+        str(len(plan.tables)),
+        str(plan.prefix),
+        f"{cost.probes:,}",
+        _number(cost.candidates_per_probe),
+        _number(cost.candidates),
+        _size(cost.bytes),
+        _time(cost.seconds),
+        _time(cost.insert_seconds),
+    )
 
 
 def _lines(plan: Plan, cost: Estimate) -> dict[str, str]:
@@ -138,7 +134,6 @@ def _join_lines(join: JoinPlan) -> dict[str, str]:
         "  rows": f"{join.rows:,} in {join.tasks:,} tasks",
         "  candidates": f"{join.candidates:,}",
         "  shuffle": f"{_size(join.shuffle_bytes)}, {share} a machine",
-        "  work": f"{_number(join.core_seconds / 3600)} core-hours",
         "  time": f"{_time(join.seconds)}: {parts}",
     }
 
@@ -148,19 +143,18 @@ def _number(value: float) -> str:
 
 
 def _size(count: float) -> str:
-    units = ["PB", "TB", "GB", "MB", "kB", "B"]
-    while count >= 1000 and len(units) > 1:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
         count /= 1000
-        units.pop()
-    return f"{count:.3g} {units[-1]}"
+    return f"{count:.3g} PB"
 
 
 def _time(seconds: float) -> str:
     """Write a time; from two minutes on, in the largest unit of which it has two."""
     for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
-            count = seconds / length
-            return f"{count:,.0f} {unit}" if count >= 100 else f"{count:.2g} {unit}"
+            return f"{_number(seconds / length)} {unit}"
     if seconds >= 1:
         return f"{seconds:.3g} s"
     return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 from fpdb.errors import PlanError
@@ -74,13 +74,13 @@ class Plan:
     @classmethod
     def from_blocks(cls, sizes: Sequence[int], k: int) -> "Plan":
         """Return the plan with a table for each block of these sizes, the highest bits first."""
-        return choose_plan(sum(sizes), k, sizes=sizes)
+        cut = list(zip(accumulate(sizes, initial=0), sizes, strict=False))
+        return cls(sum(sizes), k, tuple(_table((block,), cut) for block in cut))
 
     @property
     def name(self) -> str:
         """The plan in short, e.g. `4 tables, p=16`."""
-        tables = "1 table" if len(self.tables) == 1 else f"{len(self.tables)} tables"
-        return f"{tables}, p={self.prefix}"
+        return name_tables(len(self.tables), self.prefix)
 
     @property
     def prefix(self) -> int:
@@ -137,88 +137,52 @@ def _whole(value: object) -> int:
     raise TypeError(f"{value!r} is no whole number")
 
 
+def name_tables(count: int, prefix: int) -> str:
+    """Describe some tables in short."""
+    return f"{count} {'table' if count == 1 else 'tables'}, p={prefix}"
+
+
 def home_plan(bits: int, k: int, prefix: int) -> Plan:
     """Return the plan that has only a home table."""
     return Plan(bits, k, (Table(Permutation(bits, ((0, bits),)), prefix),))
 
 
-def choose_plan(
-    bits: int,
-    k: int,
-    blocks: int | None = None,
-    choose: int = 1,
-    sizes: Sequence[int] | None = None,
-) -> Plan:
+def choose_plan(bits: int, k: int, blocks: int | None = None, choose: int = 1) -> Plan:
     """Cut the bits into blocks; each choice of `choose` of them leads one table.
 
     With k + `choose` blocks, which is the default, k changed bits always leave one choice intact.
-    `sizes` cuts by hand, the most significant block first.
     """
-    cut = (
-        _cut(bits, k + choose if blocks is None else blocks)
-        if sizes is None
-        else _cut_by_hand(bits, sizes)
-    )
-    if not 1 <= choose <= len(cut):
-        raise PlanError(
-            f"choose {choose} of {len(cut)} blocks",
-            hint="Choose at least one block, and no more than there are.",
-        )
-    tables = [_table(bits, front, cut) for front in combinations(cut, choose)]
-    return Plan(bits, k, tuple(tables))
+    cut = _cut(0, bits, k + choose if blocks is None else blocks)
+    return Plan(bits, k, tuple(_table(front, cut) for front in combinations(cut, choose)))
 
 
-def nested_plan(bits: int, k: int, outer: int | None = None, inner: int | None = None) -> Plan:
+def nested_plan(bits: int, k: int) -> Plan:
     """Let each block lead, followed by each block of a second cut of all that remains.
 
-    With k + 1 blocks in both cuts, the default, k changed bits leave one pair of blocks intact.
+    With k + 1 blocks in both cuts, k changed bits leave one pair of blocks intact.
     """
-    tables: list[Table] = []
-    first = _cut(bits, k + 1 if outer is None else outer)
-    for lead in first:
-        rest = [block for block in first if block != lead]
-        second = _cut(bits - lead[1], k + 1 if inner is None else inner)
-        pieces = [_locate(block, rest) for block in second]
-        flat = [piece for located in pieces for piece in located]
-        tables.extend(_table(bits, (lead, *located), flat) for located in pieces)
+    tables = []
+    for start, length in _cut(0, bits, k + 1):
+        lead = range(start, start + length)
+        rest = [bit for bit in range(bits) if bit not in lead]
+        for at, size in _cut(0, len(rest), k + 1):
+            order = [*lead, *rest[at : at + size], *rest[:at], *rest[at + size :]]
+            turns = [place for place in range(1, bits) if order[place] != order[place - 1] + 1]
+            blocks = [(order[low], high - low) for low, high in pairwise([0, *turns, bits])]
+            prefix = min(length + size, _LONGEST_PREFIX)
+            tables.append(Table(Permutation(bits, tuple(blocks)), prefix))
     return Plan(bits, k, tuple(tables))
 
 
-def _table(bits: int, front: Sequence[tuple[int, int]], cut: Sequence[tuple[int, int]]) -> Table:
-    rest = tuple(block for block in cut if block not in front)
+def _table(front: Sequence[tuple[int, int]], cut: Sequence[tuple[int, int]]) -> Table:
+    rest = [block for block in cut if block not in front]
+    bits = sum(length for _, length in cut)
     prefix = min(sum(length for _, length in front), _LONGEST_PREFIX)
     return Table(Permutation(bits, (*front, *rest)), prefix)
 
 
-def _cut(bits: int, blocks: int) -> tuple[tuple[int, int], ...]:
+def _cut(start: int, bits: int, blocks: int) -> list[tuple[int, int]]:
     """Cut bits into blocks of about equal length, the longer ones first."""
-    if not 1 <= blocks <= bits:
-        raise PlanError(
-            f"{bits} bits can't be cut into {blocks} blocks",
-            hint="Choose a smaller k, or wider fingerprints.",
-        )
     short, longer = divmod(bits, blocks)
-    return _cut_by_hand(bits, [short + (block < longer) for block in range(blocks)])
-
-
-def _cut_by_hand(bits: int, sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    if sum(sizes) != bits or min(sizes, default=0) < 1:
-        raise PlanError(
-            f"blocks of {list(sizes)} bits don't make {bits}",
-            hint=f"Let the sizes add up to {bits}.",
-        )
-    return tuple(zip(accumulate(sizes, initial=0), sizes, strict=False))
-
-
-def _locate(block: tuple[int, int], within: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the pieces of the fingerprint that a block covers of others laid end to end."""
-    start, length = block
-    pieces = []
-    position = 0
-    for other_start, other_length in within:
-        low = max(start, position)
-        high = min(start + length, position + other_length)
-        if low < high:
-            pieces.append((other_start + low - position, high - low))
-        position += other_length
-    return pieces
+    sizes = [short + (block < longer) for block in range(blocks)]
+    return list(zip(accumulate(sizes, initial=start), sizes, strict=False))

@@ -12,7 +12,7 @@ from math import ceil, comb
 from operator import le
 
 from fpdb.errors import InputError, PlanError
-from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
+from fpdb.tables.plan import Plan, choose_plan, home_plan, name_tables, nested_plan
 
 _WIDTHS = (32, 64, 128)
 _LARGEST_K = 16
@@ -214,16 +214,26 @@ class JoinPlan:
     in at least c, so that a table for each choice of c blocks leaves no pair out. With `queries`,
     the join is of that many other fingerprints with the documents.
 
-    Times are estimates for fingerprints that are spread evenly.
+    `rows` are sent and take `shuffle_bytes`; `candidates` are pairs that share a prefix. The work
+    is cut into `tasks`, and takes `core_seconds` on one core. Times are estimates for fingerprints
+    that are spread evenly; `seconds` is that of the start, the work and the network together.
     """
 
     bits: int
     k: int
     documents: int
+    queries: int | None
     machines: int
     cores: int
     masks: tuple[int, ...]
-    queries: int | None = None
+    rows: int
+    shuffle_bytes: int
+    candidates: int
+    tasks: int
+    core_seconds: float
+    work_seconds: float
+    network_seconds: float
+    seconds: float
 
     @property
     def prefix(self) -> int:
@@ -233,55 +243,7 @@ class JoinPlan:
     @property
     def name(self) -> str:
         """The plan in short, e.g. `10 tables, p=25`."""
-        tables = "1 table" if len(self.masks) == 1 else f"{len(self.masks)} tables"
-        return f"{tables}, p={self.prefix}"
-
-    @property
-    def rows(self) -> int:
-        """How many fingerprints are sent, each once for each table."""
-        return (self.documents + (self.queries or 0)) * len(self.masks)
-
-    @property
-    def shuffle_bytes(self) -> int:
-        """The size of the rows on their way between the machines, and on their disks meanwhile."""
-        return round(self.rows * _JOIN_ROW_BYTES)
-
-    @property
-    def candidates(self) -> int:
-        """How many pairs of fingerprints are expected to share a prefix, and are checked."""
-        share = sum(2.0 ** -mask.bit_count() for mask in self.masks)
-        others = (self.documents - 1) / 2 if self.queries is None else self.queries
-        return round(self.documents * others * share)
-
-    @property
-    def core_seconds(self) -> float:
-        """The time of the work on one core, without the start."""
-        return (
-            (self.documents + (self.queries or 0)) * _JOIN_DOCUMENT_SECONDS
-            + self.rows * _JOIN_ROW_SECONDS
-            + self.candidates * _JOIN_CANDIDATE_SECONDS
-        )
-
-    @property
-    def work_seconds(self) -> float:
-        """The time of the work if all cores have an equal part of it."""
-        return self.core_seconds / (self.machines * self.cores)
-
-    @property
-    def network_seconds(self) -> float:
-        """The time that rows take to other machines; of N machines, one Nth stays."""
-        return self.shuffle_bytes / self.machines * (1 - 1 / self.machines) / _NETWORK_BYTES
-
-    @property
-    def seconds(self) -> float:
-        """The time of the start, the work and the network, one after the other."""
-        return _JOIN_START_SECONDS + self.work_seconds + self.network_seconds
-
-    @property
-    def tasks(self) -> int:
-        """The number of parts into which the work is cut."""
-        parts = max(self.core_seconds / _TASK_SECONDS, self.rows / _TASK_ROWS)
-        return max(self.machines * self.cores, ceil(parts))
+        return name_tables(len(self.masks), self.prefix)
 
 
 def join_plans(
@@ -303,11 +265,41 @@ def join_plans(
     """
     each = cores if cores is not None else os.cpu_count() or 1
     _check_request(bits, k, documents=documents, machines=machines, cores=each, queries=queries)
+    fingerprints = documents + (queries or 0)
+    pairs = documents * ((documents - 1) / 2 if queries is None else queries)
+    found = []
     # More tables have longer prefixes: more rows to send, and fewer candidates to check.
-    found = [
-        JoinPlan(bits, k, documents, machines, each, masks, queries)
-        for masks in _join_masks(bits, k)
-    ]
+    for masks in _join_masks(bits, k):
+        rows = fingerprints * len(masks)
+        size = round(rows * _JOIN_ROW_BYTES)
+        candidates = round(pairs * sum(2.0 ** -mask.bit_count() for mask in masks))
+        work = (
+            fingerprints * _JOIN_DOCUMENT_SECONDS
+            + rows * _JOIN_ROW_SECONDS
+            + candidates * _JOIN_CANDIDATE_SECONDS
+        )
+        shared = work / (machines * each)
+        # Of the rows that one of N machines makes, one Nth stays there.
+        network = size / machines * (1 - 1 / machines) / _NETWORK_BYTES
+        found.append(
+            JoinPlan(
+                bits=bits,
+                k=k,
+                documents=documents,
+                queries=queries,
+                machines=machines,
+                cores=each,
+                masks=masks,
+                rows=rows,
+                shuffle_bytes=size,
+                candidates=candidates,
+                tasks=max(machines * each, ceil(work / _TASK_SECONDS), ceil(rows / _TASK_ROWS)),
+                core_seconds=work,
+                work_seconds=shared,
+                network_seconds=network,
+                seconds=_JOIN_START_SECONDS + shared + network,
+            )
+        )
     return sorted(found, key=lambda plan: plan.seconds)
 
 

@@ -17,12 +17,8 @@ from fpdb.errors import PlanError
 
 # With more probes, reading all of the home table is the better query.
 MOST_PROBES = 20_000
-# Beyond this many counts the exact search would take longer than what it saves.
+# Beyond this many counts, trying all ways to change k bits takes longer than what it saves.
 MOST_COUNTS = 8_000_000
-# Weights on the ways that few tables cover; none is best for all plans, so the best is taken.
-_CAUTIONS = (1, 2, 4)
-
-_Counts = NDArray[np.uint8]
 
 
 class TableProbes(NamedTuple):
@@ -44,8 +40,8 @@ def find_probes(prefixes: Sequence[int], k: int) -> tuple[TableProbes, ...]:
         PlanError: The probes are too many.
     """
     widths = [prefix.bit_count() for prefix in prefixes]
-    found = _radii(prefixes, k)
-    count = sum(map(_ball, widths, found))
+    found = _find_radii(prefixes, widths, k)
+    count = _count_probes(widths, found)
     if count > MOST_PROBES:
         raise PlanError(
             f"k = {k} takes {count:,} probes on these tables; at most {MOST_PROBES:,} are made",
@@ -58,27 +54,12 @@ def find_probes(prefixes: Sequence[int], k: int) -> tuple[TableProbes, ...]:
     )
 
 
-def _radii(prefixes: Sequence[int], k: int) -> tuple[int, ...]:
-    """Find small radii that cover k."""
-    if k == 0:
-        widest = max(range(len(prefixes)), key=lambda table: prefixes[table].bit_count())
-        return tuple(0 if table == widest else -1 for table in range(len(prefixes)))
-    groups = _groups(prefixes)
-    deepest = int(groups.sum(axis=1).max(initial=1))
-    counts = comb(len(groups) + k - 1, k) * len(prefixes)
-    if deepest == 1 or counts > MOST_COUNTS:
-        return _by_pigeonhole(prefixes, k, deepest)
-    return _by_enumeration(prefixes, k, groups)
-
-
-def _ball(width: int, radius: int) -> int:
-    """Count the values of `width` bits within `radius` of one."""
-    return sum(comb(width, flips) for flips in range(radius + 1))
-
-
-def _shell(width: int, radius: int) -> int:
-    """Count the values of `width` bits at a distance of `radius` from one."""
-    return comb(width, radius) if radius >= 0 else 0
+def _count_probes(widths: Sequence[int], radii: Sequence[int]) -> int:
+    return sum(
+        comb(width, flips)
+        for width, radius in zip(widths, radii, strict=True)
+        for flips in range(radius + 1)
+    )
 
 
 def _changes(width: int, radius: int) -> tuple[int, ...]:
@@ -89,87 +70,67 @@ def _changes(width: int, radius: int) -> tuple[int, ...]:
     )
 
 
-def _groups(prefixes: Sequence[int]) -> _Counts:
-    """Return one row for each group of bits that are in the same prefixes: a mark per table.
-
-    A group whose tables are among those of another is left out: changing a bit of the other
-    does at least as much harm.
-    """
-    width = max(prefix.bit_length() for prefix in prefixes)
-    kinds = {
-        frozenset(table for table, prefix in enumerate(prefixes) if prefix >> bit & 1)
-        for bit in range(width)
-    }
-    rows = [
-        [table in group for table in range(len(prefixes))]
-        for group in sorted(kinds, key=sorted)
-        if not any(group < other for other in kinds)
-    ]
-    return np.array(rows, dtype=np.uint8)
+def _find_radii(prefixes: Sequence[int], widths: Sequence[int], k: int) -> list[int]:
+    """Find small radii that cover k."""
+    longest = max(prefix.bit_length() for prefix in prefixes)
+    marks = [[prefix >> bit & 1 for prefix in prefixes] for bit in range(longest)]
+    groups = np.unique(np.array(marks, np.uint8), axis=0)  # bits that are in the same prefixes
+    shared = int(groups.sum(axis=1).max())
+    ways = comb(len(groups) + k - 1, k)
+    if shared == 1 or k == 0 or ways * len(prefixes) > MOST_COUNTS:
+        return _by_sum(widths, k, shared)
+    chosen = chain.from_iterable(combinations_with_replacement(range(len(groups)), k))
+    changed = groups[np.fromiter(chosen, np.intp).reshape(ways, k)].sum(axis=1, dtype=np.uint8)
+    changed = np.minimum(changed, np.array(widths, np.uint8))
+    found = [_by_enumeration(changed, widths, largest_first=first) for first in (True, False)]
+    return min(found, key=lambda radii: _count_probes(widths, radii))
 
 
-def _by_pigeonhole(prefixes: Sequence[int], k: int, deepest: int) -> tuple[int, ...]:
+def _by_sum(widths: Sequence[int], k: int, shared: int) -> list[int]:
     """Lower radii as long as their sum alone proves that they cover.
 
-    A changed bit counts in at most `deepest` prefixes. To escape all tables takes r + 1 of them
-    in each, so the sum of all r + 1 being over k * deepest leaves no escape.
+    A changed bit is in at most `shared` prefixes. To escape a table takes r + 1 of them, so the
+    sum of all r + 1 being over k * shared leaves no escape.
     """
-    widths = [prefix.bit_count() for prefix in prefixes]
-    needed = k * deepest + 1
-
-    def total(radius: int) -> int:
-        return sum(min(radius, width) + 1 for width in widths)
-
-    radius = next((radius for radius in range(k) if total(radius) >= needed), k)
-    found = [min(radius, width) for width in widths]
+    needed = k * shared + 1
+    for radius in range(k + 1):
+        found = [min(radius, width) for width in widths]
+        if sum(found) + len(found) >= needed:
+            break
     for _ in range(sum(found) + len(found) - needed):
-        # The largest shell goes first; of equals that of the shortest prefix: it reads the most.
-        shells = [
-            (_shell(width, radius), -width, table)
+        # The table with the most probes at its radius is lowered; of equals, the one with the
+        # shortest prefix: it reads the most.
+        flips = [
+            (comb(width, radius) if radius >= 0 else 0, -width, table)
             for table, (width, radius) in enumerate(zip(widths, found, strict=True))
         ]
-        found[max(shells)[2]] -= 1
-    return tuple(found)
+        found[max(flips)[2]] -= 1
+    return found
 
 
-def _by_enumeration(prefixes: Sequence[int], k: int, groups: _Counts) -> tuple[int, ...]:
-    """Lower radii as long as every way to change k bits stays covered."""
-    widths = [prefix.bit_count() for prefix in prefixes]
-    ways = combinations_with_replacement(range(len(groups)), k)
-    chosen = np.fromiter(chain.from_iterable(ways), dtype=np.intp).reshape(-1, k)
-    changed = np.zeros((len(chosen), len(prefixes)), dtype=np.uint8)
-    for column in range(k):
-        changed += groups[chosen[:, column]]
-    changed = np.minimum(changed, np.array(widths, dtype=np.uint8))
-    found = [_lower(changed, widths, caution) for caution in _CAUTIONS]
-    return min(found, key=lambda radii: sum(map(_ball, widths, radii)))
+def _by_enumeration(
+    changed: NDArray[np.uint8], widths: Sequence[int], *, largest_first: bool
+) -> list[int]:
+    """Lower radii, from equal ones, as long as every way to change k bits stays covered.
 
-
-def _lower(changed: _Counts, widths: Sequence[int], caution: int) -> tuple[int, ...]:
-    """Lower radii, from equal ones, until none can be lowered.
-
-    `changed` counts, for each way to change k bits, those that fall on each table's prefix.
+    `changed` counts, for each way, the bits that fall on each table's prefix. The table with the
+    most probes at its radius is lowered first, or else the last table as far as possible.
     """
     enough = int(changed.min(axis=1).max())
     found = [min(enough, width) for width in widths]
     covers = (changed <= np.array(found)).sum(axis=1)
-    # From the last to the first, so that of equals the home table is kept.
-    lowerable = list(reversed(range(len(widths))))
+    lowerable = set(range(len(widths)))
     while lowerable:
-        shells = {table: _shell(widths[table], found[table]) for table in lowerable}
-        largest = max(shells.values()) / 2
-        harms: dict[int, float] = {}
-        for table in [table for table in lowerable if shells[table] >= largest]:
-            left = covers[changed[:, table] == found[table]] - 1
-            if (left == 0).any():
-                # Nor can it be lowered later, when even less covers.
-                lowerable.remove(table)
-            else:
-                harms[table] = float((1.0 / left**caution).sum()) / shells[table]
-        if harms:
-            table = min(harms, key=harms.__getitem__)
-            covers -= changed[:, table] == found[table]
-            found[table] -= 1
-            if found[table] < 0:
-                lowerable.remove(table)
-    return tuple(found)
+        table = max(
+            lowerable,
+            key=lambda table: (comb(widths[table], found[table]) if largest_first else 0, table),
+        )
+        escaping = changed[:, table] == found[table]
+        if (covers[escaping] == 1).any():
+            lowerable.remove(table)  # nor can it be lowered later, when even less covers
+            continue
+        covers -= escaping
+        found[table] -= 1
+        if found[table] < 0:
+            lowerable.remove(table)
+    return found

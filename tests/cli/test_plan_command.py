@@ -73,9 +73,7 @@ def test_a_query_with_another_k(run):
     four = plans(run("plan", "--query-k", 4, "--json"))[4, 16]
     assert four["probes"] == 20
     done = run("plan", "--bits", 32, "-k", 4, "--query-k", 16)
-    assert any(fields[2:] == ["-"] * 6 for _, fields in rows(done))
-    as_json = run("plan", "--bits", 32, "-k", 4, "--query-k", 16, "--json")
-    assert False in {each["feasible"] for each in json.loads(as_json.out)["plans"]}
+    assert 0 < len(rows(done)) < len(rows(run("plan", "--bits", 32, "-k", 4)))
 
 
 def test_eight_billion_pages(run):

@@ -14,7 +14,7 @@ from fpdb import queries
 from fpdb.documents import lookup
 from fpdb.tables import batch
 from fpdb.tables.bits import to_array
-from fpdb.tables.plan import choose_plan, home_plan, nested_plan
+from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
 
 PLANS = {
     "32 bits, home only": home_plan(32, 1, 8),
@@ -22,9 +22,9 @@ PLANS = {
     "64 bits, home only": home_plan(64, 2, 12),
     "64 bits, 4 blocks": choose_plan(64, 3),
     "64 bits, nested": nested_plan(64, 3),
-    "64 bits, blocks of many sizes": choose_plan(64, 2, sizes=(40, 13, 11)),
+    "64 bits, blocks of many sizes": Plan.from_blocks((40, 13, 11), 2),
     "128 bits, 4 blocks": choose_plan(128, 3),
-    "128 bits, one long block": choose_plan(128, 1, sizes=(70, 58)),
+    "128 bits, one long block": Plan.from_blocks((70, 58), 1),
 }
 WORDS = [
     "red",

@@ -42,7 +42,7 @@ PLANS: dict[str, Plan] = {
     "fewer blocks than k": choose_plan(64, 3, blocks=2),
     "choose 2": choose_plan(64, 2, choose=2),
     "nested": nested_plan(64, 1),
-    "sizes by hand": choose_plan(64, 2, sizes=(5, 1, 40, 18)),
+    "sizes by hand": Plan.from_blocks((5, 1, 40, 18), 2),
     "32 bits": choose_plan(32, 3),
     "32 bits, choose 2": choose_plan(32, 2, choose=2),
     "128 bits": choose_plan(128, 3),

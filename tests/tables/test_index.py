@@ -24,7 +24,7 @@ PLANS = {
     "choose 2": choose_plan(64, 3, choose=2),
     "nested": nested_plan(64, 3),
     "32 bits": choose_plan(32, 3),
-    "32 bits, sizes by hand": choose_plan(32, 2, sizes=(3, 20, 9)),
+    "32 bits, sizes by hand": Plan.from_blocks((3, 20, 9), 2),
     "128 bits": choose_plan(128, 3),
     "128 bits, choose 2": choose_plan(128, 2, choose=2),
 }
@@ -203,7 +203,7 @@ def test_a_probe_reads_its_range_to_both_ends(
     """Dense fingerprints, so that ranges of four begin and end where pages do."""
     # The table with the longer prefix answers for k = 0.
     sizes = (bits - 2, 2) if where == "home" else (2, bits - 2)
-    plan = choose_plan(bits, 1, sizes=sizes)
+    plan = Plan.from_blocks(sizes, 1)
     index = Index(plan)
     table = 0 if where == "home" else 1
     assert [probes.table for probes in plan.probes(0)] == [table]
