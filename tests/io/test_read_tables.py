@@ -1,6 +1,5 @@
 """TSV and CSV: columns by name and by number, quotes, and rows that won't do."""
 
-
 import pytest
 
 from fpdb.errors import InputError
