@@ -23,7 +23,7 @@ from tempfile import mkdtemp
 
 import lmdb
 
-from fpdb.errors import AccessError, ClosedError, DatabaseExistsError
+from fpdb.errors import ClosedError
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import LOCK_FILE
 from fpdb.storage.open_checks import (
@@ -56,7 +56,7 @@ def drafted(directory: Path) -> Iterator[Path]:
     remove_abandoned(directory)
     place, owner = directory.parent, os.getpid()
     with disk_named(place):
-        draft = _make_directory(directory)
+        draft = Path(mkdtemp(prefix=f".{directory.name}.", suffix=_SUFFIX, dir=place))
     try:
         with contextlib.ExitStack() as claim:
             with disk_named(place):
@@ -68,7 +68,11 @@ def drafted(directory: Path) -> Iterator[Path]:
                 sync(draft / DATA_FILE)
                 seal(draft)
                 sync(draft)
-                _move(draft, directory)
+                try:
+                    draft.rename(directory)  # onto nothing, or an empty directory
+                except OSError:
+                    require_vacant(directory)  # another process may have been quicker
+                    raise
                 sync(place)
             # Not earlier: a draft without its claim would stay for ever if this process was killed.
             with contextlib.suppress(OSError):
@@ -135,26 +139,6 @@ def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _make_directory(directory: Path) -> Path:
-    try:
-        return Path(mkdtemp(prefix=f".{directory.name}.", suffix=_SUFFIX, dir=directory.parent))
-    except PermissionError as error:
-        raise AccessError(
-            f"user {os.geteuid()} may not create {directory}", hint="choose another path"
-        ) from error
-
-
-def _move(draft: Path, directory: Path) -> None:
-    try:
-        draft.rename(directory)  # onto nothing or an empty directory, never onto another database
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise
-        raise DatabaseExistsError(
-            f"another process has just created {directory}", hint="open it"
-        ) from error
-
-
 def _remove(draft: Path) -> None:
     with contextlib.suppress(OSError):
         for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, CLAIM_FILE):
@@ -168,7 +152,7 @@ def _remove(draft: Path) -> None:
 def seal(directory: Path) -> None:
     """Record that the data file of this directory is complete."""
     with _seal_file(directory) as descriptor:
-        _write(descriptor, directory)
+        _write_seal(descriptor, directory)
 
 
 def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
@@ -180,33 +164,19 @@ def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
             descriptor = stack.enter_context(_seal_file(directory))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError as error:  # a user who may not write here verifies it each time
-            _require_room(error)
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise  # no check could start either
             verify(directory)
             return
         if not _is_sealed(directory):
             verify(directory)
-            _write(descriptor, directory)
+            _write_seal(descriptor, directory)
 
 
 def _is_sealed(directory: Path) -> bool:
-    try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(directory / SEAL_FILE, flags)
-    except OSError:
-        return False
-    try:
+    with contextlib.suppress(OSError), _seal_file(directory, os.O_RDONLY) as descriptor:
         return os.pread(descriptor, _SEAL_BYTES, 0) == _identity(directory)
-    except OSError as error:
-        _require_room(error)
-        return False
-    finally:
-        os.close(descriptor)
-
-
-def _require_room(error: OSError) -> None:
-    """Raise an error if too many files are open: then no check could start either."""
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        raise error
+    return False
 
 
 def _identity(directory: Path) -> bytes:
@@ -226,16 +196,15 @@ def _identity(directory: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def _seal_file(directory: Path) -> Iterator[int]:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(directory / SEAL_FILE, flags, 0o600)
+def _seal_file(directory: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
+    descriptor = os.open(directory / SEAL_FILE, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _write(descriptor: int, directory: Path) -> None:
+def _write_seal(descriptor: int, directory: Path) -> None:
     # On a full disk the file remains unsealed, and is verified again next time.
     with contextlib.suppress(OSError):
         owner = os.stat(directory / DATA_FILE)

@@ -105,59 +105,48 @@ def _refuse_extension(code: int, _: bytes) -> NoReturn:
 
 
 def _require_plain(value: Any, where: str, depth: int, *, binary: bool) -> None:
-    match value:
-        case None | bool():
-            return
-        case int() | float():
-            _require_number(value, where)
-        case str():
-            _require_encodable(value, where)
-        case bytes() if binary:
-            return
-        case list() | dict() if depth == 0:
-            raise InputError(
-                f"{where} is nested deeper than {MAX_DEPTH} levels", hint="flatten the value"
-            )
-        case list():
+    fault = _fault_of(value, binary=binary)
+    if isinstance(value, list | dict):
+        if depth == 0:
+            fault = f"is nested deeper than {MAX_DEPTH} levels"
+        elif isinstance(value, list):
             for position, item in enumerate(value):
                 _require_plain(item, f"{where}[{position}]", depth - 1, binary=binary)
-        case dict():
+        else:
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise InputError(
-                        f"{where} has a key of type {type(key).__name__}, expected str",
-                        hint="turn the keys into text",
-                    )
-                _require_encodable(key, f"a key of {where}")
+                    fault = f"has a key of type {type(key).__name__}, expected str"
+                    break
+                _require_plain(key, f"a key of {where}", depth, binary=binary)
                 _require_plain(item, f"{where}[{key!r}]", depth - 1, binary=binary)
-        case _:
-            raise InputError(
-                f"{where} is of type {type(value).__name__}, "
-                f"expected None, bool, int, float, str, {'bytes, ' if binary else ''}list or dict",
-                hint="turn it into one of these first; a tuple into a list, a date into text",
-            )
-
-
-def _require_number(value: float, where: str) -> None:
-    if isinstance(value, int):
-        if not MIN_INTEGER <= value <= MAX_INTEGER:
-            raise InputError(
-                f"{where} is an integer of {value.bit_length()} bits, at most 64 fit",
-                hint="store larger numbers as text",
-            )
-    elif not math.isfinite(value):
-        raise InputError(f"{where} is {value}, which JSON can't hold", hint="store null, or a text")
-
-
-def _require_encodable(text: str, where: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
+    if fault:
         raise InputError(
-            f"{where} has a lone surrogate (U+{ord(text[error.start]):04X}) "
-            f"at position {error.start}, which no UTF-8 can hold",
-            hint='decode the source with errors="replace"',
-        ) from None
+            f"{where} {fault}",
+            hint="use None, bool, numbers of 64 bits, str in UTF-8, list and dict with str keys; "
+            "turn all else into text first",
+        )
+
+
+def _fault_of(value: Any, *, binary: bool) -> str:
+    """Return what keeps a value from being stored, whatever it contains."""
+    match value:
+        case int() if not MIN_INTEGER <= value <= MAX_INTEGER:
+            return f"is an integer of {value.bit_length()} bits, at most 64 fit"
+        case float() if not math.isfinite(value):
+            return f"is {value}, which JSON can't hold"
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                code = ord(value[error.start])
+                return f"has a lone surrogate (U+{code:04X}) at position {error.start}"
+        case bytes() if not binary:
+            return "is of type bytes, which JSON can't hold"
+        case None | bool() | int() | float() | bytes() | list() | dict():
+            pass
+        case _:
+            return f"is of type {type(value).__name__}, expected one of JSON's"
+    return ""
 
 
 # The header
@@ -170,10 +159,11 @@ READ_VERSION = 1  # the highest version that this code can read
 WRITE_VERSION = 1  # the highest version that this code can write
 OLDEST_VERSION = 1  # older databases need an upgrade first
 MINHASH = "minhash"  # records hold sketches
-FEATURES: frozenset[str] = frozenset({MINHASH})
+FEATURES = [MINHASH]
 
 MAX_HEADER_BYTES = 1 << 25  # a recipe may carry a table of word weights
 CHECKSUM_BYTES = 8
+_RESTORE = "restore the database from a backup"
 
 FIELDS: dict[str, type] = {
     "uuid": str,
@@ -202,23 +192,19 @@ def pack_header(header: Mapping[str, Any]) -> bytes:
 
 def unpack_header(data: bytes | memoryview) -> Header:
     """Unpack a header of any version."""
+    foreign = NotADatabaseError(
+        "found no header that fpdb wrote", hint="give the path of a directory that fpdb created"
+    )
     if len(data) > MAX_HEADER_BYTES + CHECKSUM_BYTES:
-        raise _foreign(f"a header of {len(data):,} bytes, expected at most {MAX_HEADER_BYTES:,}")
-    stored = bytes(data)
-    checksum, body = stored[:CHECKSUM_BYTES], stored[CHECKSUM_BYTES:]
-    found = xxhash.xxh3_64_digest(body)
-    if found != checksum:
-        if MAGIC.encode() in body[:32]:
-            raise DamagedError(
-                f"the header's checksum is {found.hex()}, expected {checksum.hex()}",
-                hint="restore the database from a backup",
-            )
-        raise _foreign("no header that fpdb wrote")
+        raise foreign
+    checksum, body = bytes(data[:CHECKSUM_BYTES]), bytes(data[CHECKSUM_BYTES:])
+    if checksum != xxhash.xxh3_64_digest(body):
+        if MAGIC.encode() not in body[:32]:
+            raise foreign
+        raise DamagedError("the header's checksum is wrong", hint=_RESTORE)
     header = unpack(body, "the header")
-    if not isinstance(header, dict):
-        raise _foreign(f"a header of type {type(header).__name__}, expected a map")
-    if header.get("magic") != MAGIC:
-        raise _foreign(f"a header with the magic {header.get('magic')!r}, expected {MAGIC!r}")
+    if not isinstance(header, dict) or header.get("magic") != MAGIC:
+        raise foreign
     return header
 
 
@@ -228,58 +214,37 @@ def require_supported(header: Header, *, readonly: bool) -> None:
     A program may read it if its own number reaches `read_version`, and write it if it reaches
     `write_version`. Any feature that it doesn't support keeps it out.
     """
-    _require_versions(header, readonly=readonly)
-    for name in header["features"]:
-        if not isinstance(name, str):
-            raise DamagedError(
-                f"the header names a feature of type {type(name).__name__}, expected str",
-                hint="restore the database from a backup",
-            )
-    unknown = [name for name in header["features"] if name not in FEATURES]
-    if unknown:
-        raise FormatError(
-            f"the database uses the feature {unknown[0]!r}, which this fpdb doesn't support",
-            hint="install a newer fpdb",
-        )
-    for name, kind in FIELDS.items():
-        _require_field(header, name, kind)
-
-
-def _require_versions(header: Header, *, readonly: bool) -> None:
-    _require_field(header, "read_version", int)
-    _require_field(header, "write_version", int)
-    _require_field(header, "features", list)
+    # A newer version may lack any other field.
+    _require_fields(header, {"read_version": int, "write_version": int, "features": list})
     read, write = header["read_version"], header["write_version"]
-    if read > READ_VERSION:
+    if not OLDEST_VERSION <= read <= READ_VERSION:
         raise FormatError(
-            f"the database needs a reader of version {read}, this fpdb is one of {READ_VERSION}",
-            hint="install a newer fpdb",
-        )
-    if read < OLDEST_VERSION:
-        raise FormatError(
-            f"the database has version {read}, this fpdb reads {OLDEST_VERSION} and above",
-            hint="export it in the portable form with the fpdb that made it, and load that here",
+            f"the database has format version {read}, "
+            f"this fpdb reads {OLDEST_VERSION} to {READ_VERSION}",
+            hint="install a newer fpdb, or export it with the one that made it, and load that",
         )
     if write > WRITE_VERSION and not readonly:
         raise FormatError(
             f"the database needs a writer of version {write}, this fpdb is one of {WRITE_VERSION}",
             hint="open it with readonly=True, or install a newer fpdb",
         )
+    for name in header["features"]:
+        if name not in FEATURES:
+            raise FormatError(
+                f"the database uses the feature {name!r}, which this fpdb doesn't support",
+                hint="install a newer fpdb",
+            )
+    _require_fields(header, FIELDS)
 
 
-def _require_field(header: Header, name: str, kind: type) -> None:
-    value = header.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise DamagedError(
-            f"the header's {name} is of type {type(value).__name__}, expected {kind.__name__}",
-            hint="restore the database from a backup",
-        )
-
-
-def _foreign(found: str) -> NotADatabaseError:
-    return NotADatabaseError(
-        f"found {found}", hint="give the path of a directory that fpdb created"
-    )
+def _require_fields(header: Header, fields: dict[str, type]) -> None:
+    for name, kind in fields.items():
+        value = header.get(name)
+        if type(value) is not kind:
+            raise DamagedError(
+                f"the header's {name} is of type {type(value).__name__}, expected {kind.__name__}",
+                hint=_RESTORE,
+            )
 
 
 # The counters
@@ -322,7 +287,6 @@ class Counters(NamedTuple):
 
 _RECORD_CHECKSUM_BYTES = 4
 _LARGEST_RECORD = LARGEST_META + LARGEST_KEY + 256
-_FIELDS = 6
 
 
 class Stored(NamedTuple):
@@ -379,28 +343,11 @@ def require_checksum(value: memoryview | bytes) -> None:
 def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
     """Unpack the record of an id, or raise DamagedError."""
     require_checksum(value)
-    if len(value) > _LARGEST_RECORD:
-        raise DamagedError(
-            f"a document has {len(value):,} bytes, expected at most {_LARGEST_RECORD:,}",
-            hint="run `fpdb check`",
-        )
-    fields: Any = unpack(value[_RECORD_CHECKSUM_BYTES:], "a document")
-    if not isinstance(fields, list) or len(fields) not in {_FIELDS, _FIELDS + 1}:
-        found = f"{len(fields)} fields" if isinstance(fields, list) else "no list of fields"
-        raise DamagedError(
-            f"a document has {found}, expected {_FIELDS}, or {_FIELDS + 1} with a sketch",
-            hint="run `fpdb check`",
-        )
-    key, fingerprint, added, digest, meta, characters, *sketches = fields
-    if (
-        type(key) not in {str, int}
-        or any(type(data) is not bytes for data in (fingerprint, digest, meta, *sketches))
-        or type(added) is not int
-        or type(characters) is not int
-        or not 0 <= added < 1 << 64
-        or len(fingerprint) not in {0, bits // 8}
-    ):
+    body = value[_RECORD_CHECKSUM_BYTES:]
+    fields: Any = unpack(body, "a document") if len(value) <= _LARGEST_RECORD else None
+    if not _is_document(fields, bits):
         raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
+    key, fingerprint, added, digest, meta, characters, *sketches = fields
     return Stored(
         id=number,
         key=key,
@@ -410,6 +357,20 @@ def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
         meta=meta,
         characters=characters,
         sketch=sketches[0] if sketches else None,
+    )
+
+
+def _is_document(fields: Any, bits: int) -> bool:
+    if not isinstance(fields, list) or len(fields) not in {6, 7}:
+        return False
+    key, fingerprint, added, digest, meta, characters, *sketches = fields
+    return (
+        type(key) in {str, int}
+        and all(type(data) is bytes for data in (fingerprint, digest, meta, *sketches))
+        and type(added) is int
+        and type(characters) is int
+        and 0 <= added < 1 << 64
+        and len(fingerprint) in {0, bits // 8}
     )
 
 

@@ -8,6 +8,7 @@ right after releasing it, can't overtake the one that has been waiting.
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import platform
@@ -15,10 +16,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from fpdb.errors import LockTimeoutError, StorageError
-from fpdb.storage.open_checks import explain
+from fpdb.errors import LockTimeoutError
+from fpdb.storage.open_checks import disk_named
 
 LOCK_FILE = "fpdb.lock"
 
@@ -105,18 +106,13 @@ class WriteLock:
             self._thread_turn.release()
 
     def _open(self) -> None:
-        path, flags = self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with disk_named(self._directory):
             if self._process_lock < 0:
-                self._process_lock = os.open(path, flags | os.O_CLOEXEC, 0o600)
+                self._process_lock = os.open(self._directory / LOCK_FILE, flags, 0o600)
             if self._process_turn < 0:
                 flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
                 self._process_turn = os.open(self._directory, flags)
-        except OSError as error:
-            raise explain(error.errno or 0, error, self._directory) or StorageError(
-                f"the lock file {path} can't be opened: {error.strerror}",
-                hint="check who owns it",
-            ) from error
 
     def _unlock_files(self) -> None:
         for descriptor in (self._process_turn, self._process_lock):
@@ -124,7 +120,7 @@ class WriteLock:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def _sign(self) -> None:
-        record = _own_record()
+        record = _own_record(os.getpid())
         # On a full disk the lock still works, only its holder has no name.
         with contextlib.suppress(OSError):
             if os.pread(self._process_lock, _RECORD_BYTES, 0) != record:
@@ -132,17 +128,15 @@ class WriteLock:
 
     def _holder(self) -> tuple[int | None, str]:
         try:
-            record: dict[str, Any] = json.loads(os.pread(self._process_lock, _RECORD_BYTES, 0))
-            pid, own = int(record["pid"]), json.loads(_own_record())
-            if any(record[field] != own[field] for field in ("boot", "namespace")):
-                return pid, f"process {pid} of another container or machine ({record['host']})"
+            record = json.loads(os.pread(self._process_lock, _RECORD_BYTES, 0))
+            pid, host, namespace = int(record["pid"]), record["host"], record["namespace"]
         except (OSError, ValueError, KeyError, TypeError):
             return None, "an unknown process"
-        return pid, f"process {pid}"
+        elsewhere = "" if namespace == _pid_namespace() else f" of another container ({host})"
+        return pid, f"process {pid}{elsewhere}"
 
     def _give_up(self, timeout: float) -> NoReturn:
-        pid, name = self._holder()
-        raise self._timeout(timeout, pid, name)
+        raise self._timeout(timeout, *self._holder())
 
     def _timeout(self, timeout: float, pid: int | None, name: str) -> LockTimeoutError:
         return LockTimeoutError(
@@ -171,21 +165,10 @@ def _poll(descriptor: int, deadline: float) -> bool:
             return True
 
 
-_records: dict[int, bytes] = {}
-
-
-def _own_record() -> bytes:
-    pid = os.getpid()
-    if pid not in _records:
-        record = {
-            "pid": pid,
-            "namespace": _pid_namespace(),
-            "boot": _boot(),
-            "host": platform.node()[:64],
-        }
-        _records.clear()
-        _records[pid] = json.dumps(record).encode()[: _RECORD_BYTES - 1].ljust(_RECORD_BYTES)
-    return _records[pid]
+@functools.lru_cache(maxsize=1)
+def _own_record(pid: int) -> bytes:
+    record = {"pid": pid, "namespace": _pid_namespace(), "host": platform.node()[:64]}
+    return json.dumps(record).encode().ljust(_RECORD_BYTES)
 
 
 def _pid_namespace() -> int:
@@ -193,10 +176,3 @@ def _pid_namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
