@@ -137,7 +137,10 @@ def run(command, **options):
 def environ():
     """Return the variables under which a shell would have activated the environment."""
     path = os.pathsep.join([str(VENV / "bin"), os.environ.get("PATH", os.defpath)])
-    return {**os.environ, "PATH": path, "VIRTUAL_ENV": str(VENV)}
+    variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(VENV)}
+    # Without bytecode, each of the hundreds of processes of the tests would compile the package.
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    return variables
 
 
 def run_quietly(command):

@@ -6,6 +6,7 @@ The page is checked in, so that it can be read without a build; a test says when
 import contextlib
 import io
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -36,9 +37,10 @@ def page(program: typer.Typer) -> str:
     return "\n".join([INTRODUCTION, *sections])
 
 
-def commands(program: typer.Typer) -> Iterator[tuple[str, Any, str]]:
-    """Yield each command that is not hidden: its path (`fpdb create`), itself, its help text."""
-    yield from walk(typer.main.get_command(program), "fpdb", None)
+@cache  # laying out all help texts takes a second
+def commands(program: typer.Typer) -> list[tuple[str, Any, str]]:
+    """Return each command that is not hidden: its path (`fpdb create`), itself, its help text."""
+    return list(walk(typer.main.get_command(program), "fpdb", None))
 
 
 # typer carries its own copy of click, so the commands are known here by what they can do.

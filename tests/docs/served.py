@@ -6,9 +6,10 @@ its three streams to this server, passes on the signals that it gets, and exits 
 comes back.
 """
 
+import ast
 import atexit
 import contextlib
-import json
+import io
 import os
 import signal
 import socket
@@ -19,17 +20,20 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+# Without the modules `json`, `signal` and `socket`, a client starts in half the time.
 CLIENT = """\
 #!{python} -IS
-import json, os, signal, socket, struct, sys
-server = socket.socket(socket.AF_UNIX)
+import _signal, _socket, os, sys
+server = _socket.socket(_socket.AF_UNIX)
 server.connect({address!r})
-call = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-socket.send_fds(server, [struct.pack("I", len(call))], [0, 1, 2])
+call = repr((sys.argv[1:], os.getcwd(), dict(os.environ))).encode()
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)
+server.sendmsg([len(call).to_bytes(4, sys.byteorder)], [rights])
 server.sendall(call)
-[process] = struct.unpack("I", server.recv(4))
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, lambda number, _: os.kill(process, number))
+process = int.from_bytes(server.recv(4), sys.byteorder)
+for number in (_signal.SIGINT, _signal.SIGTERM):
+    _signal.signal(number, lambda number, _: os.kill(process, number))
 code = server.recv(1)
 sys.exit(code[0] if code else 1)
 """
@@ -57,6 +61,9 @@ def serve(address: str) -> None:
     from fpdb.cli import main
 
     fpdb.recipe("web").features("一页网页")  # loads the dictionary
+    sys.argv = ["fpdb", "plan", "-k", "3"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main()  # loads what typer needs for options
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
@@ -83,7 +90,7 @@ def call(client: socket.socket, main) -> int:
     [size] = struct.unpack("I", head)
     message = client.recv(size, socket.MSG_WAITALL)
     client.send(struct.pack("I", os.getpid()))
-    arguments, folder, environment = json.loads(message)
+    arguments, folder, environment = ast.literal_eval(message.decode())
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
