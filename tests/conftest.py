@@ -5,6 +5,7 @@ import signal
 import javas
 import pytest
 from hypothesis import settings
+from served import served
 from tiers import TIER, examples
 
 pytest_plugins = ["costs"]
@@ -34,3 +35,10 @@ def java(tmp_path_factory):
             home = tmp_path_factory.mktemp("java") / "home"
             patch.setenv("JAVA_HOME", javas.packaged_home(home))
         yield
+
+
+@pytest.fixture(scope="session")
+def warm_commands(tmp_path_factory):
+    """A directory with the commands `fpdb` and `scrapy`, which start without importing anything."""
+    with served(tmp_path_factory.mktemp("served")) as folder:
+        yield folder

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from examples import ExampleError, Page
-from served import served
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "docs" / "_build"
@@ -22,14 +21,8 @@ SPARK = ROOT / "docs" / "howto" / "spark.md"
 PAGES[PAGES.index(SPARK)] = pytest.param(SPARK, marks=pytest.mark.spark)
 
 
-@pytest.fixture(scope="session")
-def commands(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("served")) as folder:
-        yield folder
-
-
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request, commands):
+def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request, warm_commands):
     monkeypatch.chdir(tmp_path)
     if path == SPARK:
         request.getfixturevalue("java")
@@ -37,7 +30,7 @@ def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request, co
         (tmp_path / "sample").symlink_to(ROOT / "sample")
     report = None
     try:
-        Page(path, tmp_path, commands).run()
+        Page(path, tmp_path, warm_commands).run()
     except ExampleError as error:
         report = str(error)
     if report:

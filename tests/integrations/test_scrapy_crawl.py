@@ -66,13 +66,13 @@ class PageSpider(scrapy.Spider):
 class Crawl:
     """A crawl in a process of its own."""
 
-    def __init__(self, folder, url, database, name="crawl", **settings):
+    def __init__(self, scrapy, folder, url, database, name="crawl", **settings):
         self.items_file = folder / f"{name}.jsonl"
         self.report = folder / f"{name}.json"
         script = folder / "pages.py"
         script.write_text(SPIDER)
         options = {"FPDB_DATABASE": database} | settings
-        command = [sys.executable, "-m", "scrapy", "runspider", script, "-o", self.items_file]
+        command = [*scrapy, "runspider", script, "-o", self.items_file]
         for setting, value in options.items():
             if value is not None:
                 command += ["-s", f"{setting}={value}"]
@@ -96,11 +96,11 @@ class Crawl:
 
 
 @pytest.fixture
-def crawl(tmp_path):
+def crawl(tmp_path, warm_commands):
     started = []
 
-    def start(url, database, name="crawl", **settings):
-        started.append(Crawl(tmp_path, url, database, name, **settings))
+    def start(url, database, name="crawl", scrapy=(warm_commands / "scrapy",), **settings):
+        started.append(Crawl(scrapy, tmp_path, url, database, name, **settings))
         return started[-1]
 
     yield start
@@ -159,20 +159,6 @@ def test_near_duplicates_are_tagged_and_counted(crawl, path):
     require_sound(path, site.ARTICLES)
 
 
-def test_near_duplicates_are_dropped_under_another_reactor(crawl, path):
-    reactor = "twisted.internet.selectreactor.SelectReactor"
-    with site.Site() as served:
-        settings = {"TWISTED_REACTOR": reactor, "FPDB_ACTION": "drop", "LOG_LEVEL": "DEBUG"}
-        found = crawl(served.url, path, **settings)
-        assert found.finish() == 0, found.log
-    assert f"Using reactor: {reactor}" in found.log
-    assert len(found.items) == len(served.links) - COPIES - 1
-    assert found.log.count("Near-duplicate of http") == COPIES + 1
-    assert found.stats["fpdb/duplicate"] == COPIES + 1
-    assert all("near_duplicate_of" not in item for item in found.items)
-    require_sound(path, site.ARTICLES)
-
-
 def test_two_crawls_at_once_share_a_database(crawl, path):
     with site.Site() as one, site.Site() as other:
         crawls = [
@@ -197,7 +183,8 @@ def wait_for(condition):
 
 def test_a_crawl_that_is_killed_leaves_a_whole_database_and_can_go_on(crawl, path):
     with site.Site(delay=0.05) as served:
-        first = crawl(served.url, path)
+        # SIGKILL must reach the crawl itself.
+        first = crawl(served.url, path, scrapy=(sys.executable, "-m", "scrapy"))
         wait_for(lambda: served.requests >= 20)
         first.process.kill()
         first.finish()
@@ -243,20 +230,23 @@ sys.path.insert(0, ".")
 from pages import PageSpider
 from scrapy.crawler import CrawlerProcess
 
-database, *sites = sys.argv[1:]
-process = CrawlerProcess({"FPDB_DATABASE": database, "FPDB_ACTION": "drop"})
+reactor, database, *sites = sys.argv[1:]
+settings = {"FPDB_DATABASE": database, "FPDB_ACTION": "drop", "TWISTED_REACTOR": reactor}
+PageSpider.custom_settings["LOG_LEVEL"] = "DEBUG"
+process = CrawlerProcess(settings)
 for number, site in enumerate(sites):
     process.crawl(PageSpider, site=site, report=f"{number}.json")
 process.start()
 """
 
 
-def test_two_spiders_of_one_process_share_a_database(tmp_path, path):
+def test_two_spiders_of_one_process_share_a_database_under_another_reactor(tmp_path, path):
+    reactor = "twisted.internet.selectreactor.SelectReactor"
     (tmp_path / "pages.py").write_text(SPIDER)
     (tmp_path / "two.py").write_text(TWO)
     with site.Site() as one, site.Site() as other:
         done = subprocess.run(
-            [sys.executable, "two.py", path, one.url, other.url],
+            [sys.executable, "two.py", reactor, path, one.url, other.url],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -264,6 +254,10 @@ def test_two_spiders_of_one_process_share_a_database(tmp_path, path):
             check=False,
         )
     assert done.returncode == 0, done.stderr
+    assert f"Using reactor: {reactor}" in done.stderr
     stats = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(2)]
     assert sum(each.get("fpdb/added", 0) for each in stats) == site.ARTICLES + 1
+    duplicates = sum(each["fpdb/duplicate"] for each in stats)
+    assert duplicates == 2 * len(one.links) - site.ARTICLES - 1 - 1 - 2  # tiny once, empty twice
+    assert done.stderr.count("Near-duplicate of http") == duplicates
     require_sound(path, site.ARTICLES)
