@@ -4,19 +4,27 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import IO, Any, Literal, Self
 
 from fpdb.arrays import each
+from fpdb.documents.catalog import Keys
 from fpdb.documents.layout import new_database, new_header, read_layout, replanned
 from fpdb.documents.lookup import Search
-from fpdb.documents.prepare import BATCH, LOAD, Prepared, Preparer, as_fingerprints, as_keys, take
-from fpdb.documents.similarity import Texts
-from fpdb.documents.writer import Writer, at_places
+from fpdb.documents.prepare import (
+    BATCH,
+    LOAD,
+    Preparer,
+    as_fingerprints,
+    as_keys,
+    distinct,
+    take,
+)
+from fpdb.documents.writer import Writer
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
+from fpdb.joins import find_clusters
 from fpdb.maintenance import portable
 from fpdb.models import (
     Added,
@@ -31,18 +39,12 @@ from fpdb.processes import mapped
 from fpdb.queries import Queries, Snapshot, check_keep
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.format import Header, Stored
-from fpdb.tables import Index, Plan
+from fpdb.tables import Plan
+from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
-if TYPE_CHECKING:
-    from fpdb.joins import Members
-
-
-class _Place(NamedTuple):
-    """A document by its id, and the fingerprint that it had."""
-
-    id: int
-    fingerprint: int
+# Documents that are replaced in one transaction of a bulk load.
+_REPLACED = 50_000
 
 
 class Database(Queries):
@@ -56,19 +58,21 @@ class Database(Queries):
         self,
         environment: Environment,
         recipe: Recipe | None = None,
+        k: int | None = None,
         *,
         timeout: float = LOCK_SECONDS,
-        largest_text: int | None = None,
     ) -> None:
         self._header, index, catalog = read_layout(environment)
         self._environment = environment
         self._timeout = timeout
         if recipe is not None:
             self._require_recipe(recipe)
-        preparer = Preparer(self._header, index, catalog, recipe)
-        if largest_text is not None:
-            preparer = preparer.with_largest(largest_text)
-        super().__init__(preparer)
+        if k not in {None, index.plan.k}:
+            raise RecipeMismatchError(
+                f"{self.path} was created for k={index.plan.k}, found k={k}",
+                hint="query with k=…, or create another database",
+            )
+        super().__init__(Preparer(self._header, index, catalog, recipe))
 
     @classmethod
     def create(
@@ -82,18 +86,16 @@ class Database(Queries):
         plan: Plan | None = None,
         sketch: str | None = None,
         timeout: float = LOCK_SECONDS,
-        largest_text: int | None = None,
     ) -> Self:
         """Create a database and open it; there must not be one at the path.
 
         The best plan for `capacity` documents is chosen, unless one is given. With
         `sketch="minhash"` it keeps a sketch of each text, by which matches can be verified. A
-        write waits for other writers up to `timeout` seconds. This handle takes texts of up to
-        `largest_text` bytes, if that is more than the recipe allows.
+        write waits for other writers up to `timeout` seconds.
         """
         chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
         environment = Environment.create(path, *new_database(described))
-        return cls(environment, chosen, timeout=timeout, largest_text=largest_text)
+        return cls(environment, chosen, timeout=timeout)
 
     @classmethod
     @contextlib.contextmanager
@@ -107,7 +109,6 @@ class Database(Queries):
         keys: str = "text",
         plan: Plan | None = None,
         sketch: str | None = None,
-        largest_text: int | None = None,
     ) -> Iterator[Self]:
         """Create a database for a `with` block to fill, faster than one that is in its place.
 
@@ -116,7 +117,7 @@ class Database(Queries):
         """
         chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
         with Environment.build(path, *new_database(described)) as environment:
-            yield cls(environment, chosen, largest_text=largest_text)
+            yield cls(environment, chosen)
 
     @classmethod
     def open(
@@ -127,30 +128,19 @@ class Database(Queries):
         recipe: str | Recipe | None = None,
         k: int | None = None,
         timeout: float = LOCK_SECONDS,
-        largest_text: int | None = None,
     ) -> Self:
         """Open an existing database; a recipe or k that is given must be the stored one.
 
-        A keyed recipe must be given, because its secret isn't stored. A write waits for other
-        writers up to `timeout` seconds. This handle takes texts of up to `largest_text` bytes, if
-        that is more than the recipe allows.
+        A keyed recipe must be given, because its secret isn't stored. One with a larger `largest`
+        lets this handle take larger texts. A write waits for other writers up to `timeout` seconds.
         """
         environment = Environment.open(path, readonly=readonly, verify=_require_intact_copy)
         try:
             chosen = preset(recipe) if isinstance(recipe, str) else recipe
-            database = cls(environment, chosen, timeout=timeout, largest_text=largest_text)
-            database._require_k(k)
+            return cls(environment, chosen, k, timeout=timeout)
         except BaseException:
             environment.close()
             raise
-        return database
-
-    def _require_k(self, k: int | None) -> None:
-        if k is not None and k != self.k:
-            raise RecipeMismatchError(
-                f"{self.path} was created for k={self.k}, found k={k}",
-                hint="query with k=…, or create another database",
-            )
 
     def _require_recipe(self, recipe: Recipe) -> None:
         if recipe.id != self._header["recipe_id"]:
@@ -179,7 +169,7 @@ class Database(Queries):
 
     @property
     def preparer(self) -> Preparer:
-        """What turns documents into prepared ones, which `add_prepared` takes, in any process."""
+        """What turns documents into those that `add_prepared` takes, in any process."""
         return self._preparer
 
     def _transaction(self) -> ReadTransaction:
@@ -228,20 +218,19 @@ class Database(Queries):
         What is stored and yielded, and in which order, doesn't depend on it.
         """
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
-        for _, prepared in mapped(self._preparer, take(iter(documents)), jobs):
-            yield from self._add(prepared.documents, duplicates)
+        for _, prepared in mapped(self._preparer.prepare, take(iter(documents)), jobs):
+            yield from self._add(prepared, duplicates)
 
     def add_prepared(
         self,
-        prepared: Prepared,
+        documents: Sequence[Stored],
         *,
         skip_duplicates: bool = False,
         min_jaccard: float | None = None,
     ) -> Iterator[Added]:
         """Add what the `preparer` of this database prepared, in one transaction."""
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
-        self._preparer.require_own(prepared)
-        yield from self._add(prepared.documents, duplicates)
+        yield from self._add(documents, duplicates)
 
     def _duplicates(self, min_jaccard: float | None, *, skip_duplicates: bool) -> Search | None:
         """Return the search that finds what a document that isn't to be added resembles."""
@@ -280,7 +269,7 @@ class Database(Queries):
                 f"found {len(names)} keys and {len(array)} fingerprints, expected as many of both",
                 hint="the first key goes with the first fingerprint, and so on",
             )
-        names, array = self._catalog.distinct(names, array)
+        names, array = distinct(names, array)
         now = int(time.time())
         if len(names) > BATCH:
             with self._environment.write(self._timeout) as txn:
@@ -290,12 +279,22 @@ class Database(Queries):
         changed = 0
         for start in range(0, len(names), LOAD):
             some, numbers = names[start : start + LOAD], array[start : start + LOAD]
-            while len(some):
-                with self._environment.write(self._timeout) as txn:
-                    done, left = self._writer(txn).merge(some, numbers, now)
-                changed += done
-                some, numbers = at_places(some, left), numbers[left]
+            with self._environment.write(self._timeout) as txn:
+                known = self._writer(txn).extend(some, numbers, now)
+            changed += len(some) - int(known.sum())
+            changed += self._replace(some[known], numbers[known], now)
         return changed
+
+    def _replace(self, keys: Keys, fingerprints: Fingerprints, now: int) -> int:
+        """Replace documents by fingerprints; return how many were something else."""
+        replaced = 0
+        for start in range(0, len(keys), _REPLACED):
+            some = slice(start, start + _REPLACED)
+            rows = zip(keys[some].tolist(), self._index.numbers(fingerprints[some]), strict=True)
+            sketch = self._catalog.no_sketch
+            added = self._add([Stored(0, key, number, now, sketch=sketch) for key, number in rows])
+            replaced += sum(each.status != "unchanged" for each in added)
+        return replaced
 
     def delete(self, key: Key) -> bool:
         """Delete a document; return whether it was there."""
@@ -308,9 +307,7 @@ class Database(Queries):
             for key in batch:
                 self._catalog.check_key(key)
             with self._environment.write(self._timeout) as txn:
-                writer = self._writer(txn, batch)
-                deleted += sum(map(writer.remove, batch))
-                writer.apply()
+                deleted += self._remove(txn, batch)
         return deleted
 
     def delete_duplicates(
@@ -319,44 +316,25 @@ class Database(Queries):
         *,
         keep: Literal["first", "longest"] = "first",
         min_jaccard: float | None = None,
-        exact: Texts | None = None,
-    ) -> Iterator[Cluster]:
-        """Delete all documents of each cluster but its representative; yield what was deleted.
+    ) -> list[Cluster]:
+        """Delete all documents of each cluster but its representative; return the clusters.
 
-        A thousand or so are deleted at a time, each time in one transaction, and yielded once
-        that is durable; a cluster with more comes in several parts. What has changed since the
-        clusters were found stays. Nothing is deleted before the result is iterated.
+        It is one transaction: other writers wait until the clusters are found and deleted.
         """
-        from fpdb import joins
-
-        search = self._search(k, None, min_jaccard, exact)
+        search = self._search(k, None, min_jaccard)
         check_keep(keep)
-        with self._transaction() as txn:
-            view = self._view(txn)
-            found = joins.find_members(view, search.k, keep=keep, verifier=search.verifier)
-            clusters = list(found)
-        duplicates = _duplicates(self._index, clusters)
-        while batch := list(islice(duplicates, BATCH)):
-            with self._environment.write(self._timeout) as write:
-                deleted = self._delete_unchanged(write, batch)
-            for representative, some in groupby(deleted, key=itemgetter(0)):
-                yield Cluster(representative, tuple(key for _, key in some))
+        with self._environment.write(self._timeout) as txn:
+            clusters = list(find_clusters(self._view(txn), search, keep=keep))
+            duplicates = chain.from_iterable(cluster.duplicates for cluster in clusters)
+            while batch := list(islice(duplicates, BATCH)):
+                self._remove(txn, batch)
+        return clusters
 
-    def _delete_unchanged(
-        self, txn: WriteTransaction, batch: Sequence[tuple[_Place, _Place]]
-    ) -> list[tuple[Key, Key]]:
-        """Delete the second of each two documents if both are what they were; return their keys."""
-        keys: dict[_Place, Key] = {}
-        for place in {place for pair in batch for place in pair}:
-            stored = self._catalog.load(txn, place.id)
-            if stored is not None and stored.fingerprint == place.fingerprint:
-                keys[place] = stored.key
-        pairs = [(keys[a], keys[b]) for a, b in batch if a in keys and b in keys]
-        writer = self._writer(txn, [duplicate for _, duplicate in pairs])
-        for _, duplicate in pairs:
-            writer.remove(duplicate)
+    def _remove(self, txn: WriteTransaction, keys: Sequence[Key]) -> int:
+        writer = self._writer(txn, keys)
+        removed = sum(map(writer.remove, keys))
         writer.apply()
-        return pairs
+        return removed
 
     def _writer(self, txn: WriteTransaction, keys: Sequence[Key] = ()) -> Writer:
         return Writer(txn, self._index, self._catalog, keys)
@@ -365,8 +343,8 @@ class Database(Queries):
         """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.
 
         The file is a binary one, such as `gzip.open(path, "wb")` or a pipe. It gets everything
-        that is kept of each document, as it is at this moment, in the order of the ids, or of
-        those whose key begins with `prefix`. Return how many there are.
+        that is kept of each document, as it is at this moment, in the order of the ids; or the
+        documents whose key begins with `prefix`, in that of keys. Return how many there are.
         """
         with self._transaction() as txn:
             return portable.write(file, txn, self._catalog, portable.Head.of(self._header), prefix)
@@ -483,11 +461,3 @@ def _describe(
         plan=plan,
     )
     return chosen, described
-
-
-def _duplicates(index: Index, clusters: Iterable["Members"]) -> Iterator[tuple[_Place, _Place]]:
-    """Yield each document that isn't to be kept, after the one that is kept for it."""
-    for ids, fingerprints in clusters:
-        first, *others = map(_Place, ids.tolist(), index.numbers(fingerprints))
-        for duplicate in others:
-            yield first, duplicate

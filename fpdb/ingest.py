@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fpdb.database import Database
-from fpdb.documents.prepare import Prepared, Preparer
+from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.io import (
     PART,
@@ -31,6 +31,7 @@ from fpdb.io import (
 )
 from fpdb.models import Added, Document, Key, Matches
 from fpdb.processes import mapped
+from fpdb.storage.format import Stored
 
 _MOST_DIGITS = 20
 # Records that are looked up together.
@@ -321,16 +322,13 @@ class _Taken(NamedTuple):
     """What became of the records of a part, in order, and the documents of the good ones."""
 
     found: list[_Good | Bad]
-    prepared: Prepared
+    prepared: Sequence[Stored]
 
     def until_bad(self) -> "_Taken":
         """Drop what follows the first bad record."""
         for place, each in enumerate(self.found):
             if isinstance(each, Bad):
-                documents = self.prepared.documents[:place]
-                return _Taken(
-                    self.found[: place + 1], dataclasses.replace(self.prepared, documents=documents)
-                )
+                return _Taken(self.found[: place + 1], self.prepared[:place])
         return self
 
 
@@ -462,13 +460,13 @@ def _refuse(bad: Bad, on_bad: Callable[[Bad], object] | None, *, strict: bool) -
 
 def _answers(
     results: Iterable[_Taken],
-    query: Callable[[Prepared], Iterator[Matches]],
+    query: Callable[[Sequence[Stored]], Iterator[Matches]],
     on_bad: Callable[[Bad], object] | None,
     *,
     strict: bool,
 ) -> Generator[Asked, None, None]:
     for taken in results:
-        answers = zip(taken.prepared.documents, query(taken.prepared), strict=True)
+        answers = zip(taken.prepared, query(taken.prepared), strict=True)
         for found in taken.found:
             if isinstance(found, Bad):
                 _refuse(found, on_bad, strict=strict)

@@ -161,7 +161,7 @@ class _Load:
         for line, batch in source.batches(together):
             prepared, bad = database.preparer.sift(batch)
             if bad:
-                prepared = database.preparer(batch[: bad[0][0]])
+                prepared = prepared[: bad[0][0]]
             self._count(database.add_prepared(prepared))
             for place, error in bad:
                 raise InputError(f"line {line + place}: {error}", hint=error.hint)

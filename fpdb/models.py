@@ -35,6 +35,15 @@ def require_whole(name: str, value: object, least: int | None = None) -> None:
         )
 
 
+def require_similarity(value: float) -> None:
+    """Raise InputError if an argument is no Jaccard similarity above 0."""
+    if not isinstance(value, int | float) or not 0 < value <= 1:
+        raise InputError(
+            f"found min_jaccard={value!r}, expected a number above 0, at most 1",
+            hint="0.8 is what near-duplicates usually have",
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """The fingerprints of many texts, and marks of the texts that are too short for one.

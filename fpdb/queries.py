@@ -1,11 +1,11 @@
 """The questions of a database, written once: Database and Snapshot differ in their transactions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar
 
 from fpdb.arrays import each
 from fpdb.documents.catalog import View, digest_of
@@ -21,26 +21,34 @@ from fpdb.documents.lookup import (
 )
 from fpdb.documents.prepare import (
     BATCH,
-    Prepared,
     Preparer,
     as_fingerprints,
     as_ids,
     as_number,
-    as_sketches,
 )
-from fpdb.documents.similarity import Texts, Verifier
 from fpdb.errors import (
     DocumentNotFoundError,
     InputError,
-    PlanError,
     ShortTextError,
 )
 from fpdb.fingerprint import Recipe
-from fpdb.models import Cluster, Document, Group, Key, Matches, Pair, require_whole
+from fpdb.joins import find_clusters, find_groups, find_pairs
+from fpdb.models import (
+    Cluster,
+    Document,
+    Group,
+    Key,
+    Matches,
+    Pair,
+    require_similarity,
+    require_whole,
+)
 from fpdb.processes import mapped
 from fpdb.storage import Ongoing, ReadTransaction
-from fpdb.storage.format import Counters
+from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Hits, Plan, first_look
+
+_Item = TypeVar("_Item")
 
 # The answers of `query_many` that are held at once have hardly more matches than this.
 _MATCHES = 100_000
@@ -90,15 +98,15 @@ class Queries(ABC):
         k: int | None = None,
         limit: int | None = None,
         min_jaccard: float | None = None,
-        exact: Texts | None = None,
     ) -> Matches:
         """Find the stored documents near a text; one that is short finds equal texts only.
 
         With `min_jaccard`, matches are verified, as `query_many` says.
         """
-        search = self._search(k, limit, min_jaccard, exact)
-        if search.verifier:
-            return next(self._ask(self._questions([text], search), search))
+        search = self._search(k, limit, min_jaccard)
+        if search.least:
+            batch = self.recipe.batch([text], sketches=True)
+            return next(self._ask(Questions.of_texts([text], batch), search))
         try:
             number = self.recipe.fingerprint(text)
         except ShortTextError:
@@ -114,52 +122,28 @@ class Queries(ABC):
         k: int | None = None,
         limit: int | None = None,
         min_jaccard: float | None = None,
-        exact: Texts | None = None,
         jobs: int = 1,
     ) -> Iterator[Matches]:
         """Find the stored documents near each of many texts, a thousand of them together.
 
         With `min_jaccard`, the first look is at a wider k, unless k is given; a match is what has
-        that Jaccard similarity by its sketch, or exactly by its text in `exact`, which maps the
-        keys of stored documents to their texts. The most similar come first.
+        that Jaccard similarity by its sketch. The most similar come first.
 
         With several `jobs`, worker processes make the fingerprints; 0 means all processors.
         The answers and their order don't depend on it.
         """
-        search = self._search(k, limit, min_jaccard, exact)
+        search = self._search(k, limit, min_jaccard)
         if isinstance(texts, str):
             raise InputError("found a string, expected several texts", hint="put it into a list")
         source = iter(each(texts, "texts"))
         blocks = iter(lambda: list(islice(source, BATCH)), [])
-        work = partial(self.recipe.batch, sketches=_needs_sketches(search))
+        work = partial(self.recipe.batch, sketches=bool(search.least))
         for block, batch in mapped(work, blocks, jobs):
-            yield from self._ask(Questions.of_texts(block, batch, search.verifier), search)
-
-    def query_each(
-        self,
-        fingerprints: Any,
-        *,
-        k: int | None = None,
-        limit: int | None = None,
-        min_jaccard: float | None = None,
-        sketches: Any = None,
-    ) -> Iterator[Matches]:
-        """Find the stored documents near each of many fingerprints, a thousand of them together.
-
-        The answers are those of `query_fingerprint`. `min_jaccard` needs the sketches of the same
-        texts, as `recipe.batch(texts, sketches=True)` gives both.
-        """
-        search = self._search(k, limit, min_jaccard)
-        array = as_fingerprints(fingerprints, self.plan.bits)
-        rows = as_sketches(sketches, len(array)) if search.verifier else None
-        for start in range(0, len(array), BATCH):
-            some = slice(start, start + BATCH)
-            own = None if rows is None else rows[some]
-            yield from self._ask(Questions.of_fingerprints(array[some], own), search)
+            yield from self._ask(Questions.of_texts(block, batch), search)
 
     def query_prepared(
         self,
-        prepared: Prepared,
+        documents: Sequence[Stored],
         *,
         k: int | None = None,
         limit: int | None = None,
@@ -170,9 +154,9 @@ class Queries(ABC):
         A document that is stored matches itself. The answers are those of `query` with the texts.
         """
         search = self._search(k, limit, min_jaccard)
-        self._preparer.require_own(prepared, sketched=search.verifier is not None)
-        documents, bits = prepared.documents, self.plan.bits
-        yield from self._ask(Questions.of_documents(documents, bits, search.verifier), search)
+        sketched = bool(search.least)
+        questions = Questions.of_documents(documents, self.plan.bits, sketched=sketched)
+        yield from self._ask(questions, search)
 
     def query_fingerprint(
         self,
@@ -210,47 +194,20 @@ class Queries(ABC):
         with self._transaction() as txn:
             return hits(self._view(txn), array, search.k, limit)
 
-    @overload
-    def pairs(
-        self,
-        k: int | None = None,
-        *,
-        groups: Literal[False] = False,
-        min_jaccard: float | None = None,
-        exact: Texts | None = None,
-    ) -> Iterator[Pair]: ...
-
-    @overload
-    def pairs(self, k: int | None = None, *, groups: bool) -> Iterator[Pair | Group]: ...
-
-    def pairs(
-        self,
-        k: int | None = None,
-        *,
-        groups: bool = False,
-        min_jaccard: float | None = None,
-        exact: Texts | None = None,
-    ) -> Iterator[Pair] | Iterator[Pair | Group]:
+    def pairs(self, k: int | None = None, *, min_jaccard: float | None = None) -> Iterator[Pair]:
         """Find all pairs of stored documents within k, each once, in no particular order.
 
-        With `groups`, documents with the very same fingerprint come as one group and not as
-        pairs, and near pairs are those of the first documents of each fingerprint. With
-        `min_jaccard` (and `exact`), pairs are verified as the matches of `query_many` are. Short
-        texts have no pairs. One transaction lasts as long as the result is iterated.
+        With `min_jaccard`, pairs are verified as the matches of `query_many` are. Short texts have
+        no pairs. One transaction lasts as long as the result is iterated.
         """
-        search = self._search(k, None, min_jaccard, exact)
-        if groups and search.verifier:
-            raise InputError("found groups and min_jaccard", hint="a group isn't verified")
-        return self._pairs(search, groups=groups)
+        return self._joined(find_pairs, self._search(k, None, min_jaccard))
 
-    def _pairs(self, search: Search, *, groups: bool) -> Iterator[Any]:
-        from fpdb import joins
+    def groups(self, k: int | None = None) -> Iterator[Pair | Group]:
+        """Find pairs as `pairs` does, but documents with the very same fingerprint as one group.
 
-        with self._transaction() as txn:
-            if groups:
-                yield from joins.find_groups(self._view(txn), search.k)
-            else:
-                yield from joins.find_pairs(self._view(txn), search.k, search.verifier)
+        The pairs are those of the first documents of each fingerprint.
+        """
+        return self._joined(find_groups, self._search(k, None))
 
     def clusters(
         self,
@@ -258,25 +215,22 @@ class Queries(ABC):
         *,
         keep: Literal["first", "longest"] = "first",
         min_jaccard: float | None = None,
-        exact: Texts | None = None,
     ) -> Iterator[Cluster]:
         """Find the documents that pairs within k connect, in the order of their first ones.
 
         A cluster is represented by its first document, the one with the smallest id, or with
         `keep="longest"` by the one with the longest text. A chain of near documents is one
-        cluster, so a duplicate may be farther than k from its representative. With `min_jaccard`
-        (and `exact`), pairs are verified, as `pairs` says.
+        cluster, so a duplicate may be farther than k from its representative. With `min_jaccard`,
+        pairs are verified, as `pairs` says.
         """
-        search = self._search(k, None, min_jaccard, exact)
-        check_keep(keep)
-        return self._clusters(search, keep)
+        search = self._search(k, None, min_jaccard)
+        return self._joined(partial(find_clusters, keep=check_keep(keep)), search)
 
-    def _clusters(self, search: Search, keep: Literal["first", "longest"]) -> Iterator[Cluster]:
-        from fpdb import joins
-
+    def _joined(
+        self, find: Callable[[View, Search], Iterator[_Item]], search: Search
+    ) -> Iterator[_Item]:
         with self._transaction() as txn:
-            view = self._view(txn)
-            yield from joins.find_clusters(view, search.k, keep=keep, verifier=search.verifier)
+            yield from find(self._view(txn), search)
 
     def get(self, key: Key, default: Any = None) -> Document | Any:
         """Return the stored document with a key, or the default."""
@@ -333,10 +287,6 @@ class Queries(ABC):
     def _view(self, txn: ReadTransaction) -> View:
         return View(txn, self._index, self._catalog)
 
-    def _questions(self, texts: Sequence[str], search: Search) -> Questions:
-        batch = self.recipe.batch(texts, sketches=_needs_sketches(search))
-        return Questions.of_texts(texts, batch, search.verifier)
-
     def _ask(self, questions: Questions, search: Search) -> Iterator[Matches]:
         """Yield the answers; no transaction stays open while they are used."""
         while len(questions):
@@ -351,51 +301,24 @@ class Queries(ABC):
             yield from found
             questions = questions.after(len(found))
 
-    def _search(
-        self,
-        k: int | None,
-        limit: int | None,
-        min_jaccard: float | None = None,
-        exact: Texts | None = None,
-    ) -> Search:
-        """Check what is asked for; return the k of the first look, and how it is verified."""
-        if k is None and limit is None and min_jaccard is None and exact is None:
+    def _search(self, k: int | None, limit: int | None, min_jaccard: float | None = None) -> Search:
+        """Check what counts as a match; return the k of the first look, and how it is verified."""
+        if k is None and limit is None and min_jaccard is None:
             return self._usual
         require_whole("k", k)
         require_whole("limit", limit, 1)
-        if min_jaccard is None:
-            if exact is not None:
+        wanted = self.k if k is None else k
+        if min_jaccard is not None:
+            require_similarity(min_jaccard)
+            if not self._catalog.sketched:
                 raise InputError(
-                    "found texts without min_jaccard", hint="min_jaccard=0.8 says how similar"
+                    "the database keeps no sketches, by which matches are verified",
+                    hint="ingest into one that is created with sketch minhash",
                 )
-            if k is not None:
-                self._index.routes(k)
-            return Search(self.k if k is None else k, limit)
-        number = isinstance(min_jaccard, int | float) and not isinstance(min_jaccard, bool)
-        if not number or not 0 < min_jaccard <= 1:
-            raise InputError(
-                f"found min_jaccard={min_jaccard!r}, expected a number over 0, at most 1",
-                hint="0.8 is what near-duplicates usually have",
-            )
-        if exact is None and not self._catalog.sketched:
-            raise InputError(
-                "the database keeps no sketches, by which matches are verified",
-                hint="ingest into one that is created with sketch minhash, "
-                "or give the texts, to compare them exactly",
-            )
-        wanted = first_look(self.plan.bits, self.k, min_jaccard) if k is None else k
-        try:
-            self._index.routes(wanted)
-        except PlanError as error:
-            if k is not None:
-                raise
-            raise PlanError(
-                f"to find what has a Jaccard similarity of {min_jaccard}, "
-                f"the first look is at k={wanted}: {error}",
-                hint="give a smaller k, or compact into tables that are chosen for sketches",
-            ) from None
-        recipe = None if exact is None else self.recipe
-        return Search(wanted, limit, Verifier(self._catalog, min_jaccard, exact, recipe))
+            if k is None:
+                wanted = first_look(self.plan.bits, self.k, min_jaccard)
+        self._index.routes(wanted)
+        return Search(wanted, limit, min_jaccard or 0.0)
 
 
 class Snapshot(Queries):
@@ -415,14 +338,11 @@ class Snapshot(Queries):
         return self._ongoing
 
 
-def _needs_sketches(search: Search) -> bool:
-    return search.verifier is not None and not search.verifier.exact
-
-
-def check_keep(keep: str) -> None:
-    """Raise InputError unless this is a way to choose the representative of a cluster."""
+def check_keep(keep: str) -> str:
+    """Return a way to choose the representative of a cluster; raise InputError if it is none."""
     if keep not in ("first", "longest"):
         raise InputError(
             f"found keep={keep!r}, expected first or longest",
             hint="first keeps the document with the smallest id",
         )
+    return keep

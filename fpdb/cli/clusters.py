@@ -9,7 +9,6 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.inputs import ExactOption, choose_reading, read_exact_texts
 from fpdb.cli.options import (
     DatabaseArgument,
     KOption,
@@ -37,18 +36,12 @@ class Keep(StrEnum):
     LONGEST = "longest"
 
 
-@bundled(
-    "input_format key_field text_field output output_format as_json no_csv_guard",
-    reading=choose_reading,
-    target=Output,
-)
+@bundled("output output_format as_json no_csv_guard", target=Output)
 def clusters(
     path: DatabaseArgument,
-    reading: fpdb.Reading,
     target: Output,
     k: KOption = None,
     similarity: SimilarityOption = None,
-    exact: ExactOption = None,
     keep: Annotated[
         Keep, typer.Option("--keep", help="Which document to keep: the oldest, or the longest.")
     ] = Keep.FIRST,
@@ -76,9 +69,8 @@ def clusters(
     require(not writes or target.path == "-", "deleted keys are printed at once: use > FILE")
     started = time.monotonic()
     with open_writable(path) if writes else open_readonly(path) as database:
-        texts = read_exact_texts(database, exact, reading, k, similarity)
         search = database.delete_duplicates if writes else database.clusters
-        found = search(k, keep=keep.value, min_jaccard=similarity, exact=texts)
+        found = search(k, keep=keep.value, min_jaccard=similarity)
         key = key_column(database)
         if not delete_duplicates:
             with target.opened(_COLUMNS | {"key": key}):
@@ -87,13 +79,8 @@ def clusters(
                 seconds = time.monotonic() - started
                 render.note(f"clusters {count:,}, duplicates {duplicates:,}; {seconds:.2f} s")
             return
-        try:
-            with target.opened(dict.fromkeys(_DELETED, key)):
-                deleted = _write_deleted(found, target)
-        except KeyboardInterrupt:
-            if writes:
-                render.note("interrupted: what was printed is deleted; run it again for the rest")
-            raise typer.Exit(130) from None
+        with target.opened(dict.fromkeys(_DELETED, key)):
+            deleted = _write_deleted(found, target)
     if not quiet:
         render.note(f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}")
 

@@ -7,11 +7,10 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import Base, parse_bytes, require
-from fpdb.errors import InputError
-from fpdb.ingest import Bad, parse_key
-from fpdb.io import LARGEST_HTML, BadRecord, read_records
-from fpdb.models import LARGEST_TEXT, Key
+from fpdb.cli.options import Base, parse_bytes
+from fpdb.ingest import Bad
+from fpdb.io import LARGEST_HTML
+from fpdb.models import LARGEST_TEXT
 
 _FIELDS = "Fields"
 _INPUT = "Input"
@@ -53,14 +52,6 @@ FilesArgument = Annotated[
 ]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Stop at the first bad record, with exit code 3.")
-]
-ExactOption = Annotated[
-    str | None,
-    typer.Option(
-        "--exact",
-        metavar="FILE|DIR",
-        help="With --similarity: compare the texts in the files that were ingested.",
-    ),
 ]
 
 
@@ -145,33 +136,3 @@ class BadRecords:
             render.note(f"{bad.source}: {bad.reason}")
         elif self.count == _SHOWN + 1:
             render.note("further bad records are only counted")
-
-
-def read_exact_texts(
-    database: fpdb.Database,
-    path: str | None,
-    reading: fpdb.Reading,
-    k: int | None,
-    similarity: float | None,
-) -> dict[Key, str] | None:
-    """Read the texts of the documents that have a near-duplicate, and no others, from files."""
-    if path is None:
-        require(reading == choose_reading(), "--format, --key-field and --text-field need --exact")
-        return None
-    if similarity is None:
-        raise typer.BadParameter("--exact needs --similarity")
-    if k is None:
-        k = fpdb.first_look(database.plan.bits, database.k, similarity)
-    wanted = {key for cluster in database.clusters(k) for key in cluster.keys}
-    texts: dict[Key, str] = {}
-    for record in read_records(path, reading):
-        # A record that couldn't be ingested isn't wanted either.
-        if isinstance(record, BadRecord) or record.key is None or record.text is None:
-            continue
-        try:
-            key = parse_key(record.key, database.keys)
-        except InputError:
-            continue
-        if key in wanted:
-            texts[key] = record.text
-    return texts

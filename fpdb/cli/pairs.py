@@ -8,7 +8,6 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.inputs import ExactOption, choose_reading, read_exact_texts
 from fpdb.cli.options import (
     DatabaseArgument,
     KOption,
@@ -28,18 +27,12 @@ from fpdb.cli.output import (
 )
 
 
-@bundled(
-    "input_format key_field text_field output output_format as_json no_csv_guard",
-    reading=choose_reading,
-    target=Output,
-)
+@bundled("output output_format as_json no_csv_guard", target=Output)
 def pairs(
     path: DatabaseArgument,
-    reading: fpdb.Reading,
     target: Output,
     k: KOption = None,
     similarity: SimilarityOption = None,
-    exact: ExactOption = None,
     groups: Annotated[
         bool,
         typer.Option("--groups", help="Print documents with the same fingerprint as one line."),
@@ -53,7 +46,6 @@ def pairs(
       fpdb pairs crawl.fpdb -k 5 --groups
       fpdb pairs crawl.fpdb --output pairs.parquet
       fpdb pairs crawl.fpdb --similarity 0.8
-      fpdb pairs crawl.fpdb --similarity 0.8 --exact pages.jsonl
 
     Each line holds two keys, the older document first, and their distance.
     """
@@ -62,11 +54,8 @@ def pairs(
     require(not groups or similarity is None, "--groups doesn't go with --similarity")
     with open_readonly(path) as database:
         bits = database.plan.bits
-        texts = read_exact_texts(database, exact, reading, k, similarity)
         items: Iterator[fpdb.Pair | fpdb.models.Group] = (
-            database.pairs(k, groups=True)
-            if groups
-            else database.pairs(k, min_jaccard=similarity, exact=texts)
+            database.groups(k) if groups else database.pairs(k, min_jaccard=similarity)
         )
         with target.opened(_columns(key_column(database), bits, groups=groups)):
             for item in items:

@@ -9,10 +9,12 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows, differs
+from fpdb.arrays import Column, Marks, Rows
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import Key
 from fpdb.storage import ReadTransaction, WriteTransaction
@@ -24,8 +26,8 @@ from fpdb.tables.pages import Pages
 # Documents that are read in one step.
 SLICE = 1000
 
-# Keys as they are loaded: a sequence of texts, or a column of numbers.
-Keys = Sequence[str] | Column
+# Keys as they are loaded: uint64[n], or texts as object[n].
+Keys = NDArray[Any]
 
 TEXT_DIGEST_BYTES = 16
 
@@ -84,14 +86,8 @@ class Catalog(ABC):
         """
 
     @abstractmethod
-    def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
-        """Drop all but the last of equal keys, with their fingerprints."""
-
-    @abstractmethod
-    def sift(
-        self, txn: ReadTransaction, keys: Keys, fingerprints: Fingerprints
-    ) -> tuple[Marks, Marks]:
-        """Mark the distinct keys that are new, and those stored with anything else."""
+    def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
+        """Mark the keys that are stored; keys that are numbers are sorted."""
 
     @abstractmethod
     def fill(
@@ -113,7 +109,7 @@ class Catalog(ABC):
         """Return the next documents in the order of their keys, none at the end."""
 
     def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
-        """Yield the documents in the order of their ids, or by keys those with a prefix."""
+        """Yield the documents in the order of their ids, or those with a prefix in that of keys."""
         after: Key | None = None
         while found := self.slice_after(txn, after, prefix):
             after = found[-1].key
@@ -210,25 +206,9 @@ class TextCatalog(Catalog):
             if stored.id not in replaced:
                 txn.put("keys", key_bytes(str(stored.key)), stored.id.to_bytes(8, "big"))
 
-    def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
-        last = {str(key): place for place, key in enumerate(keys)}
-        if len(last) == len(keys):
-            return keys, fingerprints
-        return list(last), fingerprints[np.fromiter(last.values(), np.intp, len(last))]
-
-    def sift(
-        self, txn: ReadTransaction, keys: Keys, fingerprints: Fingerprints
-    ) -> tuple[Marks, Marks]:
-        numbers = self._index.numbers(fingerprints)
-        stored = self.find_many(txn, [str(key) for key in keys])
-        new = [stored[str(key)] is None for key in keys]
-        changed = []
-        for key, number in zip(keys, numbers, strict=True):
-            old = stored[str(key)]
-            changed.append(
-                old is not None and (old.fingerprint != number or bool(old.digest or old.meta))
-            )
-        return np.array(new, np.bool_), np.array(changed, np.bool_)
+    def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
+        there = (txn.get("keys", key_bytes(key)) is not None for key in keys.tolist())
+        return np.fromiter(there, np.bool_, len(keys))
 
     def fill(
         self,
@@ -243,7 +223,7 @@ class TextCatalog(Catalog):
         write = txn.append if empty else txn.put
         for name, value in self._bare_records(keys, ids, fingerprints, added):
             write("documents", name, value)
-        names = map(key_bytes, map(str, keys))
+        names = map(key_bytes, keys.tolist())
         numbers = (number.to_bytes(8, "big") for number in ids.tolist())
         for name, number in sorted(zip(names, numbers, strict=True)):
             write("keys", name, number)
@@ -252,19 +232,16 @@ class TextCatalog(Catalog):
         self, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
     ) -> Iterator[tuple[bytes, bytes]]:
         for start in range(0, len(ids), SLICE):
-            numbers = self._index.numbers(fingerprints[start : start + SLICE])
-            own = ids[start : start + SLICE].tolist()
-            for place, (fingerprint, number) in enumerate(zip(numbers, own, strict=True), start):
-                key = str(keys[place])
+            some = slice(start, start + SLICE)
+            numbers = self._index.numbers(fingerprints[some])
+            rows = zip(keys[some].tolist(), numbers, ids[some].tolist(), strict=True)
+            for key, fingerprint, number in rows:
                 stored = Stored(number, key, fingerprint, added, sketch=self.no_sketch)
                 yield number.to_bytes(8, "big"), pack_record(stored, self._bits)
 
     def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
         if prefix:
-            # Their ids are sorted first: eight bytes for each.
-            ids = (stored.id for stored in super().each(txn, prefix))
-            for number in np.sort(np.fromiter(ids, np.uint64)).tolist():
-                yield self.named(txn, number)
+            yield from super().each(txn, prefix)
             return
         with txn.cursor("documents") as cursor:
             for number, value in cursor:
@@ -361,27 +338,8 @@ class IntegerCatalog(Catalog):
             if _has_record(stored):
                 self._put_record(txn, stored)
 
-    def distinct(self, keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
-        column = _column(keys)
-        if (column[1:] > column[:-1]).all():
-            return column, fingerprints
-        places = np.argsort(column, kind="stable")
-        column = column[places]
-        last = np.append(differs(column)[1:], True)
-        return column[last], fingerprints[places[last]]
-
-    def sift(
-        self, txn: ReadTransaction, keys: Keys, fingerprints: Fingerprints
-    ) -> tuple[Marks, Marks]:
-        column = _column(keys)
-        known = self.ids.holds(txn, [column])
-        same = np.zeros(len(column), np.bool_)
-        if known.any():
-            same[known] = self._index.holds(txn, fingerprints[known], column[known])
-            if txn.entries("documents"):  # those with a text or metadata are more than that
-                for place in same.nonzero()[0].tolist():
-                    same[place] = self.record(txn, int(column[place])) is None
-        return ~known, known & ~same
+    def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
+        return self.ids.holds(txn, [keys])
 
     def fill(
         self,
@@ -471,7 +429,3 @@ def _prefix_bytes(prefix: str) -> bytes:
 def _has_record(stored: Stored) -> bool:
     """Return whether a document is more than its key and its fingerprint."""
     return bool(stored.digest or stored.meta or stored.sketch or stored.fingerprint is None)
-
-
-def _column(keys: Keys) -> Column:
-    return np.asarray(keys, np.uint64)

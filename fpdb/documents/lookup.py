@@ -3,15 +3,19 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpdb.arrays import Marks, Places, unique
 from fpdb.documents.catalog import View, digest_of
-from fpdb.documents.similarity import Side, Verifier, side_of, side_of_documents
+from fpdb.documents.similarity import (
+    Side,
+    jaccard,
+    known_documents,
+    side_of,
+    side_of_documents,
+)
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
@@ -28,55 +32,44 @@ FEW = 128
 
 
 class Search(NamedTuple):
-    """What counts as a match: all within k, or what a verifier finds similar enough of that."""
+    """What counts as a match: all within k; with a `least` similarity, what has that as well."""
 
     k: int
     limit: int | None = None
-    verifier: Verifier | None = None
+    least: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Questions:
     """Fingerprints that are looked up together; in place of a short one, the digest of its text.
 
-    `side` describes the texts, if matches are verified.
+    `side` has the sketches of the texts, by which matches are verified.
     """
 
     fingerprints: Fingerprints
     short: Marks
     digests: Sequence[bytes]
-    side: Side | None = None
+    side: Side | None
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], batch: Batch, verifier: Verifier | None) -> "Questions":
-        """Return the questions of texts that are fingerprinted already."""
+    def of_texts(cls, texts: Sequence[str], batch: Batch) -> "Questions":
+        """Return the questions of texts that are fingerprinted, with sketches or without."""
+        wanted = batch.short.tolist() if batch.sketches is None else [True] * len(texts)
         digests = [
-            digest_of(text) if short else b""
-            for text, short in zip(texts, batch.short.tolist(), strict=True)
+            digest_of(text) if want else b"" for text, want in zip(texts, wanted, strict=True)
         ]
-        side = verifier.of_texts(texts, batch.sketches) if verifier else None
+        side = None if batch.sketches is None else side_of(digests, batch.sketches)
         return cls(batch.fingerprints, batch.short, digests, side)
 
     @classmethod
-    def of_fingerprints(
-        cls, fingerprints: Fingerprints, sketches: NDArray[np.uint8] | None
-    ) -> "Questions":
-        """Return the questions of ready fingerprints, of which none is short."""
-        digests = [b""] * len(fingerprints)
-        side = None if sketches is None else side_of(digests, sketches)
-        return cls(fingerprints, np.zeros(len(fingerprints), np.bool_), digests, side)
-
-    @classmethod
-    def of_documents(
-        cls, documents: Sequence[Stored], bits: int, verifier: Verifier | None
-    ) -> "Questions":
-        """Return the questions of documents that are prepared."""
+    def of_documents(cls, documents: Sequence[Stored], bits: int, *, sketched: bool) -> "Questions":
+        """Return the questions of documents that are prepared, with sketches or without."""
         numbers = [document.fingerprint for document in documents]
         return cls(
             to_array((number or 0 for number in numbers), bits),
             np.array([number is None for number in numbers], np.bool_),
             [document.digest for document in documents],
-            side_of_documents(documents) if verifier else None,
+            side_of_documents(documents) if sketched else None,
         )
 
     def __len__(self) -> int:
@@ -92,7 +85,7 @@ def answers(view: View, questions: Questions, search: Search) -> Iterator[Matche
     """Yield the matches of each question; a short text finds equal texts only."""
     placed = (~questions.short).nonzero()[0]
     fingerprints = questions.fingerprints[placed]
-    if search.verifier is None or questions.side is None:
+    if questions.side is None:
         near_ones = near_each(view, fingerprints, search.k, search.limit)
     else:
         near_ones = verified(view, fingerprints, questions.side, placed, search)
@@ -104,17 +97,25 @@ def near(
     view: View, fingerprint: int, k: int, limit: int | None = None, budget: int = CANDIDATES
 ) -> Matches:
     """Find the documents within k of a fingerprint."""
+    runs, complete = _runs(view, fingerprint, k, budget)
+    if not runs:
+        return to_matches((), complete=complete)
+    return _matches(view, runs, limit, complete=complete)
+
+
+def _runs(
+    view: View, fingerprint: int, k: int, budget: int
+) -> tuple[Iterable[tuple[int, Iterable[int]]], bool]:
+    """Return distances and the ids of documents, the nearest first; and whether these are all."""
     txn, index = view.txn, view.index
     nearby = index.near(txn, fingerprint, k, budget)
     if not nearby.distances:
-        nothing = Matches()
-        nothing.complete = nearby.complete
-        return nothing
+        return (), nearby.complete
     known = nearby.ids
     found = [(apart, number) for number, apart in nearby.distances.items()]
     found.sort()
     runs = ((apart, known.get(number) or index.ids(txn, number)) for apart, number in found)
-    return _matches(view, runs, limit, complete=nearby.complete)
+    return runs, nearby.complete
 
 
 def near_each(
@@ -141,14 +142,14 @@ def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = Non
 
 def same_text(view: View, digest: bytes, search: Search) -> Matches:
     """Find the short documents with the very same text."""
-    jaccard = None if search.verifier is None else 1.0
+    similar = 1.0 if search.least else None
     same: list[Match] = []
     complete = True
     for number in view.catalog.short_ids(view.txn, digest):
         if len(same) == DOCUMENTS:
             complete = False
             break
-        same.append(_match(view, number, 0, jaccard))
+        same.append(_match(view, number, 0, similar))
     same.sort(key=lambda match: match.key)
     return to_matches(same[: search.limit], complete=complete)
 
@@ -184,18 +185,14 @@ def _first_look(view: View, fingerprints: Fingerprints, k: int) -> Hits:
     distances: list[int] = []
     complete: list[bool] = []
     for query, number in enumerate(view.index.numbers(fingerprints)):
-        nearby = view.index.near(view.txn, number, k, CANDIDATES)
-        whole, room = nearby.complete, DOCUMENTS
-        for other, apart in sorted(nearby.distances.items(), key=itemgetter(1)):
-            own = nearby.ids.get(other) or view.index.ids(view.txn, other)
-            found = list(islice(own, room + 1))
-            whole = whole and len(found) <= room
-            del found[room:]
-            room -= len(found)
-            ids += found
-            queries += [query] * len(found)
-            distances += [apart] * len(found)
-        complete.append(whole)
+        runs, whole = _runs(view, number, k, CANDIDATES)
+        near_ones = ((own, apart) for apart, run in runs for own in run)
+        found = list(islice(near_ones, DOCUMENTS + 1))
+        complete.append(whole and len(found) <= DOCUMENTS)
+        del found[DOCUMENTS:]
+        ids += [own for own, _ in found]
+        distances += [apart for _, apart in found]
+        queries += [query] * len(found)
     return Hits(
         np.array(queries, np.int64),
         np.array(ids, np.uint64),
@@ -209,14 +206,14 @@ def _verify(
 ) -> dict[int, list[Match]]:
     """Compare all candidates with their questions; return the matches of each question."""
     similar: dict[int, list[Match]] = {}
-    verifier, bits = search.verifier, view.index.plan.bits
-    if verifier is None or not len(found.ids):
+    if not len(found.ids):
         return similar
+    bits = view.index.plan.bits
     ids = unique(found.ids)
-    known = verifier.known(view.txn, ids)
+    known = known_documents(view, ids)
     at = ids.searchsorted(found.ids)
-    jaccard = verifier.jaccard(side, places[found.queries], known.side, at)
-    for row in (jaccard >= verifier.least).nonzero()[0].tolist():
+    shares = jaccard(side, places[found.queries], known.side, at)
+    for row in (shares >= search.least).nonzero()[0].tolist():
         place, apart = int(at[row]), int(found.distances[row])
         match = Match(
             known.keys[place],
@@ -224,7 +221,7 @@ def _verify(
             apart,
             1 - apart / bits,
             unpack_meta(known.metas[place]),
-            float(jaccard[row]),
+            float(shares[row]),
         )
         similar.setdefault(int(found.queries[row]), []).append(match)
     return similar
@@ -251,10 +248,10 @@ def _matches(
     return to_matches(matches if limit is None else matches[:limit], complete=complete)
 
 
-def _match(view: View, number: int, apart: int, jaccard: float | None = None) -> Match:
+def _match(view: View, number: int, apart: int, similar: float | None = None) -> Match:
     stored = view.catalog.named(view.txn, number)
     similarity = 1 - apart / view.index.plan.bits
-    return Match(stored.key, number, apart, similarity, unpack_meta(stored.meta), jaccard)
+    return Match(stored.key, number, apart, similarity, unpack_meta(stored.meta), similar)
 
 
 def _verified_rank(match: Match) -> tuple[float, int, Key]:

@@ -6,17 +6,16 @@ That is nearly all of the work of adding, and it needs no database: a worker pro
 import operator
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, column
+from fpdb.arrays import Column, column, differs
 from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
 from fpdb.documents.layout import layout
-from fpdb.errors import InputError, RecipeError, RecipeMismatchError
+from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
 from fpdb.models import Document, Key
@@ -33,20 +32,6 @@ _MOST = (1 << 63) - 1
 _LATEST = 253_402_300_799  # the last second of the year 9999
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Documents that are ready to be stored: checked, and with fingerprints instead of texts.
-
-    `fits` names the databases that can take them, by recipe, kind of keys and kind of sketches.
-    """
-
-    fits: tuple[str, ...]
-    documents: Sequence[Stored] = field(default=(), repr=False)
-
-    def __len__(self) -> int:
-        return len(self.documents)
-
-
 class Preparer:
     """Prepares documents for one database, without touching it.
 
@@ -61,8 +46,6 @@ class Preparer:
         self.given = recipe
         self.index = index
         self.catalog = catalog
-        sketch = stored.get("sketch")
-        self.fits = (stored["recipe_id"], f"{catalog.kind} keys", f"{sketch or 'no'} sketches")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _preparer, (self.header, self.given)
@@ -88,43 +71,24 @@ class Preparer:
         header = {name: value for name, value in self.header.items() if name != "sketch"}
         return _preparer(header, self.given)
 
-    def require_own(self, prepared: Prepared, *, sketched: bool = True) -> None:
-        """Raise RecipeMismatchError unless documents were prepared for such a database.
-
-        Unless `sketched`, their sketches may be missing.
-        """
-        used = self.fits if sketched else self.fits[:-1]
-        if prepared.fits[: len(used)] != used:
-            raise RecipeMismatchError(
-                f"found documents prepared for {' and '.join(prepared.fits)}, "
-                f"expected {' and '.join(used)}",
-                hint="prepare them with the preparer of this database",
-            )
-
-    def __call__(self, documents: Sequence[Document]) -> Prepared:
-        """Check documents and fingerprint their texts; a bad one is an `InputError`."""
-        return Prepared(self.fits, self.prepare(documents))
-
-    def sift(self, documents: Sequence[Document]) -> tuple[Prepared, list[tuple[int, InputError]]]:
-        """Prepare the good documents; return the places of the bad ones and what is wrong there."""
-        good, bad = self._sift(documents, 0)
-        return Prepared(self.fits, good), bad
-
-    def _sift(
-        self, documents: Sequence[Document], first: int
+    def sift(
+        self, documents: Sequence[Document]
     ) -> tuple[list[Stored], list[tuple[int, InputError]]]:
+        """Prepare the good documents; return the places of the bad ones and what is wrong there."""
         try:
             return self.prepare(documents), []
-        except InputError as error:
-            if len(documents) == 1:
-                return [], [(first, error)]
-        half = len(documents) // 2
-        good, bad = self._sift(documents[:half], first)
-        more, worse = self._sift(documents[half:], first + half)
-        return good + more, bad + worse
+        except InputError:
+            good: list[Stored] = []
+            bad: list[tuple[int, InputError]] = []
+        for place, document in enumerate(documents):
+            try:
+                good += self.prepare([document])
+            except InputError as error:
+                bad.append((place, error))
+        return good, bad
 
     def prepare(self, documents: Sequence[Document]) -> list[Stored]:
-        """Check documents and fingerprint their texts."""
+        """Check documents and fingerprint their texts; a bad one is an `InputError`."""
         # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
         for document in documents:
             self._check(document)
@@ -246,7 +210,7 @@ def as_fingerprints(values: Any, bits: int) -> Fingerprints:
 
 
 def as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
-    """Return keys as a column of numbers, or as a list of texts."""
+    """Return keys as an array of numbers, or of texts."""
     integer = catalog.kind == "integer"
     _require_several("keys", keys)
     keys = column(keys, "keys")
@@ -258,7 +222,20 @@ def as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
     names: list[Any] = list(keys)
     for name in names:
         catalog.check_key(name)
-    return np.array(names, np.uint64) if integer else names
+    return np.array(names, np.uint64 if integer else object)
+
+
+def distinct(keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
+    """Drop all but the last of equal keys, with their fingerprints; numbers are sorted as well."""
+    if keys.dtype == np.uint64:
+        if (keys[1:] > keys[:-1]).all():
+            return keys, fingerprints
+        places = np.argsort(keys, kind="stable")
+        places = places[np.append(differs(keys[places])[1:], True)]
+    else:
+        last = dict(zip(keys.tolist(), range(len(keys)), strict=True))
+        places = np.fromiter(last.values(), np.intp, len(last))
+    return keys[places], fingerprints[places]
 
 
 def as_ids(ids: Iterable[int]) -> Column:
@@ -273,21 +250,6 @@ def as_ids(ids: Iterable[int]) -> Column:
             hint="query_fingerprints gives ids, and so does every match",
         )
     return np.array(numbers, np.uint64)
-
-
-def as_sketches(sketches: Any, count: int) -> NDArray[np.uint8]:
-    """Return the sketches of N questions; raise InputError if they are no array of that shape."""
-    if (
-        not isinstance(sketches, np.ndarray)
-        or sketches.dtype != np.uint8
-        or sketches.shape != (count, SKETCH_BYTES)
-    ):
-        shape = getattr(sketches, "shape", type(sketches).__name__)
-        raise InputError(
-            f"found sketches {shape}, expected an array uint8[{count}, {SKETCH_BYTES}]",
-            hint="recipe.batch(texts, sketches=True) gives fingerprints and sketches",
-        )
-    return sketches
 
 
 def sketch_bytes(sketches: NDArray[np.uint8]) -> Iterator[bytes]:

@@ -1,12 +1,10 @@
 """One write transaction: look, then insert, replace or remove; each page is written once."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fpdb.arrays import Column
+from fpdb.arrays import Column, Marks
 from fpdb.documents.catalog import Catalog, Keys, View
 from fpdb.documents.lookup import Search, near, same_text, to_matches, verified
 from fpdb.documents.similarity import side_of_documents
@@ -17,9 +15,6 @@ from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, distances, to_array
 from fpdb.tables.bulk_load import load_tables, source_of
 
-# Documents that change in one transaction of a bulk load; each takes far longer than a new one.
-_CHANGED = 50_000
-
 
 class Writer:
     """Collects the changes of one transaction, and applies them together."""
@@ -28,10 +23,8 @@ class Writer:
         self, txn: WriteTransaction, index: Index, catalog: Catalog, keys: Sequence[Key] = ()
     ) -> None:
         """Begin; `keys` are those that will be added or removed one by one."""
-        self._txn = txn
+        self._txn, self._index, self._catalog = txn, index, catalog
         self._view = View(txn, index, catalog)
-        self._index = index
-        self._catalog = catalog
         self._counters = Counters.unpack(txn.get("counters", b"counters"))
         self._known = catalog.find_many(txn, keys)
         # What isn't written yet: documents, and what their rows in the tables will be.
@@ -54,30 +47,21 @@ class Writer:
         self._count(len(ids))
         return len(ids)
 
-    def merge(
-        self, keys: Keys, fingerprints: Fingerprints, added: int
-    ) -> tuple[int, NDArray[np.intp]]:
-        """Add documents that are a key and a fingerprint; return how many are new or changed.
-
-        Of those that are stored and change, at most `_CHANGED` are written; the places of the rest
-        are returned as well.
-        """
-        new, changed = self._catalog.sift(self._txn, keys, fingerprints)
-        places, left = np.split(changed.nonzero()[0], [_CHANGED])
-        done = len(places)
-        old = [_plain(keys[place]) for place in places.tolist()]
-        self._known |= self._catalog.find_many(self._txn, old)
-        for key, number in zip(old, self._index.numbers(fingerprints[places]), strict=True):
-            self.add(Stored(0, key, number, added, sketch=self._catalog.no_sketch))
-        fresh = at_places(keys, new.nonzero()[0])
-        ids, chosen = self._number(fresh), fingerprints[new]
-        self._catalog.fill(self._txn, fresh, ids, chosen, added=added, empty=False)
-        self.apply(chosen, ids)
-        return len(ids) + done, left
+    def extend(self, keys: Keys, fingerprints: Fingerprints, added: int) -> Marks:
+        """Write the documents that are new, each a key and a fingerprint; mark the other ones."""
+        known = self._catalog.holds(self._txn, keys)
+        if known.all():
+            return known
+        new, chosen = keys[~known], fingerprints[~known]
+        ids = self._number(new)
+        self._catalog.fill(self._txn, new, ids, chosen, added=added, empty=False)
+        self._index.update(self._txn, (chosen, ids), self._rows([], {}))
+        self._count(len(ids))
+        return known
 
     def _number(self, keys: Keys) -> Column:
         """Return the ids of new keys."""
-        if isinstance(keys, np.ndarray):
+        if self._catalog.kind == "integer":
             return keys
         first = self._counters.next_id
         self._counters = self._counters._replace(next_id=first + len(keys))
@@ -139,17 +123,14 @@ class Writer:
         else:
             if self._is_near_pending(number, search.k):
                 self.apply()
-            if search.verifier is None:
-                matches = near(self._view, number, search.k)
+            if search.least:
+                own = to_array([number], self._index.plan.bits)
+                side = side_of_documents([document])
+                matches = next(verified(self._view, own, side, np.zeros(1, np.int64), search))
             else:
-                matches = self._verified(document, number, search)
+                matches = near(self._view, number, search.k)
         others = [match for match in matches if match.key != document.key]
         return to_matches(others, complete=matches.complete)
-
-    def _verified(self, document: Stored, number: int, search: Search) -> Matches:
-        own = to_array([number], self._index.plan.bits)
-        side = side_of_documents([document])
-        return next(verified(self._view, own, side, np.zeros(1, np.int64), search))
 
     def _is_near_pending(self, fingerprint: int, k: int) -> bool:
         if not self._numbers:
@@ -162,17 +143,10 @@ class Writer:
         own = to_array([fingerprint], bits)
         return bool((distances(self._array, own, bits) <= k).any())
 
-    def apply(self, fingerprints: Fingerprints | None = None, ids: Column | None = None) -> None:
-        """Write everything that was collected; the catalog has the documents with `ids` already."""
+    def apply(self) -> None:
+        """Write everything that was collected."""
         saved, removed = list(self._saved.values()), list(self._removed.values())
         insert, remove = self._rows(saved, self._removed), self._rows(removed, self._saved)
-        documents = len(saved) - len(removed)
-        if fingerprints is not None and ids is not None:
-            insert = (
-                np.concatenate([insert[0], fingerprints]),
-                np.concatenate([insert[1], ids]),
-            )
-            documents += len(ids)
         self._index.update(self._txn, insert, remove)
         self._catalog.write(self._txn, saved, removed)
         short = sketches = 0
@@ -180,7 +154,7 @@ class Writer:
             for document in some:
                 short += sign * (document.fingerprint is None)
                 sketches += sign * bool(document.sketch)
-        self._count(documents, short, sketches)
+        self._count(len(saved) - len(removed), short, sketches)
         self._saved, self._removed = {}, {}
         self._digests, self._numbers, self._array = set(), [], None
 
@@ -209,12 +183,3 @@ class Writer:
                 fingerprints.append(number)
                 ids.append(document.id)
         return to_array(fingerprints, self._index.plan.bits), np.array(ids, np.uint64)
-
-
-def at_places(keys: Keys, places: NDArray[np.intp]) -> Keys:
-    """Return the keys at these places."""
-    return keys[places] if isinstance(keys, np.ndarray) else [keys[at] for at in places.tolist()]
-
-
-def _plain(key: Any) -> Key:
-    return key if isinstance(key, str) else int(key)

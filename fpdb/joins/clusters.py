@@ -2,76 +2,53 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from fpdb.arrays import Column, Places, joined, run_starts, unique
 from fpdb.documents.catalog import View
-from fpdb.documents.similarity import Verifier
+from fpdb.documents.lookup import Search
 from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import (
     Scalars,
     home_rows,
     keys_of,
     stored_groups,
-    to_fingerprints,
     to_scalars,
     verified_pairs,
 )
 from fpdb.models import Cluster
-from fpdb.tables.bits import Fingerprints, as_words, to_array
 
 # Connections held before they are replaced by one for each node.
 _CONNECTIONS = 1 << 20
 
 
-class Members(NamedTuple):
-    """The ids and fingerprints of the documents of a cluster, the one to keep first."""
-
-    ids: Column
-    fingerprints: Fingerprints
-
-
-def find_clusters(
-    view: View, k: int, *, keep: str, verifier: Verifier | None = None
-) -> Iterator[Cluster]:
-    """Yield the clusters by the keys of their documents."""
-    for found in find_members(view, k, keep=keep, verifier=verifier):
-        first, *others = keys_of(view, found.ids)
-        yield Cluster(first, tuple(others))
-
-
-def find_members(
-    view: View, k: int, *, keep: str, verifier: Verifier | None = None
-) -> Iterator[Members]:
+def find_clusters(view: View, search: Search, *, keep: str) -> Iterator[Cluster]:
     """Yield the clusters in the order of their first documents, each in the order of ids.
 
     `keep` is "first", the document with the smallest id, or "longest", the one with the longest
-    text.
+    text: it comes first.
     """
-    if verifier is None:
-        nodes, labels = _connected_fingerprints(view, k)
+    if not search.least:
+        nodes, labels = _connected_fingerprints(view, search.k)
         ids, places = _documents_of(view, nodes)
     else:
-        ids, labels = _connected_documents(view, k, verifier)
-        nodes, places = _fingerprints_of(view, ids), np.arange(len(ids))
+        ids, labels = _connected_documents(view, search)
+        places = np.arange(len(ids))
     own = labels[places]
     order = np.lexsort((ids, own))
-    ids, places, own = ids[order], places[order], own[order]
+    ids, own = ids[order], own[order]
     starts = run_starts(own)
     stops = np.append(starts[1:], len(own))
     for cluster in np.argsort(ids[starts]).tolist():
         start, stop = int(starts[cluster]), int(stops[cluster])
-        chosen = np.arange(start, stop)
+        numbers = ids[start:stop].tolist()
         if keep == "longest":
-            lengths = [
-                view.catalog.named(view.txn, number).characters
-                for number in ids[start:stop].tolist()
-            ]
-            longest = lengths.index(max(lengths))
-            chosen[: longest + 1] = np.roll(chosen[: longest + 1], 1)
-        yield Members(ids[chosen], to_fingerprints(nodes[places[chosen]]))
+            named = (view.catalog.named(view.txn, number) for number in numbers)
+            lengths = [document.characters for document in named]
+            numbers.insert(0, numbers.pop(lengths.index(max(lengths))))
+        first, *others = keys_of(view, np.array(numbers, np.uint64))
+        yield Cluster(first, tuple(others))
 
 
 def _connected_fingerprints(view: View, k: int) -> tuple[Scalars, Places]:
@@ -85,28 +62,28 @@ def _connected_fingerprints(view: View, k: int) -> tuple[Scalars, Places]:
     return forest.trees()
 
 
-def _connected_documents(view: View, k: int, verifier: Verifier) -> tuple[Column, Places]:
+def _connected_documents(view: View, search: Search) -> tuple[Column, Places]:
     """Return the ids of documents in clusters, sorted, and a label of the cluster of each."""
     forest = _Forest()
-    representatives = partial(_representatives, view, verifier, forest)
-    for found in verified_pairs(view, k, verifier, representatives):
+    representatives = partial(_representatives, view, forest)
+    for found in verified_pairs(view, search, representatives):
         forest.connect(found.known.ids[found.first], found.known.ids[found.second])
     return forest.trees()
 
 
-def _representatives(
-    view: View, verifier: Verifier, forest: "_Forest", slices: Iterator[Column]
-) -> Column:
-    """Return one document for each sketch or text in a group, and connect the copies with it.
+def _representatives(view: View, forest: "_Forest", slices: Iterator[Column]) -> Column:
+    """Return one document for each sketch in a group, and connect the copies with it.
 
-    Copies are similar to the same documents, so they needn't be compared one by one.
+    Copies are similar to the same documents, so they needn't be compared one by one. Of a document
+    without a sketch, the digest of the text counts.
     """
     first: dict[bytes, int] = {}
     for ids in slices:
         copies: list[int] = []
         originals: list[int] = []
-        likenesses = verifier.likeness(view.txn, ids)
-        for number, likeness in zip(ids.tolist(), likenesses, strict=True):
+        for number in ids.tolist():
+            stored = view.catalog.named(view.txn, number)
+            likeness = stored.sketch or stored.digest
             original = first.setdefault(likeness, number)
             if original != number and likeness:
                 copies.append(number)
@@ -127,13 +104,6 @@ def _documents_of(view: View, nodes: Scalars) -> tuple[Column, Places]:
             ids.append(own[there])
             found.append(places[there])
     return np.concatenate(ids), np.concatenate(found)
-
-
-def _fingerprints_of(view: View, ids: Column) -> Scalars:
-    """Look up the fingerprints of documents."""
-    stored = (view.catalog.load(view.txn, number) for number in ids.tolist())
-    numbers = [document.fingerprint or 0 for document in stored if document is not None]
-    return to_scalars(as_words(to_array(numbers, view.index.plan.bits)))
 
 
 class _Forest:

@@ -14,7 +14,16 @@ from fpdb.fingerprint import Recipe, preset
 from fpdb.fingerprint.sketches import has_sketch, sketch_jaccard
 from fpdb.joins.join import near_rows
 from fpdb.joins.truth import KnownPair, Truth, listed_truth, shingle_truth
-from fpdb.models import Batch, Document, Evaluation, Key, Rating, RecipeQuality, Thresholds
+from fpdb.models import (
+    Batch,
+    Document,
+    Evaluation,
+    Key,
+    Rating,
+    RecipeQuality,
+    Thresholds,
+    require_similarity,
+)
 from fpdb.tables.bits import as_words
 
 MOST_DOCUMENTS = 100_000
@@ -57,8 +66,8 @@ def evaluate(
             "found no pairs, but only listed ones are to count",
             hint="give pairs, or leave listed_only out",
         )
-    if min_jaccard is not None and not 0 < min_jaccard <= 1:
-        raise InputError(f"found min_jaccard {min_jaccard}, expected above 0, at most 1")
+    if min_jaccard is not None:
+        require_similarity(min_jaccard)
     ks = _ascending(k, min(recipe.bits for recipe in chosen))
     keys, texts = _read(documents)
     if pairs is None:

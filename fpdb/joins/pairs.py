@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places, Rows, gathered, portions, run_starts, spans, unique
 from fpdb.documents.catalog import View
-from fpdb.documents.similarity import Known, Verifier
+from fpdb.documents.lookup import Search
+from fpdb.documents.similarity import Known, jaccard, known_documents
 from fpdb.joins.join import NearPairs, near_pairs
 from fpdb.models import Group, Key, Pair
 from fpdb.tables.batch import find_ids
@@ -60,21 +61,21 @@ class VerifiedPairs(NamedTuple):
     jaccard: NDArray[np.float64]
 
 
-def find_pairs(view: View, k: int, verifier: Verifier | None) -> Iterator[Pair]:
+def find_pairs(view: View, search: Search) -> Iterator[Pair]:
     """Yield all pairs of documents within k, each once: those of equal fingerprints first."""
-    if verifier is None:
-        for block in _near_documents(view, k):
+    if not search.least:
+        for block in _near_documents(view, search.k):
             yield from _with_keys(view, block)
         return
     bits = view.index.plan.bits
-    for found in verified_pairs(view, k, verifier):
+    for found in verified_pairs(view, search):
         keys = found.known.keys
         columns = (column.tolist() for column in found[1:])
-        for a, b, distance, jaccard in zip(*columns, strict=True):
-            yield Pair(keys[a], keys[b], distance, 1 - distance / bits, jaccard)
+        for a, b, distance, share in zip(*columns, strict=True):
+            yield Pair(keys[a], keys[b], distance, 1 - distance / bits, share)
 
 
-def find_groups(view: View, k: int) -> Iterator[Pair | Group]:
+def find_groups(view: View, search: Search) -> Iterator[Pair | Group]:
     """Yield all groups, then the near pairs of the first documents of each fingerprint."""
     expansion = _Expansion(view)
     for groups in stored_groups(view):
@@ -83,24 +84,24 @@ def find_groups(view: View, k: int) -> Iterator[Pair | Group]:
         numbers = to_ints(of_words(groups.words), view.index.plan.bits)
         for key, size, number in zip(keys, groups.sizes.tolist(), numbers, strict=True):
             yield Group(key, size, number)
-    for near in near_pairs(view, k):
+    for near in near_pairs(view, search.k):
         yield from _with_keys(view, expansion.of_firsts(near))
 
 
 def verified_pairs(
-    view: View, k: int, verifier: Verifier, representatives: Representatives | None = None
+    view: View, search: Search, representatives: Representatives | None = None
 ) -> Iterator[VerifiedPairs]:
     """Yield the pairs of documents within k that are similar enough, block by block.
 
     With `representatives`, only these are paired in place of all documents of a large group.
     """
-    for block in _near_documents(view, k, representatives):
-        known = verifier.known(view.txn, unique(np.concatenate([block.first, block.second])))
+    for block in _near_documents(view, search.k, representatives):
+        known = known_documents(view, unique(np.concatenate([block.first, block.second])))
         own, other = (known.ids.searchsorted(ids) for ids in (block.first, block.second))
-        jaccard = verifier.jaccard(known.side, own, known.side, other)
-        kept = (jaccard >= verifier.least).nonzero()[0]
+        shares = jaccard(known.side, own, known.side, other)
+        kept = (shares >= search.least).nonzero()[0]
         if len(kept):
-            yield VerifiedPairs(known, own[kept], other[kept], block.distances[kept], jaccard[kept])
+            yield VerifiedPairs(known, own[kept], other[kept], block.distances[kept], shares[kept])
 
 
 def _near_documents(

@@ -1,4 +1,4 @@
-"""--sketch, --similarity and --exact: matches, pairs and clusters that are verified."""
+"""--sketch and --similarity: matches, pairs and clusters that are verified."""
 
 import json
 import random
@@ -110,54 +110,6 @@ def test_pairs_and_clusters_are_those_of_the_library(run, stored):
     ]
 
 
-def test_exact_reads_the_texts_again(run, tmp_path, records, texts):
-    path = tmp_path / "plain.fpdb"
-    run("ingest", path, records)
-    refused = run("pairs", path, "--similarity", "0.7")
-    assert refused.code == 3
-    assert "keeps no sketches" in refused.err
-    done = run("pairs", path, "--similarity", "0.7", "--exact", records)
-    expected = answers(path, lambda db: list(db.pairs(min_jaccard=0.7, exact=texts)))
-    assert len(expected) >= 10
-    assert done.rows == [
-        [pair.key, pair.other, str(pair.distance), f"{pair.jaccard:.4f}"] for pair in expected
-    ]
-    dry = run(
-        "clusters",
-        path,
-        "--similarity",
-        "0.7",
-        "--exact",
-        records,
-        "--delete-duplicates",
-        "--dry-run",
-    )
-    real = run("clusters", path, "--similarity", "0.7", "--exact", records, "--delete-duplicates")
-    assert dry.rows == real.rows
-    assert real.rows
-    assert answers(path, len) == 30 - len(real.rows)
-
-
-def test_fields_of_the_exact_texts_may_be_named(run, tmp_path, texts):
-    path, table = tmp_path / "plain.fpdb", tmp_path / "texts.tsv"
-    lines = "".join(f"{number}\t{text}\n" for number, text in enumerate(texts.values()))
-    table.write_text("name\tbody text\n" + lines, "utf-8")
-    named = ("--key-field", "name", "--text-field", "body text")
-    run("create", path, "--key-type", "integer")
-    run("ingest", path, table, *named)
-    done = run("pairs", path, "--similarity", "0.7", "--exact", table, *named)
-    assert len(done.rows) >= 10
-    assert all(key.isdigit() for row in done.rows for key in row[:2])
-
-
-def test_a_text_that_isnt_in_the_file_is_an_error(run, stored, tmp_path):
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text("", "utf-8")
-    done = run("pairs", stored, "--similarity", "0.7", "--exact", empty)
-    assert done.code == 3
-    assert "found no text for the document" in done.err
-
-
 def test_what_resembles_is_not_ingested(run, tmp_path, records):
     path = tmp_path / "db"
     done = run("ingest", path, records, "--skip-duplicates", "--similarity", "0.7")
@@ -173,9 +125,6 @@ def test_what_resembles_is_not_ingested(run, tmp_path, records):
     [
         ("ingest", "texts", "--similarity", "0.7"),
         ("pairs", "--groups", "--similarity", "0.7"),
-        ("pairs", "--exact", "texts"),
-        ("pairs", "--key-field", "url"),
-        ("clusters", "--format", "jsonl"),
         ("query", "--similarity", "1.2", "--text", "x"),
     ],
 )

@@ -68,7 +68,6 @@ def test_fingerprints(make, path, expected):
     numbers = make(expected.tolist())
     with fpdb.create(path) as db:
         assert db.add_fingerprints([str(n) for n in range(len(TEXTS))], numbers) == len(TEXTS)
-        assert [each[0].distance for each in db.query_each(numbers)] == [0] * len(TEXTS)
         assert len(db.query_fingerprints(numbers).ids) >= len(TEXTS)
         assert db.keys_of(make(list(range(5)))) == [str(n) for n in range(5)]
 

@@ -88,29 +88,13 @@ def test_documents_prepared_elsewhere_are_added_as_they_are(tmp_path, keys):
     with fpdb.create(tmp_path / "db", keys=keys) as db, fpdb.create(tmp_path / "b", keys=keys) as b:
         list(db.add_many(some))
         preparer = pickle.loads(pickle.dumps(b.preparer))
-        prepared = pickle.loads(pickle.dumps(preparer(some)))
-        assert len(prepared) == 6
+        prepared = pickle.loads(pickle.dumps(preparer.prepare(some)))
         assert [added.status for added in b.add_prepared(prepared)] == ["added"] * 5 + ["short"]
         assert rows_in(b) == rows_in(db)
         assert {added.status for added in b.add_many(some)} == {"unchanged"}
-        again = b.preparer([Document(key(50), text_of(1))])
+        again = b.preparer.prepare([Document(key(50), text_of(1))])
         [added] = b.add_prepared(again, skip_duplicates=True)
         assert (added.status, added.matches[0].key) == ("duplicate", key(1))
-
-
-def test_what_was_prepared_for_another_database_is_refused(tmp_path):
-    with (
-        fpdb.create(tmp_path / "a") as a,
-        fpdb.create(tmp_path / "b", recipe="char-4") as b,
-        fpdb.create(tmp_path / "c", keys="integer") as c,
-        fpdb.create(tmp_path / "d", k=2) as d,
-    ):
-        prepared = a.preparer([Document("u", text_of(1))])
-        assert "word1" not in repr(prepared)
-        for other in (b, c):
-            with pytest.raises(fpdb.RecipeMismatchError, match=r"prepared for .* and text keys"):
-                next(other.add_prepared(prepared))
-        assert next(d.add_prepared(prepared)).status == "added"
 
 
 def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
@@ -126,26 +110,18 @@ def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
             *map("u{}".format, range(4, 8)),
         ]
         with pytest.raises(fpdb.InputError):
-            db.preparer(some)
-        assert db.preparer.sift([]) == (db.preparer([]), [])
-        many = db.preparer([Document(f"v{n}", "x") for n in range(2500)])
+            db.preparer.prepare(some)
+        assert db.preparer.sift([]) == ([], [])
+        many = db.preparer.prepare([Document(f"v{n}", "x") for n in range(2500)])
         assert len(list(db.add_prepared(many))) == 2500
 
 
 def test_prepared_documents_are_queried_with(tmp_path):
     texts = ["one two three four five six seven eight nine ten", "short", "quite another text"]
-    with (
-        fpdb.create(tmp_path / "a", sketch="minhash") as db,
-        fpdb.create(tmp_path / "b", recipe="char-4") as other,
-    ):
+    with fpdb.create(tmp_path / "a", sketch="minhash") as db:
         list(db.add_many([Document(text[:3], text) for text in texts[:2]]))
         documents = [Document("any", text) for text in texts]
         alone = [db.query(text) for text in texts]
         assert [len(matches) for matches in alone] == [1, 1, 0]
         for preparer in (db.preparer, db.preparer.without_sketches()):
-            assert list(db.query_prepared(preparer(documents))) == alone
-        unsketched = db.preparer.without_sketches()(documents)
-        with pytest.raises(fpdb.RecipeMismatchError, match="no sketches, expected"):
-            list(db.query_prepared(unsketched, min_jaccard=0.8))
-        with pytest.raises(fpdb.RecipeMismatchError, match="prepared for"):
-            list(db.query_prepared(other.preparer(documents)))
+            assert list(db.query_prepared(preparer.prepare(documents))) == alone

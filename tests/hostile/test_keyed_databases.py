@@ -107,7 +107,10 @@ def test_handles_and_what_they_hand_out_hide_the_secret(folder):
             repr(db.preparer),
             repr(vars(db.stats)),
         ]
-        shown += [repr(db.preparer([fpdb.Document("k", "some text")])), repr(db.__reduce__())]
+        shown += [
+            repr(db.preparer.prepare([fpdb.Document("k", "some text")])),
+            repr(db.__reduce__()),
+        ]
         shown.append(repr(list(db.check())))
         try:
             db.add("k", None)

@@ -149,7 +149,7 @@ def test_pairs_are_what_queries_find(tmp_path):
 def test_groups_stand_for_their_documents(tmp_path, sizes):
     numbers = [5, 9, 5, 5, 8, 7 << 50, 9]
     with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
-        found = list(db.pairs(2, groups=True))
+        found = list(db.groups(2))
         assert found[:2] == [Group(0, 3, 5), Group(1, 2, 9)]
         assert sorted(found[2:]) == [
             Pair(0, 1, 2, 1 - 2 / 64),
@@ -162,7 +162,7 @@ def test_a_hot_fingerprint_is_one_group_and_one_cluster(tmp_path):
     numbers = np.append(np.full(30_000, random[5]), random)
     numbers[7] ^= np.uint64(6)
     with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
-        [group, pair] = db.pairs(groups=True)
+        [group, pair] = db.groups()
         assert group == Group(0, 30_000, int(random[5]))
         assert pair == Pair(0, 7, 2, 1 - 2 / 64)
         [cluster] = db.clusters()
@@ -199,7 +199,7 @@ def test_documents_added_meanwhile_are_no_part_of_it(tmp_path):
 def test_short_texts_have_no_pairs(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         assert [db.add(key, "not found").status for key in "ab"] == ["short", "short"]
-        assert list(db.pairs()) == list(db.clusters()) == list(db.pairs(groups=True)) == []
+        assert list(db.pairs()) == list(db.clusters()) == list(db.groups()) == []
 
 
 @pytest.mark.parametrize("k", [-1, 65, 2.5, True])
@@ -231,27 +231,11 @@ def test_the_longest_text_is_kept(tmp_path):
         assert list(db.clusters(0, keep="longest")) == [Cluster("b", ("a", "c", "d", "bare"))]
 
 
-def test_duplicates_are_deleted_in_batches(tmp_path, monkeypatch):
+def test_duplicates_are_deleted_together(tmp_path, monkeypatch):
     monkeypatch.setattr(fpdb.database, "BATCH", 3)
     numbers = [1, 1, 1, 1, 1, 2**40, 2**50, 2**50]
     with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
-        deletion = db.delete_duplicates(0)
-        assert len(db) == 8
-        assert next(deletion) == Cluster(0, (1, 2, 3))
-        assert list(db) == [0, 4, 5, 6, 7]
-        assert list(deletion) == [Cluster(0, (4,)), Cluster(6, (7,))]
+        assert db.delete_duplicates(0) == [Cluster(0, (1, 2, 3, 4)), Cluster(6, (7,))]
         assert list(db) == [0, 5, 6]
         assert list(db.check()) == []
-        assert list(db.delete_duplicates(0)) == []
-
-
-def test_what_has_changed_meanwhile_is_not_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(fpdb.database, "BATCH", 1)
-    with make(tmp_path / "db", [1, 1, 2**40, 2**40, 2**50, 2**50, 2**50], PLANS["home"]) as db:
-        deletion = db.delete_duplicates()
-        assert next(deletion) == Cluster(0, (1,))
-        db.add_fingerprints([3], [77])
-        db.delete(4)
-        assert list(deletion) == []
-        assert list(db) == [0, 2, 3, 5, 6]
-        assert list(db.check()) == []
+        assert db.delete_duplicates(0) == []

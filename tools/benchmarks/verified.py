@@ -71,20 +71,16 @@ def main(documents=1_000_000):
     ):
         fill(db, documents)
         list(db.add_many(fpdb.Document(f"text {n}", text) for n, text in enumerate(asked)))
-        batch = db.recipe.batch(asked, sketches=True)
-        numbers = batch.fingerprints.tolist()
+        prepared = db.preparer.prepare([fpdb.Document("any", text) for text in asked])
+        numbers = [document.fingerprint for document in prepared]
         k = fpdb.first_look(64, db.k, LEAST)
 
         def ready(place):
-            some = slice(place, place + 1)
-            [found] = db.query_each(
-                batch.fingerprints[some], sketches=batch.sketches[some], min_jaccard=LEAST
-            )
+            [found] = db.query_prepared(prepared[place : place + 1], min_jaccard=LEAST)
             assert found[0].key == f"text {place}"
 
         def together(_):
-            twice = np.tile(batch.fingerprints, 2), np.tile(batch.sketches, (2, 1))
-            list(db.query_each(twice[0], sketches=twice[1], min_jaccard=LEAST))
+            list(db.query_prepared(prepared * 2, min_jaccard=LEAST))
 
         rows = {
             f"fingerprint, k={db.k}": median(db.query_fingerprint, numbers),

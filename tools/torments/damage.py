@@ -18,7 +18,6 @@ from spoil import SPOILS, Parts, intact, parts, spoil
 
 import fpdb
 from fpdb import Document
-from fpdb.documents.prepare import as_fingerprints
 from fpdb.maintenance import check as checking
 from fpdb.storage import columns
 from fpdb.storage import format as layouts
@@ -159,7 +158,6 @@ class Error(str):
 def ask(db: fpdb.Database, questions: dict[str, Any]) -> dict[str, Any]:
     """Ask a database every kind of question, each by itself."""
     probes, keys = questions["probes"], questions["keys"]
-    array = as_fingerprints(probes, db.plan.bits)
 
     def hits() -> Any:
         found = db.query_fingerprints(probes)
@@ -171,7 +169,6 @@ def ask(db: fpdb.Database, questions: dict[str, Any]) -> dict[str, Any]:
         "scan": lambda: list(db.scan()),
         "keys": lambda: list(db),
         "hits": hits,
-        "many": lambda: [list(matches) for matches in db.query_each(array)],
         "text": lambda: [list(db.query(text)) for text in ("w1 w2 w3 w4 w5", "w1 w2", "")],
         "pairs": lambda: sorted(map(repr, db.pairs())),
         "clusters": lambda: sorted(map(repr, db.clusters())),
