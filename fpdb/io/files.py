@@ -385,8 +385,8 @@ def _html(source: Source) -> Iterator[Found]:
 
 
 def _warc(source: Source) -> Iterator[Found]:
-    chunks = streams.raw_chunks(source.path, source.progress)
-    return read_pages(source.path, chunks, source.reading, source.passing)
+    with streams.opened(source.path) as file:
+        yield from read_pages(source.path, file, source.reading, source.passing, source.progress)
 
 
 def _format(rows: Callable[[Source], Iterator[Row]], **traits: bool) -> Format:

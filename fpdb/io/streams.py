@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.models import LARGEST_TEXT
@@ -106,14 +106,23 @@ def check(path: str) -> None:
         packing.start()
 
 
-def raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
+def opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
+    """Open a file to read its bytes, or take standard input ("-")."""
+    if path == "-":
+        if sys.stdin is None:
+            raise StreamError("can't be read: standard input is closed")
+        return contextlib.nullcontext(cast("io.BufferedReader", sys.stdin.buffer))
+    with _explained():
+        return open(path, "rb")
+
+
+def _raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
     """Yield the bytes of a file, or of standard input ("-"), as they are there."""
-    with _binary(path) as file:
-        # What is there is enough: the other end may be a person, or a slow crawler.
-        read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+    with opened(path) as file:
         while True:
             with _explained():
-                chunk = read(_CHUNK)
+                # What is there is enough: the other end may be a person, or a slow crawler.
+                chunk = file.read1(_CHUNK)
             if not chunk:
                 return
             if progress:
@@ -127,7 +136,7 @@ def chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
     Raises:
         StreamError: The file can't be opened or read, or isn't complete.
     """
-    found = raw_chunks(path, progress)
+    found = _raw_chunks(path, progress)
     packing = _packing(path)
     if path == "-":
         first = next(found, b"")
@@ -288,15 +297,6 @@ def _decode(data: bytes) -> tuple[str, bool]:
 
 def _packing(path: str) -> Packing | None:
     return next((packing for packing in _PACKINGS if path.lower().endswith(packing.suffix)), None)
-
-
-def _binary(path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
-    if path == "-":
-        if sys.stdin is None:
-            raise StreamError("can't be read: standard input is closed")
-        return contextlib.nullcontext(sys.stdin.buffer)
-    with _explained():
-        return open(path, "rb", buffering=0)
 
 
 @contextlib.contextmanager

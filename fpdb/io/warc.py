@@ -1,31 +1,23 @@
 """Web archives: the pages of a WARC file, read by FastWARC; what is damaged costs only itself."""
 
-import base64
-import hashlib
+import io
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
-from fpdb.errors import MissingExtraError
 from fpdb.io.html import Page, is_html, media_type
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import packing_of
+from fpdb.io.streams import Progress, packing_of
 
 # An HTTP head is stored with the body, and chunks have ends of their own.
 _HEAD = 1 << 18
 # No record that anybody needs is larger; a larger one may have been made never to end.
 _LARGEST_RECORD = 1 << 30
 _STEP = 1 << 20
-_READ = 1 << 16
-# The first read of each attempt to find a record is small, because most attempts fail.
-_FIRST_READ = 1 << 10
-_MOST_ATTEMPTS = 100_000
 # What damage may cost in a file: a file may be made so that each record reaches to its end.
 _MOST_REREAD = 1 << 28
-_ZEROS = 8
-_WARC = re.compile(rb"(?:^|(?<=\n))WARC/1\.")
 _KEPT = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})
 _SNIFFED = 1 << 10
@@ -38,7 +30,6 @@ _LARGEST_HEAD = 1 << 16
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})\b")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]{0,1000})?\r?\n")
 _MOST_CODINGS = 2
-_PIECE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -68,24 +59,21 @@ class Capture:
 
 @dataclass(frozen=True)
 class Broken:
-    """An offset at which no record can be read, and why.
-
-    It isn't `exact` if the damage is somewhere after the record at that offset.
-    """
+    """An offset at which no record can be read, and why."""
 
     place: int
     reason: str
-    exact: bool = True
 
 
 def read_pages(
     path: str,
-    chunks: Iterator[bytes],
+    file: io.BufferedReader,
     reading: Reading,
-    passing: Passing | None,
+    passing: Passing | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Page | BadRecord]:
     """Yield the pages of an archive: responses with status 200, resources, and conversions."""
-    for found in read_captures(chunks, reading.max_bytes + _HEAD):
+    for found in read_captures(file, reading.max_bytes + _HEAD, progress=progress):
         source = f"{path}:{found.place}"
         if isinstance(found, Broken):
             yield BadRecord(source, found.reason)
@@ -105,127 +93,90 @@ def read_pages(
 
 
 def read_captures(
-    chunks: Iterator[bytes], largest: int, *, largest_record: int = _LARGEST_RECORD
+    file: io.BufferedReader,
+    largest: int,
+    *,
+    largest_record: int = _LARGEST_RECORD,
+    progress: Progress | None = None,
 ) -> Iterator[Capture | Broken]:
     """Yield the records of an archive; after a damaged one, search for the next.
 
-    A block of more than `largest` bytes makes its record a broken one, and one of more than
-    `largest_record` bytes is not read to its end.
+    A pipe can't be searched: what follows the first damage is lost.
+
+    Args:
+        file: The archive, which has the method `peek`.
+        largest: The most bytes of a block that is kept; a record with more is Broken.
+        largest_record: The most bytes that any record may have, uncompressed.
+        progress: Called with the numbers of bytes that were read.
     """
-    file = _Rereadable(chunks, largest + _READ)
-    packing = packing_of(file.peek(4))
-    magic = None if packing is None else packing.magic
-    failure: Broken | None = None
-    for _ in range(_MOST_ATTEMPTS):
-        records = _Records(file, largest, largest_record)
+    counted = _Counted(file, progress)
+    packing = packing_of(file.peek(8))
+    mark = packing.magic if packing else b"\nWARC/1."
+    reported, reread = False, 0
+    while True:
+        records = _Records(counted, largest, largest_record)
         for found in records:
-            if failure:
-                yield failure
-                failure = None
+            reported = False
             yield found
-        # Damage after a record is placed exactly when the search comes upon its beginning.
-        if records.failure and (failure is None or (not failure.exact and records.failure.exact)):
-            failure = records.failure
-        if not (records.failure and file.search(magic)):
-            break
-    if failure and (failure.exact or not file.ends_in_zeros):
-        yield failure
+        failure = records.failure
+        if failure is None:
+            return
+        if not reported:
+            yield failure
+        reported = True
+        reread += counted.tell() - failure.place
+        if reread > _MOST_REREAD or not file.seekable() or not counted.find(mark, failure.place):
+            return
 
 
-class _Rereadable:
-    """A file that is read once, and remembers some of what was read, to read it again."""
+class _Counted:
+    """A file as FastWARC reads it, which counts the bytes: a pipe has no position otherwise."""
 
-    def __init__(self, chunks: Iterator[bytes], most: int) -> None:
-        self._chunks = chunks
-        self._most = most
-        self._start = 0  # the offset of the first byte that is remembered
-        self._data = bytearray()
-        self._position = 0
-        self._next_read = _FIRST_READ
-        self._reread = 0
+    def __init__(self, file: io.BufferedReader, progress: Progress | None) -> None:
+        self._file = file
+        self._progress = progress
+        self._place = 0
+        self._seen = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read some bytes; fewer than `size` doesn't mean the end."""
-        size = min(size if size >= 0 else _READ, self._next_read)
-        self._next_read = _READ
-        place = self._position - self._start
-        if place == len(self._data):
-            if len(self._data) > self._most:
-                surplus = len(self._data) - self._most // 2
-                self._drop(surplus)
-                place -= surplus
-            self._data += next(self._chunks, b"")
-        found = bytes(self._data[place : place + size])
-        self._position += len(found)
+        """Read what is there, up to some bytes."""
+        found = self._file.read1(size)
+        self._place += len(found)
+        if self._progress and self._place > self._seen:
+            self._progress(self._place - self._seen)
+        self._seen = max(self._seen, self._place)
         return found
-
-    def peek(self, size: int) -> bytes:
-        """Return the next bytes without reading past them."""
-        place = self._position - self._start
-        while len(self._data) - place < size and (chunk := next(self._chunks, b"")):
-            self._data += chunk
-        return bytes(self._data[place : place + size])
 
     def tell(self) -> int:
         """Return the offset in the file."""
-        return self._position
+        return self._place
 
-    def seek(self, *_: int) -> int:
-        """Refuse to seek; FastWARC requires the method, but never calls it to read."""
-        raise OSError("this file can't be searched")
-
-    @property
-    def ends_in_zeros(self) -> bool:
-        """Whether zeros fill up the end of the file, as some tools write them."""
-        return self._data.endswith(bytes(_ZEROS))
+    def seek(self, place: int, _: int = 0) -> int:
+        """Go to an offset."""
+        self._place = self._file.seek(place)
+        return place
 
     def close(self) -> None:
         """Do nothing; FastWARC requires it."""
 
-    def keep_from(self, offset: int) -> None:
-        """Forget what is before an offset."""
-        surplus = min(offset, self._position) - self._start
-        if surplus > _READ:
-            self._drop(surplus)
-
-    def go_back(self, offset: int) -> None:
-        """Read again from an offset, if it is remembered, and not too much was read again."""
-        if self._start <= offset < self._position and self._reread < _MOST_REREAD:
-            self._reread += self._position - offset
-            self._position = offset
-
-    def search(self, magic: bytes | None) -> bool:
-        """Go to the next place that looks like a record, past this one; return if there is one."""
-        self._next_read = _FIRST_READ
-        place = self._position - self._start
-        while True:
-            if magic is None:
-                match = _WARC.search(self._data, place)
-                found = match.start() if match else -1
-            else:
-                found = self._data.find(magic, place)
-            if found >= 0:
-                self._position = self._start + found
-                return True
-            # The beginning of it may be at the end of what was read; a line end comes before it.
-            done = max(place, len(self._data) - 8)
-            self._position = self._start + done
-            self._drop(max(done - 1, 0))
-            place = self._position - self._start
-            chunk = next(self._chunks, b"")
-            if not chunk:
+    def find(self, mark: bytes, place: int) -> bool:
+        """Go to the next record after the one at an offset, by its mark; return if there is one."""
+        line_end = mark.startswith(b"\n")
+        data, start = b"", self.seek(place + 1 - line_end)
+        while (at := data.find(mark)) < 0:
+            if not (chunk := self.read(_STEP)):
                 return False
-            self._data += chunk
-
-    def _drop(self, count: int) -> None:
-        del self._data[:count]
-        self._start += count
+            # The beginning of the mark may be at the end of what was read.
+            start += max(len(data) - len(mark), 0)
+            data = data[-len(mark) :] + chunk
+        self.seek(start + at + line_end)
+        return True
 
 
 class _Records:
     """The records from one place of a file on, up to the first that is damaged."""
 
-    def __init__(self, file: _Rereadable, largest: int, largest_record: int) -> None:
+    def __init__(self, file: _Counted, largest: int, largest_record: int) -> None:
         self.failure: Broken | None = None
         self._file = file
         self._largest = largest
@@ -237,13 +188,11 @@ class _Records:
         place = self._file.tell()
         held: Capture | Broken | None = None
         try:
-            records = iter(ArchiveIterator(self._file, parse_http=False))
-            while record := next(records, None):
+            for record in ArchiveIterator(self._file, parse_http=False):
                 if held:
                     yield held
                     held = None
                 place = max(place, record.stream_pos)
-                self._file.keep_from(place)
                 held = self._capture(record, place)
             if held is None and self._file.tell() > place:
                 self.failure = Broken(place, "no record begins here")
@@ -257,11 +206,9 @@ class _Records:
                 held, reason = None, f"has {length:,} bytes, and then no record begins"
             elif held:
                 reason = f"what follows this record is damaged, or no record: {str(error)[:100]}"
-            self.failure = Broken(place, reason, exact=held is None)
+            self.failure = Broken(place, reason)
         if held:
             yield held
-        if self.failure:
-            self._file.go_back(place + 1)
 
     def _capture(self, record: Any, place: int) -> Capture | Broken:
         headers: dict[str, str] = {}
@@ -293,9 +240,9 @@ class _DamagedError(Exception):
     """A record whose bytes can't be what they should be; says why."""
 
 
-def _read(reader: Any, length: int) -> bytes:
+def _read(reader: Any, most: int) -> bytes:
     found = bytearray()
-    while len(found) < length and (piece := reader.read(length - len(found))):
+    while len(found) < most and (piece := reader.read(most - len(found))):
         found += piece
     return bytes(found)
 
@@ -332,9 +279,7 @@ def _page(capture: Capture, source: str, reading: Reading) -> Page:
     meta: dict[str, Any] = {
         "date": headers.get("warc-date"),
         "status": status,
-        "digest": headers.get("warc-payload-digest")
-        or headers.get("warc-block-digest")
-        or _digest(body),
+        "digest": headers.get("warc-payload-digest") or headers.get("warc-block-digest"),
         "type": media_type(content_type),
         "truncated": headers.get("warc-truncated"),
         "html": reading.html_text if html and reading.html != "none" else None,
@@ -369,12 +314,6 @@ def _sniffed(body: bytes) -> str:
     return "text/html" if b"<html" in head or b"<!doctype html" in head else ""
 
 
-def _digest(body: bytes) -> str:
-    """Digest a body as the headers of an archive do."""
-    digest = hashlib.sha1(body, usedforsecurity=False).digest()
-    return f"sha1:{base64.b32encode(digest).decode()}"
-
-
 @dataclass(frozen=True)
 class Response:
     """The head of a response, and its body as it was sent."""
@@ -407,10 +346,16 @@ def parse_response(block: bytes) -> Response:
 
 
 def body_of(response: Response, largest: int) -> bytes:
-    """Join the chunks of a body and unpack it; never more than `largest` bytes."""
+    """Join the chunks of a body and unpack it; never more than `largest` bytes.
+
+    A body that isn't chunked or packed, against its headers, stays as it is.
+    """
+    from fastwarc.stream_io import ChunkedReader
+
     body = response.body
-    if "chunked" in response.headers.get("transfer-encoding", "").lower():
-        body = _dechunked(body)
+    chunked = "chunked" in response.headers.get("transfer-encoding", "").lower()
+    if chunked and _SIZE.match(body):
+        body = _unpacked(ChunkedReader, body, len(body))
     codings = [
         coding.strip()
         for coding in response.headers.get("content-encoding", "").lower().split(",")
@@ -418,74 +363,35 @@ def body_of(response: Response, largest: int) -> bytes:
     ]
     if len(codings) > _MOST_CODINGS:
         raise PageError(f"is packed {len(codings)} times, expected at most {_MOST_CODINGS}")
-    for coding in reversed(codings):
+    for coding in reversed(codings) if body else ():
         body = _decoded(body, coding, largest)
     if len(body) > largest:
         raise PageError(f"holds more than {largest:,} bytes in its body")
     return body
 
 
-def _dechunked(body: bytes) -> bytes:
-    """Join chunks; a body that isn't chunked, against its headers, stays as it is."""
-    pieces: list[bytes] = []
-    place = 0
-    while size := _SIZE.match(body, place):
-        length, start = int(size[1], 16), size.end()
-        if not length:
-            return b"".join(pieces)
-        pieces.append(body[start : start + length])
-        place = start + length
-        if body.startswith(b"\r\n", place):
-            place += 2
-        elif body.startswith(b"\n", place):
-            place += 1
-        elif place < len(body):
-            raise PageError("has a chunk of another length than it declares")
-    if not pieces:
-        return body
-    if place >= len(body):  # the connection broke off; what came is worth keeping
-        return b"".join(pieces)
-    raise PageError("has chunks, and then something else")
-
-
 def _decoded(body: bytes, coding: str, largest: int) -> bytes:
-    """Unpack a body; one that isn't packed, against its headers, stays as it is."""
+    from fastwarc.stream_io import BrotliReader, GzipReader
+
     if coding in {"gzip", "x-gzip"}:
-        return _inflated(body, 31, largest) if body.startswith(b"\x1f\x8b") else body
-    if coding == "deflate":
-        zlib_like = len(body) > 1 and body[0] & 15 == 8 and not (body[0] << 8 | body[1]) % 31
-        return _inflated(body, 15 if zlib_like else -15, largest) if body else body
+        return _unpacked(GzipReader, body, largest) if body.startswith(b"\x1f\x8b") else body
     if coding == "br":
-        return _unbrotlied(body, largest) if body else body
-    raise PageError(f"is packed as {coding[:40]!r}, expected gzip, deflate or br")
-
-
-def _inflated(body: bytes, wbits: int, largest: int) -> bytes:
-    unpacker = zlib.decompressobj(wbits=wbits)
+        return _unpacked(BrotliReader, body, largest)
+    if coding != "deflate":
+        raise PageError(f"is packed as {coding[:40]!r}, expected gzip, deflate or br")
+    # Some servers leave out the header of zlib.
+    has_header = len(body) > 1 and body[0] & 15 == 8 and not (body[0] << 8 | body[1]) % 31
     try:
         # One byte more than is allowed shows that there is more.
+        unpacker = zlib.decompressobj(wbits=15 if has_header else -15)
         return unpacker.decompress(body, largest + 1)
     except zlib.error as error:
         raise PageError(f"has a body that can't be unpacked: {error}") from None
 
 
-def _unbrotlied(body: bytes, largest: int) -> bytes:
+def _unpacked(reader: Callable[[IO[bytes]], Any], body: bytes, largest: int) -> bytes:
+    """Return what a reader of FastWARC makes of a body, and at most one byte more than allowed."""
     try:
-        import brotli
-    except ImportError:
-        raise MissingExtraError(
-            "brotli is read by the package brotli, which isn't installed",
-            hint="pip install 'fpdb[web]'",
-        ) from None
-    unpacker = brotli.Decompressor()
-    found = bytearray()
-    try:
-        for start in range(0, len(body), _PIECE):
-            found += unpacker.process(body[start : start + _PIECE], output_buffer_limit=_PIECE)
-            while len(found) <= largest and not unpacker.can_accept_more_data():
-                found += unpacker.process(b"", output_buffer_limit=_PIECE)
-            if len(found) > largest:
-                break
-    except brotli.error:
-        raise PageError("has a body that can't be unpacked: no brotli") from None
-    return bytes(found)
+        return _read(reader(io.BytesIO(body)), largest + 1)
+    except OSError as error:
+        raise PageError(f"has a body that can't be unpacked: {str(error)[:100]}") from None
