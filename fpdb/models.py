@@ -162,17 +162,6 @@ class Pair(NamedTuple):
     jaccard: float | None = None
 
 
-class Group(NamedTuple):
-    """All documents with the same fingerprint: the key of the first, and their number.
-
-    The first is the one with the smallest id.
-    """
-
-    key: Key
-    size: int
-    fingerprint: int
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Documents that pairs connect: a representative and its duplicates."""

@@ -32,11 +32,10 @@ from fpdb.errors import (
     ShortTextError,
 )
 from fpdb.fingerprint import Recipe
-from fpdb.joins import find_clusters, find_groups, find_pairs
+from fpdb.joins import find_clusters, find_pairs
 from fpdb.models import (
     Cluster,
     Document,
-    Group,
     Key,
     Matches,
     Pair,
@@ -198,16 +197,10 @@ class Queries(ABC):
         """Find all pairs of stored documents within k, each once, in no particular order.
 
         With `min_jaccard`, pairs are verified as the matches of `query_many` are. Short texts have
-        no pairs. One transaction lasts as long as the result is iterated.
+        no pairs. A thousand copies have half a million pairs, but are one of the `clusters`. One
+        transaction lasts as long as the result is iterated.
         """
         return self._joined(find_pairs, self._search(k, None, min_jaccard))
-
-    def groups(self, k: int | None = None) -> Iterator[Pair | Group]:
-        """Find pairs as `pairs` does, but documents with the very same fingerprint as one group.
-
-        The pairs are those of the first documents of each fingerprint.
-        """
-        return self._joined(find_groups, self._search(k, None))
 
     def clusters(
         self,

@@ -2,11 +2,10 @@
 
 from fpdb.joins.clusters import find_clusters
 from fpdb.joins.evaluation import evaluate
-from fpdb.joins.pairs import find_groups, find_pairs
+from fpdb.joins.pairs import find_pairs
 
 __all__ = [
     "evaluate",
     "find_clusters",
-    "find_groups",
     "find_pairs",
 ]

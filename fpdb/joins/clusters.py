@@ -1,25 +1,17 @@
-"""Clusters: the documents that pairs connect, found over fingerprints and yielded in order."""
+"""Clusters: the documents that pairs connect."""
 
 from collections.abc import Iterator
-from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
 from fpdb.arrays import Column, Places, joined, run_starts, unique
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.joins.join import near_pairs
-from fpdb.joins.pairs import (
-    Scalars,
-    home_rows,
-    keys_of,
-    stored_groups,
-    to_scalars,
-    verified_pairs,
-)
+from fpdb.joins.pairs import NO_IDS, keys_of, near_documents, shared_rows, verified_pairs
 from fpdb.models import Cluster
 
-# Connections held before they are replaced by one for each node.
+# Connections held before they are replaced by one for each document.
 _CONNECTIONS = 1 << 20
 
 
@@ -29,20 +21,19 @@ def find_clusters(view: View, search: Search, *, keep: str) -> Iterator[Cluster]
     `keep` is "first", the document with the smallest id, or "longest", the one with the longest
     text: it comes first.
     """
+    forest = _Forest()
+    copies = _connect_copies(view, search, forest)
     if not search.least:
-        nodes, labels = _connected_fingerprints(view, search.k)
-        ids, places = _documents_of(view, nodes)
+        for near in near_documents(view, search.k, copies):
+            forest.connect(near.first, near.second)
     else:
-        ids, labels = _connected_documents(view, search)
-        places = np.arange(len(ids))
-    own = labels[places]
-    order = np.lexsort((ids, own))
-    ids, own = ids[order], own[order]
-    starts = run_starts(own)
-    stops = np.append(starts[1:], len(own))
-    for cluster in np.argsort(ids[starts]).tolist():
-        start, stop = int(starts[cluster]), int(stops[cluster])
-        numbers = ids[start:stop].tolist()
+        for found in verified_pairs(view, search, copies):
+            forest.connect(found.known.ids[found.first], found.known.ids[found.second])
+    ids, labels = forest.trees()
+    order = np.argsort(labels, kind="stable")
+    starts = [*run_starts(labels[order]).tolist(), len(ids)]
+    for start, stop in pairwise(starts):
+        numbers = ids[order[start:stop]].tolist()
         if keep == "longest":
             named = (view.catalog.named(view.txn, number) for number in numbers)
             lengths = [document.characters for document in named]
@@ -51,87 +42,65 @@ def find_clusters(view: View, search: Search, *, keep: str) -> Iterator[Cluster]
         yield Cluster(first, tuple(others))
 
 
-def _connected_fingerprints(view: View, k: int) -> tuple[Scalars, Places]:
-    """Return the fingerprints of clusters, sorted, and a label of the cluster of each."""
-    forest = _Forest()
-    for groups in stored_groups(view):
-        scalars = to_scalars(groups.words)
-        forest.connect(scalars, scalars)
-    for near in near_pairs(view, k):
-        forest.connect(to_scalars(near.first), to_scalars(near.second))
-    return forest.trees()
+def _connect_copies(view: View, search: Search, forest: "_Forest") -> Column:
+    """Connect documents of the same fingerprint, and if pairs are verified, of the same sketch.
 
-
-def _connected_documents(view: View, search: Search) -> tuple[Column, Places]:
-    """Return the ids of documents in clusters, sorted, and a label of the cluster of each."""
-    forest = _Forest()
-    representatives = partial(_representatives, view, forest)
-    for found in verified_pairs(view, search, representatives):
-        forest.connect(found.known.ids[found.first], found.known.ids[found.second])
-    return forest.trees()
-
-
-def _representatives(view: View, forest: "_Forest", slices: Iterator[Column]) -> Column:
-    """Return one document for each sketch in a group, and connect the copies with it.
-
-    Copies are similar to the same documents, so they needn't be compared one by one. Of a document
-    without a sketch, the digest of the text counts.
+    Each is connected with the first one of its kind. The ids of the others are returned, sorted:
+    they are near the same documents, so they needn't be compared.
     """
+    copies = [NO_IDS]
+    for *words, ids in shared_rows(view):
+        starts = run_starts(*words)
+        originals = np.repeat(ids[starts], np.diff(starts, append=len(ids)))
+        if search.least:
+            originals = _first_alike(view, ids, originals)
+        copied = originals != ids
+        forest.connect(originals[copied], ids[copied])
+        copies.append(ids[copied])
+    return np.sort(np.concatenate(copies))
+
+
+def _first_alike(view: View, ids: Column, groups: Column) -> Column:
+    """Return for each document the first one of its group that has the same sketch.
+
+    Of a document without a sketch, the digest of the text counts.
+    """
+    found: list[int] = []
     first: dict[bytes, int] = {}
-    for ids in slices:
-        copies: list[int] = []
-        originals: list[int] = []
-        for number in ids.tolist():
-            stored = view.catalog.named(view.txn, number)
-            likeness = stored.sketch or stored.digest
-            original = first.setdefault(likeness, number)
-            if original != number and likeness:
-                copies.append(number)
-                originals.append(original)
-        forest.connect(np.array(copies, np.uint64), np.array(originals, np.uint64))
-    return np.array(sorted(first.values()), np.uint64)
-
-
-def _documents_of(view: View, nodes: Scalars) -> tuple[Column, Places]:
-    """Return the ids of the documents that have one of some fingerprints, and which one."""
-    ids: list[Column] = [np.empty(0, np.uint64)]
-    found: list[Places] = [np.empty(0, np.int64)]
-    if len(nodes):
-        for *words, own in home_rows(view):
-            scalars = to_scalars(words)
-            places = np.minimum(nodes.searchsorted(scalars), len(nodes) - 1)
-            there = nodes[places] == scalars
-            ids.append(own[there])
-            found.append(places[there])
-    return np.concatenate(ids), np.concatenate(found)
+    current = None
+    for number, group in zip(ids.tolist(), groups.tolist(), strict=True):
+        if group != current:
+            current, first = group, {}
+        stored = view.catalog.named(view.txn, number)
+        likeness = stored.sketch or stored.digest
+        found.append(first.setdefault(likeness, number) if likeness else number)
+    return np.array(found, np.uint64)
 
 
 class _Forest:
-    """Nodes (fingerprints or ids) and what connects them, in memory that grows with nodes only."""
+    """Ids and what connects them, in memory that grows with the ids only."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Scalars, Scalars]] = []
+        self._parts = [(NO_IDS, NO_IDS)]
         self._size = 0
         self._most = _CONNECTIONS
 
-    def connect(self, first: Scalars, second: Scalars) -> None:
-        """Put nodes into one tree, pair by pair."""
+    def connect(self, first: Column, second: Column) -> None:
+        """Put ids into one tree, pair by pair."""
         self._parts.append((first, second))
         self._size += len(first)
         if self._size > self._most:
-            nodes, labels = self.trees()
-            # One connection for each node is enough.
-            self._parts = [(nodes, nodes[labels])]
-            self._size = len(nodes)
+            ids, labels = self.trees()
+            # One connection for each id is enough.
+            self._parts = [(ids, ids[labels])]
+            self._size = len(ids)
             self._most = max(_CONNECTIONS, 2 * self._size)
 
-    def trees(self) -> tuple[Scalars, Places]:
-        """Return the nodes, sorted, and for each the place of the lowest one in its tree."""
-        if not self._parts:
-            return np.empty(0, np.uint64), np.empty(0, np.int64)
+    def trees(self) -> tuple[Column, Places]:
+        """Return the ids, sorted, and for each the place of the lowest one in its tree."""
         first, second = joined(self._parts)
-        nodes = unique(np.concatenate([first, second]))
-        return nodes, _components(len(nodes), nodes.searchsorted(first), nodes.searchsorted(second))
+        ids = unique(np.concatenate([first, second]))
+        return ids, _components(len(ids), ids.searchsorted(first), ids.searchsorted(second))
 
 
 def _components(count: int, first: Places, second: Places) -> Places:

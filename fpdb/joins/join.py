@@ -26,6 +26,8 @@ from fpdb.tables.pages import Pages
 
 # The order of bits: which bit of a fingerprint, 0 the highest, is in which place.
 Layout = tuple[int, ...]
+# Pairs of fingerprints as columns: the words of the first, those of the second, the distances.
+NearPairs = Sequence[NDArray[Any]]
 
 # Rows of a table held at once, if no bucket has more.
 _CHUNK = 1 << 20
@@ -45,14 +47,6 @@ _TILE = 1 << 15
 _PAIRS = 1 << 16
 # How much larger than the smallest the largest bucket of a tile may be.
 _SLACK = 1.06
-
-
-class NearPairs(NamedTuple):
-    """Pairs of distinct fingerprints as columns of words, with their distances."""
-
-    first: Rows
-    second: Rows
-    distances: Distances
 
 
 class _RowRuns(NamedTuple):
@@ -133,7 +127,7 @@ def _chunks(txn: ReadTransaction, index: Index, bucket: _Pass) -> Iterator[Rows]
     words = index.home.columns - 1
     width = min(index.plan.bits, 64)
     if bucket.start == 0:
-        yield from _complete(_distinct(txn, pages, words), width - bucket.stop)
+        yield from complete_buckets(_distinct(txn, pages, words), width - bucket.stop)
     else:
         layout = _layout_of(index.plan.tables[bucket.table].permutation)
         led = _led_by(layout[bucket.start : bucket.stop], layout)
@@ -155,7 +149,7 @@ def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
             yield rows
 
 
-def _complete(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
+def complete_buckets(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
     """Cut chunks where the bits above `shift` change."""
     if shift >= 64:
         parts = list(chunks)
@@ -279,7 +273,7 @@ class _JoinSearch:
                 fresh &= _differ(changes, mask)
             if fresh.any():
                 first, second = ([word[fresh] for word in words] for words in (first, second))
-                yield NearPairs(first, second, distances[fresh])
+                yield [*first, *second, distances[fresh]]
 
     def _split(self, path: _Path, size: int) -> tuple[tuple[Layout, ...], float]:
         """Return the blocks that split evenly spread buckets, and the size from which it pays.

@@ -36,7 +36,6 @@ def read_jsonl(path):
 
 COMMANDS = {
     "pairs": ["pairs"],
-    "pairs --groups": ["pairs", "--groups"],
     "clusters": ["clusters"],
     "clusters --dry-run": ["clusters", "--delete-duplicates", "--dry-run"],
     "query": ["query", "--text", TEXT.format("four"), "--text", "other"],
@@ -129,9 +128,8 @@ def test_fingerprints_of_128_bits_are_texts(run, tmp_path):
         database.add("a", TEXT)
         database.add("b", TEXT)
         number = f"{database['a'].fingerprint:032x}"
-    for name in ("export", "pairs --groups"):
-        call(run, path, name, "-o", file)
-        assert pq.read_table(file).column("fingerprint").to_pylist()[0] == number
+    call(run, path, "export", "-o", file)
+    assert pq.read_table(file).column("fingerprint").to_pylist()[0] == number
 
 
 @each_command

@@ -41,18 +41,14 @@ def test_pairs_are_lines_of_two_keys_and_a_distance(run, path):
     assert done.err.startswith("pairs 6; ")
 
 
-def test_equal_documents_are_one_group(run, path):
-    done = run("pairs", path, "--groups", "-k", 1)
-    assert done.rows == [["group", "a", "2"], ["pair", "a", "b", "1"]]
-    assert done.err.startswith("groups 1 of 2 documents, pairs 1; ")
-
-
-def test_pairs_and_groups_as_json(run, path):
-    done = run("pairs", path, "--groups", "-k", 1, "--json")
-    group, pair = map(json.loads, done.out.splitlines())
-    assert group == {"key": "a", "size": 2, "fingerprint": group["fingerprint"]}
-    assert len(group["fingerprint"]) == 16
-    assert pair == {"key": "a", "other": "b", "distance": 1, "similarity": 1 - 1 / 64}
+def test_pairs_as_json(run, path):
+    done = run("pairs", path, "-k", 0, "--json")
+    assert json.loads(done.out) == {
+        "key": "a",
+        "other": "a again",
+        "distance": 0,
+        "similarity": 1,
+    }
 
 
 def test_clusters_are_lines_that_awk_can_cut(run, path):

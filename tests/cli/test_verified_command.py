@@ -124,7 +124,6 @@ def test_what_resembles_is_not_ingested(run, tmp_path, records):
     "arguments",
     [
         ("ingest", "texts", "--similarity", "0.7"),
-        ("pairs", "--groups", "--similarity", "0.7"),
         ("query", "--similarity", "1.2", "--text", "x"),
     ],
 )

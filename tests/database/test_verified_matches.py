@@ -14,7 +14,6 @@ import fpdb
 from fpdb import Database, Document
 from fpdb.documents import lookup
 from fpdb.errors import InputError, PlanError
-from fpdb.joins import pairs as pairs_module
 from fpdb.storage import Environment
 from fpdb.storage.format import Counters, Stored, pack_record, unpack_record
 from fpdb.tables.plan import home_plan
@@ -358,7 +357,7 @@ def test_records_and_counters_without_sketches_are_as_they_were():
     assert Counters.unpack(with_sketches.pack()) == with_sketches
 
 
-def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path, monkeypatch):
+def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path):
     dice = random.Random(11)
     kinds = families(dice, 25)
     # Few words in another order have the same fingerprint, and other shingles.
@@ -371,12 +370,10 @@ def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path, monkeypatch):
         db.add_fingerprints([f"bare {n}" for n in range(20)], [WEB.fingerprint(kinds[0])] * 20)
         pairs = {(pair.key, pair.other, pair.jaccard) for pair in db.pairs(min_jaccard=0.6)}
         expected = connected(pairs)
-        for most in (64, 2, 0):
-            monkeypatch.setattr(pairs_module, "_GROUP", most)
-            clusters = [cluster.keys for cluster in db.clusters(min_jaccard=0.6)]
-            assert {frozenset(keys) for keys in clusters} == expected
-            assert len(clusters) == len(expected)
-            assert [keys[0] for keys in clusters] == sorted(map(min, clusters))
+        clusters = [cluster.keys for cluster in db.clusters(min_jaccard=0.6)]
+        assert {frozenset(keys) for keys in clusters} == expected
+        assert len(clusters) == len(expected)
+        assert [keys[0] for keys in clusters] == sorted(map(min, clusters))
         deleted = [key for each in db.delete_duplicates(min_jaccard=0.6) for key in each.duplicates]
         assert len(deleted) == sum(map(len, expected)) - len(expected)
 

@@ -12,7 +12,6 @@ import fpdb
 from fpdb import Cluster, Pair
 from fpdb.errors import InputError, PlanError
 from fpdb.joins import clusters, join, pairs
-from fpdb.models import Group
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
 PLANS = {
@@ -85,8 +84,7 @@ def sizes(request, monkeypatch):
         monkeypatch.setattr(join, "_TILE", 32)
         monkeypatch.setattr(join, "_PAIRS", 50)
         monkeypatch.setattr(pairs, "_ROWS", 7)
-        monkeypatch.setattr(pairs, "_GROUP", 2)
-        monkeypatch.setattr(pairs, "_SLICE", 2)
+        monkeypatch.setattr(pairs, "_NEAR", 20)
         monkeypatch.setattr(pairs, "_PAIRS", 9)
         monkeypatch.setattr(clusters, "_CONNECTIONS", 20)
     if request.param == "everything cut":
@@ -146,25 +144,11 @@ def test_pairs_are_what_queries_find(tmp_path):
             assert set(found) == asked
 
 
-def test_groups_stand_for_their_documents(tmp_path, sizes):
-    numbers = [5, 9, 5, 5, 8, 7 << 50, 9]
-    with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
-        found = list(db.groups(2))
-        assert found[:2] == [Group(0, 3, 5), Group(1, 2, 9)]
-        assert sorted(found[2:]) == [
-            Pair(0, 1, 2, 1 - 2 / 64),
-            Pair(1, 4, 1, 1 - 1 / 64),
-        ]
-
-
-def test_a_hot_fingerprint_is_one_group_and_one_cluster(tmp_path):
+def test_a_hot_fingerprint_is_one_cluster(tmp_path):
     random = np.random.default_rng(4).integers(0, 1 << 64, 30_000, np.uint64)
     numbers = np.append(np.full(30_000, random[5]), random)
     numbers[7] ^= np.uint64(6)
     with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
-        [group, pair] = db.groups()
-        assert group == Group(0, 30_000, int(random[5]))
-        assert pair == Pair(0, 7, 2, 1 - 2 / 64)
         [cluster] = db.clusters()
         assert cluster.keys == (*range(30_000), 30_005)
         # Half a billion pairs are there; they come one after the other.
@@ -199,7 +183,7 @@ def test_documents_added_meanwhile_are_no_part_of_it(tmp_path):
 def test_short_texts_have_no_pairs(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         assert [db.add(key, "not found").status for key in "ab"] == ["short", "short"]
-        assert list(db.pairs()) == list(db.clusters()) == list(db.groups()) == []
+        assert list(db.pairs()) == list(db.clusters()) == []
 
 
 @pytest.mark.parametrize("k", [-1, 65, 2.5, True])

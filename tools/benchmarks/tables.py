@@ -261,9 +261,6 @@ def hot_rows(value):
     complete = "" if value["complete"] else ", cut by its budget"
     shown = f"{seconds * 1e3:.1f} ms, {value['matches']:,} matches{complete}"
     yield "one query for the hot fingerprint", shown
-    if value["groups"]:
-        shown = f"{statistics.median(value['groups']):.2f} s, {value['group count']:,} groups"
-        yield "self-join by groups", shown
 
 
 def verdict(wanted):

@@ -149,15 +149,11 @@ class Fpdb(Side):
                 first += len(array)
                 seconds.append(timed(databases[name].add_fingerprints, ids, array)[0])
         database = databases["hot"]
-        result = {"adds": taken, "query": [], "groups": []}
+        result = {"adds": taken, "query": []}
         for _ in range(rounds):
             seconds, matches = timed(database.query_fingerprint, hot)
             result["query"].append(seconds)
         result["matches"], result["complete"] = len(matches), matches.complete
-        for _ in range(min(rounds, 3)):
-            seconds, count = timed(lambda: sum(1 for _ in database.groups()))
-            result["groups"].append(seconds)
-            result["group count"] = count
         for name, each in databases.items():
             each.close()
             shutil.rmtree(self.folder / f"{name}.fpdb")
