@@ -100,13 +100,41 @@ def column(values: Any, what: str) -> Any:
     """
     if isinstance(values, np.ndarray):
         return values
-    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
-        found = _imported(values)
-        if found is not None:
-            return _of_arrow(found, what)
-    if hasattr(values, "__array__"):
-        return _of_array(values, what)
-    return values
+    chunks = _imported(values)
+    if chunks is None and not hasattr(values, "__array__"):
+        return values
+    if chunks is not None:
+        from pyarrow import types
+
+        if types.is_struct(chunks.type):
+            raise _table(what)
+        if chunks.null_count:
+            raise InputError(
+                f"found {chunks.null_count} nulls in a column of {what}",
+                hint="drop these rows, or fill them: an empty text is a text",
+            )
+        if types.is_dictionary(chunks.type):
+            chunks = chunks.cast(chunks.type.value_type)
+        if not types.is_integer(chunks.type) and not types.is_floating(chunks.type):
+            return _values(chunks)
+        values = chunks.to_numpy()
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise _table(what)
+    if array.dtype.kind == "f":
+        raise InputError(
+            f"found a column of fractions, expected {what}",
+            hint="nulls turn whole numbers into fractions, which lose their last bits: drop them "
+            "first",
+        )
+    if array.dtype.kind not in "iu":
+        return iter(array.tolist())
+    if array.dtype.kind == "i" and (array < 0).any():
+        raise InputError(
+            f"found a negative number in a column of {what}",
+            hint="if its bits are the 64 of a fingerprint: column.to_numpy().view(numpy.uint64)",
+        )
+    return array.astype(np.uint64, copy=False)
 
 
 def each(values: Any, what: str) -> Iterable[Any]:
@@ -117,74 +145,27 @@ def each(values: Any, what: str) -> Iterable[Any]:
 
 
 def _imported(values: Any) -> Any:
-    """Convert a column to Arrow; return None without pyarrow, or a type for the values."""
+    """Convert a column to Arrow; return None if it can't be, or without pyarrow."""
+    stream = hasattr(values, "__arrow_c_stream__")
+    if not stream and not hasattr(values, "__arrow_c_array__"):
+        return None
     try:
         import pyarrow
     except ImportError:
         return None
     try:
-        if hasattr(values, "__arrow_c_stream__"):
-            return pyarrow.chunked_array(values)
-        return pyarrow.chunked_array([pyarrow.array(values)])
+        return pyarrow.chunked_array(values if stream else [pyarrow.array(values)])
     except (ImportError, TypeError, ValueError, OverflowError, pyarrow.ArrowException):
         return None
 
 
-def _of_arrow(found: Any, what: str) -> Any:
-    import pyarrow
-
-    kinds = pyarrow.types
-    if kinds.is_struct(found.type):
-        raise _table(what)
-    if found.null_count:
-        row = next(row for row, value in enumerate(found.is_null().to_pylist()) if value)
-        raise InputError(
-            f"found {found.null_count} nulls in a column of {what}, the first in row {row}",
-            hint="drop these rows, or fill them: an empty text is a text",
-        )
-    if kinds.is_dictionary(found.type):
-        found = found.cast(found.type.value_type)
-    if kinds.is_integer(found.type):
-        return _whole(found.to_numpy(), what)
-    if kinds.is_floating(found.type):
-        raise _fractions(what)
-    return _values(found)
-
-
-def _values(found: Any) -> Iterator[Any]:
-    for start in range(0, len(found), _SLICE):
-        yield from found.slice(start, _SLICE).to_pylist()
-
-
-def _of_array(values: Any, what: str) -> Any:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise _table(what)
-    if array.dtype.kind in "iu":
-        return _whole(array, what)
-    if array.dtype.kind == "f":
-        raise _fractions(what)
-    return iter(array.tolist())
-
-
-def _whole(array: Any, what: str) -> Any:
-    if array.dtype.kind == "i" and (array < 0).any():
-        raise InputError(
-            f"found a negative number in a column of {what}",
-            hint="if its bits are the 64 of a fingerprint: column.to_numpy().view(numpy.uint64)",
-        )
-    return array.astype(np.uint64, copy=False)
+def _values(chunks: Any) -> Iterator[Any]:
+    for start in range(0, len(chunks), _SLICE):
+        yield from chunks.slice(start, _SLICE).to_pylist()
 
 
 def _table(what: str) -> InputError:
     return InputError(
         f"found a table, expected one column of {what}",
         hint='take a column: table["text"]; fpdb.documents_of takes documents from a table',
-    )
-
-
-def _fractions(what: str) -> InputError:
-    return InputError(
-        f"found a column of fractions, expected {what}",
-        hint="nulls turn whole numbers into fractions, which lose their last bits: drop them first",
     )

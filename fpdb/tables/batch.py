@@ -167,32 +167,18 @@ def find_together(
     Mostly all are answered together, but crowded ones in several parts. A query reads at most
     `budget` candidates; of a fingerprint at most `most` + 1 ids are read.
     """
+    sequence = order(fingerprints)
+    arranged = fingerprints[sequence]
+    fresh = differs(*as_words(arranged))
     try:
-        found = _find_together(txn, index, fingerprints, k, budget=budget, most=most)
+        near, complete = _near_each(txn, index, arranged[fresh], k, budget)
     except _CrowdedError:
         half = len(fingerprints) // 2
         for part in (fingerprints[:half], fingerprints[half:]):
             yield from find_together(txn, index, part, k, budget=budget, most=most)
         return
-    yield found
-
-
-def _find_together(
-    txn: ReadTransaction,
-    index: Index,
-    fingerprints: Fingerprints,
-    k: int,
-    *,
-    budget: int | None,
-    most: int | None,
-) -> Together:
-    """Answer many queries; raise _CrowdedError if they have more near ones than are held."""
-    sequence = order(fingerprints)
-    arranged = fingerprints[sequence]
-    fresh = differs(*as_words(arranged))
     which = np.empty(len(fresh), np.int64)
     which[sequence] = np.cumsum(fresh) - 1
-    near, complete = _near_each(txn, index, arranged[fresh], k, budget)
     bounds = near.queries.searchsorted(np.arange(len(complete) + 1))
     sequence = np.lexsort(near.words[::-1])
     words = [word[sequence] for word in near.words]
@@ -200,7 +186,7 @@ def _find_together(
     runs = np.empty(len(fresh), np.int64)
     runs[sequence] = np.cumsum(fresh) - 1
     run_bounds, ids = find_ids(txn, index, [word[fresh] for word in words], most)
-    return Together(which, bounds, near, complete, runs, run_bounds, ids)
+    yield Together(which, bounds, near, complete, runs, run_bounds, ids)
 
 
 def find_ids(

@@ -80,18 +80,12 @@ class Index:
         Raises:
             PlanError: The query would take too many probes.
         """
-        found = self._routes.get(k)
-        if found is None:
-            found = self._routes[k] = self._find_routes(k)
-        return found
-
-    def _find_routes(self, k: int) -> list[Route]:
-        routes = []
-        for number, masks in self.plan.probes(k):
-            table, pages = self.plan.tables[number], self.tables[number]
-            shift = self.plan.bits - table.prefix
-            routes.append(
-                Route(
+        if k not in self._routes:
+            found = []
+            for number, masks in self.plan.probes(k):
+                table, pages = self.plan.tables[number], self.tables[number]
+                shift = self.plan.bits - table.prefix
+                route = Route(
                     pages,
                     pages.name,
                     pages.columns,
@@ -101,8 +95,9 @@ class Index:
                     (1 << shift) - 1,
                     tuple(mask << shift for mask in masks),
                 )
-            )
-        return routes
+                found.append(route)
+            self._routes[k] = found
+        return self._routes[k]
 
     def update(
         self,
@@ -135,9 +130,9 @@ class Index:
     def _is_home(self, txn: ReadTransaction, fingerprint: int) -> bool:
         return next(iter(self.ids(txn, fingerprint)), None) is not None
 
-    def ids(self, txn: ReadTransaction, fingerprint: int, after: int = 0) -> Iterable[int]:
-        """Return the ids of the documents with a fingerprint, sorted, from the given one on."""
-        if self._words == 1 and not after:
+    def ids(self, txn: ReadTransaction, fingerprint: int) -> Iterable[int]:
+        """Return the ids of the documents with a fingerprint, sorted."""
+        if self._words == 1:
             # Most fingerprints have one document, for which this is far faster.
             cursor = txn.kept_cursor(self.home.name)
             end = fingerprint.to_bytes(8, "big") + _AFTER
@@ -151,12 +146,12 @@ class Index:
                 return ()
             if row > 0 and numbers[row - 1] != fingerprint:
                 return (number_at(page, self.home.columns, row),)
-        return self._all_ids(txn, fingerprint, after)
+        return self._all_ids(txn, fingerprint)
 
-    def _all_ids(self, txn: ReadTransaction, fingerprint: int, after: int) -> Iterator[int]:
+    def _all_ids(self, txn: ReadTransaction, fingerprint: int) -> Iterator[int]:
         words = [np.uint64(word) for word in divmod(fingerprint, 1 << 64)[-self._words :]]
         cursor = txn.raw.cursor(txn.databases[self.home.name])
-        found = seek(cursor, self._home_key(fingerprint, after))
+        found = seek(cursor, self._home_key(fingerprint))
         while found:
             rows = unpack_rows(cursor.value(), self.home.columns)
             start, stop = 0, len(rows[0])
@@ -164,8 +159,7 @@ class Index:
                 within = column[start:stop]
                 stop = start + int(within.searchsorted(word, "right"))
                 start += int(within.searchsorted(word))
-            numbers = rows[-1][start:stop]
-            yield from (numbers[numbers >= after] if after else numbers).tolist()
+            yield from rows[-1][start:stop].tolist()
             found = stop == len(rows[0]) and cursor.next()
 
     def locate(self, txn: ReadTransaction, high: int, number: int) -> int | None:

@@ -63,10 +63,9 @@ class Pages:
     def page_of(self, txn: ReadTransaction, first: int) -> tuple[Rows, int | None]:
         """Return the page that a row belongs to, and the first number of the next page."""
         with txn.cursor(self.name) as cursor:
-            if not seek(cursor, self.key(first)):
-                return self.empty(), None
-            rows = unpack_rows(cursor.value(), self.columns)
-            return rows, int.from_bytes(cursor.key()[:8], "big") if cursor.next() else None
+            old, upper = _page_and_next(cursor, self.key(first))
+            rows = unpack_rows(cursor.value(), self.columns) if old else self.empty()
+            return rows, int.from_bytes(upper[:8], "big") if upper else None
 
     def fill(self, txn: WriteTransaction, blocks: Iterable[Rows]) -> None:
         """Append sorted rows after all that are stored, page by page, each as full as possible."""
@@ -141,11 +140,6 @@ class Pages:
 
     def _merged(self, rows: Rows, added: Rows) -> Rows:
         """Insert rows between others; one of them replaces a row with its key."""
-        if len(added[0]) == 1:
-            at = int(rows[0].searchsorted(added[0][0]))
-            if at == len(rows[0]) or rows[0][at] != added[0][0]:
-                pairs = zip(rows, added, strict=True)
-                return [np.concatenate((column[:at], new, column[at:])) for column, new in pairs]
         # The sort is stable: of two rows with the same key, the added one is the first, and stays.
         both = joined([added, rows])
         order = np.lexsort(both[: self._keys][::-1])

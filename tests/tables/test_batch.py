@@ -39,7 +39,7 @@ def drawn(generator, bits, count):
     return found
 
 
-@pytest.mark.parametrize("sizes", [(1 << 19, 1 << 21), (700, 90), (1, 1)])
+@pytest.mark.parametrize("sizes", [(1 << 19, 1 << 21), (700, 90)])
 @pytest.mark.parametrize("keys", ["text", "integer"])
 @pytest.mark.parametrize(("bits", "k"), [(32, 1), (64, 0), (64, 3), (128, 3)])
 def test_a_batch_finds_what_single_queries_find(tmp_path, monkeypatch, bits, k, keys, sizes):
@@ -58,7 +58,7 @@ def test_a_batch_finds_what_single_queries_find(tmp_path, monkeypatch, bits, k, 
             assert any(distance == 0 for _, distance, _ in expected)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 @given(st.lists(st.integers(0, (1 << 64) - 1), max_size=12), st.integers(0, 5))
 def test_a_batch_of_any_queries(tmp_path_factory, queries, k):
     path = tmp_path_factory.mktemp("any") / "db"

@@ -127,7 +127,7 @@ def batches(draw: st.DrawFn, width: int, keys: int) -> list[tuple[list[Row], lis
 
 
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
-@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_splice_agrees_with_a_sorted_set(
     pages: Pages, data: st.DataObject, undone: Any, tiny_pages: int
@@ -159,7 +159,7 @@ def test_many_random_batches_agree_with_a_sorted_set(pages: Pages, undone: Any) 
 
     def work(txn: WriteTransaction) -> None:
         expected: dict[Row, Row] = {}
-        for turn in range(12):
+        for turn in range(6):
             insert = {
                 tuple(row[:keys]): tuple(row)
                 for row in dice.integers(0, TOP, (1500, width), np.uint64).tolist()
@@ -451,6 +451,7 @@ def any_rows(draw: st.DrawFn) -> Rows:
     return found
 
 
+@settings(max_examples=examples(40))
 @given(any_rows())
 def test_columns_come_back_whatever_they_span(rows: Rows) -> None:
     shape = shape_of(rows)

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from fpdb.errors import FpdbError, InputError, PlanError
 from fpdb.tables import planner, probes
@@ -106,6 +107,7 @@ def any_tables(draw: st.DrawFn) -> tuple[Table, ...]:
     return tuple(tables)
 
 
+@settings(max_examples=examples(50))
 @given(any_tables(), st.integers(0, 9))
 def test_whatever_the_tables_are_nothing_is_missed(tables: tuple[Table, ...], k: int) -> None:
     k = min(k, tables[0].permutation.bits)
@@ -132,6 +134,7 @@ def test_each_table_is_needed(plan: Plan) -> None:
         assert missed(plan.tables, [*probes[:at], *probes[at + 1 :]], plan.k)
 
 
+@settings(max_examples=examples(30))
 @given(st.sampled_from([32, 64, 128]), st.integers(0, 6), st.integers(0, 3), st.data())
 def test_at_full_width_the_prefix_of_a_near_one_is_probed(
     bits: int, k: int, more: int, data: st.DataObject
