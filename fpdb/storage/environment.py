@@ -11,7 +11,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import lmdb
@@ -37,6 +36,7 @@ class ReadTransaction:
 
     __slots__ = ("_shared", "cursors", "databases", "raw")
 
+    _writes = False
     raw: "lmdb.Transaction[memoryview]"
     databases: "dict[str, lmdb._Database]"
 
@@ -52,26 +52,29 @@ class ReadTransaction:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        shared = self._shared
-        if self not in shared.active:
-            self._leave_to_parent()
-            return
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        shared, fault = self._shared, error if isinstance(error, lmdb.Error) else None
         self.cursors = {}
-        self.raw.abort()
-        del self.raw  # py-lmdb keeps the reader slot until it is collected
-        del shared.active[self]
-        if error is not None and isinstance(error, lmdb.Error):
-            fault = shared.fault(error)
-            shared.ended()
-            raise fault from error
+        if self not in shared.active:
+            self._leave_to_parent(error)
+            return
+        try:
+            if self._writes and error is None:
+                self.raw.commit()
+            else:
+                self.raw.abort()
+        except lmdb.Error as failure:
+            fault = failure
+        finally:
+            del self.raw  # py-lmdb keeps the reader slot until it is collected
+            del shared.active[self]
+            if self._writes:
+                shared.lock.release()
+        translated = shared.fault(fault) if fault is not None else None
         if shared.barred:
             shared.ended()
+        if translated is not None:
+            raise translated from fault
 
     def require_open(self) -> None:
         """Raise if the block has ended, or if this is a child process that was forked in it."""
@@ -144,12 +147,16 @@ class ReadTransaction:
             finally:
                 os.close(descriptor)
 
-    def _leave_to_parent(self) -> None:
+    def _leave_to_parent(self, error: BaseException | None) -> None:
         # A fork took place in the block. To end the transaction here would unpin the snapshot
         # that the parent process is reading, in the memory that both share.
-        self.cursors = {}
         with contextlib.suppress(AttributeError):
             del self.raw
+        if self._writes and error is None:
+            raise ClosedError(
+                f"the transaction on {self._shared.directory} belongs to the parent process",
+                hint="fork outside of transactions",
+            )
 
     def _begin(self, *, write: bool) -> None:
         shared = self._shared
@@ -180,12 +187,7 @@ class Ongoing:
         self._txn.require_open()
         return self._txn
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, lmdb.Error):
             raise self._txn.explained(error) from error
 
@@ -194,6 +196,8 @@ class WriteTransaction(ReadTransaction):
     """The one transaction that writes: committed by a clean end of its block, else undone."""
 
     __slots__ = ("_timeout",)
+
+    _writes = True
 
     def __init__(self, shared: SharedEnvironment, timeout: float) -> None:
         super().__init__(shared)
@@ -214,40 +218,6 @@ class WriteTransaction(ReadTransaction):
             self._end()
             raise
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        shared, fault = self._shared, None
-        if self not in shared.active:
-            self._leave_to_parent()
-            if error is None:
-                raise ClosedError(
-                    f"the transaction on {shared.directory} belongs to the parent process",
-                    hint="fork outside of transactions",
-                )
-            return
-        self.cursors = {}
-        try:
-            if error is None:
-                self.raw.commit()
-            else:
-                self.raw.abort()
-        except lmdb.Error as failure:
-            fault = failure
-        finally:
-            del self.raw
-            del shared.active[self]
-            shared.lock.release()
-        fault = error if isinstance(error, lmdb.Error) else fault
-        translated = shared.fault(fault) if fault is not None else None
-        if shared.barred:
-            shared.ended()
-        if translated is not None:
-            raise translated from fault
 
     def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
         """Store a value under a key, replacing what was there."""
@@ -279,7 +249,7 @@ class WriteTransaction(ReadTransaction):
 class Environment:
     """A handle of a directory; all of its handles in a process share one LMDB environment.
 
-    It may be used by all threads, survives a fork, and can be pickled as its path.
+    It may be used by all threads, and survives a fork.
     """
 
     __slots__ = ("__weakref__", "_closer", "_shared", "path", "readonly")
@@ -384,38 +354,17 @@ class Environment:
         self._shared = None
         self._closer()
 
-    @property
-    def closed(self) -> bool:
-        """Whether this handle was closed."""
-        return self._shared is None
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (type(self), self.path, self.readonly)
-
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "read-only" if self.readonly else "open"
+        state = "closed" if self._shared is None else "read-only" if self.readonly else "open"
         return f"<{type(self).__name__} {self.path} ({state})>"
 
     def _usable(self) -> SharedEnvironment:
         if self._shared is None:
             raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
         return self._shared
-
-
-def _reopen(
-    cls: type[Environment],
-    path: Path,
-    readonly: bool,  # noqa: FBT001 - pickle passes arguments by position
-) -> Environment:
-    return cls.open(path, readonly=readonly)

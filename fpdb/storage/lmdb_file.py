@@ -16,16 +16,16 @@ read for a repair. Numbers have the byte order of the machine.
               the pad of the tree of free pages is the size of a page
 """
 
+import contextlib
 import os
 import struct
-import sys
 from array import array
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from fpdb.errors import DamagedError, FormatError, FpdbError, NotADatabaseError
+from fpdb.errors import DamagedError, FormatError, NotADatabaseError
 
 DATA_FILE = "data.mdb"
 LMDB_MAGIC = 0xBEEFC0DE
@@ -55,7 +55,6 @@ _LARGE = 1 << 20  # only a list of free pages, or a header with a table of weigh
 UNSEEN, REACHED, FREE, WITHIN = range(4)  # what is known of a page; WITHIN has no head
 
 _BACKUP_HINT = "restore it from a backup"
-_PATH_HINT = "give the path of a directory that fpdb created"
 
 
 class Tree(NamedTuple):
@@ -89,12 +88,13 @@ class Meta(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Whether LMDB would accept it."""
+        """Whether LMDB accepts it, and its numbers are possible."""
         return (
             self.magic == LMDB_MAGIC
             and self.version == LMDB_FORMAT
             and bool(self.kind & _META_KIND)
             and self.free.page_size in _PAGE_SIZES
+            and self.last_page <= _LAST_PAGE
         )
 
     @property
@@ -179,8 +179,7 @@ def parse_page(page: bytes) -> NodePage:
     if not nodes:
         certain = [at for at in slots if at >= upper >= lower]
         nodes = {at: node for at in certain if (node := _parse_node(page, kind, at))}
-    ordered = sorted(nodes.values(), key=lambda node: node.key)
-    return NodePage(kind, ordered, intact=False)
+    return NodePage(kind, sorted(nodes.values()), intact=False)
 
 
 def _nodes_from(page: bytes, kind: int, start: int) -> dict[int, Node]:
@@ -348,26 +347,17 @@ class LmdbFile:
 
 def require_intact(descriptor: int, name: str) -> Meta:
     """Return the newest meta page, or raise an error that says why LMDB may not map this file."""
-    last_error = None
     # Another process may commit while this one reads; only a fault that remains is one.
-    for _ in range(_ATTEMPTS):
-        try:
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(DamagedError):
             return _require_intact(descriptor, name)
-        except DamagedError as error:
-            last_error = error
-    raise last_error or DamagedError(name)
+    return _require_intact(descriptor, name)
 
 
 def _require_intact(descriptor: int, name: str) -> Meta:
-    if not os.fstat(descriptor).st_size:
-        raise DamagedError(f"{name} is empty, expected at least two pages", hint=_BACKUP_HINT)
     first = _require_meta(descriptor, 0, name)
     second = _require_meta(descriptor, first.free.page_size, name)
     newest = max(first, second, key=lambda meta: meta.transaction)
-    if newest.last_page > _LAST_PAGE:
-        raise DamagedError(
-            f"{name} has a meta page that counts {newest.last_page:,} pages", hint=_BACKUP_HINT
-        )
     file = LmdbFile(descriptor)
     if file.size >= newest.end:
         return newest
@@ -389,40 +379,26 @@ def _require_meta(descriptor: int, offset: int, name: str) -> Meta:
     data = os.pread(descriptor, _META.size, offset)
     if len(data) < _META.size:
         raise DamagedError(
-            f"{name} is cut short: it ends in its meta page at byte {offset:,}", hint=_BACKUP_HINT
+            f"{name} is cut short: it has no meta page at byte {offset:,}", hint=_BACKUP_HINT
         )
     meta = parse_meta(data)
     magic, version = meta.magic, meta.version
     if magic != LMDB_MAGIC:
         magic, version = _LATER_MAGIC.unpack_from(data)
-    if magic != LMDB_MAGIC:
-        raise _wrong_magic(meta.magic.to_bytes(4, sys.byteorder), offset, name)
-    if version != LMDB_FORMAT:
+    if magic == LMDB_MAGIC and version != LMDB_FORMAT:
         raise FormatError(
             f"{name} is an LMDB file of format {version}, expected format {LMDB_FORMAT}",
             hint="dump it with the program that wrote it; fpdb writes LMDB 0.9's format",
         )
+    if magic != LMDB_MAGIC and not offset:
+        raise NotADatabaseError(
+            f"{name} isn't an LMDB file, or is of a machine with the other byte order",
+            hint="give the path of a directory that fpdb created; between byte orders, move the "
+            "portable form",
+        )
     if not meta.valid:
-        raise DamagedError(
-            f"{name} has a broken meta page at byte {offset:,}: flags {meta.kind:#x}, "
-            f"pages of {meta.free.page_size:,} bytes",
-            hint=_BACKUP_HINT,
-        )
+        raise DamagedError(f"{name} has a broken meta page at byte {offset:,}", hint=_BACKUP_HINT)
     return meta
-
-
-def _wrong_magic(magic: bytes, offset: int, name: str) -> FpdbError:
-    if offset:
-        return DamagedError(f"{name} has lost its second meta page", hint=_BACKUP_HINT)
-    if magic[::-1] == LMDB_MAGIC.to_bytes(4, sys.byteorder):
-        return NotADatabaseError(
-            f"{name} was written on a machine with the other byte order",
-            hint="export it there in the portable form, and load that here",
-        )
-    return NotADatabaseError(
-        f"{name} isn't an LMDB file: it has {magic.hex()} where LMDB's magic belongs",
-        hint=_PATH_HINT,
-    )
 
 
 # The structure

@@ -45,15 +45,8 @@ _FREE_KEY_BYTES = 8
 # The newest state
 
 
-class State(NamedTuple):
-    """The newest readable state, and what is wrong with the meta pages."""
-
-    meta: Meta | None
-    faults: list[str]
-
-
-def newest_state(file: LmdbFile) -> State:
-    """Find the newest state.
+def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
+    """Return the meta page of the newest state, and what is wrong with the meta pages.
 
     LMDB takes the meta page with the higher transaction number, and has no checksum of either.
     Each commit of fpdb counts its writes, so these counters say which one is newer.
@@ -73,7 +66,7 @@ def newest_state(file: LmdbFile) -> State:
         faults.append("LMDB would take an older state, since the newest meta page is damaged")
     if faults and None in writes.values():
         faults.append("what the last commit added may be lost, what it deleted may be back")
-    return State(newest, faults)
+    return newest, faults
 
 
 def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
@@ -95,7 +88,7 @@ def meta_faults(directory: Path) -> list[str]:
     try:
         for _ in range(_GLANCES):
             before = file.meta_bytes()
-            faults = newest_state(file).faults
+            _, faults = newest_state(file)
             # A commit of another process is no damage, and who commits has found an intact file.
             if not faults or file.meta_bytes() == before:
                 # LMDB isn't misled by a damaged one: it can't be opened.
@@ -127,11 +120,10 @@ def structure_faults_in_use(directory: Path) -> list[str]:
 
 
 class Walk:
-    """One tree, followed from its root: its leaves, how many pages it has, and its faults."""
+    """One tree, followed from its root: its leaves, and its faults."""
 
     def __init__(self, file: LmdbFile, root: int, *, sorted_keys: bool = True) -> None:
         self.leaves = array("Q")
-        self.pages = 0
         self.faults: list[str] = []
         self._file = file
         self._sorted_keys = sorted_keys
@@ -156,7 +148,6 @@ class Walk:
             self.faults.append(f"page {number} {fault}")
             return
         file.reached[number] = REACHED
-        self.pages += 1
         if not page.intact:
             self.faults.append(f"page {number} is damaged, {len(page.nodes)} entries could be read")
         if page.kind == BRANCH:
@@ -167,9 +158,7 @@ class Walk:
             return
         self.leaves.append(number)
         for node in page.nodes:
-            run = file.run(node)
-            self.pages += len(run)
-            if not file.mark_run(run):
+            if not file.mark_run(file.run(node)):
                 self.faults.append(f"page {node.number} is used twice, or doesn't exist")
 
     def _fits(self, nodes: list[Node], low: bytes | None, high: bytes | None) -> bool:
@@ -287,14 +276,14 @@ class Survey:
             yield Entry(leaf, node.key, self.file.value(node))
 
     def _newest_meta(self) -> Meta:
-        state = newest_state(self.file)
-        self.problems += [Problem(DATA_FILE, fault) for fault in state.faults]
-        if state.meta is None:
+        meta, faults = newest_state(self.file)
+        self.problems += [Problem(DATA_FILE, fault) for fault in faults]
+        if meta is None:
             raise DamagedError(
                 "both meta pages are lost, and nothing else tells documents from deleted ones",
                 hint="restore the database from a backup",
             )
-        return state.meta
+        return meta
 
     def _follow(self, meta: Meta) -> None:
         """Walk through all trees of a state, and find out which other pages are in use."""
@@ -309,18 +298,12 @@ class Survey:
         for name, walk in walks.items():
             self.problems += [Problem(name, fault) for fault in walk.faults]
         used = meta.main.pages + sum(tree.pages for tree in self.trees.values())
-        if used == sum(walk.pages for walk in walks.values()) and not self.problems:
-            return  # nothing is missing
         listed = self._mark_free(meta, last_page)
-        if listed is None:
+        fits = listed is not None and METAS + used + meta.free.pages + listed == last_page + 1
+        # Without all names, it isn't known how many pages are in use.
+        self.strays_known = fits or (listed is not None and bool(walks["names"].faults))
+        if not self.strays_known:
             self.problems.append(Problem("free pages", "the list of them is damaged"))
-        elif not walks["names"].faults and (
-            METAS + used + meta.free.pages + listed != last_page + 1
-        ):
-            what = "the list of them doesn't fit the pages in use"
-            self.problems.append(Problem("free pages", what))
-        else:
-            self.strays_known = True
 
     def _mark_free(self, meta: Meta, last_page: int) -> int | None:
         """Mark the free pages, and return their number; None if their list is damaged."""

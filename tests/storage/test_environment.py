@@ -2,7 +2,6 @@
 
 import gc
 import os
-import pickle
 import stat
 import threading
 import time
@@ -163,13 +162,6 @@ def test_databases_that_are_required(closed: Path) -> None:
             env.require(["header", "documents"])
             with pytest.raises(NotADatabaseError, match="no sub-database table-00"):
                 env.require(["table-00"])
-
-
-def test_handles_are_pickled_as_their_path(env: Environment) -> None:
-    put(env, b"a", b"1")
-    with pickle.loads(pickle.dumps(env)) as again:
-        assert get(again, b"a") == b"1"
-        assert (again.path, again.readonly) == (env.path, False)
 
 
 def test_a_relative_path_survives_a_change_of_directory(

@@ -60,7 +60,7 @@ def test_a_plain_file(tmp_path: Path) -> None:
 
 def test_an_empty_data_file(closed: Path) -> None:
     os.truncate(closed / "data.mdb", 0)
-    refused(closed, DamagedError, "is empty, expected at least two pages")
+    refused(closed, DamagedError, "is cut short")
 
 
 @pytest.mark.parametrize("size", [1, 100, 4096, 4200])
@@ -97,7 +97,7 @@ def test_a_lost_second_meta_page(closed: Path) -> None:
     data = bytearray((closed / "data.mdb").read_bytes())
     data[4096:8192] = bytes(4096)
     (closed / "data.mdb").write_bytes(data)
-    refused(closed, DamagedError, "has lost its second meta page")
+    refused(closed, DamagedError, "has a broken meta page at byte 4,096")
 
 
 def test_random_damage_to_the_meta_pages_raises_named_errors_only(closed: Path) -> None:

@@ -203,7 +203,7 @@ with Environment.open(argv[0]) as again, again.read() as txn:
 
 
 def test_pools_of_processes(closed: Path, run: Run, tmp_path: Path) -> None:
-    """Forked with an open handle, and spawned with a pickled one."""
+    """Forked with an open handle, and spawned."""
     script = tmp_path / "pool.py"
     script.write_text(
         """
@@ -211,8 +211,8 @@ import multiprocessing, sys
 from fpdb.storage import Environment
 
 def work(job):
-    env, number = job
-    with env.write() as txn:
+    path, number = job
+    with Environment.open(path) as env, env.write() as txn:
         txn.put("documents", b"job %d" % number, b"1")
     return number
 
@@ -220,7 +220,7 @@ if __name__ == "__main__":
     env = Environment.open(sys.argv[1])
     for method in ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(2) as pool:
-            assert sorted(pool.map(work, [(env, n) for n in range(10)])) == list(range(10))
+            assert sorted(pool.map(work, [(sys.argv[1], n) for n in range(10)])) == list(range(10))
         with env.write() as txn:
             assert all(txn.delete("documents", b"job %d" % n) for n in range(10))
     print("fine")
