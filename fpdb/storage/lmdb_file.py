@@ -25,7 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from fpdb.errors import DamagedError, FormatError, NotADatabaseError
+from fpdb.errors import DamagedError, NotADatabaseError
 
 DATA_FILE = "data.mdb"
 LMDB_MAGIC = 0xBEEFC0DE
@@ -37,7 +37,6 @@ NODE_HEAD = struct.Struct("=HHHH")
 _RUN_HEAD = struct.Struct("=12xI")
 _TREE = struct.Struct("=IHHQQQQQ")
 _META = struct.Struct("=Q2xH4xIIQQ48s48sQQ")
-_LATER_MAGIC = struct.Struct("=24xII")  # magic and version since format 2
 _NUMBER = struct.Struct("=Q")
 
 BRANCH, LEAF, OVERFLOW, _META_KIND = 0x01, 0x02, 0x04, 0x08
@@ -355,50 +354,32 @@ def require_intact(descriptor: int, name: str) -> Meta:
 
 
 def _require_intact(descriptor: int, name: str) -> Meta:
-    first = _require_meta(descriptor, 0, name)
-    second = _require_meta(descriptor, first.free.page_size, name)
-    newest = max(first, second, key=lambda meta: meta.transaction)
     file = LmdbFile(descriptor)
-    if file.size >= newest.end:
-        return newest
-    # Pages that a transaction took and gave back are never written, and the last ones are then
-    # beyond the end of an intact file. Any other page beyond the end is a loss.
-    beyond = range(file.size // file.page_size, newest.last_page + 1)
-    free: set[int] = set()
-    for node in file.entries(newest.free, file.pages):
-        free.update(page for page in listed_pages(file.value(node)) or () if page in beyond)
-    if len(free) < len(beyond):
-        raise DamagedError(
-            f"{name} is cut short: {file.size:,} bytes found, {newest.end:,} expected",
-            hint=_BACKUP_HINT,
-        )
-    return newest
-
-
-def _require_meta(descriptor: int, offset: int, name: str) -> Meta:
-    data = os.pread(descriptor, _META.size, offset)
-    if len(data) < _META.size:
-        raise DamagedError(
-            f"{name} is cut short: it has no meta page at byte {offset:,}", hint=_BACKUP_HINT
-        )
-    meta = parse_meta(data)
-    magic, version = meta.magic, meta.version
-    if magic != LMDB_MAGIC:
-        magic, version = _LATER_MAGIC.unpack_from(data)
-    if magic == LMDB_MAGIC and version != LMDB_FORMAT:
-        raise FormatError(
-            f"{name} is an LMDB file of format {version}, expected format {LMDB_FORMAT}",
-            hint="dump it with the program that wrote it; fpdb writes LMDB 0.9's format",
-        )
-    if magic != LMDB_MAGIC and not offset:
+    metas = file.metas()
+    if metas and not any(
+        meta.magic == LMDB_MAGIC and meta.version == LMDB_FORMAT for meta in metas
+    ):
         raise NotADatabaseError(
-            f"{name} isn't an LMDB file, or is of a machine with the other byte order",
+            f"{name} isn't an LMDB file of format 1 and of this machine's byte order",
             hint="give the path of a directory that fpdb created; between byte orders, move the "
             "portable form",
         )
-    if not meta.valid:
-        raise DamagedError(f"{name} has a broken meta page at byte {offset:,}", hint=_BACKUP_HINT)
-    return meta
+    cut = DamagedError(f"{name} is cut short: {file.size:,} bytes found", hint=_BACKUP_HINT)
+    if len(metas) < METAS:
+        raise cut
+    if not all(meta.valid for meta in metas):
+        raise DamagedError(f"{name} has a broken meta page", hint=_BACKUP_HINT)
+    newest = max(metas, key=lambda meta: meta.transaction)
+    # Pages that a transaction took and gave back are never written, and the last ones are then
+    # beyond the end of an intact file. Any other page beyond the end is a loss.
+    beyond = range(file.size // file.page_size, newest.last_page + 1)
+    if beyond:
+        free: set[int] = set()
+        for node in file.entries(newest.free, file.pages):
+            free.update(page for page in listed_pages(file.value(node)) or () if page in beyond)
+        if len(free) < len(beyond):
+            raise cut
+    return newest
 
 
 # The structure

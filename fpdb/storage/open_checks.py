@@ -34,6 +34,7 @@ LARGEST_MAP, SMALLEST_MAP = 1 << 40, 64 << 20
 MAX_READERS = 4096
 MAX_DATABASES = 80
 
+MOUNTS = Path("/proc/self/mountinfo")
 # Between machines, neither memory maps nor locks are coherent on these.
 REMOTE = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse", "gfs", "gfs2", "glusterfs", "gpfs"}
@@ -63,11 +64,11 @@ def identify(directory: Path) -> Identity:
 
 def require_openable(directory: Path, *, readonly: bool) -> None:
     """Check a directory that is not in use in this process."""
-    require_local(directory)
-    if not readonly:
-        require_owner(directory)
     descriptor = open_data(directory)
     try:
+        require_local(directory)
+        if not readonly:
+            require_owner(directory)
         with disk_named(directory):
             require_intact(descriptor, str(directory / DATA_FILE))
     finally:
@@ -149,40 +150,25 @@ def _find_data(directory: Path) -> os.stat_result:
 # The file system
 
 
-def require_local(path: Path, mounts: str | None = None) -> None:
-    """Raise an error for a path on a network file system.
-
-    Args:
-        path: Where a database is, or will be.
-        mounts: The kernel's table of mounts, by default that of this process.
-    """
-    if mounts is None:
-        with contextlib.suppress(OSError):
-            mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
-    kind = file_system_of(path, mounts or "")
+def require_local(directory: Path) -> None:
+    """Raise an error for a directory on a network file system."""
+    kind = file_system_of(directory.stat().st_dev)
     if kind in REMOTE or kind.startswith("fuse."):
         raise OpenError(
-            f"{path} is on a file system of type {kind}, expected a local one",
+            f"{directory} is on a file system of type {kind}, expected a local one",
             hint="move the database to a local disk; LMDB's map and locks need one",
         )
 
 
-def file_system_of(path: Path, mounts: str) -> str:
-    """Return the type of the file system of a path, "" if the table of mounts doesn't have it."""
-    best, kind = -1, ""
-    for line in mounts.splitlines():
-        mount, _, rest = line.partition(" - ")
-        fields = mount.split(" ")
-        if len(fields) < 5 or not rest:
-            continue
-        point = fields[4]
-        for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-            point = point.replace(code, character)
-        # A later mount at the same place hides the earlier one.
-        depth = len(Path(point).parts)
-        if depth >= best and path.is_relative_to(point):
-            best, kind = depth, rest.split(" ")[0]
-    return kind
+def file_system_of(device: int) -> str:
+    """Return the type of the file system with a device number, "" if it isn't mounted."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with contextlib.suppress(OSError):
+        for line in MOUNTS.read_text(errors="replace").splitlines():
+            mount, _, kind = line.partition(" - ")
+            if mount.split(" ")[2:3] == [number]:
+                return kind.split(" ")[0]
+    return ""
 
 
 # LMDB itself
