@@ -12,7 +12,7 @@ import pytest
 
 import fpdb
 from fpdb import processes as workers
-from fpdb.processes import MOST, Workers, count_jobs, mapped
+from fpdb.processes import MOST, count_jobs, mapped
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +50,6 @@ def test_results_come_in_order_with_their_items(jobs):
     items = [float(9 - number) / 100 for number in range(9)]
     assert list(mapped(time.sleep, items, jobs)) == [(item, None) for item in items]
     assert results(abs, [], jobs) == []
-    assert results(abs, [-1], jobs) == [1]
     assert children() == []
 
 
@@ -86,7 +85,7 @@ def test_only_so_many_items_are_in_flight():
             taken.append(number)
             yield number
 
-    results = Workers(abs, 2).map(source())
+    results = mapped(abs, source(), 2)
     for number in range(20):
         assert next(results) == (number, number)
         time.sleep(0.01)
@@ -95,19 +94,32 @@ def test_only_so_many_items_are_in_flight():
     assert children() == []
 
 
-def test_a_single_item_takes_no_process():
-    assert results(lambda _: len(children()), [0], 2) == [0]
-    assert results(lambda _: os.getpid(), [0, 1], 2) == [os.getpid()] * 2  # nobody else knows it
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_what_no_other_process_can_know_is_done_here(jobs):
+def test_what_no_other_process_can_know_is_an_error():
     class Own(str):
         __slots__ = ()
 
-    assert results(len, [Own("ab"), "c", Own("")], jobs) == [2, 1, 0]
-    assert results(iter, ["ab", "cd"], jobs)[1].__next__() == "c"
+    for work, items in ((lambda item: item, [1]), (len, ["c", Own("ab")]), (open, ["/dev/null"])):
+        with pytest.raises(fpdb.WorkerError, match="can't take or return") as caught:
+            results(work, items, 2)
+        assert "one job" in caught.value.hint
     assert children() == []
+
+
+def test_a_function_of_the_calling_script_is_an_error(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import fpdb
+        from fpdb.processes import mapped
+        def own(item): return item
+        try:
+            print(list(mapped(own, [1, 2], 2)))
+        except fpdb.WorkerError as error:
+            print(error)
+        """)
+    )
+    done = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("a worker process can't take or return this: AttributeError")
 
 
 @pytest.mark.parametrize("jobs", [-1, MOST + 1, 1.5, True, "2", None])
@@ -122,7 +134,7 @@ def test_no_jobs_means_all_processors():
 
 
 def test_a_killed_worker_is_an_error_and_no_hang():
-    results = Workers(time.sleep, 2).map([0.0, 0.0, 30.0, 30.0, 30.0])
+    results = mapped(time.sleep, [0.0, 0.0, 30.0, 30.0, 30.0], 2)
     next(results)
     next(results)
     for process in children():
@@ -143,11 +155,15 @@ def test_a_worker_that_can_t_start_is_an_error(monkeypatch):
 
 def test_closing_ends_what_is_at_work():
     started = time.monotonic()
-    with Workers(time.sleep, 2) as pool:
-        for _ in range(4):
-            pool.put(60.0)
+
+    def items():
+        yield from [60.0, 60.0]
         while len(children()) < 2:
             time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        results(time.sleep, items(), 2)
     assert time.monotonic() - started < 20
     assert children() == []
 
@@ -157,7 +173,7 @@ def test_a_secret_is_neither_an_argument_nor_in_the_environment():
     hashing = fpdb.Hash(secret=fpdb.Secret(secret))
     recipe = fpdb.recipe("web").replace(name="mine", hash=hashing)
     texts = [[" ".join(f"word{place}of{number}" for place in range(9))] for number in range(3)]
-    results = Workers(recipe.batch, 2).map(texts)
+    results = mapped(recipe.batch, texts, 2)
     batches = [next(results)[1]]
     shown = [
         Path(f"/proc/{process}/{name}").read_bytes()
@@ -174,22 +190,20 @@ def test_a_secret_is_neither_an_argument_nor_in_the_environment():
 
 SCRIPT = """
 import sys, time
-import fpdb
 from fpdb.processes import Workers
 
-pool = Workers(time.sleep, 2)
-for seconds in (0, 0, 60, 60):
-    pool.put(seconds)
-for _ in range(2):
-    next(pool.rest())
-print(*(worker._process.pid for worker in pool._started), flush=True)
-time.sleep(60)
+with Workers(time.sleep, 2) as pool:
+    results = pool.map([0, 0, 0, 0, 60, 60, 60])
+    next(results)
+    next(results)
+    print(*(worker._process.pid for worker in pool._started), flush=True)
+    time.sleep(60)
 """
 
 
 def test_workers_end_when_their_starter_is_killed(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.replace("60, 60", "0, 0"))
+    script.write_text(SCRIPT)
     process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE)
     numbers = [int(number) for number in process.stdout.readline().split()]
     assert numbers

@@ -1,23 +1,18 @@
-"""The process that turns HTML into text, which starts fast and may be killed.
+"""What turns HTML into text, in a child process that may be ended.
 
-It is run as a script, imports nothing of fpdb, and works on one page after the other, each within
-its processor time. No parser is safe from pages that are made to keep it busy or to fill the
-memory, and nothing but the end of its process stops one.
+No parser is safe from pages that are made to keep it busy or to fill the memory, and nothing but
+the end of its process stops one. So each page has its processor time, and all have the memory.
 """
 
 import codecs
+import functools
 import resource
 import signal
-import socket
-import struct
-import sys
+
+from fpdb.models import HtmlText
 
 SECONDS = 2.0
 MEMORY = 256 << 20
-# A question is its length and flags, a label and the page; an answer holds three texts.
-QUESTION = struct.Struct(">IIBB")
-ANSWER = struct.Struct(">BIII")
-TEXT, MAIN = 1, 2
 
 _FEW, _ENOUGH = 200, 500
 _HEAD = 1 << 13
@@ -39,6 +34,36 @@ _MARKS = (
 # Links, navigation and controls say little of what a page is about, and the same on each page.
 _ASIDE = ["a", "nav", "header", "footer", "aside", "form", "button", "select"]
 _ASIDE += [f"[role={role}]" for role in ("navigation", "banner", "contentinfo")]
+
+
+def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
+    """Return the text of a page; the system ends this process when its time is over.
+
+    Args:
+        page: The page; its encoding, if HTTP says one; whether only its main content counts.
+    """
+    data, label, main = page
+    _limit_memory()
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    if isinstance(data, str):
+        data, encoding, replaced = data.encode("utf-8", "replace").decode(), None, False
+    else:
+        data, encoding, replaced = decode(data, label)
+    text, title = extract(data, main)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    return HtmlText(text, title, encoding, replaced)
+
+
+@functools.cache
+def _limit_memory() -> None:
+    import resiliparse.extract.html2text
+    import resiliparse.parse.encoding
+    import resiliparse.parse.html  # noqa: F401 - what the first page would load
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
 
 
 def decode(data: bytes, label: str) -> tuple[str, str, bool]:
@@ -156,53 +181,3 @@ def _shown(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
         rest = read(False, _ASIDE)  # noqa: FBT003
         text = rest if len(rest) >= _ENOUGH else text
     return text, title
-
-
-def _received(connection: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        piece = connection.recv(min(count - len(data), 1 << 20))
-        if not piece:
-            raise EOFError
-        data += piece
-    return bytes(data)
-
-
-def serve(connection: socket.socket) -> None:
-    """Answer questions until the other end is closed."""
-    while True:
-        size, label_size, flags, _ = QUESTION.unpack(_received(connection, QUESTION.size))
-        label = _received(connection, label_size).decode("utf-8", "replace")
-        data = _received(connection, size)
-        # The system ends this process when the time is over, whatever it is doing.
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        if flags & TEXT:
-            page, encoding, replaced = data.decode("utf-8", "replace"), "", False
-        else:
-            page, encoding, replaced = decode(data, label)
-        text, title = extract(page, bool(flags & MAIN))
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        parts = [each.encode("utf-8", "replace") for each in (text, title, encoding)]
-        connection.sendall(ANSWER.pack(replaced, *map(len, parts)) + b"".join(parts))
-
-
-def _main() -> None:
-    sys.path[:] = sys.argv[2:]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    import resiliparse.extract.html2text
-    import resiliparse.parse.encoding
-    import resiliparse.parse.html  # noqa: F401 - what the first page would load
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with open("/proc/self/statm", encoding="ascii") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
-    with socket.socket(fileno=int(sys.argv[1])) as connection:
-        try:
-            serve(connection)
-        except (EOFError, OSError):  # the caller is gone
-            return
-
-
-if __name__ == "__main__":
-    _main()

@@ -5,7 +5,6 @@ import importlib.util
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.message import Message
@@ -15,7 +14,7 @@ from fpdb.errors import HtmlError, MissingExtraError
 from fpdb.io import extraction
 from fpdb.io.records import LARGEST_HTML, BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import HtmlText
-from fpdb.processes import start_python
+from fpdb.processes import Worker
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 # As browsers understand these names.
@@ -27,8 +26,6 @@ _WIDER = {
     "ascii": "cp1252",
     "us-ascii": "cp1252",
 }
-# Only a stalled machine comes near this: the limit of processor time is reached much earlier.
-_PATIENCE = 60.0
 
 
 def html_text(
@@ -45,23 +42,33 @@ def html_text(
     more than `max_bytes`, or one that takes more than 2 seconds of processor time or 256 MiB, is an
     `HtmlError`. Needs the extra `web`.
     """
-    raw = data.encode("utf-8", "replace") if isinstance(data, str) else bytes(data)
-    if len(raw) > max_bytes:
+    size = len(data.encode("utf-8", "replace") if isinstance(data, str) else data)
+    if size > max_bytes:
         raise HtmlError(
-            f"holds {len(raw):,} bytes of HTML, expected at most {max_bytes:,}",
+            f"holds {size:,} bytes of HTML, expected at most {max_bytes:,}",
             hint="max_bytes allows more, up to what 256 MiB of memory can hold",
         )
-    flags = extraction.TEXT * isinstance(data, str) | extraction.MAIN * main
-    label = charset_of(content_type)
-    helper = _take()
     try:
-        answer = helper.ask(raw, label, flags)
-    except BaseException:
+        worker = _idle.pop()
+    except IndexError:
+        require_html()
+        worker = Worker(extraction.read_page, subprocess.DEVNULL)
+    try:
+        found: HtmlText = worker.call((data, charset_of(content_type), main))
+    except BaseException as error:
         # Half of an answer may be under way.
-        helper.end()
-        raise
-    _idle.append(helper)
-    return answer
+        worker.kill()
+        worker.close()
+        if not isinstance(error, Exception):
+            raise
+        reason = f"can't be read as HTML in {extraction.MEMORY >> 20} MiB of memory"
+        if worker.exit_code == -signal.SIGPROF:
+            reason = f"takes more than {extraction.SECONDS:.0f} seconds to read as HTML"
+        raise HtmlError(
+            reason, hint="such pages are hardly ever meant to be read; leave it out"
+        ) from None
+    _idle.append(worker)
+    return found
 
 
 def require_html() -> None:
@@ -83,78 +90,21 @@ def charset_of(content_type: str | None) -> str:
     return found[:40] if isinstance(found, str) else ""
 
 
-class _Helper:
-    """A process that reads one page at a time, and the socket to it."""
-
-    def __init__(self) -> None:
-        require_html()
-        self.process, self.connection = start_python(
-            "-PS", extraction.__file__, stderr=subprocess.DEVNULL
-        )
-        self.connection.settimeout(_PATIENCE)
-
-    def ask(self, data: bytes, label: str, flags: int) -> HtmlText:
-        name = label.encode("utf-8", "replace")
-        try:
-            head = extraction.QUESTION.pack(len(data), len(name), flags, 0)
-            self.connection.sendall(head + name + data)
-            replaced, *sizes = extraction.ANSWER.unpack(self._receive(extraction.ANSWER.size))
-            text, title, encoding = (self._receive(size).decode() for size in sizes)
-        except (EOFError, OSError):
-            self.end()
-            raise HtmlError(
-                self._reason(),
-                hint="such pages are hardly ever meant to be read; leave it out",
-            ) from None
-        return HtmlText(text, title, encoding or None, bool(replaced))
-
-    def _reason(self) -> str:
-        if self.process.returncode == -signal.SIGPROF:
-            return f"takes more than {extraction.SECONDS:.0f} seconds to read as HTML"
-        return f"can't be read as HTML in {extraction.MEMORY >> 20} MiB of memory"
-
-    def _receive(self, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            piece = self.connection.recv(min(count - len(data), 1 << 20))
-            if not piece:
-                raise EOFError
-            data += piece
-        return bytes(data)
-
-    def end(self) -> None:
-        """End the process, whatever it is doing."""
-        self.connection.close()
-        # What ended by itself says why.
-        try:
-            self.process.wait(0.05)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
 # At most as many as there were calls at the same time.
-_idle: list[_Helper] = []
-_lock = threading.Lock()
-
-
-def _take() -> _Helper:
-    with _lock:
-        if _idle:
-            return _idle.pop()
-    return _Helper()
+_idle: list[Worker] = []
 
 
 def _end_all() -> None:
     while _idle:
-        _idle.pop().end()
+        worker = _idle.pop()
+        worker.kill()
+        worker.close()
 
 
 def _leave_to_parent() -> None:
     """Forget, in a forked child, the processes of its parent."""
-    for helper in _idle:
-        helper.connection.close()
-        helper.process.returncode = 0
+    for worker in _idle:
+        worker.leave()
     _idle.clear()
 
 

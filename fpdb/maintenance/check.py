@@ -89,9 +89,8 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     directory = Path(os.path.realpath(path))
     open_checks.identify(directory)
     with tempfile.TemporaryFile() as complaints:
-        child = Worker(stderr=complaints.fileno())
+        child = Worker(_Reading(directory, deep=deep), stderr=complaints.fileno())
         try:
-            child.prepare(_Reading(directory, deep=deep))
             while problem := child.call(_NEXT):
                 yield problem
         except WorkerError:

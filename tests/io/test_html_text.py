@@ -211,7 +211,7 @@ def test_the_process_ends_with_its_parent():
         "import fpdb, os, signal\n"
         "from fpdb.io import html\n"
         "fpdb.html_text('<p>a')\n"
-        "print(html._idle[0].process.pid, flush=True)\n"
+        "print(html._idle[0]._process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     command = [sys.executable, "-c", code]
