@@ -308,13 +308,7 @@ class Stored(NamedTuple):
 
     def holds_what(self, other: "Stored") -> bool:
         """Return whether two documents with the same key differ in nothing but id and time."""
-        return (
-            self.fingerprint == other.fingerprint
-            and self.digest == other.digest
-            and self.meta == other.meta
-            and self.characters == other.characters
-            and self.sketch == other.sketch
-        )
+        return self == other._replace(id=self.id, added=self.added)
 
 
 def pack_record(stored: Stored, bits: int) -> bytes:

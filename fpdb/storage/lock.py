@@ -9,7 +9,6 @@ right after releasing it, can't overtake the one that has been waiting.
 import contextlib
 import fcntl
 import functools
-import json
 import os
 import platform
 import threading
@@ -128,12 +127,13 @@ class WriteLock:
 
     def _holder(self) -> tuple[int | None, str]:
         try:
-            record = json.loads(os.pread(self._process_lock, _RECORD_BYTES, 0))
-            pid, host, namespace = int(record["pid"]), record["host"], record["namespace"]
-        except (OSError, ValueError, KeyError, TypeError):
+            record = os.pread(self._process_lock, _RECORD_BYTES, 0).decode()
+            first, second, host = record.split(maxsplit=2)
+            pid, namespace = int(first), int(second)
+        except (OSError, ValueError):
             return None, "an unknown process"
-        elsewhere = "" if namespace == _pid_namespace() else f" of another container ({host})"
-        return pid, f"process {pid}{elsewhere}"
+        elsewhere = namespace != _pid_namespace()
+        return pid, f"process {pid}" + elsewhere * f" of another container ({host.strip()})"
 
     def _give_up(self, timeout: float) -> NoReturn:
         raise self._timeout(timeout, *self._holder())
@@ -167,8 +167,8 @@ def _poll(descriptor: int, deadline: float) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def _own_record(pid: int) -> bytes:
-    record = {"pid": pid, "namespace": _pid_namespace(), "host": platform.node()[:64]}
-    return json.dumps(record).encode().ljust(_RECORD_BYTES)
+    record = f"{pid} {_pid_namespace()} {platform.node()[:64]}"
+    return record.encode().ljust(_RECORD_BYTES)
 
 
 def _pid_namespace() -> int:

@@ -286,7 +286,7 @@ def test_a_holder_elsewhere_is_named_as_such(closed: Path, start: Start, line: L
         holder = start(HOLD, closed)
         line(holder)
         record = (closed / "fpdb.lock").read_bytes()
-        (closed / "fpdb.lock").write_bytes(record.replace(b'"namespace": ', b'"namespace": 1'))
+        (closed / "fpdb.lock").write_bytes(record.replace(b" ", b" 1", 1))
         with pytest.raises(LockTimeoutError, match="of another container"):
             env.write(timeout=0).__enter__()
         (closed / "fpdb.lock").write_bytes(b"not a record")
