@@ -7,7 +7,6 @@ import typer
 
 import fpdb
 from fpdb.cli import recipes, render, spark
-from fpdb.cli.clusters import clusters
 from fpdb.cli.compare import compare
 from fpdb.cli.create import create
 from fpdb.cli.evaluate import evaluate
@@ -17,11 +16,10 @@ from fpdb.cli.follow import follow
 from fpdb.cli.get import delete, get
 from fpdb.cli.ingest import ingest
 from fpdb.cli.load import load
-from fpdb.cli.maintain import backup, check, compact, hold, merge, repair
-from fpdb.cli.pairs import pairs
+from fpdb.cli.maintain import backup, check, compact, hold, merge, repair, stats
+from fpdb.cli.pairs import clusters, pairs
 from fpdb.cli.plan import plan
 from fpdb.cli.query import query
-from fpdb.cli.stats import stats
 from fpdb.errors import FpdbError
 
 app = typer.Typer(
@@ -75,17 +73,18 @@ def main() -> None:
     """Run the command line: exit 0 fine, 2 usage, 3 an error of fpdb, 130 interrupted."""
     render.prepare_streams()
     try:
-        try:
-            # Only help is drawn in panels; a usage error is a line that no panel wraps.
-            code = app(standalone_mode=False)
-        finally:
-            render.flush()
+        # Only help is drawn in panels; a usage error is a line that no panel wraps.
+        code = app(standalone_mode=False)
+        render.flush()
     except FpdbError as error:
         render.fail(error)
+        code = 3
+    except OSError as error:
+        render.discard_output()
+        what = f"standard output can't be written: {error.strerror}"
+        render.fail(FpdbError(what, hint="is the disk full?"))
         code = 3
     except _UsageError as error:
         error.show()
         code = error.exit_code
-    except typer.Abort:
-        code = 1
     sys.exit(code)

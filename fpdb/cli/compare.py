@@ -8,36 +8,10 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import (
-    BitsOption,
-    JsonOption,
-    MaxBytesOption,
-    RecipeOption,
-    choose_recipe,
-    require,
-)
+from fpdb.cli.options import JsonOption, RecipeOption, choose_recipe, require
 from fpdb.errors import InputError
 from fpdb.io import read_lines, read_text
-from fpdb.models import LARGEST_TEXT, Comparison
-
-# What every two texts have; not all have shingles.
-_COLUMNS = [field.name for field in dataclasses.fields(Comparison)[:7]]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Judge:
-    """Decides whether a comparison counts as a match, if there is a k."""
-
-    k: int | None
-    below: bool
-
-    def verdict(self, found: Comparison) -> str | None:
-        if self.k is None:
-            return None
-        if found.short:
-            return "duplicate" if found.equal else "short"
-        close = found.distance < self.k if self.below else found.distance <= self.k
-        return "duplicate" if close else "different"
+from fpdb.models import Comparison
 
 
 def compare(
@@ -57,7 +31,6 @@ def compare(
         typer.Option("--rank", metavar="FILE", help="Rank the lines of a file by similarity."),
     ] = None,
     recipe: RecipeOption = "web",
-    bits: BitsOption = None,
     k: Annotated[
         int | None,
         typer.Option("--k", "-k", metavar="K", min=0, help="Print whether the distance is in k."),
@@ -65,11 +38,7 @@ def compare(
     below: Annotated[
         bool, typer.Option("--below", help="With -k: the distance must be below k.")
     ] = False,
-    header: Annotated[
-        bool, typer.Option("--header", help="With --pairs or --rank: print column names first.")
-    ] = False,
     as_json: JsonOption = False,
-    max_bytes: MaxBytesOption = LARGEST_TEXT,
 ) -> None:
     """Compare two files or texts.
 
@@ -86,58 +55,57 @@ def compare(
         "give two files or texts, or --pairs FILE, or one and --rank FILE",
     )
     require(k is not None or not below, "--below needs -k")
-    require(pairs or rank or not header, "--header needs --pairs or --rank")
-    chosen, judge = choose_recipe(recipe, bits, max_bytes), _Judge(k, below)
-    sides = [read_text(path, max_bytes).text for path in files or ()] + (texts or [])
+    chosen = choose_recipe(recipe)
+    largest = k - 1 if k is not None and below else k
+    sides = [read_text(path).text for path in files or ()] + (texts or [])
     if not (pairs or rank):
-        _report(chosen, judge, fpdb.compare(chosen, sides[0], sides[1]), as_json)
+        found = fpdb.compare(chosen, *sides)
+        verdict = _verdict(found, largest)
+        if as_json:
+            render.record(dataclasses.asdict(found) | {"verdict": verdict})
+        else:
+            _report(chosen, found, verdict)
         return
-    if header and not as_json:
-        render.row(*_COLUMNS, "verdict", "a", "b")
     if pairs:
-        rows = _read_pairs(pairs, max_bytes)
         compared: Iterable[tuple[Comparison, str, str]] = (
-            (fpdb.compare(chosen, left, right), left, right) for left, right in rows
+            (fpdb.compare(chosen, *both), *both) for both in _read_pairs(pairs)
         )
     else:
-        others = (line.text for line in read_lines(rank or "", max_bytes))
+        others = (line.text for line in read_lines(rank or ""))
         ranked = [(fpdb.compare(chosen, sides[0], other), sides[0], other) for other in others]
         compared = sorted(ranked, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
     for found, left, right in compared:
-        _line(judge, found, left, right, as_json)
+        verdict = _verdict(found, largest)
+        if as_json:
+            both = {"verdict": verdict, "a": left, "b": right}
+            render.record(dataclasses.asdict(found) | both)
+            continue
+        exact = (found.cosine_estimate, found.cosine, found.jaccard, found.value_ratio)
+        shares = (f"{each:.4f}" for each in (found.angle, *exact))
+        percent = f"{100 * found.similarity:.2f}"
+        render.row(found.distance, percent, *shares, verdict or "-", left, right)
 
 
-def _read_pairs(path: str, max_bytes: int) -> Iterator[tuple[str, str]]:
-    for line in read_lines(path, max_bytes):
-        columns = line.text.split("\t")
-        if len(columns) != 2:
+def _verdict(found: Comparison, k: int | None) -> str | None:
+    if k is None:
+        return None
+    if found.short:
+        return "duplicate" if found.equal else "short"
+    return "duplicate" if found.distance <= k else "different"
+
+
+def _read_pairs(path: str) -> Iterator[tuple[str, str]]:
+    for line in read_lines(path):
+        left, *rest = line.text.split("\t")
+        if len(rest) != 1:
             raise InputError(
-                f"{line.source}: found {len(columns) - 1} tabs, expected 1",
+                f"{line.source}: found {len(rest)} tabs, expected 1",
                 hint="put one tab between the two texts",
             )
-        yield columns[0], columns[1]
+        yield left, rest[0]
 
 
-def _line(judge: _Judge, found: Comparison, left: str, right: str, as_json: bool) -> None:
-    verdict = judge.verdict(found)
-    if as_json:
-        render.record(dataclasses.asdict(found) | {"verdict": verdict, "a": left, "b": right})
-        return
-    render.row(
-        found.distance,
-        f"{found.similarity:.2%}".rstrip("%"),
-        *(f"{getattr(found, column):.4f}" for column in _COLUMNS[2:]),
-        verdict or "-",
-        left,
-        right,
-    )
-
-
-def _report(recipe: fpdb.Recipe, judge: _Judge, found: Comparison, as_json: bool) -> None:
-    verdict = judge.verdict(found)
-    if as_json:
-        render.record(dataclasses.asdict(found) | {"verdict": verdict})
-        return
+def _report(recipe: fpdb.Recipe, found: Comparison, verdict: str | None) -> None:
     entries = {
         "recipe": f"{recipe.name} ({recipe.id})",
         "distance": f"{found.distance} of {recipe.bits} bits",

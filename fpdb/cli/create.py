@@ -1,45 +1,41 @@
 """Create a database, or open one that is created if it isn't there."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import typer
 
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import (
-    BitsOption,
     CapacityOption,
     DatabaseArgument,
     JsonOption,
-    KeyType,
     KeyTypeOption,
     NewKOption,
     RecipeOption,
-    SketchOption,
-    TablesOption,
     choose_recipe,
-    open_writable,
 )
-from fpdb.errors import (
-    DatabaseExistsError,
-    DatabaseNotFoundError,
-    NotADatabaseError,
-    PlanError,
-)
+from fpdb.errors import DatabaseExistsError, DatabaseNotFoundError, NotADatabaseError, PlanError
 
 DEFAULT_RECIPE = "web"
-_CAPACITY = 1_000_000
 _STATS = ("path", "uuid", "recipe", "recipe_id", "bits", "k", "plan", "capacity", "keys", "sketch")
 
 
 def create(
     path: DatabaseArgument,
     recipe: RecipeOption = DEFAULT_RECIPE,
-    bits: BitsOption = None,
     k: NewKOption = 3,
-    capacity: CapacityOption = None,
-    key_type: KeyTypeOption = KeyType.TEXT,
-    tables: TablesOption = None,
-    sketch: SketchOption = None,
+    capacity: CapacityOption = 1_000_000,
+    key_type: KeyTypeOption = "text",
+    tables: Annotated[
+        int | None,
+        typer.Option("--tables", metavar="N", min=1, help="The plan with N tables; see fpdb plan."),
+    ] = None,
+    sketch: Annotated[
+        Literal["minhash"] | None,
+        typer.Option("--sketch", help="Keep a sketch of each text for --similarity: 128 bytes."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a database.
@@ -49,17 +45,10 @@ def create(
       fpdb create crawl.fpdb --sketch minhash
       fpdb create crawl.fpdb --recipe char-4 -k 4 --capacity 5e7
     """
-    chosen, distance, room = choose_recipe(recipe, bits), 3 if k is None else k, capacity
-    room = room or _CAPACITY
-    plan = None if tables is None else choose_plan(chosen.bits, distance, room, tables)
+    chosen = choose_recipe(recipe)
+    plan = None if tables is None else _choose_plan(chosen.bits, k, capacity, tables)
     with fpdb.create(
-        path,
-        recipe=chosen,
-        k=distance,
-        capacity=room,
-        keys=(key_type or KeyType.TEXT).value,
-        plan=plan,
-        sketch=sketch,
+        path, recipe=chosen, k=k, capacity=capacity, keys=key_type, plan=plan, sketch=sketch
     ) as database:
         if as_json:
             stats = database.stats()
@@ -69,7 +58,7 @@ def create(
             render.report(_facts(database))
 
 
-def choose_plan(bits: int, k: int, capacity: int, tables: int) -> fpdb.Plan:
+def _choose_plan(bits: int, k: int, capacity: int, tables: int) -> fpdb.Plan:
     """Return the best plan that has that many tables."""
     found = {len(plan.tables): plan for plan in reversed(fpdb.plans(bits, k, capacity))}
     if tables not in found:
@@ -81,9 +70,7 @@ def choose_plan(bits: int, k: int, capacity: int, tables: int) -> fpdb.Plan:
     return found[tables]
 
 
-def open_or_create(
-    path: Path, recipe: str | None, *, sketched: bool = False, quiet: bool
-) -> fpdb.Database:
+def open_or_create(path: Path, recipe: str | None, *, sketched: bool, quiet: bool) -> fpdb.Database:
     """Open a database to write to it, or create it if there is nothing at its path.
 
     Args:
@@ -92,37 +79,21 @@ def open_or_create(
         sketched: Whether a new database keeps sketches.
         quiet: Whether to print nothing about a new database.
     """
+    chosen = None if recipe is None else choose_recipe(recipe)
     try:
-        return open_writable(path, recipe)
+        return fpdb.open(path, recipe=chosen)
     except (DatabaseNotFoundError, NotADatabaseError):
         pass  # creating one succeeds if nothing is there, or an empty directory
     try:
-        database = fpdb.create(
-            path,
-            recipe=choose_recipe(recipe or DEFAULT_RECIPE),
-            sketch="minhash" if sketched else None,
-        )
+        sketch = "minhash" if sketched else None
+        database = fpdb.create(path, recipe=chosen or DEFAULT_RECIPE, sketch=sketch)
     except DatabaseExistsError:  # something else is there, or another process was faster
-        return open_writable(path, recipe)
+        return fpdb.open(path, recipe=chosen)
     if not quiet:
-        note_created(database)
+        facts = _facts(database)
+        path = facts.pop("path")
+        render.note(f"created {path}: " + "; ".join(f"{name} {facts[name]}" for name in facts))
     return database
-
-
-def is_there(path: Path) -> bool:
-    """Return whether there is a database at a path."""
-    try:
-        fpdb.open(path, readonly=True).close()
-    except (DatabaseNotFoundError, NotADatabaseError):
-        return False
-    return True
-
-
-def note_created(database: fpdb.Database) -> None:
-    """Print what was created."""
-    facts = _facts(database)
-    path = facts.pop("path")
-    render.note(f"created {path}: " + "; ".join(f"{name} {facts[name]}" for name in facts))
 
 
 def _facts(database: fpdb.Database) -> dict[str, Any]:

@@ -3,45 +3,22 @@
 import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Literal
 
 import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import DatabaseArgument, PrefixOption, QuietOption, open_readonly
-from fpdb.cli.output import (
-    NoCsvGuardOption,
-    Output,
-    OutputFormat,
-    OutputOption,
-    document_dict,
-    format_of_suffix,
-    key_column,
-)
+from fpdb.cli.options import DatabaseArgument, QuietOption
+from fpdb.cli.output import Output, OutputOption, document_dict, key_column
 from fpdb.errors import MissingExtraError
-
-_PORTABLE_SUFFIX = ".fpdb.jsonl"
-_COLUMNS = ("key", "fingerprint", "added", "meta")
-
-
-class ExportFormat(StrEnum):
-    """How documents are written: as other data are, or in the portable form."""
-
-    PORTABLE = "portable"
-    JSONL = "jsonl"
-    TSV = "tsv"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 def export(
     path: DatabaseArgument,
     output: OutputOption = "-",
     form: Annotated[
-        ExportFormat | None,
+        Literal["portable", "jsonl", "tsv", "csv", "parquet"] | None,
         typer.Option(
             "--output-format",
             metavar="FORMAT",
@@ -49,8 +26,6 @@ def export(
             rich_help_panel="Output",
         ),
     ] = None,
-    prefix: PrefixOption = None,
-    no_csv_guard: NoCsvGuardOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Write documents out.
@@ -59,30 +34,19 @@ def export(
       fpdb export crawl.fpdb --output crawl.fpdb.jsonl.gz
       fpdb export crawl.fpdb --output-format portable | ssh b fpdb load c.fpdb - --format portable
       fpdb export crawl.fpdb --output crawl.parquet
-      fpdb export crawl.fpdb --output-format csv --prefix https://example.com/
+      fpdb export crawl.fpdb --output-format csv
     """
-    if form is ExportFormat.PORTABLE or (form is None and _has_portable_suffix(output)):
-        count = _write_portable(path, output, prefix or "")
-    else:
-        chosen = OutputFormat(form) if form else format_of_suffix(output) or OutputFormat.JSONL
-        target = Output(output, chosen, no_csv_guard=no_csv_guard)
-        count = _write_documents(path, target, prefix or "")
+    plain_name = output.lower().removesuffix(".gz").removesuffix(".zst")
+    portable = form is None and plain_name.endswith(".fpdb.jsonl")
+    with fpdb.open(path, readonly=True) as database:
+        if form == "portable" or portable:
+            with render.opened(output) as raw, _compressed(raw, output.lower()) as file:
+                count = database.dump(file)
+        else:
+            chosen = form or ("jsonl" if output == "-" else None)
+            count = _write_documents(database, Output(output, chosen))
     if output != "-" and not quiet:
         render.note(f"{output}: {count:,} documents")
-
-
-def _has_portable_suffix(path: str) -> bool:
-    return path.lower().removesuffix(".gz").removesuffix(".zst").endswith(_PORTABLE_SUFFIX)
-
-
-def _write_portable(path: Path, output: str, prefix: str) -> int:
-    """Write the portable form of a database, compressed if the suffix says so."""
-    with (
-        open_readonly(path) as database,
-        render.binary(output) as raw,
-        _compressed(raw, output.lower()) as file,
-    ):
-        return database.dump(file, prefix=prefix)
 
 
 @contextmanager
@@ -105,31 +69,34 @@ def _compressed(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _write_documents(path: Path, target: Output, prefix: str) -> int:
+def _write_documents(database: fpdb.Database, target: Output) -> int:
     """Write the documents of a database for other programs; return their number."""
     count = 0
-    with open_readonly(path) as database:
-        bits = database.plan.bits
-        # Arrow has no numbers of 128 bits.
-        number = "uint64" if bits <= 64 and target.form is OutputFormat.PARQUET else "string"
-        types = (key_column(database), number, "time", "string")
-        with target.opened(dict(zip(_COLUMNS, types, strict=True))):
-            if target.form is OutputFormat.TSV:
-                render.row(*_COLUMNS)
-            for document in database.scan(prefix=prefix):
-                count += 1
-                _write_document(document, bits, target, as_number=number == "uint64")
+    bits = database.plan.bits
+    # Arrow has no numbers of 128 bits.
+    as_number = bits <= 64 and target.form == "parquet"
+    number = "uint64" if as_number else "string"
+    columns = {
+        "key": key_column(database),
+        "fingerprint": number,
+        "added": "time",
+        "meta": "string",
+    }
+    with target.opened(columns):
+        if target.form == "tsv":
+            render.row(*columns)
+        for document in database.scan():
+            count += 1
+            plain = document_dict(document, bits)
+            key, digits, added = plain["key"], plain["fingerprint"], plain["added"]
+            meta = render.as_json(plain["meta"])
+            if target.form == "jsonl":
+                del plain["id"]
+                render.record(plain)
+            elif target.form == "parquet":
+                fingerprint = document.fingerprint if as_number else digits
+                meta_or_none = None if document.meta is None else meta
+                target.write((key, fingerprint, document.added, meta_or_none))
+            else:
+                target.write((key, digits or "short", added, meta))
     return count
-
-
-def _write_document(document: fpdb.Document, bits: int, target: Output, *, as_number: bool) -> None:
-    plain = document_dict(document, bits)
-    del plain["id"]
-    key, number, added = plain["key"], plain["fingerprint"], plain["added"]
-    meta = render.as_json(plain["meta"])
-    shown = (key, number or "short", added, meta)
-    cells: tuple[object, ...] = shown
-    if target.form is OutputFormat.PARQUET:
-        number = document.fingerprint if as_number else number
-        cells = (key, number, document.added, None if document.meta is None else meta)
-    target.write(plain, cells, shown)

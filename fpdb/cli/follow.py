@@ -1,12 +1,10 @@
 """Add what a crawler writes, line by line, and answer each line."""
 
-import os
-import select
+import contextlib
 import signal
 import sys
 from collections import Counter
-from types import FrameType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import typer
 
@@ -37,10 +35,7 @@ _COUNTED = {
 }
 
 
-@bundled(
-    "key_field text_field meta_field fingerprint_field base html html_text max_html max_bytes",
-    reading=choose_reading,
-)
+@bundled("key_field text_field meta_field html max_bytes", reading=choose_reading)
 def follow(
     path: DatabaseArgument,
     source: Annotated[
@@ -50,9 +45,6 @@ def follow(
     skip_duplicates: SkipDuplicatesOption = False,
     similarity: SimilarityOption = None,
     recipe: AnyRecipeOption = None,
-    every: Annotated[
-        bool, typer.Option("--all-files", help="Read all files of DIR, not only .jsonl.")
-    ] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Answer a crawler through a pipe or directory.
@@ -69,29 +61,34 @@ def follow(
     require_followable(source)
     statuses: Counter[str] = Counter()
     sketched = similarity is not None
-    with (
-        render.interruptible("answered documents are stored; send the rest again"),
-        open_or_create(path, recipe, sketched=sketched, quiet=quiet) as database,
-        _Stop() as stop,
-    ):
+    # Ending between any two statements is safe: what isn't answered is sent again.
+    signal.signal(signal.SIGTERM, _end)
+    with contextlib.ExitStack() as ending:
+        if not quiet:
+            ending.callback(_summarise, statuses)
+        ending.enter_context(render.interruptible("answered documents are stored"))
+        database = open_or_create(path, recipe, sketched=sketched, quiet=quiet)
         for answer in fpdb.follow(
-            database,
+            ending.enter_context(database),
             source,
             reading,
-            every=every,
             skip_duplicates=skip_duplicates,
             min_jaccard=similarity,
-            wait=stop.wait,
             on_note=render.note,
         ):
             statuses[answer.status] += 1
             render.record(_describe(answer))
             render.flush()
-    if not quiet:
-        counts = [f"{name} {statuses[status]:,}" for status, name in _COUNTED.items()]
-        render.note(", ".join([f"read {statuses.total():,}", *counts]))
-    if stop.wanted == signal.SIGINT:  # SIGTERM is the usual way to end a service
-        raise typer.Exit(130)
+
+
+def _end(*_: object) -> None:
+    """End with exit code 0, which is how a service that gets SIGTERM should end."""
+    raise typer.Exit
+
+
+def _summarise(statuses: Counter[str]) -> None:
+    counts = [f"{name} {statuses[status]:,}" for status, name in _COUNTED.items()]
+    render.note(", ".join([f"read {statuses.total():,}", *counts]))
 
 
 def _describe(answer: Answer) -> dict[str, Any]:
@@ -105,44 +102,3 @@ def _describe(answer: Answer) -> dict[str, Any]:
         if nearest.jaccard is not None:
             plain["jaccard"] = nearest.jaccard
     return plain | {"source": answer.source}
-
-
-class _Stop:
-    """Turns Ctrl-C and SIGTERM into a request to end between two parts.
-
-    A second signal ends at once.
-    """
-
-    wanted: int | None = None
-
-    def __enter__(self) -> Self:
-        # A signal that comes just before the waiting begins must end it as well.
-        self._woken, self._waker = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(self._waker, False)
-        self._wakeup = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        self._handlers = {number: signal.signal(number, self._handle) for number in numbers}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.set_wakeup_fd(self._wakeup)
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        os.close(self._woken)
-        os.close(self._waker)
-
-    def _handle(self, number: int, _: FrameType | None) -> None:
-        if self.wanted is not None:
-            raise KeyboardInterrupt
-        self.wanted = number
-
-    def wait(self, number: int | None, seconds: float | None) -> bool:
-        """Wait for a file, for a time, or for a signal; return whether to go on."""
-        files = [self._woken] if number is None else [self._woken, number]
-        while self.wanted is None:
-            ready = select.select(files, [], [], seconds)[0]
-            if self._woken not in ready:
-                return True
-            os.read(self._woken, 64)  # of a signal that may not be one of these
-        return False

@@ -1,7 +1,8 @@
 """Print and delete stored documents."""
 
+import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from typing import Annotated
 
@@ -9,23 +10,16 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import (
-    DatabaseArgument,
-    JsonOption,
-    PrefixOption,
-    QuietOption,
-    open_readonly,
-    open_writable,
-    parse_age,
-    require,
-)
+from fpdb.cli.options import DatabaseArgument, JsonOption, PrefixOption, QuietOption, require
 from fpdb.cli.output import document_dict
-from fpdb.errors import DocumentNotFoundError, InputError
+from fpdb.errors import DocumentNotFoundError
 from fpdb.ingest import parse_key
 from fpdb.io import read_lines
 from fpdb.models import Key
 
 _SHOWN = 5
+_AGE = re.compile(r"([0-9]{1,9})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 KeysArgument = Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Keys of documents.")]
 
@@ -44,10 +38,16 @@ def get(
     """
     require(bool(keys) != (prefix is not None), "give keys, or --prefix")
     missing: list[str] = []
-    with open_readonly(path) as database:
-        bits = database.plan.bits
-        for document in _find(database, keys, prefix, missing):
-            plain = document_dict(document, bits)
+    with fpdb.open(path, readonly=True) as database:
+        if prefix is not None:
+            found: Iterable[fpdb.Document | None] = database.scan(prefix=prefix)
+        else:
+            found = (database.get(parse_key(key, database.keys)) for key in keys or [])
+        for place, document in enumerate(found):
+            if document is None:
+                missing += (keys or [])[place : place + 1]
+                continue
+            plain = document_dict(document, database.plan.bits)
             if as_json:
                 render.record(plain)
             else:
@@ -61,19 +61,14 @@ def get(
         )
 
 
-def _find(
-    database: fpdb.Database, keys: list[str] | None, prefix: str | None, missing: list[str]
-) -> Iterator[fpdb.Document]:
-    """Yield the documents that are asked for; collect the keys that aren't stored."""
-    if prefix is not None:
-        yield from database.scan(prefix=prefix)
-        return
-    for key in keys or []:
-        document = database.get(parse_key(key, database.keys))
-        if document is None:
-            missing.append(key)
-        else:
-            yield document
+def parse_age(text: str) -> int:
+    """Parse a length of time, e.g. 30d, 12h or 2w; return it in seconds."""
+    found = _AGE.fullmatch(text)
+    if not found or not int(found[1]):
+        raise typer.BadParameter(
+            f"found {text!r}, expected a length of time, e.g. 45s, 90m, 12h, 30d or 2w"
+        )
+    return int(found[1]) * _SECONDS[found[2]]
 
 
 def delete(
@@ -108,16 +103,18 @@ def delete(
     conditions = prefix is not None or older_than is not None
     require(named != conditions, "give keys or --keys-from, or conditions: --prefix, --older-than")
     require(prefix != "", "every key begins with an empty --prefix")
-    with open_readonly(path) if dry_run else open_writable(path) as database:
+    with fpdb.open(path, readonly=dry_run) as database:
         if named:
-            found = dict.fromkeys(_read_keys(keys or [], keys_from, database.keys))
-            wanted: Iterable[Key] = found
+            lines = () if keys_from is None else read_lines(keys_from)
+            given = chain(keys or (), (line.text for line in lines))
+            chosen = dict.fromkeys(parse_key(key, database.keys) for key in given if key)
+            wanted: Iterable[Key] = chosen
         else:
             before = None if older_than is None else time.time() - older_than
             scanned = database.scan(prefix=prefix or "", added_before=before)
             wanted = (document.key for document in scanned)
-        deleted = 0
         if dry_run:
+            deleted = 0
             for key in wanted:
                 if key in database:
                     deleted += 1
@@ -125,20 +122,6 @@ def delete(
         else:
             deleted = database.delete_many(wanted)
     if not quiet:
-        absent = len(found) - deleted if named else 0
+        absent = len(chosen) - deleted if named else 0
         missing = f", not found: {absent:,}" if absent else ""
         render.note(f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}{missing}")
-
-
-def _read_keys(keys: Iterable[str], keys_from: str | None, kind: str) -> Iterator[Key]:
-    """Yield the keys that are given and those of a file, converted to a kind of keys."""
-    lines = read_lines(keys_from) if keys_from is not None else iter(())
-    for source, text in chain(
-        (("", key) for key in keys), ((f"{line.source}: ", line.text) for line in lines)
-    ):
-        if not text:
-            continue
-        try:
-            yield parse_key(text, kind)
-        except InputError as error:
-            raise InputError(f"{source}{error}", hint=error.hint) from None

@@ -26,6 +26,7 @@ from fpdb.cli.output import jaccard_cells, near_dict
 from fpdb.io import check_path
 
 _PROGRESS_SECONDS = 0.1
+_COUNTS = ("read", "added", "replaced", "unchanged", "duplicates", "short", "bad")
 _SKIPPED = {"status": "another status than 200", "type": "another type"}
 
 SkipDuplicatesOption = Annotated[
@@ -109,14 +110,13 @@ class ProgressLine:
         self.counts = fpdb.Ingested()
         self._quiet = quiet
         self._unit = unit
-        self._watched = render.shows_progress() and not quiet
         self._shown = time.monotonic()
 
     def __call__(self, counts: fpdb.Ingested) -> None:
         """Show the counts so far, a few times a second."""
         self.counts = counts
         now = time.monotonic()
-        if not self._watched or now - self._shown < _PROGRESS_SECONDS:
+        if self._quiet or not render.shows_progress() or now - self._shown < _PROGRESS_SECONDS:
             return
         self._shown = now
         total = counts.bytes_total
@@ -129,16 +129,7 @@ class ProgressLine:
         if self._quiet:
             return
         counts, seconds = self.counts, self.counts.seconds
-        numbers = {
-            "read": counts.read,
-            "added": counts.added,
-            "replaced": counts.replaced,
-            "unchanged": counts.unchanged,
-            "duplicates": counts.duplicates,
-            "short": counts.short,
-            "bad": counts.bad,
-        }
-        listed = ", ".join(f"{name} {count:,}" for name, count in numbers.items())
+        listed = ", ".join(f"{name} {getattr(counts, name):,}" for name in _COUNTS)
         rate = (counts.read - counts.bad) / seconds if seconds else 0
         render.note(f"{listed}; {seconds:.2f} s, {rate:,.0f} {self._unit}/s")
         if counts.skipped:

@@ -1,7 +1,6 @@
 """The options that say how files are read, the same in every command, and what they turn into."""
 
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -9,43 +8,13 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import Base, parse_bytes
 from fpdb.ingest import Bad
-from fpdb.io import LARGEST_HTML
 from fpdb.models import LARGEST_TEXT
 
 _FIELDS = "Fields"
 _INPUT = "Input"
 _SHOWN = 100
 
-
-class InputFormat(StrEnum):
-    """The formats of records."""
-
-    JSONL = "jsonl"
-    TSV = "tsv"
-    CSV = "csv"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    LINES = "lines"
-    TEXT = "text"
-    HTML = "html"
-    WARC = "warc"
-
-
-class HtmlKind(StrEnum):
-    """What is read as HTML."""
-
-    AUTO = "auto"
-    HTML = "html"
-    NONE = "none"
-
-
-class HtmlPart(StrEnum):
-    """What of a page is its text."""
-
-    MAIN = "main"
-    PAGE = "page"
-
-
+InputFormat = Literal["jsonl", "tsv", "csv", "parquet", "arrow", "lines", "text", "html", "warc"]
 FilesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE|DIR|-", help="What to read; default standard input."),
@@ -58,18 +27,6 @@ StrictOption = Annotated[
 def _field(name: str, help_text: str) -> Any:
     """Return an option that names a field."""
     return typer.Option(name, metavar="F", help=help_text, rich_help_panel=_FIELDS)
-
-
-def _limit(name: str, help_text: str) -> Any:
-    """Return an option that limits what is read."""
-    return typer.Option(
-        name,
-        metavar="BYTES",
-        parser=parse_bytes,
-        show_default="2M",
-        help=help_text,
-        rich_help_panel=_INPUT,
-    )
 
 
 def choose_reading(
@@ -87,26 +44,36 @@ def choose_reading(
     ] = None,
     base: Annotated[
         Base, typer.Option("--base", help="Digits of fingerprints.", rich_help_panel=_FIELDS)
-    ] = Base.HEX,
+    ] = "hex",
     input_format: Annotated[
         InputFormat | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help=f"{', '.join(InputFormat)}; default by the suffix.",
+            help="jsonl, tsv, csv, parquet, arrow, lines, text, html or warc; default by suffix.",
             rich_help_panel=_INPUT,
         ),
     ] = None,
     html: Annotated[
-        HtmlKind,
-        typer.Option("--html", help="What is HTML; auto: .html, archives.", rich_help_panel=_INPUT),
-    ] = HtmlKind.AUTO,
-    html_text: Annotated[
-        HtmlPart,
-        typer.Option("--html-text", help="Main content, or all of a page.", rich_help_panel=_INPUT),
-    ] = HtmlPart.MAIN,
-    max_html: Annotated[int, _limit("--max-html", "Largest HTML page to accept.")] = LARGEST_HTML,
-    max_bytes: Annotated[int, _limit("--max-bytes", "Largest text to accept.")] = LARGEST_TEXT,
+        Literal["auto", "main", "page", "none"],
+        typer.Option(
+            "--html",
+            help="main, page: all texts are HTML, take the main content or all; "
+            "auto: main content of .html and archives.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = "auto",
+    max_bytes: Annotated[
+        int,
+        typer.Option(
+            "--max-bytes",
+            metavar="BYTES",
+            parser=parse_bytes,
+            show_default="2M",
+            help="Largest text or HTML page to accept.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = LARGEST_TEXT,
 ) -> fpdb.Reading:
     """Return how files are read, by the options that say so."""
     return fpdb.Reading(
@@ -115,10 +82,10 @@ def choose_reading(
         text_field=text_field or (),
         meta_field=meta_field or (),
         fingerprint_field=fingerprint_field,
-        base=base.value,
-        html=html.value,
-        html_text=html_text.value,
-        max_html=max_html,
+        base=base,
+        html=html if html in ("auto", "none") else "html",
+        html_text="page" if html == "page" else "main",
+        max_html=max_bytes,
         max_bytes=max_bytes,
     )
 

@@ -1,40 +1,24 @@
 """Load ready fingerprints, or an exported database."""
 
 import dataclasses
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.create import is_there, note_created
 from fpdb.cli.ingest import ProgressLine
 from fpdb.cli.inputs import BadRecords, StrictOption, choose_reading
 from fpdb.cli.options import (
-    MEMORY,
+    AnyKeyTypeOption,
     AnyRecipeOption,
-    CapacityOption,
     DatabaseArgument,
-    KeyTypeOption,
-    MemoryOption,
     QuietOption,
     bundled,
     choose_recipe,
-    hinting_at_order,
-    open_readonly,
 )
 
-
-class LoadFormat(StrEnum):
-    """The formats of ready fingerprints."""
-
-    PORTABLE = "portable"
-    JSONL = "jsonl"
-    TSV = "tsv"
-    CSV = "csv"
-    PARQUET = "parquet"
-    ARROW = "arrow"
+_PANEL = "Arrays"
 
 
 @bundled("key_field fingerprint_field base", reading=choose_reading)
@@ -45,13 +29,11 @@ def load(
     ],
     reading: fpdb.Reading,
     recipe: AnyRecipeOption = None,
-    capacity: CapacityOption = None,
-    key_type: KeyTypeOption = None,
-    memory: MemoryOption = MEMORY,
+    key_type: AnyKeyTypeOption = None,
     strict: StrictOption = False,
     quiet: QuietOption = False,
     form: Annotated[
-        LoadFormat | None,
+        Literal["portable", "jsonl", "tsv", "csv", "parquet", "arrow"] | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
@@ -64,7 +46,7 @@ def load(
             "--keys",
             metavar="FILE",
             help="The keys of an array's rows: an array, or a key a line.",
-            rich_help_panel="Arrays",
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     first_key: Annotated[
@@ -75,7 +57,7 @@ def load(
             max=2**64 - 1,
             metavar="N",
             help="Number the rows of an array from N.",
-            rich_help_panel="Arrays",
+            rich_help_panel=_PANEL,
         ),
     ] = None,
 ) -> None:
@@ -89,26 +71,18 @@ def load(
 
     A new database appears when everything is in it.
     """
-    new = {"recipe": recipe and choose_recipe(recipe), "capacity": capacity, "keys": key_type}
-    created = not is_there(path)
+    new: dict[str, Any] = {"recipe": recipe and choose_recipe(recipe), "keys": key_type}
     progress = ProgressLine(quiet=quiet, unit="fingerprints")
-    with (
-        render.interruptible("a new database isn't there, an old one is intact; run it again"),
-        hinting_at_order(path),
-    ):
+    with render.interruptible("a new database isn't there, an old one is intact; run it again"):
         fpdb.load(
             path,
             source,
             dataclasses.replace(reading, format=form),
             key_file=keys,
             first_key=first_key,
-            memory=memory,
             strict=strict,
             on_bad=BadRecords(),
             on_progress=progress,
             **{name: value for name, value in new.items() if value is not None},
         )
-    if created and not quiet:
-        with open_readonly(path) as database:
-            note_created(database)
     progress.summarise()

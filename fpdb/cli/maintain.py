@@ -1,37 +1,74 @@
-"""Check, repair, compact, merge and copy databases."""
+"""Describe, check, repair, compact, merge and copy databases."""
 
-from enum import StrEnum
+import dataclasses
+import shlex
+import subprocess
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.create import choose_plan
 from fpdb.cli.options import (
-    MEMORY,
-    CapacityOption,
+    AnyCapacityOption,
+    AnyNewKOption,
     DatabaseArgument,
     JsonOption,
-    MemoryOption,
-    NewKOption,
     NewPathOption,
     QuietOption,
-    TablesOption,
-    hinting_at_order,
-    open_readonly,
-    require_directory,
 )
+from fpdb.cli.output import format_time
 from fpdb.errors import FpdbError
 
 
-class ConflictRule(StrEnum):
-    """Which of several documents with the same key a merge keeps."""
+def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
+    """Show counts, sizes and how it was created.
 
-    NEWEST = "newest"
-    FIRST = "first"
-    ERROR = "error"
+    Example:
+      fpdb stats crawl.fpdb
+    """
+    with fpdb.open(path, readonly=True) as database:
+        found = database.stats()
+    each = found.bytes_used / found.documents if found.documents else None
+    if as_json:
+        render.record(
+            dataclasses.asdict(found)
+            | {"created": format_time(found.created), "bytes_per_document": each and round(each, 2)}
+        )
+        return
+    snapshots = f"{found.snapshots.open:,}"
+    if found.snapshots.open:
+        snapshots += (
+            f", the oldest by process {found.snapshots.oldest_pid}, "
+            f"{found.snapshots.behind:,} transactions behind"
+        )
+    entries = {
+        "path": found.path,
+        "uuid": found.uuid,
+        "created": format_time(found.created),
+        "recipe": f"{found.recipe} ({found.recipe_id})",
+        "bits": found.bits,
+        "k": found.k,
+        "keys": found.keys,
+        "plan": found.plan,
+        "capacity": f"{found.capacity:,}",
+        "documents": f"{found.documents:,}",
+        "short": f"{found.short:,}",
+        **({} if found.sketch is None else {"sketches": f"{found.sketches:,} {found.sketch}"}),
+        "bytes": f"{found.bytes:,}",
+        "bytes used": f"{found.bytes_used:,}",
+        "bytes per document": "-" if each is None else f"{each:,.1f}",
+        "open snapshots": snapshots,
+    }
+    for table in found.tables:
+        entries[table.name] = f"prefix {table.prefix}, {table.pages:,} pages"
+    if found.outgrown:
+        entries["outgrown"] = (
+            f"{found.outgrown.plan} would be faster by now: fpdb compact "
+            f"{shlex.quote(found.path)} --output NEW --capacity {2 * found.documents}"
+        )
+    render.report(entries)
 
 
 def check(
@@ -49,14 +86,13 @@ def check(
       fpdb check copy-of-unknown-origin.fpdb --deep
     """
     found = False
-    with hinting_at_order(path):
-        for problem in fpdb.check(path, deep=deep):
-            found = True
-            if as_json:
-                render.record(problem._asdict())
-            else:
-                render.row(*problem)
-            render.flush()
+    for problem in fpdb.check(path, deep=deep):
+        found = True
+        if as_json:
+            render.record(problem._asdict())
+        else:
+            render.row(*problem)
+        render.flush()
     if found:
         raise typer.Exit(1)
     if not quiet:
@@ -76,7 +112,6 @@ def repair(
     ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
-    memory: MemoryOption = MEMORY,
 ) -> None:
     """Save what is intact of a damaged database.
 
@@ -84,9 +119,7 @@ def repair(
       fpdb repair crawl.fpdb --output repaired.fpdb
       fpdb repair crawl.fpdb --output repaired.fpdb --like other.fpdb
     """
-    require_directory(output)
-    with hinting_at_order(path):
-        repaired = fpdb.repair(path, output, like=like, memory=memory)
+    repaired = fpdb.repair(path, output, like=like)
     for where, what in (*repaired.problems, *(("lost", key) for key in repaired.lost)):
         if as_json:
             render.record({"where": where, "what": what})
@@ -102,10 +135,8 @@ def repair(
 def compact(
     path: DatabaseArgument,
     output: NewPathOption,
-    capacity: CapacityOption = None,
-    k: NewKOption = None,
-    tables: TablesOption = None,
-    memory: MemoryOption = MEMORY,
+    capacity: AnyCapacityOption = None,
+    k: AnyNewKOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Rewrite a database, smaller or for more.
@@ -114,16 +145,11 @@ def compact(
       fpdb compact crawl.fpdb --output smaller.fpdb
       fpdb compact crawl.fpdb --output larger.fpdb --capacity 5e7
     """
-    require_directory(output)
-    with open_readonly(path) as database:
-        old = database.stats()
-        plan = None
-        if tables is not None:
-            distance = old.k if k is None else k
-            plan = choose_plan(old.bits, distance, capacity or old.capacity, tables)
-        database.compact(output, capacity=capacity, k=k, plan=plan, memory=memory)
+    with fpdb.open(path, readonly=True) as database:
+        size = database.stats().bytes
+        database.compact(output, capacity=capacity, k=k)
     if not quiet:
-        _note_new(output, f" instead of {old.bytes:,}")
+        _note_new(output, f" instead of {size:,}")
 
 
 def merge(
@@ -132,16 +158,13 @@ def merge(
     ],
     output: NewPathOption,
     on_conflict: Annotated[
-        ConflictRule,
+        Literal["newest", "first", "error"],
         typer.Option(
             "--on-conflict",
             help="What to keep of documents with the same key; error: fail if they differ.",
         ),
-    ] = ConflictRule.NEWEST,
-    capacity: CapacityOption = None,
-    k: NewKOption = None,
-    memory: MemoryOption = MEMORY,
-    as_json: JsonOption = False,
+    ] = "newest",
+    capacity: AnyCapacityOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Merge databases into a new one.
@@ -150,13 +173,7 @@ def merge(
       fpdb merge north.fpdb south.fpdb --output all.fpdb
       fpdb merge north.fpdb south.fpdb -o all.fpdb --on-conflict first --capacity 1e8
     """
-    require_directory(output)
-    merged = fpdb.merge(
-        sources, output, on_conflict=on_conflict.value, k=k, capacity=capacity, memory=memory
-    )
-    if as_json:
-        taken = [source._asdict() | {"path": str(source.path)} for source in merged.sources]
-        render.record({"path": str(merged.path), "documents": merged.documents, "sources": taken})
+    merged = fpdb.merge(sources, output, on_conflict=on_conflict, capacity=capacity)
     if quiet:
         return
     for source in merged.sources:
@@ -177,8 +194,7 @@ def backup(path: DatabaseArgument, output: NewPathOption) -> None:
     Example:
       fpdb backup crawl.fpdb --output /backup/crawl-monday.fpdb
     """
-    require_directory(output)
-    with open_readonly(path) as database:
+    with fpdb.open(path, readonly=True) as database:
         database.backup(output)
     render.row(output)
 
@@ -195,9 +211,7 @@ def hold(
       fpdb hold crawl.fpdb -- rsync -a crawl.fpdb/ backup:crawl.fpdb/
       fpdb hold crawl.fpdb -- cp -r crawl.fpdb /backup/crawl.fpdb
     """
-    import subprocess
-
-    with open_readonly(path) as database, database.hold():
+    with fpdb.open(path, readonly=True) as database, database.hold():
         try:
             code = subprocess.call(command)  # noqa: S603 - the user's own command
         except OSError as error:

@@ -1,99 +1,48 @@
-"""Options that several commands share, the values they take, and the database they name."""
+"""Options that several commands share, the values they take, and recipes by their names."""
 
-import contextlib
 import functools
 import inspect
-import os
 import re
-from collections.abc import Callable, Iterator
-from enum import StrEnum
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 import fpdb
-from fpdb.errors import DatabaseNotFoundError, NotADatabaseError
-from fpdb.fingerprint import PRESETS, WIDTHS
-from fpdb.models import LARGEST_TEXT, MOST_BYTES
+from fpdb.fingerprint import PRESETS
+from fpdb.models import MOST_BYTES
 from fpdb.processes import MOST
 
-# What sorting may take unless --memory says otherwise.
-MEMORY = 1 << 30
-
-_COUNT = re.compile(r"([0-9]{1,3}(?:[,_][0-9]{3})+|[0-9]{1,19})(?:(?:\*\*|\^)([0-9]{1,2}))?")
 _LARGEST_COUNT = 1 << 63
-_BYTES = re.compile(r"([0-9]{1,19})([KMGT]?)")
-_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-_LEAST_MEMORY = 1 << 20
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_AGE = re.compile(r"([0-9]{1,9})([smhdw])")
+_BYTES = re.compile(r"([0-9]{1,19})([KMG]?)")
+_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
-
-class Base(StrEnum):
-    """How fingerprints are written."""
-
-    HEX = "hex"
-    DECIMAL = "decimal"
-
-
-class KeyType(StrEnum):
-    """What the keys of a database are."""
-
-    TEXT = "text"
-    INTEGER = "integer"
-
-
-class SketchKind(StrEnum):
-    """The kinds of sketches that a database can keep."""
-
-    MINHASH = "minhash"
+Base = Literal["hex", "decimal"]
+KeyType = Literal["text", "integer"]
 
 
 def parse_count(given: str | int) -> int:
-    """Parse a whole number that may be large: 8000000000, 8,000,000,000, 8e9 or 2**33."""
-    text = str(given)
+    """Parse a whole number that may be large: 8000000000, 8_000_000_000, 8e9 or 2**33."""
+    base, raised, power = str(given).partition("**")
     try:
-        if found := _COUNT.fullmatch(text):
-            number: int = int(re.sub("[,_]", "", found[1])) ** int(found[2] or 1)
-        else:
-            # The limit comes first, so that a huge power of ten never becomes a whole number.
-            real = float(text)
-            number = int(real) if 1 <= real <= _LARGEST_COUNT and real.is_integer() else 0
-    except ValueError:
-        number = 0
-    if not 1 <= number <= _LARGEST_COUNT:
+        number = float(base) ** (int(power) if raised else 1)
+    except (ValueError, ArithmeticError):
+        number = 0.0
+    if not 1 <= number <= _LARGEST_COUNT or not number.is_integer():
         raise typer.BadParameter(
-            f"found {text!r}, expected a whole number from 1, e.g. 50000, 8e9 or 2**33"
+            f"found {str(given)!r}, expected a whole number from 1, e.g. 50000, 8e9 or 2**33"
         )
-    return number
+    return int(number)
 
 
 def parse_bytes(given: str | int) -> int:
-    """Parse a number of bytes, e.g. 512M or 4G."""
-    text = str(given)
-    found = _BYTES.fullmatch(text)
+    """Parse a number of bytes, e.g. 512K or 4M."""
+    found = _BYTES.fullmatch(str(given))
     number = int(found[1]) << _SHIFTS[found[2]] if found else 0
     if not 1 <= number <= MOST_BYTES:
-        raise typer.BadParameter(f"found {text!r}, expected a number of bytes, e.g. 512M or 4G")
+        raise typer.BadParameter(f"found {str(given)!r}, expected a number of bytes, e.g. 4M")
     return number
-
-
-def parse_memory(given: str | int) -> int:
-    """Parse a number of bytes that is enough to sort in."""
-    if (number := parse_bytes(given)) < _LEAST_MEMORY:
-        raise typer.BadParameter(f"found {given!r}, expected 1M or more")
-    return number
-
-
-def parse_age(text: str) -> int:
-    """Parse a length of time, e.g. 30d, 12h or 2w; return it in seconds."""
-    found = _AGE.fullmatch(text)
-    if not found or not int(found[1]):
-        raise typer.BadParameter(
-            f"found {text!r}, expected a length of time, e.g. 45s, 90m, 12h, 30d or 2w"
-        )
-    return int(found[1]) * _SECONDS[found[2]]
 
 
 def _presets(incomplete: str) -> list[str]:
@@ -102,7 +51,7 @@ def _presets(incomplete: str) -> list[str]:
 
 DatabaseArgument = Annotated[
     Path,
-    typer.Argument(metavar="DB", envvar="FPDB_PATH", help="The directory of the database."),
+    typer.Argument(metavar="DB", help="The directory of the database."),
 ]
 _RECIPE = typer.Option(
     "--recipe",
@@ -113,39 +62,20 @@ _RECIPE = typer.Option(
 )
 RecipeOption = Annotated[str, _RECIPE]
 AnyRecipeOption = Annotated[str | None, _RECIPE]
-BitsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--bits",
-        metavar="|".join(map(str, WIDTHS)),
-        help="The width of fingerprints; default the recipe's.",
-    ),
-]
-BaseOption = Annotated[Base, typer.Option("--base", help="How fingerprints are written.")]
-CapacityOption = Annotated[
-    int | None,
-    typer.Option(
-        "--capacity",
-        metavar="N",
-        parser=parse_count,
-        help="Choose the tables for N documents, e.g. 5e6.",
-    ),
-]
-KeyTypeOption = Annotated[
-    KeyType | None, typer.Option("--key-type", help="The kind of keys; default text.")
-]
-SketchOption = Annotated[
-    SketchKind | None,
-    typer.Option("--sketch", help="Keep a sketch of each text for --similarity: 128 bytes."),
-]
-TablesOption = Annotated[
-    int | None,
-    typer.Option("--tables", metavar="N", min=1, help="The plan with N tables; see fpdb plan."),
-]
-NewKOption = Annotated[
-    int | None,
-    typer.Option("--k", "-k", metavar="K", min=0, help="The distance that counts as a match."),
-]
+_CAPACITY = typer.Option(
+    "--capacity",
+    metavar="N",
+    parser=parse_count,
+    help="Choose the tables for N documents, e.g. 5e6.",
+)
+CapacityOption = Annotated[int, _CAPACITY]
+AnyCapacityOption = Annotated[int | None, _CAPACITY]
+_KEY_TYPE = typer.Option("--key-type", help="The kind of keys; default text.")
+KeyTypeOption = Annotated[KeyType, _KEY_TYPE]
+AnyKeyTypeOption = Annotated[KeyType | None, _KEY_TYPE]
+_NEW_K = typer.Option("--k", "-k", metavar="K", min=0, help="The distance that counts as a match.")
+NewKOption = Annotated[int, _NEW_K]
+AnyNewKOption = Annotated[int | None, _NEW_K]
 KOption = Annotated[
     int | None,
     typer.Option(
@@ -166,16 +96,6 @@ PrefixOption = Annotated[
     str | None,
     typer.Option("--prefix", metavar="P", help="All documents whose key begins with P."),
 ]
-MaxBytesOption = Annotated[
-    int,
-    typer.Option(
-        "--max-bytes",
-        metavar="BYTES",
-        parser=parse_bytes,
-        show_default="2M",
-        help="Largest text to accept.",
-    ),
-]
 JobsOption = Annotated[
     int,
     typer.Option(
@@ -185,16 +105,6 @@ JobsOption = Annotated[
         min=0,
         max=MOST,
         help="Number of workers; 0: all processors.",
-    ),
-]
-MemoryOption = Annotated[
-    int,
-    typer.Option(
-        "--memory",
-        metavar="BYTES",
-        parser=parse_memory,
-        show_default="1G",
-        help="About how much memory sorting may take, e.g. 512M.",
     ),
 ]
 NewPathOption = Annotated[
@@ -248,36 +158,6 @@ def require(good: object, message: str) -> None:
         raise typer.BadParameter(message)
 
 
-def require_directory(path: Path) -> None:
-    """Raise a usage error if a new database is to go to standard output."""
-    require(str(path) != "-", "--output is a directory")
-
-
-def choose_recipe(name: str, bits: int | None = None, max_bytes: int = LARGEST_TEXT) -> fpdb.Recipe:
-    """Return a preset by its name, or read a recipe from a file; it accepts texts of that size."""
-    recipe = fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)
-    recipe = recipe if bits is None else recipe.with_bits(bits)
-    return recipe if max_bytes <= recipe.largest else recipe.replace(largest=max_bytes)
-
-
-def open_readonly(path: Path, recipe: str | None = None) -> fpdb.Database:
-    """Open a database to read it."""
-    with hinting_at_order(path):
-        return fpdb.open(path, readonly=True, recipe=choose_recipe(recipe) if recipe else None)
-
-
-def open_writable(path: Path, recipe: str | None = None) -> fpdb.Database:
-    """Open a database to write to it."""
-    with hinting_at_order(path):
-        return fpdb.open(path, recipe=choose_recipe(recipe) if recipe else None)
-
-
-@contextlib.contextmanager
-def hinting_at_order(path: Path) -> Iterator[None]:
-    """Add a hint to the error about a path that may not have been meant as the database."""
-    try:
-        yield
-    except (DatabaseNotFoundError, NotADatabaseError) as error:
-        if os.environ.get("FPDB_PATH", str(path)) != str(path):
-            error.hint += "; the database comes first, even where FPDB_PATH names one"
-        raise
+def choose_recipe(name: str) -> fpdb.Recipe:
+    """Return a preset by its name, or read a recipe from a file."""
+    return fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)

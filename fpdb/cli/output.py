@@ -1,31 +1,22 @@
-"""Write a command's data: lines, JSON lines, CSV or Parquet, to standard output or to a file."""
+"""Write a command's results: lines, JSON lines, CSV or Parquet, to standard output or a file."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import Base, JsonOption, require
+from fpdb.cli.options import JsonOption, require
 from fpdb.io import TableWriter
 
 _PANEL = "Output"
 
-
-class OutputFormat(StrEnum):
-    """How data are written."""
-
-    JSONL = "jsonl"
-    TSV = "tsv"
-    CSV = "csv"
-    PARQUET = "parquet"
-
-
+OutputFormat = Literal["jsonl", "tsv", "csv", "parquet"]
 OutputOption = Annotated[
     str,
     typer.Option(
@@ -36,18 +27,10 @@ OutputOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-NoCsvGuardOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-csv-guard",
-        help="Don't escape cells of CSV that look like formulas.",
-        rich_help_panel=_PANEL,
-    ),
-]
 
 
 class Output:
-    """Where data go, and in which format; JSON lines and tab-separated ones are printed."""
+    """Where results go, and in which format."""
 
     def __init__(
         self,
@@ -62,20 +45,16 @@ class Output:
             ),
         ] = None,
         as_json: JsonOption = False,
-        no_csv_guard: NoCsvGuardOption = False,
     ) -> None:
-        require(
-            not as_json or output_format in (None, OutputFormat.JSONL),
-            "--json is a format of its own",
-        )
+        require(not as_json or output_format in (None, "jsonl"), "--json is a format of its own")
+        suffix = PurePath(output).suffix.lower().removeprefix(".")
         self.path = output
-        named = OutputFormat.JSONL if as_json else output_format or format_of_suffix(output)
-        self.form = named or OutputFormat.TSV
-        self._guard = not no_csv_guard
-        require(
-            output != "-" or self.form is not OutputFormat.PARQUET, "Parquet needs --output FILE"
-        )
-        self._writer: TableWriter | None = None
+        self.form = "jsonl" if as_json else output_format or suffix
+        if self.form not in get_args(OutputFormat):
+            self.form = "tsv"
+        require(output != "-" or self.form != "parquet", "Parquet needs --output FILE")
+        self._columns: list[str] = []
+        self._table: TableWriter | None = None
 
     @contextlib.contextmanager
     def opened(self, columns: Mapping[str, str]) -> Iterator[None]:
@@ -84,40 +63,36 @@ class Output:
         Args:
             columns: The name of each column, and the Arrow type of its values.
         """
-        if self.form is OutputFormat.PARQUET:
-            with render.drafted(self.path) as file, TableWriter(file, columns) as writer:
-                self._writer = writer
-                yield
-            return
-        with render.into(self.path):
-            if self.form is OutputFormat.CSV:
-                render.cells(list(columns), guard=False)
+        self._columns = list(columns)
+        with contextlib.ExitStack() as stack:
+            if self.path != "-":
+                file = stack.enter_context(render.opened(self.path))
+                if self.form == "parquet":
+                    self._table = stack.enter_context(TableWriter(file, columns))
+                else:
+                    text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")
+                    stack.enter_context(text)
+                    stack.enter_context(contextlib.redirect_stdout(text))
+            if self.form == "csv":
+                render.cells(self._columns)
             yield
 
-    def write(
-        self, plain: Mapping[str, Any], cells: tuple[object, ...], shown: tuple[object, ...]
-    ) -> None:
+    def write(self, cells: Sequence[object], shown: Sequence[object] | None = None) -> None:
         """Write one result, in the form that fits the format.
 
         Args:
-            plain: What JSON lines hold.
-            cells: The cells of CSV or Parquet, one for each column.
-            shown: The fields of a tab-separated line.
+            cells: A value, or None, for each column; in JSON, None is left out.
+            shown: The fields of a tab-separated line, if they aren't the cells.
         """
-        if self.form is OutputFormat.JSONL:
-            render.record(plain)
-        elif self.form is OutputFormat.TSV:
-            render.row(*shown)
-        elif self._writer:
-            self._writer.add(cells)
+        if self.form == "tsv":
+            render.row(*(cells if shown is None else shown))
+        elif self.form == "csv":
+            render.cells(cells)
+        elif self._table:
+            self._table.add(tuple(cells))
         else:
-            render.cells(["" if cell is None else cell for cell in cells], guard=self._guard)
-
-
-def format_of_suffix(path: str) -> OutputFormat | None:
-    """Return the format that the suffix of a path names."""
-    suffix = PurePath(path).suffix.lower().removeprefix(".")
-    return OutputFormat(suffix) if suffix in set(OutputFormat) else None
+            named = zip(self._columns, cells, strict=True)
+            render.record({name: cell for name, cell in named if cell is not None})
 
 
 def key_column(database: fpdb.Database) -> str:
@@ -125,9 +100,9 @@ def key_column(database: fpdb.Database) -> str:
     return "uint64" if database.keys == "integer" else "string"
 
 
-def format_fingerprint(fingerprint: int, bits: int, base: Base = Base.HEX) -> str:
-    """Return a fingerprint as digits."""
-    return f"{fingerprint:0{bits // 4}x}" if base is Base.HEX else str(fingerprint)
+def format_fingerprint(fingerprint: int, bits: int) -> str:
+    """Return a fingerprint as hexadecimal digits."""
+    return f"{fingerprint:0{bits // 4}x}"
 
 
 def format_time(seconds: int) -> str:

@@ -1,25 +1,17 @@
-"""Find all near-duplicate pairs of a database."""
+"""Find near-duplicates among stored documents: pairs, and clusters of which one is kept."""
 
 import time
+from typing import Annotated, Literal
 
+import typer
+
+import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import (
-    DatabaseArgument,
-    KOption,
-    QuietOption,
-    SimilarityOption,
-    bundled,
-    open_readonly,
-)
-from fpdb.cli.output import (
-    Output,
-    jaccard_cells,
-    key_column,
-    near_dict,
-)
+from fpdb.cli.options import DatabaseArgument, KOption, QuietOption, SimilarityOption, bundled
+from fpdb.cli.output import Output, jaccard_cells, key_column
 
 
-@bundled("output output_format as_json no_csv_guard", target=Output)
+@bundled(target=Output)
 def pairs(
     path: DatabaseArgument,
     target: Output,
@@ -38,14 +30,55 @@ def pairs(
     Each line holds two keys, the older document first, and their distance.
     """
     started = time.monotonic()
-    found = 0
-    with open_readonly(path) as database:
+    count = 0
+    with fpdb.open(path, readonly=True) as database:
         key = key_column(database)
-        columns = {"key": key, "other": key, "distance": "int32", "similarity": "double"}
-        with target.opened(columns | {"jaccard": "double"}):
+        columns = {"key": key, "other": key, "distance": "int32"}
+        with target.opened(columns | {"similarity": "double", "jaccard": "double"}):
             for pair in database.pairs(k, min_jaccard=similarity):
-                found += 1
-                shown = (pair.key, pair.other, pair.distance, *jaccard_cells(pair))
-                target.write(near_dict(pair), tuple(pair), shown)
+                count += 1
+                target.write(pair, (pair.key, pair.other, pair.distance, *jaccard_cells(pair)))
     if not quiet:
-        render.note(f"pairs {found:,}; {time.monotonic() - started:.2f} s")
+        render.note(f"pairs {count:,}; {time.monotonic() - started:.2f} s")
+
+
+@bundled(target=Output)
+def clusters(
+    path: DatabaseArgument,
+    target: Output,
+    k: KOption = None,
+    similarity: SimilarityOption = None,
+    keep: Annotated[
+        Literal["first", "longest"],
+        typer.Option("--keep", help="Which document to keep: the oldest, or the longest."),
+    ] = "first",
+    delete_duplicates: Annotated[
+        bool, typer.Option("--delete-duplicates", help="Delete all documents but those to keep.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Group near-duplicates, and delete copies.
+
+    Example:
+      fpdb clusters crawl.fpdb
+      fpdb clusters crawl.fpdb --output clusters.csv
+      fpdb clusters crawl.fpdb --similarity 0.8
+      fpdb clusters crawl.fpdb --keep longest --delete-duplicates
+
+    Each line holds the number of a cluster, the word keep or duplicate, and a key.
+    """
+    started = time.monotonic()
+    number = duplicates = 0
+    with fpdb.open(path, readonly=not delete_duplicates) as database:
+        columns = {"cluster": "int64", "role": "string", "key": key_column(database)}
+        search = database.delete_duplicates if delete_duplicates else database.clusters
+        with target.opened(columns):
+            for number, cluster in enumerate(search(k, keep=keep, min_jaccard=similarity), 1):
+                target.write((number, "keep", cluster.representative))
+                for key in cluster.duplicates:
+                    duplicates += 1
+                    target.write((number, "duplicate", key))
+    if not quiet:
+        outcome = "deleted" if delete_duplicates else "duplicates"
+        seconds = time.monotonic() - started
+        render.note(f"clusters {number:,}, {outcome} {duplicates:,}; {seconds:.2f} s")

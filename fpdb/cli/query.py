@@ -1,27 +1,28 @@
 """Find the stored documents near others."""
 
-import re
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Annotated
 
 import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.inputs import BadRecords, FilesArgument, StrictOption, choose_reading
+from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading
 from fpdb.cli.options import (
     AnyRecipeOption,
-    Base,
     DatabaseArgument,
     JobsOption,
     KOption,
     QuietOption,
     SimilarityOption,
     bundled,
-    open_readonly,
+    choose_recipe,
     require,
 )
-from fpdb.cli.output import Output, OutputFormat, jaccard_cells, key_column, near_dict
+from fpdb.cli.output import Output, jaccard_cells, key_column, near_dict
 from fpdb.ingest import Asked
 
 _COLUMNS = {
@@ -32,16 +33,11 @@ _COLUMNS = {
     "jaccard": "double",
     "complete": "bool",
 }
-_SHOWN = 100
-_DIGITS = {
-    Base.HEX: (16, re.compile(r"(0[xX])?[0-9a-fA-F]{1,64}")),
-    Base.DECIMAL: (10, re.compile(r"[0-9]{1,64}")),
-}
 
 
 @bundled(
-    "key_field text_field fingerprint_field base input_format html html_text max_html "
-    "max_bytes output output_format as_json no_csv_guard",
+    "key_field text_field fingerprint_field base input_format html max_bytes "
+    "output output_format as_json",
     reading=choose_reading,
     target=Output,
 )
@@ -68,7 +64,6 @@ def query(
     ] = False,
     recipe: AnyRecipeOption = None,
     jobs: JobsOption = 1,
-    strict: StrictOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Find stored documents like these.
@@ -82,95 +77,82 @@ def query(
     Each line holds a query, the key of a match, their distance and the share of equal bits.
     """
     require(similarity is None or not fingerprints, "--similarity compares texts")
-    given = bool(texts or fingerprints)
+    numbers = {digits: _parse_fingerprint(digits, reading.base) for digits in fingerprints or ()}
+    paths = files or ([] if texts or fingerprints else ["-"])
     bad = BadRecords()
-    answers = _Answers(target)
-    with open_readonly(path, recipe) as database:
-        numbers = [_parse_fingerprint(digits, Base(reading.base)) for digits in fingerprints or ()]
-        found = fpdb.query_files(
-            database,
-            files or ([] if given else ["-"]),
-            reading,
-            k=k,
-            limit=limit,
-            min_jaccard=similarity,
-            jobs=jobs,
-            strict=strict,
-            on_bad=bad,
+    started = time.monotonic()
+    chosen = None if recipe is None else choose_recipe(recipe)
+    with fpdb.open(path, readonly=True, recipe=chosen) as database:
+        answers = chain(
+            _ask_texts(database, texts or (), k, limit, similarity),
+            (
+                Asked(digits, database.query_fingerprint(number, k=k, limit=limit))
+                for digits, number in numbers.items()
+            ),
+            fpdb.query_files(
+                database,
+                paths,
+                reading,
+                k=k,
+                limit=limit,
+                min_jaccard=similarity,
+                jobs=jobs,
+                on_bad=bad,
+            ),
         )
         with target.opened(_COLUMNS | {"key": key_column(database)}):
-            for number, text in enumerate(texts or (), 1):
-                matches = database.query(text, k=k, limit=limit, min_jaccard=similarity)
-                short = bool(database.recipe.batch([text]).short[0])
-                name = "text" if number == 1 else f"text:{number}"
-                answers.show(Asked(name, matches, short=short))
-            for digits, value in zip(fingerprints or (), numbers, strict=True):
-                matches = database.query_fingerprint(value, k=k, limit=limit)
-                answers.show(Asked(digits, matches))
-            for answer in found:
-                answers.show(answer)
-        answers.summarise(database, bad.count, rate=not quiet and (bool(files) or not given))
-    if exit_code and answers.matched:
+            counts = _show(answers, target)
+    if paths and not quiet:
+        seconds = time.monotonic() - started
+        rate = f"{seconds:.2f} s, {counts['queries'] / seconds:,.0f} queries/s"
+        render.note(f"queries {counts['queries']:,}, matches {counts['matches']:,}; {rate}")
+    if counts["short"]:
+        render.note(f"short texts: {counts['short']:,} (they match equal texts only)")
+    if counts["replaced"]:
+        render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {counts['replaced']:,}")
+    if bad.count:
+        render.note(f"bad records: {bad.count:,}")
+    if exit_code and counts["matches"]:
         raise typer.Exit(1)
 
 
-def _parse_fingerprint(digits: str, base: Base) -> int:
-    radix, pattern = _DIGITS[base]
-    if not pattern.fullmatch(digits):
-        raise typer.BadParameter(f"found {digits!r}, expected a fingerprint in {base} digits")
-    return int(digits, radix)
+def _parse_fingerprint(digits: str, base: str) -> int:
+    try:
+        return int(digits, 16 if base == "hex" else 10)
+    except ValueError:
+        message = f"found {digits!r}, expected a fingerprint in {base} digits"
+        raise typer.BadParameter(message) from None
 
 
-class _Answers:
-    """Prints answers, and counts what is to be noted about all of them."""
+def _ask_texts(
+    database: fpdb.Database,
+    texts: Iterable[str],
+    k: int | None,
+    limit: int | None,
+    similarity: float | None,
+) -> Iterator[Asked]:
+    """Query with the texts that are given on the command line."""
+    for number, text in enumerate(texts, 1):
+        matches = database.query(text, k=k, limit=limit, min_jaccard=similarity)
+        short = bool(database.recipe.batch([text]).short[0])
+        yield Asked("text" if number == 1 else f"text:{number}", matches, short)
 
-    def __init__(self, target: Output) -> None:
-        self.matched = 0
-        self._target = target
-        self._asked = self._short = self._cut = self._replaced = 0
-        self._started = time.monotonic()
 
-    def show(self, answer: Asked) -> None:
-        """Print the matches of a query."""
-        found = answer.matches
-        self._asked += 1
-        self._short += answer.short
-        self._replaced += answer.invalid_utf8
-        self.matched += len(found)
-        if self._target.form is OutputFormat.JSONL:
+def _show(answers: Iterable[Asked], target: Output) -> Counter[str]:
+    """Print the matches of each query; return the counts of all."""
+    counts: Counter[str] = Counter()
+    for name, found, short, replaced in answers:
+        counts.update(queries=1, matches=len(found), short=short, replaced=replaced)
+        if target.form == "jsonl":
             matches = [near_dict(match) for match in found]
-            render.record({"query": answer.name, "complete": found.complete, "matches": matches})
+            render.record({"query": name, "complete": found.complete, "matches": matches})
         else:
             for match in found:
                 near = (match.key, match.distance, match.similarity, match.jaccard)
                 shown = (match.key, match.distance, f"{match.similarity:.4f}")
-                self._target.write(
-                    {},
-                    (str(answer.name), *near, found.complete),
-                    (answer.name, *shown, *jaccard_cells(match)),
+                target.write(
+                    (str(name), *near, found.complete), (name, *shown, *jaccard_cells(match))
                 )
         if not found.complete:
-            self._cut += 1
-            if self._cut <= _SHOWN:
-                render.note(f"{answer.name}: incomplete, because too many documents are that near")
-
-    def summarise(self, database: fpdb.Database, bad: int, *, rate: bool) -> None:
-        """Print what holds for all answers, and if wanted how fast they came."""
-        if rate:
-            seconds = time.monotonic() - self._started
-            render.note(
-                f"queries {self._asked:,}, matches {self.matched:,}; "
-                f"{seconds:.2f} s, {self._asked / seconds:,.0f} queries/s"
-            )
-        if self._cut > _SHOWN:
-            render.note(f"incomplete answers: {self._cut}")
-        if self._short:
-            minimum = database.recipe.grams.minimum
-            render.note(
-                f"short texts: {self._short} (fewer than {minimum} distinct features: "
-                "they match equal texts only)"
-            )
-        if self._replaced:
-            render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {self._replaced}")
-        if bad:
-            render.note(f"bad records: {bad}")
+            render.note(f"{name}: incomplete, because too many documents are that near")
+    return counts

@@ -7,16 +7,9 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import (
-    JsonOption,
-    MaxBytesOption,
-    QuietOption,
-    RecipeOption,
-    choose_recipe,
-)
+from fpdb.cli.options import JsonOption, QuietOption, RecipeOption, choose_recipe
 from fpdb.fingerprint import DESCRIPTIONS, PRESETS, write_recipe
 from fpdb.io import read_lines
-from fpdb.models import LARGEST_TEXT
 
 app = typer.Typer(
     help="List, show and prepare recipes.\n\n"
@@ -64,13 +57,6 @@ def idf(
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where the table goes.")
     ],
     recipe: RecipeOption = "web",
-    at_least: Annotated[
-        int,
-        typer.Option(
-            "--at-least", metavar="N", min=1, help="Leave out features of fewer than N documents."
-        ),
-    ] = 2,
-    max_bytes: MaxBytesOption = LARGEST_TEXT,
     quiet: QuietOption = False,
 ) -> None:
     """Compute idf weights from a corpus.
@@ -78,9 +64,9 @@ def idf(
     Example:
       fpdb recipes idf corpus.txt --output idf.tsv
     """
-    chosen = choose_recipe(recipe, None, max_bytes)
-    texts = (line.text for path in files for line in read_lines(path, max_bytes))
-    table = fpdb.IdfTable.from_documents(map(chosen.features, texts), at_least)
+    chosen = choose_recipe(recipe)
+    texts = (line.text for path in files for line in read_lines(path))
+    table = fpdb.IdfTable.from_documents(map(chosen.features, texts))
     table.to_file(output)
     if not quiet:
         render.note(f"{output}: {len(table.values)} features, id {table.id}")

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,8 +23,7 @@ from fpdb.errors import FpdbError
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 # What may begin a formula; some spreadsheets accept the wide forms as well.
 _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
-# Where data go instead of standard output, and how wide the progress line is that is shown.
-_file: IO[str] | None = None
+# How wide the progress line is that is shown.
 _progress_width = 0
 
 
@@ -37,15 +36,22 @@ def prepare_streams() -> None:
 
 def safe(text: str) -> str:
     """Escape what isn't printable, except for spaces of any width."""
+    return _escaped(text, lambda character: character.encode("unicode_escape").decode("ascii"))
+
+
+def as_json(value: object) -> str:
+    """Return JSON on one line, of printable characters only."""
+    plain = json.dumps(value, ensure_ascii=False)
+    return _escaped(plain, lambda character: json.dumps(character)[1:-1])
+
+
+def _escaped(text: str, escape: Callable[[str], str]) -> str:
     if _PLAIN.fullmatch(text):
         return text
-    return "".join(map(_safe_character, text))
-
-
-def _safe_character(character: str) -> str:
-    if character.isprintable() or unicodedata.category(character) == "Zs":
-        return character
-    return character.encode("unicode_escape").decode("ascii")
+    return "".join(
+        each if each.isprintable() or unicodedata.category(each) == "Zs" else escape(each)
+        for each in text
+    )
 
 
 def row(*fields: object) -> None:
@@ -58,24 +64,12 @@ def record(value: Mapping[str, Any]) -> None:
     _write(as_json(value))
 
 
-def as_json(value: object) -> str:
-    """Return JSON on one line, of printable characters only."""
-    plain = json.dumps(value, ensure_ascii=False)
-    return plain if _PLAIN.fullmatch(plain) else "".join(map(_json_character, plain))
-
-
-def _json_character(character: str) -> str:
-    if character.isprintable() or unicodedata.category(character) == "Zs":
-        return character
-    return json.dumps(character)[1:-1]
-
-
-def cells(values: Sequence[object], *, guard: bool) -> None:
-    """Print one line of CSV; with `guard`, escape cells that a spreadsheet would evaluate."""
-    texts = [str(value) for value in values]
+def cells(values: Sequence[object]) -> None:
+    """Print one line of CSV; escape cells that a spreadsheet would evaluate."""
+    texts = ["" if value is None else str(value) for value in values]
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(
-        f"'{safe(text)}" if guard and text.startswith(_FORMULA) else safe(text) for text in texts
+        f"'{safe(text)}" if text.startswith(_FORMULA) else safe(text) for text in texts
     )
     _write(line.getvalue())
 
@@ -101,47 +95,21 @@ def block(text: str) -> None:
 
 
 @contextlib.contextmanager
-def into(path: str) -> Iterator[None]:
-    """Print to a file during a block; a regular one appears, complete, when the block ends."""
-    global _file  # noqa: PLW0603 - there is one standard output as well
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """Open standard output ("-"), or a file that appears, complete, when the block ends."""
     if path == "-":
-        yield
+        flush()
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            discard_output()
+            raise typer.Exit from None
         return
-    try:
-        with (
-            drafted(path) as draft,
-            io.TextIOWrapper(draft, "utf-8", errors="backslashreplace", newline="") as _file,
-        ):
-            yield
-    finally:
-        _file = None
-
-
-@contextlib.contextmanager
-def binary(path: str) -> Iterator[IO[bytes]]:
-    """Open standard output or, as `drafted` does, a file for a block to write bytes to."""
-    if path != "-":
-        with drafted(path) as file:
-            yield file
-        return
-    flush()
-    try:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    except FpdbError:  # some are an OSError as well
-        raise
-    except OSError as error:
-        _give_up(error)
-        raise typer.Exit(0) from None
-
-
-@contextlib.contextmanager
-def drafted(path: str) -> Iterator[IO[bytes]]:
-    """Open a file for a block to write to; a regular one appears, complete, when it ends."""
     special = os.path.exists(path) and not os.path.isfile(path)
     draft = Path(path if special else f"{path}.{os.getpid()}.part")
     try:
-        with open(draft, "wb", opener=None if special else _private) as file:
+        with open(draft, "wb" if special else "xb", opener=_private) as file:
             yield file
         if not special:
             draft.replace(path)
@@ -157,43 +125,37 @@ def drafted(path: str) -> Iterator[IO[bytes]]:
 
 
 def _private(path: str, flags: int) -> int:
-    """Create a file that only its owner can read, as the database is."""
-    return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    """Open a file; a new one can only be read by its owner, as the database."""
+    return os.open(path, flags, 0o600)
 
 
 def _write(line: str) -> None:
-    if _file:
-        _file.write(line + "\n")
-        return
     try:
         sys.stdout.write(line + "\n")
-    except OSError as error:
-        _give_up(error)
-        raise typer.Exit(0) from None
+    except BrokenPipeError:  # the reader has gone, as head does
+        discard_output()
+        raise typer.Exit from None
 
 
 def flush() -> None:
     """Flush standard output; a reader that has gone is no error."""
     try:
         sys.stdout.flush()
-    except OSError as error:
-        _give_up(error)
+    except BrokenPipeError:
+        discard_output()
 
 
-def _give_up(error: OSError) -> None:
-    """Stop writing if the reader has gone, as head does; raise FpdbError for any other reason."""
-    # Otherwise Python reports the same error again when it exits.
+def discard_output() -> None:
+    """Write what is still buffered to nowhere, or Python would report the error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if not isinstance(error, BrokenPipeError):
-        raise FpdbError(
-            f"standard output can't be written: {error.strerror}", hint="is the disk full?"
-        ) from None
 
 
 def note(message: str) -> None:
     """Print a message to standard error, after all data printed so far."""
     flush()
-    _clear_progress()
+    if _progress_width:
+        progress("")
+        sys.stderr.write("\r")
     sys.stderr.write(safe(message) + "\n")
 
 
@@ -209,12 +171,6 @@ def progress(message: str) -> None:
     sys.stderr.write("\r" + line.ljust(_progress_width))
     sys.stderr.flush()
     _progress_width = len(line)
-
-
-def _clear_progress() -> None:
-    if _progress_width:
-        progress("")
-        sys.stderr.write("\r")
 
 
 @contextlib.contextmanager

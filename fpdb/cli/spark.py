@@ -170,7 +170,7 @@ def _read_texts(spark: "SparkSession", source: str) -> "DataFrame":
 
 @contextlib.contextmanager
 def _session(output: str) -> Iterator[tuple["SparkSession", Any]]:
-    """Yield a session of Spark, and fpdb's functions for it."""
+    """Yield a session of Spark with a checkpoint directory, and fpdb's functions for it."""
     library = importlib.import_module("fpdb.integrations.spark")  # says how to install Spark
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
@@ -201,33 +201,29 @@ def _session(output: str) -> Iterator[tuple["SparkSession", Any]]:
 
 @contextlib.contextmanager
 def _new_directory(spark: "SparkSession", output: str) -> Iterator[None]:
-    """Require that the output doesn't exist, put checkpoints beside it, and remove what is left."""
+    """Require that the output doesn't exist; put checkpoints beside it, and remove them."""
     context: Any = spark.sparkContext  # PySpark has no public way to Hadoop's file systems
-    place, checkpoints = (
-        context._jvm.org.apache.hadoop.fs.Path(path)  # noqa: SLF001
-        for path in (output, f"{output.rstrip('/')}.checkpoints")
-    )
+    path = context._jvm.org.apache.hadoop.fs.Path  # noqa: SLF001
+    place, checkpoints = path(output), path(f"{output.rstrip('/')}.checkpoints")
     system = place.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
     if system.exists(place):
         hint = "choose another directory, or remove it"
         raise fpdb.InputError(f"{output} exists already", hint=hint)
-    configured = context.getCheckpointDir()
-    if configured is None:
+    own = context.getCheckpointDir() is None
+    if own:
         context.setCheckpointDir(checkpoints.toString())
     try:
         yield
     except BaseException:
-        with contextlib.suppress(Exception):  # the first error is the one to report
-            system.delete(place, True)
+        system.delete(place, True)
         raise
     finally:
-        if configured is None:
-            with contextlib.suppress(Exception):
-                system.delete(checkpoints, True)
+        if own:
+            system.delete(checkpoints, True)
 
 
 def _message(error: Exception) -> str:
     """Return the line that says the cause of an error of Spark, without Java's class names."""
-    lines = [line for line in str(error).splitlines() if line.strip(": ")] or ["no reason is given"]
-    causes = [line for line in lines if line.startswith("Caused by: ")] or lines[:1]
-    return _WRAPPING.sub("", causes[-1].removeprefix("Caused by: "))
+    lines = str(error).splitlines()
+    causes = [line for line in lines if line.startswith("Caused by: ")] or lines
+    return _WRAPPING.sub("", causes[-1 if len(causes) < len(lines) else 0])

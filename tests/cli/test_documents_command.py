@@ -7,7 +7,7 @@ import time
 import pytest
 
 import fpdb
-from fpdb.cli.options import parse_age
+from fpdb.cli.get import parse_age
 
 HOSTILE = "\x1b]0;owned\x07\u202e\n\t[/]"
 KEYS = ["https://a.example/1", "https://a.example/2", "https://b.example/1", "short"]
@@ -138,12 +138,12 @@ def test_an_empty_file_of_keys_deletes_nothing(run, path, tmp_path):
     assert keys_in(path) == KEYS
 
 
-def test_a_bad_key_in_a_file_is_named_by_its_line(run, numbered, tmp_path):
+def test_a_bad_key_in_a_file_is_an_error(run, numbered, tmp_path):
     file = tmp_path / "keys"
     file.write_text("7\nx\n", "utf-8")
     done = run("delete", numbered, "--keys-from", file)
     assert done.code == 3
-    assert f"error: {file}:2: found the key 'x'" in done.err
+    assert "error: found the key 'x'" in done.err
     assert keys_in(numbered) == [7, 8, 9]
 
 

@@ -40,19 +40,9 @@ def test_decimal_fingerprints(run, option):
     assert done.rows == [[str(fpdb.recipe("web-128").fingerprint(TEXT)), TEXT]]
 
 
-def test_bits_choose_another_width(run):
-    for bits in (32, 64, 128):
-        done = run("fingerprint", "--bits", bits, "-t", TEXT)
-        expected = fpdb.recipe("web").with_bits(bits).fingerprint(TEXT)
-        assert done.rows == [[f"{expected:0{bits // 4}x}", TEXT]]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--bits", "48"], "bits is 48, expected 32, 64, 128"),
-        (["--bits", "64", "-r", "ascii-mt"], "mersenne with 64 bits, expected 32"),
-        (["--bits", "128", "-r", "news-md5"], "offset is 32, expected a multiple of 8 up to 0"),
         (["-r", "wep"], "found no recipe 'wep', expected one of web"),
         (["-r", "absent.toml"], "the recipe can't be read"),
         (["-r", "ascii-mt"], "the feature '中' is no ASCII character"),
@@ -72,9 +62,6 @@ def test_what_can_t_be_done_is_an_error_with_a_hint(run, arguments, message):
     [
         ["--nonsense"],
         ["--base", "octal", "-t", TEXT],
-        ["--bits", "many", "-t", TEXT],
-        ["--max-bytes", "0", "-t", TEXT],
-        ["--max-bytes", "1" + "0" * 30, "-t", TEXT],
         ["--text"],
     ],
 )
@@ -193,28 +180,6 @@ def test_a_byte_order_mark_is_no_part_of_the_text(run):
 def test_texts_with_nul_have_a_fingerprint(run):
     done = run("fingerprint", stdin=TEXT.encode() + b"\x00\x00nine")
     assert done.rows == [[hexadecimal(TEXT + "\x00\x00nine"), "-"]]
-
-
-@pytest.mark.parametrize("lines", [[], ["--format", "lines"]])
-def test_texts_above_the_limit_are_errors(run, lines):
-    for size, code in ((1000, 0), (1001, 3)):
-        done = run("fingerprint", *lines, "--max-bytes", "1000", stdin=b"x" * size)
-        assert done.code == code
-    assert "holds more than 1000 bytes in one" in done.err
-    assert "another --format, --text-field or --max-bytes" in done.err
-
-
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_the_end_of_a_line_doesn_t_count_towards_the_limit(run, end):
-    stdin = (b"x" * 1000 + end) * 2 if end else b"x" * 1000
-    done = run("fingerprint", "--format", "lines", "--max-bytes", "1000", stdin=stdin)
-    assert done.code == 0
-    assert len(done.rows) == (2 if end else 1)
-
-
-def test_the_largest_limit_sets_no_memory_aside(run):
-    done = run("fingerprint", "--max-bytes", 1 << 40, stdin=TEXT.encode())
-    assert done.rows == [[hexadecimal(TEXT), "-"]]
 
 
 def test_own_recipes_come_from_toml_files(run, tmp_path):

@@ -99,7 +99,7 @@ def test_a_document_that_no_database_takes_is_answered_with_its_key(start, path)
 
 def test_lines_may_hold_html(start, path):
     pytest.importorskip("resiliparse", reason="resiliparse isn't installed")
-    talk = Talk(start("follow", path, "-", "--skip-duplicates", "--html", "html"))
+    talk = Talk(start("follow", path, "-", "--skip-duplicates", "--html", "main"))
     talk.say(page("a", f"<p>{BRIDGE}</p>"), page("b", f"<div>{BRIDGE}</div>"))
     first, second = talk.hear(2)
     assert first["status"] == "added"

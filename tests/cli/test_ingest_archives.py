@@ -60,7 +60,7 @@ def test_pages_that_are_stored_are_not_read_again(tmp_path, monkeypatch):
     command = [sys.executable, "-c", code, "ingest", str(path), str(archive)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
     assert "unchanged 3," in done.stderr
-    command += ["--html-text", "page"]
+    command += ["--html", "page"]
     other = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
     assert "read again" in other.stderr
 

@@ -1,7 +1,5 @@
 """fpdb merge: what it says, where, and its exit codes."""
 
-import json
-
 import pytest
 
 import fpdb
@@ -25,29 +23,12 @@ def test_what_was_taken_is_told(run, pair, tmp_path):
     assert last.startswith(f"{tmp_path / 'c'}: 3 documents, 4 tables")
 
 
-@pytest.mark.process
-def test_json_and_quiet(run, pair, tmp_path):
-    done = run("merge", *pair, "-o", tmp_path / "c", "--json", "--quiet", "--k", 2)
-    assert (done.code, done.err) == (0, "")
-    assert json.loads(done.out) == {
-        "path": str(tmp_path / "c"),
-        "documents": 3,
-        "sources": [
-            {"path": str(pair[0]), "documents": 2, "dropped": 0},
-            {"path": str(pair[1]), "documents": 1, "dropped": 1},
-        ],
-    }
-    with fpdb.open(tmp_path / "c") as db:
-        assert db.k == 2
-
-
 def test_errors(run, pair, tmp_path):
     done = run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "error")
     assert (done.code, done.out) == (3, "")
     assert "different documents with the key 'y'" in done.err
     assert "hint: " in done.err
     assert run("merge", *pair, "-o", pair[0]).code == 3
-    assert run("merge", *pair, "-o", "-").code == 2
     assert run("merge", *pair).code == 2
     assert run("merge", "-o", tmp_path / "c").code == 2
     assert run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "oldest").code == 2

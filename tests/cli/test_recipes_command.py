@@ -70,14 +70,12 @@ def test_idf_tables_are_computed_for_a_recipe_file(run, tmp_path):
 def test_idf_options(run, tmp_path):
     corpus, table = tmp_path / "corpus.txt", tmp_path / "idf.tsv"
     corpus.write_text("a b c d\na b c\na b\n", "utf-8")
-    run("recipes", "idf", corpus, corpus, "-o", table, "--at-least", "5")
-    assert set(fpdb.IdfTable.from_file(table).values) == {"a", "b"}
-    run("recipes", "idf", corpus, "-o", table, "--at-least", "1", "-r", "bigram-32")
+    run("recipes", "idf", corpus, "-o", table)
+    assert set(fpdb.IdfTable.from_file(table).values) == {"a", "b", "c"}
+    run("recipes", "idf", corpus, "-o", table, "-r", "bigram-32")
     assert "a " in fpdb.IdfTable.from_file(table).values
-    run("recipes", "idf", "-", "-o", table, "--at-least", "1", stdin=b"x y")  # standard input
-    too_long = run("recipes", "idf", corpus, "-o", table, "--max-bytes", "3")
-    assert too_long.code == 3
-    assert f"error: {corpus}:1 holds more than 3 bytes" in too_long.err
+    run("recipes", "idf", "-", "-o", table, stdin=b"x y\nx y\n")  # standard input
+    assert set(fpdb.IdfTable.from_file(table).values) == {"x", "y"}
 
 
 def test_idf_errors(run, tmp_path):

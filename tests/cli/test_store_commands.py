@@ -55,14 +55,14 @@ def test_create_reports_what_it_made(run, tmp_path):
 
 
 def test_create_with_everything(run, tmp_path):
-    options = ["-r", "char-4", "--bits", 128, "-k", 5, "--capacity", "1e8", "--key-type", "integer"]
+    options = ["-r", "web-128", "-k", 5, "--capacity", "1e8", "--key-type", "integer"]
     done = run("create", tmp_path / "db", *options, "--tables", 3, "--json")
     shown = json.loads(done.out)
     assert shown.pop("uuid")
     assert shown == {
         "path": str(tmp_path / "db"),
-        "recipe": "char-4-128",
-        "recipe_id": fpdb.recipe("char-4").with_bits(128).id,
+        "recipe": "web-128",
+        "recipe_id": fpdb.recipe("web-128").id,
         "bits": 128,
         "k": 5,
         "plan": shown["plan"],
@@ -91,7 +91,6 @@ def test_create_never_overwrites(run, path, tmp_path):
         (["--key-type", "float"], 2),
         (["--capacity", "none"], 2),
         (["-k", "40"], 3),
-        (["--bits", "48"], 3),
         (["-r", "wep"], 3),
         (["--tables", "7"], 3),
     ],
@@ -236,27 +235,8 @@ def test_a_truncated_data_file(run, path, command):
     assert "\nhint: " in done.err
 
 
-@pytest.mark.process
 @EACH
-def test_the_path_may_come_from_the_environment(run, path, monkeypatch, command):
-    monkeypatch.setenv("FPDB_PATH", str(path))
-    options = {"get": ["--prefix", "u1"], "delete": ["--prefix", "u1", "--dry-run"]}
-    arguments = options.get(command[0], command[1:])
-    done = run(command[0], *arguments)
-    assert done == run(command[0], path, *arguments)
-    assert done.code == 0
-
-
-def test_a_key_in_the_place_of_the_path_is_explained(run, path, monkeypatch):
-    monkeypatch.setenv("FPDB_PATH", str(path))
-    done = run("get", "u1", "u2")
-    assert done.code == 3
-    assert done.err.rstrip().endswith("the database comes first, even where FPDB_PATH names one")
-
-
-@EACH
-def test_without_a_path_it_is_wrong_usage(run, monkeypatch, command):
-    monkeypatch.delenv("FPDB_PATH", raising=False)
+def test_without_a_path_it_is_wrong_usage(run, command):
     done = run(command[0])
     assert (done.code, done.out) == (2, "")
     assert "Missing argument" in done.err

@@ -107,7 +107,6 @@ COMMANDS = {
     "export portable json": ["export", "--output-format", "portable"],
     "export tsv": ["export", "--output-format", "tsv"],
     "export csv": ["export", "--output-format", "csv"],
-    "export csv bare": ["export", "--output-format", "csv", "--no-csv-guard"],
     "check": ["check"],
     "stats": ["stats"],
 }
