@@ -345,7 +345,7 @@ def test_no_place_for_a_database(run, tmp_path, source):
     deep = run("ingest", tmp_path / "absent" / "db", source)
     assert (deep.code, "hint: make that directory first" in deep.err) == (3, True)
     taken = run("ingest", source, source)
-    assert (taken.code, "expected a directory" in taken.err) == (3, True)
+    assert (taken.code, "expected the directory" in taken.err) == (3, True)
 
 
 def test_progress_is_shown_on_a_terminal_only(run, path, source, monkeypatch):
