@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
@@ -10,9 +9,8 @@ import fpdb
 
 _Waiting = tuple[fpdb.Document, Future[fpdb.Added]]
 
-# The most documents and characters that are added in one transaction.
+# The most documents that are added in one transaction.
 _DOCUMENTS = 256
-_CHARACTERS = 1 << 20
 
 
 class Batcher:
@@ -44,51 +42,27 @@ class Batcher:
     def _run(self) -> None:
         running = True
         while running:
-            batch, running = self._take()
-            if batch:
-                self._add(batch)
+            batch = [self._waiting.get()]
+            with contextlib.suppress(Empty):
+                while batch[-1] is not None and len(batch) < _DOCUMENTS:
+                    batch.append(self._waiting.get_nowait())
+            running = batch[-1] is not None
+            # A future that was cancelled meanwhile is left out.
+            self._add([item for item in batch if item and item[1].set_running_or_notify_cancel()])
         self._database.close()
         self._closed.set_result(None)
 
-    def _take(self) -> tuple[list[_Waiting], bool]:
-        """Wait for a document; return all that are queued, and False at the end of the queue."""
-        batch: list[_Waiting] = []
-        room = _CHARACTERS
-        item = self._waiting.get()
-        with contextlib.suppress(Empty):
-            while item is not None:
-                document, result = item
-                if result.set_running_or_notify_cancel():
-                    batch.append(item)
-                    room -= len(document.text or "")
-                if len(batch) == _DOCUMENTS or room < 0:
-                    return batch, True
-                item = self._waiting.get_nowait()
-        return batch, item is not None
-
     def _add(self, batch: list[_Waiting]) -> None:
-        done: set[int] = set()
+        left = dict(enumerate(batch))
         try:
-            for place, added in self._added([document for document, _ in batch]):
-                done.add(place)
-                result = batch[place][1]
-                if isinstance(added, fpdb.InputError):
-                    result.set_exception(added)
-                else:
-                    result.set_result(added)
+            prepared, refused = self._database.preparer.sift([document for document, _ in batch])
+            for place, error in refused:
+                left.pop(place)[1].set_exception(error)
+            added = self._database.add_prepared(
+                prepared, skip_duplicates=True, min_jaccard=self._min_jaccard
+            )
+            for place, each in zip(list(left), added, strict=True):
+                left.pop(place)[1].set_result(each)
         except Exception as error:
-            for place, (_, result) in enumerate(batch):
-                if place not in done:
-                    result.set_exception(error)
-
-    def _added(
-        self, documents: list[fpdb.Document]
-    ) -> Iterator[tuple[int, fpdb.Added | fpdb.InputError]]:
-        prepared, refused = self._database.preparer.sift(documents)
-        yield from refused
-        bad = {place for place, _ in refused}
-        good = [place for place in range(len(documents)) if place not in bad]
-        added = self._database.add_prepared(
-            prepared, skip_duplicates=True, min_jaccard=self._min_jaccard
-        )
-        yield from zip(good, added, strict=True)
+            for _, result in left.values():
+                result.set_exception(error)

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import math
-from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import fpdb
 from fpdb.integrations.batcher import Batcher
@@ -24,51 +24,104 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-_Result = TypeVar("_Result")
-_Number = TypeVar("_Number", int, float)
-
 logger = logging.getLogger(__name__)
-_ACTIONS = ("tag", "drop")
-_MARKUPS = ("text", "html")
+
+
+class Action(StrEnum):
+    """What happens to a near-duplicate: it gets the key of the stored document, or is dropped."""
+
+    TAG = "tag"
+    DROP = "drop"
+
+
+class Markup(StrEnum):
+    """What the fields with the text hold: plain text, or HTML or a response."""
+
+    TEXT = "text"
+    HTML = "html"
+
+
+class Setting(NamedTuple):
+    """A setting: its default, what it is, and what converts it or raises ValueError."""
+
+    default: Any
+    expected: str
+    convert: Callable[[Any], Any]
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ValueError
+    return str(value)
+
+
+def _names(value: Any) -> list[str]:
+    names = value.split(",") if isinstance(value, str) else list(value)
+    if not names:
+        raise ValueError
+    return [_name(each).strip() for each in names]
+
+
+def _number(value: Any) -> int:
+    return int(str(value))  # `scrapy crawl -s` sets strings
+
+
+def _similarity(value: Any) -> float:
+    if not 0 < float(value) <= 1:
+        raise ValueError
+    return float(value)
+
+
+def _recipe(value: Any) -> fpdb.Recipe:
+    if isinstance(value, fpdb.Recipe):
+        return value
+    name = _name(value)
+    return fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)
+
+
+SETTINGS = {
+    "FPDB_DATABASE": Setting("", "the directory of the database", _name),
+    "FPDB_FIELD": Setting("text", "the field with the text, or a list of fields to join", _names),
+    "FPDB_MARKUP": Setting("text", "one of text, html", Markup),
+    "FPDB_KEY_FIELD": Setting("url", "the field with the key", _name),
+    "FPDB_RECIPE": Setting(None, "the name of a recipe, or a file that ends in .toml", _recipe),
+    "FPDB_K": Setting(None, "a whole number", _number),
+    "FPDB_MIN_JACCARD": Setting(None, "a number above 0 and up to 1", _similarity),
+    "FPDB_ACTION": Setting("tag", "one of tag, drop", Action),
+    "FPDB_TAG_FIELD": Setting("near_duplicate_of", "the field for the stored key", _name),
+}
+
+
+def _read(settings: "BaseSettings") -> dict[str, Any]:
+    """Return the values of all settings."""
+    values: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        found = settings.get(name, setting.default)
+        try:
+            values[name] = None if found is None else setting.convert(found)
+        except fpdb.FpdbError:
+            raise
+        except (TypeError, ValueError):
+            raise fpdb.InputError(
+                f"found {name} = {found!r}, expected {setting.expected}",
+                hint="set it in the settings of the project or the spider",
+            ) from None
+    return values
 
 
 class NearDuplicatesPipeline:
     """Stores a fingerprint of each item, and tags or drops the near-duplicates of stored ones.
 
-    Settings, with their defaults:
-
-    - `FPDB_DATABASE`: the directory of the database, which is created if it doesn't exist
-    - `FPDB_FIELD` ("text"): the field with the text, or a list of fields, which are joined
-    - `FPDB_MARKUP` ("text"): "html" if the field holds HTML or a response; its main content is used
-    - `FPDB_KEY_FIELD` ("url"): the field with the key
-    - `FPDB_RECIPE`, `FPDB_K`: what a new database is created with; an existing one must have the
-      same. A recipe is a name, or a file that ends in .toml
-    - `FPDB_MIN_JACCARD`: the least Jaccard similarity of near-duplicates, by their sketches; a new
-      database keeps them
-    - `FPDB_ACTION` ("tag"): "tag" writes the key of the stored document into the item, "drop" drops
-      the item
-    - `FPDB_TAG_FIELD` ("near_duplicate_of"): the field for that key
+    It reads the settings in `SETTINGS`. A database that doesn't exist is created.
     """
 
     def __init__(self, crawler: "Crawler") -> None:
-        settings = crawler.settings
         self._crawler = crawler
-        self._path = Path(_text(settings, "FPDB_DATABASE"))
-        self._fields = _names(settings, "FPDB_FIELD", "text")
-        self._key_field = _text(settings, "FPDB_KEY_FIELD", "url")
-        self._tag_field = _text(settings, "FPDB_TAG_FIELD", "near_duplicate_of")
-        self._drops = _choice(settings, "FPDB_ACTION", _ACTIONS) == "drop"
-        self._marked = _choice(settings, "FPDB_MARKUP", _MARKUPS) == "html"
-        if self._marked:
+        self._settings = _read(crawler.settings)
+        if self._settings["FPDB_MARKUP"] == Markup.HTML:
             fpdb.html_text("")  # raises now if a package is missing
-        self._untagged = self._failed = False
-        self._min_jaccard = _number(settings, "FPDB_MIN_JACCARD", float, above=0, most=1)
-        self._database = _open(
-            self._path,
-            _recipe(settings),
-            _number(settings, "FPDB_K", int, above=-1),
-            sketched=self._min_jaccard is not None,
-        )
+        self._reported: set[str] = set()
+        self._database = _open(self._settings)
 
     @classmethod
     def from_crawler(cls, crawler: "Crawler") -> Self:
@@ -77,194 +130,99 @@ class NearDuplicatesPipeline:
 
     def open_spider(self, spider: object = None) -> None:  # noqa: ARG002 - of older Scrapys
         """Start the thread that adds to the database."""
-        self._batcher = Batcher(self._database, self._min_jaccard)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise fpdb.InputError(
+                "found a reactor without asyncio, expected the one that Scrapy uses by default",
+                hint="leave TWISTED_REACTOR out of the settings",
+            ) from None
+        self._batcher = Batcher(self._database, self._settings["FPDB_MIN_JACCARD"])
         self._pages = ThreadPoolExecutor(2, "fpdb-pages")
 
     async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
         """Close the database."""
         self._pages.shutdown(wait=False)
-        await _Awaited(self._batcher.close())
+        await asyncio.wrap_future(self._batcher.close())
 
     async def process_item(self, item: Any, spider: object = None) -> Any:  # noqa: ARG002
         """Store the fingerprint of an item, or tag or drop the item."""
         adapter = ItemAdapter(item)
         try:
-            texts = [text for name in self._fields for text in await self._texts(name, adapter)]
-            added = await _Awaited(self._batcher.add(self._document(adapter, texts)))
+            document = await self._document(adapter)
+            added = await asyncio.wrap_future(self._batcher.add(document))
         except fpdb.InputError as error:
             self._count("unusable")
-            logger.debug("No fingerprint of %s: %s", adapter.get(self._key_field), error)
+            key = adapter.get(self._settings["FPDB_KEY_FIELD"])
+            logger.debug("No fingerprint of %s: %s", key, error)
             return item
         except fpdb.FpdbError as error:
             self._count("failed")
-            self._complain(error)
+            self._report("Items pass unchecked while the database fails: %s; %s", error, error.hint)
             return item
         self._count(added.status)
         if added.status != "duplicate":
             return item
         nearest = added.matches[0]
-        if self._drops:
+        if self._settings["FPDB_ACTION"] == Action.DROP:
             raise DropItem(f"Near-duplicate of {nearest.key} (distance {nearest.distance})")
-        self._tag(adapter, nearest.key)
-        return item
-
-    async def _texts(self, name: str, adapter: "ItemAdapter") -> list[str]:
-        value = adapter.get(name)
-        if self._marked and value is not None:
-            found: str = await _Awaited(self._pages.submit(_text_of_html, name, value))
-            return [found]
-        return _texts(name, value)
-
-    def _document(self, adapter: "ItemAdapter", texts: list[str]) -> fpdb.Document:
-        key = _first(adapter.get(self._key_field))
-        if key is None or key == "":
-            raise fpdb.InputError(f"the item has no field {self._key_field!r}, or an empty one")
-        text = "\n".join(texts)
-        if not text.strip():
-            raise fpdb.InputError(f"the item has no text in {' or '.join(self._fields)}")
-        return fpdb.Document(key if self._database.keys == "integer" else str(key), text)
-
-    def _tag(self, adapter: "ItemAdapter", key: str | int) -> None:
+        tag = self._settings["FPDB_TAG_FIELD"]
         try:
-            adapter[self._tag_field] = key
+            adapter[tag] = nearest.key
         except KeyError:
             self._count("untagged")
-            if not self._untagged:
-                self._untagged = True
-                logger.exception(
-                    "Items of the class %s have no field %s, so they aren't tagged; "
-                    "add it to the class, or name another one with FPDB_TAG_FIELD",
-                    type(adapter.item).__name__,
-                    self._tag_field,
-                )
-
-    def _complain(self, error: fpdb.FpdbError) -> None:
-        """Log the first error of the database in full; later ones are only counted."""
-        if not self._failed:
-            self._failed = True
-            logger.error(
-                "Items pass unchecked while the database fails: %s; %s",
-                error,
-                error.hint,
-                exc_info=error,
+            self._report(
+                "Items of the class %s have no field %s, so they aren't tagged; "
+                "add it to the class, or name another one with FPDB_TAG_FIELD",
+                type(item).__name__,
+                tag,
             )
+        return item
+
+    async def _document(self, adapter: "ItemAdapter") -> fpdb.Document:
+        name, fields = self._settings["FPDB_KEY_FIELD"], self._settings["FPDB_FIELD"]
+        key = _first(adapter.get(name))
+        if key is None or key == "":
+            raise fpdb.InputError(f"the item has no field {name!r}, or an empty one")
+        texts: list[str] = []
+        for field in fields:
+            value = adapter.get(field)
+            if self._settings["FPDB_MARKUP"] == Markup.HTML and value is not None:
+                page = self._pages.submit(_text_of_html, field, value)
+                texts.append(await asyncio.wrap_future(page))
+            else:
+                texts += _texts(field, value)
+        text = "\n".join(texts)
+        if not text.strip():
+            raise fpdb.InputError(f"the item has no text in {' or '.join(fields)}")
+        return fpdb.Document(key if self._database.keys == "integer" else str(key), text)
+
+    def _report(self, message: str, *values: object) -> None:
+        """Log an error of the whole crawl with its traceback, once."""
+        if message not in self._reported:
+            self._reported.add(message)
+            logger.exception(message, *values)
 
     def _count(self, what: str) -> None:
         if self._crawler.stats is not None:
             self._crawler.stats.inc_value(f"fpdb/{what}")
 
 
-class _Awaited:
-    """Awaits the result of a thread, in an event loop of asyncio or in a reactor of Twisted."""
-
-    def __init__(self, future: Future[_Result]) -> None:
-        self._future = future
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return (yield from _deferred(self._future).__await__())
-        return (yield from asyncio.wrap_future(self._future, loop=loop).__await__())
-
-
-def _deferred(future: Future[Any]) -> Any:
-    from twisted.internet import reactor
-    from twisted.internet.defer import Deferred
-
-    deferred: Deferred[Any] = Deferred()
-
-    def settle() -> None:
-        error = future.exception()
-        if error is None:
-            deferred.callback(future.result())
-        else:
-            deferred.errback(error)
-
-    future.add_done_callback(lambda _: reactor.callFromThread(settle))
-    return deferred
-
-
-def _open(
-    path: Path, recipe: fpdb.Recipe | None, k: int | None, *, sketched: bool
-) -> fpdb.Database:
+def _open(settings: dict[str, Any]) -> fpdb.Database:
     """Create the database, or open the existing one."""
-    sketch = "minhash" if sketched else None
+    path, recipe, k = (settings[f"FPDB_{name}"] for name in ("DATABASE", "RECIPE", "K"))
+    sketch = None if settings["FPDB_MIN_JACCARD"] is None else "minhash"
     try:
         return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k, sketch=sketch)
     except fpdb.DatabaseExistsError:
         database = fpdb.open(path, recipe=recipe, k=k)
-    if sketched and database.sketch is None:
+    if sketch and database.sketch is None:
         database.close()
         raise fpdb.InputError(
             f"{path} keeps no sketches, found FPDB_MIN_JACCARD",
             hint="leave FPDB_MIN_JACCARD out, or name a database that is created with it",
         )
     return database
-
-
-def _text(settings: "BaseSettings", name: str, default: str = "") -> str:
-    found = settings.get(name, default)
-    if isinstance(found, Path):
-        found = str(found)
-    if not isinstance(found, str) or not found:
-        raise fpdb.InputError(
-            f"found {name} = {found!r}, expected a string with at least one character",
-            hint=f'set {name} = "…" in the settings of the project or the spider',
-        )
-    return found
-
-
-def _names(settings: "BaseSettings", name: str, default: str) -> list[str]:
-    found = settings.getlist(name, [default])
-    if not found or not all(isinstance(each, str) and each for each in found):
-        raise fpdb.InputError(
-            f"found {name} = {settings.get(name)!r}, expected the name of a field, or a list",
-            hint=f'{name} = ["title", "text"] joins two fields',
-        )
-    return [each.strip() for each in found]
-
-
-def _number(
-    settings: "BaseSettings",
-    name: str,
-    kind: Callable[[str], _Number],
-    *,
-    above: int,
-    most: float = math.inf,
-) -> _Number | None:
-    found = settings.get(name)
-    if found is None:
-        return None
-    try:
-        number = kind(str(found))  # `scrapy crawl -s` sets strings
-        if above < number <= most:
-            return number
-    except ValueError:
-        pass
-    limit = "" if most == math.inf else f" and up to {most}"
-    raise fpdb.InputError(
-        f"found {name} = {found!r}, expected a number above {above}{limit}",
-        hint="leave it out for the default",
-    )
-
-
-def _recipe(settings: "BaseSettings") -> fpdb.Recipe | None:
-    found = settings.get("FPDB_RECIPE")
-    if found is None or isinstance(found, fpdb.Recipe):
-        return found
-    name = _text(settings, "FPDB_RECIPE")
-    return fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)
-
-
-def _choice(settings: "BaseSettings", name: str, choices: tuple[str, ...]) -> str:
-    found = _text(settings, name, choices[0])
-    if found not in choices:
-        raise fpdb.InputError(
-            f"found {name} = {found!r}, expected one of {', '.join(choices)}",
-            hint="leave it out for the first one",
-        )
-    return found
 
 
 def _text_of_html(name: str, value: Any) -> str:

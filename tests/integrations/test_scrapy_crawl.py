@@ -230,8 +230,8 @@ sys.path.insert(0, ".")
 from pages import PageSpider
 from scrapy.crawler import CrawlerProcess
 
-reactor, database, *sites = sys.argv[1:]
-settings = {"FPDB_DATABASE": database, "FPDB_ACTION": "drop", "TWISTED_REACTOR": reactor}
+database, *sites = sys.argv[1:]
+settings = {"FPDB_DATABASE": database, "FPDB_ACTION": "drop"}
 PageSpider.custom_settings["LOG_LEVEL"] = "DEBUG"
 process = CrawlerProcess(settings)
 for number, site in enumerate(sites):
@@ -240,13 +240,13 @@ process.start()
 """
 
 
-def test_two_spiders_of_one_process_share_a_database_under_another_reactor(tmp_path, path):
-    reactor = "twisted.internet.selectreactor.SelectReactor"
+@pytest.mark.full
+def test_two_spiders_of_one_process_share_a_database(tmp_path, path):
     (tmp_path / "pages.py").write_text(SPIDER)
     (tmp_path / "two.py").write_text(TWO)
     with site.Site() as one, site.Site() as other:
         done = subprocess.run(
-            [sys.executable, "two.py", reactor, path, one.url, other.url],
+            [sys.executable, "two.py", path, one.url, other.url],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -254,7 +254,6 @@ def test_two_spiders_of_one_process_share_a_database_under_another_reactor(tmp_p
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    assert f"Using reactor: {reactor}" in done.stderr
     stats = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(2)]
     assert sum(each.get("fpdb/added", 0) for each in stats) == site.ARTICLES + 1
     duplicates = sum(each["fpdb/duplicate"] for each in stats)

@@ -230,7 +230,7 @@ def test_integer_keys(path):
         ({"FPDB_ACTION": "burn"}, fpdb.InputError, "one of tag, drop"),
         ({"FPDB_MARKUP": "xml"}, fpdb.InputError, "one of text, html"),
         ({"FPDB_K": "many"}, fpdb.InputError, "FPDB_K = 'many'"),
-        ({"FPDB_K": -1}, fpdb.InputError, "FPDB_K = -1"),
+        ({"FPDB_K": -1}, fpdb.FpdbError, "-1"),
         ({"FPDB_K": True}, fpdb.InputError, "FPDB_K = True"),
         ({"FPDB_MIN_JACCARD": "much"}, fpdb.InputError, "FPDB_MIN_JACCARD = 'much'"),
         ({"FPDB_MIN_JACCARD": 80}, fpdb.InputError, "up to 1"),
@@ -248,6 +248,12 @@ def test_a_wrong_setting_is_an_error_at_once(path, settings, error, said):
         NearDuplicatesPipeline.from_crawler(crawler)
     assert raised.value.hint
     assert not path.exists()
+
+
+def test_another_reactor_than_that_of_asyncio_is_refused(path):
+    pipeline = NearDuplicatesPipeline.from_crawler(FakeCrawler(FPDB_DATABASE=str(path)))
+    with pytest.raises(fpdb.InputError, match="a reactor without asyncio"):
+        pipeline.open_spider()
 
 
 def test_a_database_that_fails_lets_items_pass_and_says_so_once(path, caplog, monkeypatch):
