@@ -165,19 +165,30 @@ def ingest(
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far, before anything is read and after each part.
     """
-    run = _Ingest(database, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard, strict=strict)
-    run.on_added, run.on_bad, run.on_progress = on_added, on_bad, on_progress
-    reading = reading or Reading()
+    run = Run(strict, on_bad, on_progress, on_added)
+    counts, reading = run.counts, reading or Reading()
+    archived = _Archived(database, counts)
     paths = [paths] if isinstance(paths, str) else list(paths)
-    parts = _open(paths, reading, PART, run.count_bytes, Passing(run.is_stored, run.skip))
+    parts = _open(paths, reading, PART, run.count_bytes, Passing(archived.is_stored, archived.skip))
     sizes = [size_of(path) for path in paths]
     if None not in sizes:
-        run.counts.bytes_total = sum(size or 0 for size in sizes)
-    take = _Take(database.preparer.with_largest(reading.max_bytes), partial(_to_add, database.keys))
+        counts.bytes_total = sum(size or 0 for size in sizes)
+    take = Take(database.preparer.with_largest(reading.max_bytes), to_add)
     run.show()
-    for _, taken in mapped(take, parts, jobs):
-        run.store(taken)
-    return run.counts
+    for _, found in mapped(take, parts, jobs):
+        taken = found.until_bad() if strict else found
+        run.count(
+            database.add_prepared(
+                taken.prepared, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard
+            )
+        )
+        for each in taken.found:
+            if isinstance(each, Bad):
+                run.refuse(each)
+            else:
+                counts.invalid_utf8 += each.replaced
+        run.show()
+    return counts
 
 
 def follow(
@@ -207,7 +218,7 @@ def follow(
     """
     reading = reading or Reading()
     parts = follow_parts(source, reading, every=every, wait=wait, note=on_note)
-    take = _Take(database.preparer.with_largest(reading.max_bytes), partial(_to_add, database.keys))
+    take = Take(database.preparer.with_largest(reading.max_bytes), to_add)
     for part in parts:
         taken = take(part)
         stored = database.add_prepared(
@@ -244,10 +255,10 @@ def query_files(
     preparer = database.preparer.with_largest(reading.max_bytes)
     if min_jaccard is None:
         preparer = preparer.without_sketches()
-    take = _Take(preparer, partial(_to_query, database.keys, min_jaccard is not None))
+    take = Take(preparer, _to_query if min_jaccard is None else _to_verify)
     query = partial(database.query_prepared, k=k, limit=limit, min_jaccard=min_jaccard)
     results = (taken for _, taken in mapped(take, parts, jobs))
-    return _answers(results, query, on_bad, strict=strict)
+    return _answers(results, query, Run(strict, on_bad))
 
 
 def documents_of(
@@ -310,137 +321,111 @@ def _open(
     return (part for parts in opened for part in parts)
 
 
-class _Good(NamedTuple):
-    """A record that became a document: where it was read, and its key."""
+class Taken(NamedTuple):
+    """What became of the records of a part, in order, and the documents of the good ones.
 
-    source: str
-    key: Key | None
-    replaced: bool
+    The good records are there without their texts.
+    """
 
-
-class _Taken(NamedTuple):
-    """What became of the records of a part, in order, and the documents of the good ones."""
-
-    found: list[_Good | Bad]
+    found: list[Record | Bad]
     prepared: Sequence[Stored]
 
-    def until_bad(self) -> "_Taken":
+    def until_bad(self) -> "Taken":
         """Drop what follows the first bad record."""
         for place, each in enumerate(self.found):
             if isinstance(each, Bad):
-                return _Taken(self.found[: place + 1], self.prepared[:place])
+                return Taken(self.found[: place + 1], self.prepared[:place])
         return self
 
 
 @dataclass(frozen=True)
-class _Take:
+class Take:
     """Reads a part and prepares its documents, in any process."""
 
     preparer: Preparer
-    document_of: Callable[[Record], Document]
+    document_of: Callable[[str, Record], Document]
 
-    def __call__(self, part: Part) -> _Taken:
-        found: list[_Good | Bad] = []
+    def __call__(self, part: Part) -> Taken:
+        """Return what became of the records of a part."""
+        found: list[Record | Bad] = []
         documents: list[Document] = []
         places: list[int] = []
+        kind = self.preparer.catalog.kind
         for record in part():
             if isinstance(record, BadRecord):
                 found.append(Bad(record.source, record.reason))
                 continue
             try:
-                document = self.document_of(record)
+                documents.append(self.document_of(kind, record))
             except InputError as error:
                 found.append(Bad(record.source, str(error), error.hint, record.key))
                 continue
             places.append(len(found))
-            found.append(_Good(record.source, record.key, record.replaced))
-            documents.append(document)
+            found.append(Record(record.source, record.key, None, replaced=record.replaced))
         prepared, refused = self.preparer.sift(documents)
         for number, problem in refused:
             place = places[number]
             good = found[place]
             found[place] = Bad(good.source, str(problem), problem.hint, good.key)
-        return _Taken(found, prepared)
+        return Taken(found, prepared)
 
 
-def _to_add(kind: str, record: Record) -> Document:
+def to_add(kind: str, record: Record) -> Document:
+    """Return the document of a record, for a database with this kind of keys."""
     if record.key is None:
         raise InputError("found no key")
     return Document(parse_key(record.key, kind), record.text, record.meta, record.fingerprint)
 
 
-def _to_query(kind: str, verified: bool, record: Record) -> Document:  # noqa: FBT001
+def _to_query(kind: str, record: Record) -> Document:
     """Return a document to query with, under a key that is never used."""
-    if verified and record.fingerprint is not None:
-        raise InputError(
-            "found a ready fingerprint, expected a text, by which matches are verified",
-            hint="query without a least similarity",
-        )
     key: Key = 0 if kind == "integer" else "query"
     return Document(key, record.text, None, record.fingerprint)
 
 
-class _Ingest:
-    """Stores what was read, and counts it."""
+def _to_verify(kind: str, record: Record) -> Document:
+    """Return a document to query with, whose matches are verified by its text."""
+    if record.fingerprint is not None:
+        raise InputError(
+            "found a ready fingerprint, expected a text, by which matches are verified",
+            hint="query without a least similarity",
+        )
+    return _to_query(kind, record)
 
-    on_added: Callable[[Added], object] | None = None
+
+@dataclass
+class Run:
+    """Counts what becomes of records, and reports it."""
+
+    strict: bool = False
     on_bad: Callable[[Bad], object] | None = None
     on_progress: Callable[[Ingested], object] | None = None
-
-    def __init__(
-        self,
-        database: Database,
-        *,
-        skip_duplicates: bool,
-        min_jaccard: float | None,
-        strict: bool,
-    ) -> None:
-        self.counts = Ingested()
-        self._database = database
-        self._skip_duplicates = skip_duplicates
-        self._min_jaccard = min_jaccard
-        self._strict = strict
+    on_added: Callable[[Added], object] | None = None
+    counts: Ingested = field(default_factory=Ingested)
 
     def count_bytes(self, count: int) -> None:
         """Count the bytes that were read."""
         self.counts.bytes_read += count
 
-    def is_stored(self, key: str, meta: Mapping[str, Any]) -> bool:
-        """Return whether this very record of an archive is stored: its key with its metadata."""
-        if self._database.keys != "text":
-            return False
-        try:
-            stored = self._database.get(key)
-        except InputError:  # an unusable key, which is reported when it is to be added
-            return False
-        return stored is not None and meta.items() <= (stored.meta or {}).items()
-
-    def skip(self, why: str) -> None:
-        """Count a record of an archive that isn't read."""
-        if why == "known":
-            self.counts.known += 1
-        else:
-            self.counts.skipped[why] += 1
-
-    def store(self, taken: _Taken) -> None:
-        """Add the documents of a part; a record that can't be added costs only itself."""
-        if self._strict:
-            taken = taken.until_bad()
-        counts = self.counts
-        counts.records += len(taken.found)
-        for added in self._database.add_prepared(
-            taken.prepared, skip_duplicates=self._skip_duplicates, min_jaccard=self._min_jaccard
-        ):
-            counts.statuses[added.status] += 1
+    def count(self, results: Iterable[Added]) -> None:
+        """Count documents as they are added."""
+        for added in results:
+            self.counts.records += 1
+            self.counts.statuses[added.status] += 1
             if self.on_added:
                 self.on_added(added)
-        for found in taken.found:
-            if isinstance(found, Bad):
-                counts.bad += 1
-                _refuse(found, self.on_bad, strict=self._strict)
-            else:
-                counts.invalid_utf8 += found.replaced
-        self.show()
+
+    def refuse(self, bad: Bad) -> None:
+        """Count a record that can't be used, or raise InputError if there may be none."""
+        self.counts.records += 1
+        self.counts.bad += 1
+        if self.strict:
+            place = f"{bad.source}: " if bad.source else ""
+            raise InputError(
+                f"{place}{bad.reason}", hint=bad.hint or "leave strict out to skip bad records"
+            )
+        if self.on_bad:
+            self.on_bad(bad)
 
     def show(self) -> None:
         """Report the counts so far."""
@@ -448,28 +433,41 @@ class _Ingest:
             self.on_progress(self.counts)
 
 
-def _refuse(bad: Bad, on_bad: Callable[[Bad], object] | None, *, strict: bool) -> None:
-    if strict:
-        place = f"{bad.source}: " if bad.source else ""
-        raise InputError(
-            f"{place}{bad.reason}", hint=bad.hint or "leave strict out to skip bad records"
-        )
-    if on_bad:
-        on_bad(bad)
+@dataclass
+class _Archived:
+    """Decides which records of web archives needn't be read, and counts those."""
+
+    database: Database
+    counts: Ingested
+
+    def is_stored(self, key: str, meta: Mapping[str, Any]) -> bool:
+        """Return whether this very record is stored: its key with its metadata."""
+        if self.database.keys != "text":
+            return False
+        try:
+            stored = self.database.get(key)
+        except InputError:  # an unusable key, which is reported when it is to be added
+            return False
+        return stored is not None and meta.items() <= (stored.meta or {}).items()
+
+    def skip(self, why: str) -> None:
+        """Count a record that isn't read."""
+        if why == "known":
+            self.counts.known += 1
+        else:
+            self.counts.skipped[why] += 1
 
 
 def _answers(
-    results: Iterable[_Taken],
+    results: Iterable[Taken],
     query: Callable[[Sequence[Stored]], Iterator[Matches]],
-    on_bad: Callable[[Bad], object] | None,
-    *,
-    strict: bool,
+    run: Run,
 ) -> Generator[Asked, None, None]:
     for taken in results:
         answers = zip(taken.prepared, query(taken.prepared), strict=True)
         for found in taken.found:
             if isinstance(found, Bad):
-                _refuse(found, on_bad, strict=strict)
+                run.refuse(found)
                 continue
             document, matches = next(answers)
             name = found.source if found.key is None else found.key

@@ -45,7 +45,7 @@ def load(
         typer.Option(
             "--keys",
             metavar="FILE",
-            help="The keys of an array's rows: an array, or a key a line.",
+            help="The keys of an array's rows, a key a line.",
             rich_help_panel=_PANEL,
         ),
     ] = None,

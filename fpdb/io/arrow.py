@@ -3,16 +3,17 @@
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date, time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
-from fpdb.io.streams import StreamError
+from fpdb.io.streams import StreamError, named
 from fpdb.io.tables import Named, header_reason
 
 if TYPE_CHECKING:
@@ -234,54 +235,49 @@ def _as_json(value: Any) -> Any:
     return str(value)
 
 
-class WrittenColumns(NamedTuple):
-    """The kind of keys, the columns, the recipe and the kind of sketches of Parquet from Spark."""
+@dataclass(frozen=True)
+class Columns:
+    """Parquet files from Spark: their columns, kinds of keys and of sketches, and the recipe."""
 
-    keys: str
+    files: list[Path]
     names: list[str]
+    keys: str
     recipe_id: str | None
     sketch: str | None
 
+    def batches(self) -> "Iterator[tuple[Path, pyarrow.RecordBatch]]":
+        """Yield the columns in batches, each with the file that it is from."""
+        for path in self.files:
+            with explained("Parquet"):
+                from pyarrow import parquet
 
-def column_files(source: str) -> list[Path]:
-    """Return the Parquet files of a path whose fingerprints are signed words; or none."""
+                with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
+                    options = {"columns": self.names, "use_threads": False}
+                    for batch in file.iter_batches(_COLUMN_ROWS, **options):
+                        yield path, batch
+
+
+def find_columns(source: str) -> Columns | None:
+    """Return the columns of a Parquet file or directory whose fingerprints are signed words."""
     path = Path(source)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or files[0].suffix != ".parquet" or not files[0].is_file():
-        return []
-    with explained("Parquet"):
+        return None
+    with named(source), explained("Parquet"):
         from pyarrow import parquet, types
 
         schema = parquet.read_schema(files[0])
         if not {"key", "fingerprint"} <= set(schema.names):
-            return []
+            return None
         kind = schema.field("fingerprint").type
-        return files if types.is_int64(kind) or types.is_struct(kind) else []
-
-
-def read_columns(path: Path) -> WrittenColumns:
-    """Return what a file that `column_files` found says about its columns."""
-    with explained("Parquet"):
-        from pyarrow import parquet, types
-
-        schema = parquet.read_schema(path)
+        if not (types.is_int64(kind) or types.is_struct(kind)):
+            return None
         keys = "integer" if types.is_integer(schema.field("key").type) else "text"
-        names = [name for name in _COLUMNS if name in schema.names]
         note = (schema.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
-        for field in json.loads(note).get("fields", []):
-            if field["name"] == "fingerprint":
-                found = field.get("metadata", {}).get("fpdb", {})
-                return WrittenColumns(keys, names, found.get("recipe_id"), found.get("sketch"))
-    return WrittenColumns(keys, names, None, None)
-
-
-def column_batches(path: Path, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
-    """Yield these columns of a Parquet file, in batches."""
-    with explained("Parquet"):
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
-            yield from file.iter_batches(_COLUMN_ROWS, columns=names, use_threads=False)
+        fields = {field["name"]: field for field in json.loads(note).get("fields", [])}
+        found = fields.get("fingerprint", {}).get("metadata", {}).get("fpdb", {})
+        names = [name for name in _COLUMNS if name in schema.names]
+        return Columns(files, names, keys, found.get("recipe_id"), found.get("sketch"))
 
 
 def words_of(column: Any) -> NDArray[np.uint64]:
