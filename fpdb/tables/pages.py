@@ -17,7 +17,7 @@ from fpdb.storage.columns import (
     with_rows,
 )
 
-# A page below a quarter is joined with its neighbour if both then leave room for some more.
+# A page below a quarter is joined with the one before if both then leave room for some more.
 _SMALL = LARGEST // 4
 _ROOMY = LARGEST * 3 // 4
 # If a page would become this many, they are filled as in a load.
@@ -130,7 +130,7 @@ class Pages:
                     rows = self._merged(rows, [column[come:to_come] for column in insert])
                 # Rows that are nothing but keys can only change in number, or by a removal.
                 if to_go > go or len(rows[0]) > before or self._keys < self.columns:
-                    self._store(txn, rows, old, upper)
+                    self._store(txn, rows, old)
                 come, go = to_come, to_go
 
     def _row_keys(self, rows: Rows) -> list[bytes]:
@@ -147,25 +147,22 @@ class Pages:
         fresh = differs(*both[: self._keys])
         return [column[fresh] for column in both]
 
-    def _store(
-        self, txn: WriteTransaction, rows: Rows, old: bytes | None, upper: bytes | None
-    ) -> None:
-        """Write the new rows of a page, as no page, as one, joined with a neighbour, or split."""
+    def _store(self, txn: WriteTransaction, rows: Rows, old: bytes | None) -> None:
+        """Write the new rows of a page: as none, as one, joined with the one before, or split."""
         if not len(rows[0]):
             if old:
                 txn.delete(self.name, old)
             return
         shape = shape_of(rows)
-        if shape.size < _SMALL:
-            for other in self._neighbours(txn, old, upper):
-                value = txn.get(self.name, other)
-                parts = [rows, unpack_rows(value, self.columns) if value else self.empty()]
-                both = joined(parts if other == upper else parts[::-1])
-                both_shape = shape_of(both)
-                if both_shape.size <= _ROOMY:
-                    txn.delete(self.name, other)
-                    rows, shape = both, both_shape
-                    break
+        if old and shape.size < _SMALL:
+            with txn.cursor(self.name) as cursor:
+                if cursor.set_key(old) and cursor.prev():
+                    before = bytes(cursor.key())
+                    both = joined([unpack_rows(cursor.value(), self.columns), rows])
+                    both_shape = shape_of(both)
+                    if both_shape.size <= _ROOMY:
+                        txn.delete(self.name, old)
+                        old, rows, shape = before, both, both_shape
         first = self.first_key(rows)
         if old and old != first:
             txn.delete(self.name, old)
@@ -176,16 +173,6 @@ class Pages:
         flooded = shape.size > _FLOOD * LARGEST
         for piece, own in _pieces(rows) if flooded else _halves(rows, shape):
             txn.put(self.name, self.first_key(piece), pack_rows(piece, own))
-
-    def _neighbours(
-        self, txn: WriteTransaction, old: bytes | None, upper: bytes | None
-    ) -> Iterator[bytes]:
-        """Yield the key of the next page, and of the one before."""
-        if upper is not None:
-            yield upper
-        with txn.cursor(self.name) as cursor:
-            if old and cursor.set_key(old) and cursor.prev():
-                yield bytes(cursor.key())
 
 
 def seek(cursor: Cursor, key: bytes) -> bool:

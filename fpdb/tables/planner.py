@@ -215,7 +215,7 @@ class JoinPlan:
     the join is of that many other fingerprints with the documents.
 
     `rows` are sent and take `shuffle_bytes`; `candidates` are pairs that share a prefix. The work
-    is cut into `tasks`, and takes `core_seconds` on one core. Times are estimates for fingerprints
+    is cut into `tasks`. Times are estimates for fingerprints
     that are spread evenly; `seconds` is that of the start, the work and the network together.
     """
 
@@ -224,13 +224,11 @@ class JoinPlan:
     documents: int
     queries: int | None
     machines: int
-    cores: int
     masks: tuple[int, ...]
     rows: int
     shuffle_bytes: int
     candidates: int
     tasks: int
-    core_seconds: float
     work_seconds: float
     network_seconds: float
     seconds: float
@@ -288,13 +286,11 @@ def join_plans(
                 documents=documents,
                 queries=queries,
                 machines=machines,
-                cores=each,
                 masks=masks,
                 rows=rows,
                 shuffle_bytes=size,
                 candidates=candidates,
                 tasks=max(machines * each, ceil(work / _TASK_SECONDS), ceil(rows / _TASK_ROWS)),
-                core_seconds=work,
                 work_seconds=shared,
                 network_seconds=network,
                 seconds=_JOIN_START_SECONDS + shared + network,

@@ -257,16 +257,9 @@ def test_small_pages_merge_and_empty_ones_go(undone: Any) -> None:
     undone(work)
 
 
-def test_a_small_page_joins_the_next_one_or_the_one_before_if_there_is_room(undone: Any) -> None:
+def test_a_small_page_joins_the_one_before_if_there_is_room(undone: Any) -> None:
     pages = KINDS[0]
     rows = [(number * 2**40,) for number in range(1500)]
-
-    def fill(txn: WriteTransaction) -> list[bytes]:
-        pages.splice(txn, pages.empty(), as_rows(content(txn, pages), 1))
-        pages.fill(txn, [as_rows(rows, 1)])
-        before = [key for key, _ in entries(txn, pages)]
-        assert len(before) == 3
-        return before
 
     def remove(txn: WriteTransaction, first: int, last: int) -> Spy:
         spy = Spy(txn)
@@ -274,28 +267,19 @@ def test_a_small_page_joins_the_next_one_or_the_one_before_if_there_is_room(undo
         return spy
 
     def work(txn: WriteTransaction) -> None:
-        # Between full pages a small one stays by itself.
-        before = fill(txn)
+        pages.fill(txn, [as_rows(rows, 1)])
+        before = [key for key, _ in entries(txn, pages)]
+        assert len(before) == 3
+        # After a full page a small one stays by itself, and so does the first page.
         spy = remove(txn, 600, 1016)
         assert (spy.puts, spy.deletes) == ([before[1]], [])
-        # It takes up the one before, which has become small as well.
         spy = remove(txn, 10, 508)
-        assert spy.puts == [before[0]]
-        assert spy.deletes == [before[1]]
-        # Of the first page only the next one is beside it.
-        before = fill(txn)
-        spy = remove(txn, 508, 1000)
-        assert (spy.puts, spy.deletes) == ([pages.key(1000 * 2**40)], [before[1]])
-        spy = remove(txn, 20, 508)
-        assert spy.puts == [before[0]]
-        assert spy.deletes == [pages.key(1000 * 2**40)]
-        assert content(txn, pages) == [*rows[:20], *rows[1000:]]
-        # The last page only has the one before.
-        before = fill(txn)
-        remove(txn, 508, 1000)
-        spy = remove(txn, 1030, 1500)
-        assert spy.puts == [pages.key(1000 * 2**40)]
-        assert content(txn, pages) == [*rows[:508], *rows[1000:1030]]
+        assert (spy.puts, spy.deletes) == ([before[0]], [])
+        # It joins the one before, which has become small as well.
+        spy = remove(txn, 510, 520)
+        assert (spy.puts, spy.deletes) == ([before[0]], [before[1]])
+        left = [*rows[:10], *rows[508:510], *rows[520:600], *rows[1016:]]
+        assert content(txn, pages) == left
 
     undone(work)
 

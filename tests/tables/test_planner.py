@@ -511,13 +511,13 @@ def test_the_estimate_of_a_join_by_hand(monkeypatch: pytest.MonkeyPatch) -> None
     assert plan.shuffle_bytes == 5 * (4 << 17)
     # Each of four tables brings each fingerprint together with those of 2**16 that share a prefix.
     assert plan.candidates == 4 * ((1 << 17) * ((1 << 17) - 1) // 2) // (1 << 16)
-    assert plan.core_seconds == (1 << 17) + 10 * plan.rows + 100 * plan.candidates
+    assert 4 * plan.work_seconds == (1 << 17) + 10 * plan.rows + 100 * plan.candidates
     assert plan.network_seconds == 0
-    assert plan.seconds == 7 + plan.core_seconds / 4
+    assert plan.seconds == 7 + plan.work_seconds
     [twice] = [p for p in join_plans(64, 3, 1 << 17, cores=4, machines=2) if p.prefix == 16]
     # Each of two machines makes half of the rows, of which half belong to the other one.
     assert twice.network_seconds == plan.shuffle_bytes / 4 / 16
-    assert twice.seconds == 7 + plan.core_seconds / 8 + twice.network_seconds
+    assert twice.seconds == 7 + plan.work_seconds / 2 + twice.network_seconds
 
 
 def test_a_slow_network_prefers_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
