@@ -143,13 +143,12 @@ def near_many(
         InputError: There are more hits than an answer may have.
     """
     parts: list[Hits] = []
-    done = size = 0
+    done = 0
     for found in find_together(txn, index, fingerprints, k, budget=budget, most=most):
         part = found.hits(limit, most)
         parts.append(part._replace(queries=part.queries + done))
         done += len(part.complete)
-        size += len(part.ids)
-        _check_size(size)
+        _check_size(sum(len(part.ids) for part in parts))
     return parts[0] if len(parts) == 1 else Hits(*joined(parts))
 
 

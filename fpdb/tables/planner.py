@@ -118,24 +118,22 @@ def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
 def plans(bits: int, k: int, documents: int, *, query_k: int | None = None) -> list[Plan]:
     """Return the plans for a width, a k and a number of documents, the best first.
 
-    With a `query_k` larger than k, the plans are chosen for queries within it, if any serves them.
+    With a `query_k` larger than k, the plans are chosen for queries within it.
 
     Raises:
         PlanError: No tables serve this k, or an argument is out of its range.
     """
     _check_request(bits, k, documents=documents)
-    wider = query_k is not None and query_k > k
-    found = list(_feasible(bits, k, query_k)) if wider else []
+    wanted = max(k, query_k or 0)
+    found = list(_feasible(bits, k, wanted))
     if not found:
-        query_k, found = None, list(_feasible(bits, k))
-    if not found:
-        nearest = next(less for less in range(k, -1, -1) if any(_feasible(bits, less)))
+        nearest = next(less for less in range(wanted, -1, -1) if any(_feasible(bits, less, less)))
         raise PlanError(
-            f"k = {k} in {bits} bits takes too many probes, or probes that read too much",
+            f"k = {wanted} in {bits} bits takes too many probes, or probes that read too much",
             hint=f"With {bits} bits k can be {nearest}; or take wider fingerprints.",
         )
     return sorted(
-        found, key=lambda plan: estimate_cost(plan, documents, query_k).seconds_per_document
+        found, key=lambda plan: estimate_cost(plan, documents, wanted).seconds_per_document
     )
 
 
@@ -158,10 +156,10 @@ def _probed(plan: Plan, k: int | None = None) -> tuple[int, float]:
     return count, share
 
 
-def _feasible(bits: int, k: int, query_k: int | None = None) -> Iterator[Plan]:
+def _feasible(bits: int, k: int, query_k: int) -> Iterator[Plan]:
     """Yield the designs with few and short enough probes that no other one beats."""
     known: list[tuple[int, int, float]] = []
-    for plan in sorted(_designs(bits, k, query_k or k), key=lambda plan: len(plan.tables)):
+    for plan in sorted(_designs(bits, k, query_k), key=lambda plan: len(plan.tables)):
         try:
             probes, share = _probed(plan, query_k)
         except PlanError:
@@ -174,7 +172,7 @@ def _feasible(bits: int, k: int, query_k: int | None = None) -> Iterator[Plan]:
 
 
 def _designs(bits: int, k: int, query_k: int) -> Iterator[Plan]:
-    if k == 0:
+    if query_k == 0:
         yield home_plan(bits, k, min(bits, _HOME_PREFIX))
         return
     # Fewer blocks than k + 1 make fewer tables with longer prefixes, at the price of flipped bits.

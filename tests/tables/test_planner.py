@@ -455,8 +455,9 @@ def test_a_k_that_isnt_wider_changes_nothing() -> None:
 
 
 @pytest.mark.full
-def test_if_no_tables_serve_the_wider_k_they_are_those_for_k() -> None:
-    assert plans(32, 3, 1_000_000, query_k=30) == plans(32, 3, 1_000_000)
+def test_a_wider_k_that_no_tables_serve_is_refused() -> None:
+    with pytest.raises(PlanError, match="k = 30 in 32 bits"):
+        plans(32, 3, 1_000_000, query_k=30)
 
 
 def test_the_usual_tables_serve_the_usual_first_look() -> None:
