@@ -18,8 +18,6 @@ The types of results are in `fpdb.models`. The folders are the architecture, and
     errors                  the exception tree
 """
 
-import typing
-
 from fpdb.database import Database
 from fpdb.documents.catalog import digest_of as text_digest
 from fpdb.errors import (
@@ -67,9 +65,11 @@ from fpdb.ingest import (
     query_files,
 )
 from fpdb.io import Reading, html_text
+from fpdb.joins import evaluate
 from fpdb.load import load
 from fpdb.maintenance.check import check
 from fpdb.maintenance.merge import merge
+from fpdb.maintenance.repair import repair
 from fpdb.models import (
     Added,
     Cluster,
@@ -92,10 +92,6 @@ __version__ = "0.1.0"
 create = Database.create
 build = Database.build
 open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
-
-if typing.TYPE_CHECKING:
-    from fpdb.joins import evaluate
-    from fpdb.maintenance.repair import repair
 
 __all__ = [
     "AccessError",
@@ -162,15 +158,3 @@ __all__ = [
     "sketch_jaccard",
     "text_digest",
 ]
-
-
-# Names that most programs never use, with the modules to import at their first use.
-_LATE = {"evaluate": "fpdb.joins", "repair": "fpdb.maintenance.repair"}
-
-
-def __getattr__(name: str) -> typing.Any:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(_LATE[name]), name)

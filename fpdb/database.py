@@ -26,6 +26,8 @@ from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.joins import find_clusters
 from fpdb.maintenance import portable
+from fpdb.maintenance.check import check_view, require_complete_copy, require_intact
+from fpdb.maintenance.compact import compact, stats
 from fpdb.models import (
     Added,
     Cluster,
@@ -33,10 +35,11 @@ from fpdb.models import (
     Key,
     Problem,
     Stats,
+    require_choice,
     require_whole,
 )
 from fpdb.processes import mapped
-from fpdb.queries import Queries, Snapshot, check_keep
+from fpdb.queries import KEPT, Queries, Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.format import Header, Stored
 from fpdb.tables import Plan
@@ -134,7 +137,7 @@ class Database(Queries):
         A keyed recipe must be given, because its secret isn't stored. One with a larger `largest`
         lets this handle take larger texts. A write waits for other writers up to `timeout` seconds.
         """
-        environment = Environment.open(path, readonly=readonly, verify=_require_intact_copy)
+        environment = Environment.open(path, readonly=readonly, verify=require_complete_copy)
         try:
             chosen = preset(recipe) if isinstance(recipe, str) else recipe
             return cls(environment, chosen, k, timeout=timeout)
@@ -322,7 +325,7 @@ class Database(Queries):
         It is one transaction: other writers wait until the clusters are found and deleted.
         """
         search = self._search(k, None, min_jaccard)
-        check_keep(keep)
+        require_choice("keep", keep, KEPT)
         with self._environment.write(self._timeout) as txn:
             clusters = list(find_clusters(self._view(txn), search, keep=keep))
             duplicates = chain.from_iterable(cluster.duplicates for cluster in clusters)
@@ -351,8 +354,6 @@ class Database(Queries):
 
     def stats(self) -> Stats:
         """Return what the database holds, and how."""
-        from fpdb.maintenance.compact import stats
-
         with self._transaction() as txn:
             return stats(self._view(txn), self._header, self._environment)
 
@@ -363,8 +364,6 @@ class Database(Queries):
         another one, and can follow LMDB's own structure. It takes a bounded amount of memory,
         however many documents there are. The snapshot lasts as long as the iteration.
         """
-        from fpdb.maintenance.check import check_view
-
         with self._transaction() as txn:
             yield from check_view(self._view(txn))
 
@@ -383,8 +382,6 @@ class Database(Queries):
         of that plan. It is made beside the path and moved there once it is complete. What is added
         meanwhile isn't in it.
         """
-        from fpdb.maintenance.compact import compact
-
         require_whole("memory", memory, LEAST_MEMORY)
         head = replanned(self._header, k=k, capacity=capacity, plan=plan)
         with self._transaction() as txn:
@@ -396,8 +393,6 @@ class Database(Queries):
         The copy is this moment's, without free pages. It is verified, structure and checksums,
         before it appears at the path.
         """
-        from fpdb.maintenance.check import require_intact
-
         with self._environment.backup(path) as copy, copy.read() as txn:
             require_intact(self._view(txn))
 
@@ -437,12 +432,6 @@ class Database(Queries):
 
 def _reopen(cls: type[Database], path: Path, options: dict[str, Any]) -> Database:
     return cls.open(path, **options)
-
-
-def _require_intact_copy(directory: Path) -> None:
-    from fpdb.maintenance.check import require_complete_copy
-
-    require_complete_copy(directory)
 
 
 def _describe(

@@ -1,5 +1,6 @@
 """The immutable values that fpdb takes and returns."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,15 @@ def require_whole(name: str, value: object, least: int | None = None) -> None:
     if least is not None and value < least:
         raise InputError(
             f"found {name}={value}, expected at least {least}",
+            hint=f"leave {name} out for the default",
+        )
+
+
+def require_choice(name: str, value: object, choices: Collection[object]) -> None:
+    """Raise InputError unless an argument is one of some values."""
+    if value not in choices:
+        raise InputError(
+            f"found {name}={value!r}, expected one of {', '.join(map(str, choices))}",
             hint=f"leave {name} out for the default",
         )
 

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 from fpdb.arrays import each
 from fpdb.documents.catalog import View, digest_of
 from fpdb.documents.lookup import (
-    CANDIDATES,
     Questions,
     Search,
     answers,
@@ -23,7 +22,6 @@ from fpdb.documents.prepare import (
     BATCH,
     Preparer,
     as_fingerprints,
-    as_ids,
     as_number,
 )
 from fpdb.errors import (
@@ -39,6 +37,7 @@ from fpdb.models import (
     Key,
     Matches,
     Pair,
+    require_choice,
     require_similarity,
     require_whole,
 )
@@ -48,6 +47,9 @@ from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Hits, Plan, first_look
 
 _Item = TypeVar("_Item")
+
+# The documents that may be kept of a cluster: the one with the smallest id, or with the most text.
+KEPT = ("first", "longest")
 
 # The answers of `query_many` that are held at once have hardly more matches than this.
 _MATCHES = 100_000
@@ -158,25 +160,18 @@ class Queries(ABC):
         yield from self._ask(questions, search)
 
     def query_fingerprint(
-        self,
-        fingerprint: int,
-        *,
-        k: int | None = None,
-        limit: int | None = None,
-        budget: int = CANDIDATES,
+        self, fingerprint: int, *, k: int | None = None, limit: int | None = None
     ) -> Matches:
         """Find the stored documents near a fingerprint.
 
-        A `budget` bounds the candidates that are read; if it ends the search, the matches are
-        marked as not complete.
+        It reads at most a million candidates; if that ends the search, the matches are marked as
+        not complete.
         """
         search = self._usual if k is None and limit is None else self._search(k, limit)
-        if budget is not CANDIDATES:
-            require_whole("budget", budget, 0)
         number = as_number(fingerprint, self._index.plan.bits)
         with self._transaction() as txn:
             view = View(txn, self._index, self._catalog)
-            return near(view, number, search.k, search.limit, budget)
+            return near(view, number, search.k, search.limit)
 
     def query_fingerprints(
         self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
@@ -216,8 +211,9 @@ class Queries(ABC):
         cluster, so a duplicate may be farther than k from its representative. With `min_jaccard`,
         pairs are verified, as `pairs` says.
         """
+        require_choice("keep", keep, KEPT)
         search = self._search(k, None, min_jaccard)
-        return self._joined(partial(find_clusters, keep=check_keep(keep)), search)
+        return self._joined(partial(find_clusters, keep=keep), search)
 
     def _joined(
         self, find: Callable[[View, Search], Iterator[_Item]], search: Search
@@ -236,7 +232,7 @@ class Queries(ABC):
 
         A document that has been deleted meanwhile has None.
         """
-        numbers = as_ids(ids)
+        numbers = as_fingerprints(ids, 64, "id")
         with self._transaction() as txn:
             return self._catalog.keys_of(txn, numbers)
 
@@ -329,13 +325,3 @@ class Snapshot(Queries):
 
     def _transaction(self) -> Ongoing:
         return self._ongoing
-
-
-def check_keep(keep: str) -> str:
-    """Return a way to choose the representative of a cluster; raise InputError if it is none."""
-    if keep not in ("first", "longest"):
-        raise InputError(
-            f"found keep={keep!r}, expected first or longest",
-            hint="first keeps the document with the smallest id",
-        )
-    return keep

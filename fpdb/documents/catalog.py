@@ -351,22 +351,19 @@ class IntegerCatalog(Catalog):
         added: int,
         empty: bool,
     ) -> None:
-        rows = self._bare_rows(ids, fingerprints, added)
+        blocks = self._rows(ids, fingerprints, added)
         if empty:
-            self.ids.fill(txn, rows)
+            self.ids.fill(txn, blocks)
             return
-        for block in rows:
-            self.ids.splice(txn, block, self.ids.empty())
+        for rows in blocks:
+            self.ids.splice(txn, rows, self.ids.empty())
 
-    def _bare_rows(self, ids: Column, fingerprints: Fingerprints, added: int) -> Iterator[Rows]:
-        for start in range(0, len(ids), _ROWS):
-            high = self._high(fingerprints[start : start + _ROWS])
-            own = ids[start : start + _ROWS]
-            yield [own, high, np.full(len(own), added, np.uint64)]
-
-    def _high(self, fingerprints: Fingerprints) -> Column:
+    def _rows(self, ids: Column, fingerprints: Fingerprints, added: int) -> Iterator[Rows]:
         words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
-        return words >> np.uint64(0 if self._bits == 32 else 32)
+        below = np.uint64(0 if self._bits == 32 else 32)
+        for start in range(0, len(ids), _ROWS):
+            some = slice(start, start + _ROWS)
+            yield [ids[some], words[some] >> below, np.full(len(ids[some]), added, np.uint64)]
 
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""

@@ -9,8 +9,8 @@ import uuid
 from typing import Any
 
 from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
-from fpdb.errors import DamagedError, InputError, PlanError
-from fpdb.models import require_whole
+from fpdb.errors import DamagedError, PlanError
+from fpdb.models import require_choice, require_whole
 from fpdb.storage import Environment
 from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
@@ -25,7 +25,6 @@ from fpdb.tables import Index, Plan, plans
 from fpdb.tables.planner import USUAL, first_look
 
 CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
-SKETCHES = (None, MINHASH)
 
 
 def layout(stored: Header) -> tuple[Index, Catalog]:
@@ -70,15 +69,8 @@ def new_header(
 
     The recipe is plain data, so no secret is needed.
     """
-    for name, found, expected, hint in (
-        ("keys", keys, list(CATALOGS), "text for URLs and names, integer for numbers of your own"),
-        ("sketch", sketch, list(SKETCHES), "minhash keeps 128 bytes of each text; None nothing"),
-    ):
-        if found not in expected:
-            raise InputError(
-                f"found {name}={found!r}, expected one of {', '.join(map(str, expected))}",
-                hint=hint,
-            )
+    require_choice("keys", keys, CATALOGS)
+    require_choice("sketch", sketch, (None, MINHASH))
     fields: Header = {
         "created_by": "fpdb",
         "keys": keys,

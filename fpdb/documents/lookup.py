@@ -93,22 +93,18 @@ def answers(view: View, questions: Questions, search: Search) -> Iterator[Matche
         yield same_text(view, digest, search) if short else next(near_ones)
 
 
-def near(
-    view: View, fingerprint: int, k: int, limit: int | None = None, budget: int = CANDIDATES
-) -> Matches:
+def near(view: View, fingerprint: int, k: int, limit: int | None = None) -> Matches:
     """Find the documents within k of a fingerprint."""
-    runs, complete = _runs(view, fingerprint, k, budget)
+    runs, complete = _runs(view, fingerprint, k)
     if not runs:
         return to_matches((), complete=complete)
     return _matches(view, runs, limit, complete=complete)
 
 
-def _runs(
-    view: View, fingerprint: int, k: int, budget: int
-) -> tuple[Iterable[tuple[int, Iterable[int]]], bool]:
+def _runs(view: View, fingerprint: int, k: int) -> tuple[Iterable[tuple[int, Iterable[int]]], bool]:
     """Return distances and the ids of documents, the nearest first; and whether these are all."""
     txn, index = view.txn, view.index
-    nearby = index.near(txn, fingerprint, k, budget)
+    nearby = index.near(txn, fingerprint, k, CANDIDATES)
     if not nearby.distances:
         return (), nearby.complete
     known = nearby.ids
@@ -124,7 +120,7 @@ def near_each(
     """Find the documents within k of each of many fingerprints, as `near` finds them."""
     if len(fingerprints) < FEW:
         for number in view.index.numbers(fingerprints):
-            yield near(view, number, k, limit, CANDIDATES)
+            yield near(view, number, k, limit)
         return
     for found in find_together(
         view.txn, view.index, fingerprints, k, budget=CANDIDATES, most=DOCUMENTS
@@ -185,7 +181,7 @@ def _first_look(view: View, fingerprints: Fingerprints, k: int) -> Hits:
     distances: list[int] = []
     complete: list[bool] = []
     for query, number in enumerate(view.index.numbers(fingerprints)):
-        runs, whole = _runs(view, number, k, CANDIDATES)
+        runs, whole = _runs(view, number, k)
         near_ones = ((own, apart) for apart, run in runs for own in run)
         found = list(islice(near_ones, DOCUMENTS + 1))
         complete.append(whole and len(found) <= DOCUMENTS)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, column, differs
+from fpdb.arrays import column, differs
 from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
 from fpdb.documents.layout import layout
 from fpdb.errors import InputError, RecipeError
@@ -138,7 +138,11 @@ class Preparer:
             yield None if short else number, sketch
 
     def _check(self, document: Document) -> None:
-        _require_document(document)
+        if not isinstance(document, Document):
+            raise InputError(
+                f"found {document!r:.40}, expected a document",
+                hint="fpdb.Document(key, text) makes one",
+            )
         self.catalog.check_key(document.key)
         if (
             document.digest is not None
@@ -164,9 +168,9 @@ def take(documents: Iterator[Document]) -> Iterator[list[Document]]:
     batch: list[Document] = []
     room = _BATCH_CHARACTERS
     for document in documents:
-        _require_document(document)
         batch.append(document)
-        room -= len(document.text) if isinstance(document.text, str) else 0
+        text = getattr(document, "text", None)  # what is no document is refused when it is prepared
+        room -= len(text) if isinstance(text, str) else 0
         if len(batch) == BATCH or room < 0:
             yield batch
             batch, room = [], _BATCH_CHARACTERS
@@ -174,29 +178,29 @@ def take(documents: Iterator[Document]) -> Iterator[list[Document]]:
         yield batch
 
 
-def as_number(fingerprint: Any, bits: int) -> int:
+def as_number(value: Any, bits: int, name: str = "fingerprint") -> int:
     """Return a fingerprint as a number; raise InputError if it is none of this width."""
     try:
-        number = operator.index(fingerprint)
+        number = operator.index(value)
     except TypeError:
         raise InputError(
-            f"found the fingerprint {fingerprint!r}, expected a whole number",
+            f"found the {name} {value!r}, expected a whole number",
             hint="fpdb.recipe(name).fingerprint(text) gives one",
         ) from None
     if not 0 <= number < 1 << bits:
         raise InputError(
-            f"found the fingerprint {number:#x}, expected {bits} bits",
+            f"found the {name} {number:#x}, expected {bits} bits",
             hint="fingerprints of another width need a database of their own",
         )
     return number
 
 
-def as_fingerprints(values: Any, bits: int) -> Fingerprints:
-    """Return fingerprints as an array of the database's own shape."""
-    values = column(values, "fingerprints")
+def as_fingerprints(values: Any, bits: int, name: str = "fingerprint") -> Fingerprints:
+    """Return fingerprints, or ids of 64 bits, as an array of the database's own shape."""
+    values = column(values, f"{name}s")
     if not isinstance(values, np.ndarray):
-        _require_several("fingerprints", values)
-        return to_array((as_number(value, bits) for value in values), bits)
+        _require_several(f"{name}s", values)
+        return to_array((as_number(value, bits, name) for value in values), bits)
     dimensions, expected = (2, "uint64[n, 2]") if bits == 128 else (1, "uint64[n]")
     if values.ndim != dimensions or values.dtype != np.uint64:
         raise InputError(
@@ -238,20 +242,6 @@ def distinct(keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints
     return keys[places], fingerprints[places]
 
 
-def as_ids(ids: Iterable[int]) -> Column:
-    """Return ids of documents as a column."""
-    ids = column(ids, "ids")
-    if isinstance(ids, np.ndarray) and ids.dtype == np.uint64 and ids.ndim == 1:
-        return ids
-    numbers = list(ids)
-    if not all(isinstance(n, int | np.integer) and 0 <= n < 1 << 64 for n in numbers):
-        raise InputError(
-            "found something that is no id, expected whole numbers from 0 to 2**64 - 1",
-            hint="query_fingerprints gives ids, and so does every match",
-        )
-    return np.array(numbers, np.uint64)
-
-
 def sketch_bytes(sketches: NDArray[np.uint8]) -> Iterator[bytes]:
     """Yield sketches as they are stored: no bytes where there is none."""
     for row, there in zip(sketches, has_sketch(sketches).tolist(), strict=True):
@@ -265,23 +255,20 @@ def _require_several(name: str, values: object) -> None:
         )
 
 
-def _require_document(document: object) -> None:
-    if not isinstance(document, Document):
-        raise InputError(
-            f"found {document!r:.40}, expected a document",
-            hint="fpdb.Document(key, text) makes one",
-        )
-
-
 def _check_stored(document: Document) -> None:
     """Check the fields that only a document has that was stored before."""
-    digest, characters, added = document.digest, document.characters, document.added
+    digest, characters = document.digest, document.characters
+    added = 0 if document.added is None else document.added
     for name, good, expected in (
         ("digest", _is_bytes(digest, TEXT_DIGEST_BYTES), f"{TEXT_DIGEST_BYTES} bytes"),
         ("sketch", _is_bytes(document.sketch, SKETCH_BYTES), f"{SKETCH_BYTES} bytes"),
-        ("characters", _is_whole(characters, _MOST), "a whole number from 0"),
+        (
+            "characters",
+            type(characters) is int and 0 <= characters <= _MOST,
+            "a whole number from 0",
+        ),
         ("characters", not characters or digest or document.text is not None, "a digest as well"),
-        ("added", added is None or _is_whole(added, _LATEST), "seconds since 1970, whole"),
+        ("added", type(added) is int and 0 <= added <= _LATEST, "seconds since 1970, whole"),
     ):
         if not good:
             raise InputError(
@@ -289,10 +276,6 @@ def _check_stored(document: Document) -> None:
                 f"expected {expected}",
                 hint=f"leave {name} out, or give it as a stored document has it",
             )
-
-
-def _is_whole(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def _is_bytes(value: object, length: int) -> bool:

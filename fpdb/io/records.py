@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fpdb.errors import InputError
-from fpdb.models import LARGEST_TEXT
+from fpdb.models import LARGEST_TEXT, require_choice
 
 LARGEST_HTML = 1 << 21
 _KEYS = ("key", "id", "url")
@@ -92,8 +92,7 @@ class Reading:
             ("html", self.html, ("auto", "html", "none")),
             ("html_text", self.html_text, ("main", "page")),
         ):
-            if found not in expected:
-                raise InputError(f"found {name}={found!r}, expected one of {', '.join(expected)}")
+            require_choice(name, found, expected)
         if self.max_bytes < 1:
             raise InputError(f"found max_bytes {self.max_bytes}, expected at least 1")
 

@@ -24,7 +24,7 @@ from fpdb.documents.layout import new_database, read_layout, replanned
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.maintenance.scan import ids_of, in_step
-from fpdb.models import Merged, MergedSource, require_whole
+from fpdb.models import Merged, MergedSource, require_choice, require_whole
 from fpdb.storage import Environment, Ongoing, WriteTransaction, open_checks
 from fpdb.storage.format import Counters, Header, Stored, require_checksum
 from fpdb.storage.open_checks import disk_named
@@ -70,11 +70,7 @@ def merge(
         DamagedError: A source is damaged.
     """
     require_whole("memory", memory, LEAST_MEMORY)
-    if on_conflict not in RULES:
-        raise InputError(
-            f"found on_conflict={on_conflict!r}, expected one of {', '.join(RULES)}",
-            hint="newest keeps the document that was added last",
-        )
+    require_choice("on_conflict", on_conflict, RULES)
     directory = Path(os.path.realpath(path))
     open_checks.require_vacant(directory)
     with contextlib.ExitStack() as draft:

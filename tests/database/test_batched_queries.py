@@ -139,7 +139,7 @@ def test_a_batch_has_the_budgets_of_single_queries(tmp_path, monkeypatch, bits, 
         queries = [*crowd(dice, bits, 30, bases=5), stored[0], stored[0], stored[1]]
         for limit in (None, 1, 30, 60):
             hits = db.query_fingerprints(queries, limit=limit)
-            single = [db.query_fingerprint(q, limit=limit, budget=budget) for q in queries]
+            single = [db.query_fingerprint(q, limit=limit) for q in queries]
             assert hits.complete.tolist() == [matches.complete for matches in single]
             assert rows(hits) == [
                 (place, match.distance, match.id)

@@ -574,9 +574,11 @@ def test_a_limit_is_at_least_one(db: Database, limit: int) -> None:
         assert caught.value.hint
 
 
-def test_a_budget_cuts_and_says_so(numbered: Database) -> None:
+def test_a_budget_cuts_and_says_so(numbered: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     numbered.add_fingerprints(range(5000), range(5000))
-    matches = numbered.query_fingerprint(77, budget=10)
+    with monkeypatch.context() as patch:
+        patch.setattr("fpdb.documents.lookup.CANDIDATES", 10)
+        matches = numbered.query_fingerprint(77)
     assert not matches.complete
     assert matches[0][:3] == (77, 77, 0)
     assert numbered.query_fingerprint(77).complete
