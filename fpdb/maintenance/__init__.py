@@ -1,6 +1,5 @@
 """Work over a complete stored database.
 
 check compares everything that is stored; repair and merge write new databases, and so does compact;
-portable reads and writes the form for other machines; stats counts; scan reads tables and records
-for the others.
+portable reads and writes the form for other machines; stats counts.
 """

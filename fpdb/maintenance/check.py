@@ -11,62 +11,64 @@ rows read again, those of the buckets that differ, and no more of them than memo
 import os
 import resource
 import signal
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import xxhash
 
-from fpdb.arrays import Rows, gathered, joined
-from fpdb.documents.catalog import Catalog, IntegerCatalog, View
+from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
+from fpdb.documents.catalog import Catalog, View, key_bytes
 from fpdb.documents.layout import database_names, layout, read_layout
-from fpdb.errors import DamagedError, FormatError, FpdbError, OpenError, WorkerError
-from fpdb.fingerprint import canonical
-from fpdb.maintenance.scan import (
-    Buckets,
-    Digest,
-    Faults,
-    Mixer,
-    Order,
-    Records,
-    buckets_of,
-    entries,
-    in_step,
-    records,
-    table_rows,
-)
+from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
+from fpdb.fingerprint import SKETCH_BYTES, canonical
+from fpdb.fingerprint.sketches import mix
 from fpdb.models import Problem
 from fpdb.processes import Worker
 from fpdb.storage import Environment, ReadTransaction, open_checks
+from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
+    ID_BYTES,
     MINHASH,
     Counters,
+    Stored,
     require_checksum,
     require_supported,
     unpack_header,
+    unpack_record,
 )
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.tables import Index, Permutation
-from fpdb.tables.bits import as_words, of_words
+from fpdb.tables import Permutation
+from fpdb.tables.bits import as_words, of_words, to_array
 from fpdb.tables.pages import Pages
 
 # The limits of the child process: far more than an intact database needs.
 _MEMORY = 4 << 30
 _SECONDS = 600
 _SECONDS_A_MEGABYTE = 2
-
-_SHOWN = 200
 _NEXT = "next"  # the item that asks the child for another problem
 
-# Rows of both sides of a comparison that are held at once: they take about 60 MB.
+# Rows of a table, and records, that are read at once.
+ROWS = 1 << 16
+RECORDS = 1 << 13
+# Rows of both sides of a comparison that are named at most: they take about 60 MB.
 COMPARED = 1 << 18
-# Records that are looked up in the home table at once.
-HELD = 1 << 17
-_HIGH_BITS = 32
-_ID_BYTES = 8
 
-Row = tuple[int, ...]
+_BUCKET_BITS = 12
+_BUCKETS = 1 << _BUCKET_BITS
+_SEEDS = [int.from_bytes(os.urandom(8)) for _ in range(4)]
+
+_HIGH_BITS = 32  # of a fingerprint, in a row of `ids`
+_ROWS_OF_IDS = Pages("ids", keys=3, columns=3)  # looked up by all that they have
+
+_MISSING = "the entry of the document {} is missing"
+_STRANGE = "an entry names the document {}, which has another one"
+_OTHER = "the row of the document {} isn't that of its record"
+_MISSING_ROW = "the row {} of a document is missing"
+_STRANGE_ROW = "the row {} belongs to no document"
 
 
 def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Problem]:
@@ -84,44 +86,21 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     Raises:
         WorkerError: The child couldn't start, or somebody killed it, so the check isn't complete.
     """
-    import tempfile
-
     directory = Path(os.path.realpath(path))
     open_checks.identify(directory)
-    with tempfile.TemporaryFile() as complaints:
-        child = Worker(_Reading(directory, deep=deep), stderr=complaints.fileno())
-        try:
-            while problem := child.call(_NEXT):
-                yield problem
-        except WorkerError:
-            if child.exit_code is None:
-                raise
-            yield _death(child.exit_code, complaints)
-        finally:
-            child.kill()
-            child.close()
-
-
-def _death(code: int, complaints: IO[bytes]) -> Problem:
-    """Return the problem that ended the child, or raise WorkerError if it isn't the database's."""
-    complaints.seek(0)
-    lines = complaints.read().decode(errors="replace").split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), "")[:_SHOWN]
-    if code >= 0:
-        raise WorkerError(
-            f"the child process of the check ended with exit code {code}: {last or 'no message'}",
-            hint="can this Python start, and import fpdb, as a child process?",
-        )
-    name = signal.Signals(-code).name
-    if -code in {signal.SIGKILL, signal.SIGTERM}:
-        raise WorkerError(
-            f"the child process of the check was killed by {name}, so the check isn't complete",
-            hint="was memory short? check again when there is more",
-        )
-    reason = f": {last}" if last else ""
-    if -code == signal.SIGXCPU:
-        reason = ": it took far more time than a file of this size needs"
-    return Problem(DATA_FILE, f"it killed the process that read it by {name}{reason}")
+    child = Worker(_Reading(directory, deep=deep))
+    try:
+        while problem := child.call(_NEXT):
+            yield problem
+    except WorkerError:
+        killer = -(child.exit_code or 0)
+        if killer <= 0 or killer in {signal.SIGKILL, signal.SIGTERM}:
+            raise
+        how = f"{signal.Signals(killer).name}: {signal.strsignal(killer)}"
+        yield Problem(DATA_FILE, f"it killed the process that read it by {how}")
+    finally:
+        child.kill()
+        child.close()
 
 
 class _Reading:
@@ -140,16 +119,24 @@ class _Reading:
 
 def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
     """Yield everything that is wrong with a database, which this process reads within limits."""
+    from fpdb.storage import survey
+
     try:
         _limit(directory)
-        yield from _problems(directory, deep=deep)
+        faults = survey.meta_faults(directory)
+        if deep:
+            faults += survey.structure_faults_in_use(directory)
+        yield from (Problem(DATA_FILE, fault) for fault in faults)
+        with Environment.open(directory, readonly=True) as environment:
+            _, index, catalog = read_layout(environment)
+            with environment.read() as txn:
+                yield from check_view(View(txn, index, catalog))
     except (FormatError, OpenError):
         raise  # what can't be opened isn't a problem of the database, but an error of the call
     except FpdbError as error:
         yield Problem(DATA_FILE, str(error))
     except MemoryError:
-        what = "reading it takes far more memory than an intact database needs"
-        yield Problem(DATA_FILE, what)
+        yield Problem(DATA_FILE, "reading it takes far more memory than an intact database needs")
     except Exception as error:  # whatever damage leads to is a problem of the database
         what = f"it can't be read to its end: {type(error).__name__}: {error}"
         yield Problem(DATA_FILE, what)
@@ -165,20 +152,6 @@ def _limit(directory: Path) -> None:
     ):
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
-
-
-def _problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
-    from fpdb.storage import survey
-
-    for fault in survey.meta_faults(directory):
-        yield Problem(DATA_FILE, fault)
-    if deep:
-        for fault in survey.structure_faults_in_use(directory):
-            yield Problem(DATA_FILE, fault)
-    with Environment.open(directory, readonly=True) as environment:
-        _, index, catalog = read_layout(environment)
-        with environment.read() as txn:
-            yield from check_view(View(txn, index, catalog))
 
 
 def require_complete_copy(directory: Path) -> None:
@@ -217,14 +190,12 @@ def _check_header(view: View) -> Iterator[Problem]:
     for what, found, expected in (
         ("keys", head["keys"], catalog.kind),
         ("sketch", head.get("sketch"), sketch),
-        ("features", head["features"], [sketch] if sketch else []),
         ("recipe_id", head["recipe_id"], recipe_id),
         ("bits", recipe["bits"], plan.bits),
+        ("plan", index.plan.name, plan.name),
     ):
         if found != expected:
             yield Problem("header", f"{what} is {found!r}, expected {expected!r}")
-    if index.plan != plan:
-        yield Problem("header", f"the plan is {index.plan.name}, expected {plan.name}")
 
 
 def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem]:
@@ -257,6 +228,55 @@ def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem]:
         yield Problem(name, f"{count} entries, expected {txn.entries(name)}")
 
 
+class Digest:
+    """A digest of rows, in any order: in each bucket, their number and the sum of their mixes.
+
+    Two sets of rows that differ have the same digest with a chance of one in 2**64. Nobody can
+    choose rows so that they do, because nobody can predict the seeds.
+    """
+
+    def __init__(self, blocks: Iterable[Rows] = ()) -> None:
+        self.counts = np.zeros(_BUCKETS, np.int64)
+        self.sums = np.zeros(_BUCKETS, np.uint64)
+        for rows in blocks:
+            self.add(rows)
+
+    def add(self, rows: Rows) -> None:
+        """Add rows."""
+        mixed = _mix(rows)
+        buckets = _buckets_of(mixed)
+        self.counts += np.bincount(buckets, minlength=_BUCKETS)
+        np.add.at(self.sums, buckets, mixed)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return int(self.counts.sum())
+
+    def differs(self, other: "Digest") -> Marks:
+        """Mark the buckets with other rows."""
+        marks: Marks = (self.counts != other.counts) | (self.sums != other.sums)
+        return marks
+
+
+def _mix(rows: Rows) -> Column:
+    """Return 64 bits that look random for each row."""
+    mixed = np.zeros(len(rows[0]), np.uint64)
+    for column, seed in zip(rows, _SEEDS, strict=False):
+        mixed = mix((mixed ^ column) + np.uint64(seed))
+    return mixed
+
+
+def _buckets_of(mixed: Column) -> Places:
+    """Return the bucket of each mix: its highest bits."""
+    return (mixed >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
+
+
+def _hashed(texts: Iterable[bytes]) -> Column:
+    """Return a number for each text, to stand for it in rows."""
+    return np.array([xxhash.xxh3_64_intdigest(text, _SEEDS[0]) for text in texts], np.uint64)
+
+
 class Side(NamedTuple):
     """One of two sets of rows that are compared: its digest, and how to read it again."""
 
@@ -264,317 +284,300 @@ class Side(NamedTuple):
     read: Callable[[], Iterable[Rows]]
 
 
-class Difference(NamedTuple):
-    """Rows that are missing, and rows that belong to no document; `complete` if that is all."""
-
-    missing: list[Row]
-    strange: list[Row]
-    complete: bool
-
-
-# How rows that are missing, and rows that are strange, are reported.
-_TABLE = "the row {row} of a document is missing", "the row {row} belongs to no document"
-_OF_ID = (
-    "the entry of the document {id} is missing",
-    "an entry names the document {id}, which has another one",
-)
-
-
-class _Census:
-    """What one scan of all records counts."""
-
-    def __init__(self) -> None:
-        self.home, self.keys, self.short = Digest(), Digest(), Digest()
-        self.documents = self.short_texts = self.sketches = self.last_id = 0
-
-    def add(self, block: Records) -> None:
-        """Count a block of records."""
-        self.documents += len(block.ids)
-        self.short_texts += len(block.digests)
-        self.sketches += block.sketches
-        self.last_id = max(self.last_id, int(block.ids.max(initial=0)))
-
-
 class _Comparison:
-    """One check of a snapshot: the digests of its tables, and of its documents."""
+    """Compares the tables of a snapshot with its documents, and with each other.
+
+    With integer keys, `ids` has the documents, and only some have records. Then the home table is
+    compared with `ids`, by what both have of a document: its id and the highest bits of its
+    fingerprint; and each record is looked up in both.
+    """
 
     def __init__(self, view: View) -> None:
         self._txn = view.txn
-        self._index: Index = view.index
-        self._catalog: Catalog = view.catalog
-        self._below = np.uint64(min(view.index.plan.bits, 64) - _HIGH_BITS)
-        self._mixer = Mixer()
-        self._census = _Census()
-        # How the home table differs from the documents, and what it lacks of them.
-        self._home = Difference([], [], complete=True)
-        self._lacking: set[Row] = set()
+        self._index = view.index
+        self._bits = view.index.plan.bits
+        self._catalog = view.catalog
+        self._numbered = view.catalog.kind == "integer"
+        self._home, self._by_key = self._index.home.name, "ids" if self._numbered else "keys"
+        self._pages = {pages.name: pages for pages in (*view.index.tables, *view.catalog.pages)}
+        self._faulty: set[str] = set()  # sub-databases that aren't compared any more
 
     def problems(self) -> Iterator[Problem]:
-        """Scan every table and the records, and compare them."""
-        home, rows, marks = self._index.home, Digest(), Digest()
-        numbered = isinstance(self._catalog, IntegerCatalog)
-        home_read = yield from self._scan(home, rows, marks if numbered else None)
-        further = [(pages, Digest()) for pages in self._index.further]
-        readable = []
-        for pages, digest in further:
-            readable.append((yield from self._scan(pages, digest)))
-        ids_read = not numbered or (yield from self._scan(IntegerCatalog.ids, Digest()))
-        if (yield from self._count_records()) and ids_read:
-            documents = self._census.documents
-            if numbered:
-                documents = yield from self._compare_numbered(rows, marks, compare=home_read)
+        """Read everything once, and compare it."""
+        found = {}
+        for name in (*self._index.names, self._by_key, "short"):
+            problems: list[Problem] = []
+            digest = Digest(self._stored(name, problems))
+            yield from problems
+            if problems:
+                self._faulty.add(name)
+            found[name] = Side(digest, partial(self._stored, name, []))
+        yield from self._compare_documents(found)
+        for pages, table in zip(self._index.further, self._index.plan.tables[1:], strict=True):
+            if self._faulty.isdisjoint([self._home, pages.name]):
+                expected = partial(self._permuted, table.permutation)
+                wanted = Side(Digest(expected()), expected)
+                yield from self._compare(pages.name, found[pages.name], wanted)
+
+    # What is stored
+
+    def _stored(self, name: str, problems: list[Problem]) -> Iterator[Rows]:
+        """Yield the rows of a sub-database in blocks, as far as they can be compared."""
+        if name not in self._pages:
+            yield from self._entries(name, problems)
+            return
+        for rows in self._table(self._pages[name], problems):
+            if not self._numbered or name not in (self._home, self._by_key):
+                yield rows
+            elif name == self._home:
+                yield [rows[0] >> np.uint64(min(self._bits, 64) - _HIGH_BITS), rows[-1]]
             else:
-                yield from self._compare_entries("keys", self._census.keys)
-                if home_read:
-                    found = Side(rows, partial(table_rows, self._txn, home))
-                    expected = Side(
-                        self._census.home, lambda: (block.rows() for block in self._records())
-                    )
-                    self._home = yield from self._compare(home.name, found, expected, _OF_ID)
-                    self._lacking = {row[:-1] for row in self._home.missing}
-            yield from self._compare_entries("short", self._census.short)
-            yield from self._check_counters(documents)
-        if home_read and self._home.complete:
-            permutations = [table.permutation for table in self._index.plan.tables[1:]]
-            chosen = zip(further, permutations, readable, strict=True)
-            yield from self._compare_further(
-                [(*table, permutation) for table, permutation, there in chosen if there]
-            )
+                yield [rows[1], rows[0]]
 
-    # Scans, which make the digests
-
-    def _scan(
-        self, pages: Pages, rows: Digest, marks: Digest | None = None
-    ) -> Generator[Problem, None, bool]:
-        """Read a table, and report what is wrong with its pages; return whether all can be read.
-
-        The `marks` of the home table are the part of its rows that `ids` has as well.
-        """
-        faults, order = Faults(), Order()
-        for block in self._distinct_rows(pages, order, faults):
-            yield from faults.take()
-            rows.add(self._mixer.rows(block))
-            if marks:
-                marks.add(self._mixer.rows(self._marks(block)))
-        if not order.kept:
-            yield Problem(pages.name, "rows aren't in order")
-        if order.repeated:
-            yield Problem(pages.name, f"{order.repeated} rows are stored twice")
-        return faults.complete
-
-    def _distinct_rows(
-        self, pages: Pages, order: Order, faults: Faults | None = None
-    ) -> Iterator[Rows]:
-        """Read a table without the rows whose key is that of the row before."""
-        for rows in table_rows(self._txn, pages, faults):
-            fresh = order.take(rows[: pages.key_width // _ID_BYTES])
-            yield rows if fresh.all() else [column[fresh] for column in rows]
-
-    def _count_records(self) -> Generator[Problem, None, bool]:
-        """Read all records, and report those that can't be read; return whether all can."""
-        faults, census = Faults(), self._census
-        for block in self._records(faults):
-            yield from faults.take()
-            census.add(block)
-            census.home.add(self._mixer.rows(block.rows()))
-            census.keys.add(self._mixer.rows(self._key_rows(block)))
-            census.short.add(self._mixer.rows(self._short_rows(block)))
-        return faults.complete
-
-    def _records(self, faults: Faults | None = None) -> Iterator[Records]:
-        return records(self._txn, self._catalog, self._index.plan.bits, faults)
-
-    def _marks(self, rows: Rows) -> Rows:
-        """Return the highest bits and the ids of rows of the home table, as `ids` has them."""
-        return [rows[0] >> self._below, rows[-1]]
-
-    def _key_rows(self, block: Records) -> Rows:
-        named = block.ids[: len(block.keys)]  # none if keys are integers
-        return [self._mixer.texts(block.keys), named]
-
-    def _short_rows(self, block: Records) -> Rows:
-        return [self._mixer.texts(block.digests), block.ids[~block.placed]]
-
-    # Comparisons
-
-    def _compare(
-        self, where: str, found: Side, expected: Side, wording: tuple[str, str]
-    ) -> Generator[Problem, None, Difference]:
-        """Report the rows that are on one side only."""
-        differs = found.digest.differs(expected.digest)
-        if not differs.any():
-            return Difference([], [], complete=True)
-        counts = found.digest.counts + expected.digest.counts
-        places = differs.nonzero()[0]
-        held = np.cumsum(counts[places]) <= COMPARED
-        held[0] = True
-        chosen = np.zeros_like(differs)
-        chosen[places[held]] = True
-        own, wanted = (self._rows_in(chosen, side.read) for side in (found, expected))
-        missing, strange = sorted(wanted - own), sorted(own - wanted)
-        for rows, words in zip((missing, strange), wording, strict=True):
-            for row in rows:
-                yield Problem(where, words.format(row=", ".join(map(str, row)), id=row[-1]))
-        there, total = int(found.digest.counts.sum()), int(expected.digest.counts.sum())
-        complete = bool(held.all())
-        if not complete or there - total > len(strange) - len(missing):
-            what = f"it has {there:,} rows, expected {total:,}"
-            more = "" if complete else "; only some of the rows that differ are named"
-            yield Problem(where, what + more)
-        return Difference(missing, strange, complete)
-
-    def _rows_in(self, chosen: Buckets, read: Callable[[], Iterable[Rows]]) -> set[Row]:
-        """Read the rows in some buckets."""
-        rows: set[Row] = set()
-        for block in read():
-            inside = chosen[buckets_of(self._mixer.rows(block))]
-            if inside.any():
-                rows.update(zip(*(column[inside].tolist() for column in block), strict=True))
-        return rows
-
-    def _compare_entries(self, name: str, expected: Digest) -> Generator[Problem, None, None]:
-        """Compare `keys` or `short` with the records."""
-        rows_of = self._key_rows if name == "keys" else self._short_rows
-        faults, found = Faults(), Digest()
-        for block in self._entries(name, faults):
-            yield from faults.take()
-            found.add(self._mixer.rows(block))
-        own = Side(found, partial(self._entries, name))
-        wanted = Side(expected, lambda: map(rows_of, self._records()))
-        yield from self._compare(name, own, wanted, _OF_ID)
-
-    def _entries(self, name: str, faults: Faults | None = None) -> Iterator[Rows]:
+    def _entries(self, name: str, problems: list[Problem]) -> Iterator[Rows]:
         """Read `keys` or `short` as rows of a text and an id."""
-        for texts, ids in entries(self._txn, name, faults):
-            yield [self._mixer.texts(texts), ids]
+        texts: list[bytes] = []
+        ids: list[bytes] = []
+        with self._txn.cursor(name) as cursor:
+            for key, value in cursor:
+                text, number = (
+                    (key, value) if name == "keys" else (key[:-ID_BYTES], key[-ID_BYTES:])
+                )
+                if len(number) != ID_BYTES or (name == "short" and len(value)):
+                    what = f"the entry {bytes(key).hex()} isn't a text with an id"
+                    problems.append(Problem(name, what))
+                    continue
+                texts.append(bytes(text))
+                ids.append(bytes(number))
+                if len(texts) == ROWS:
+                    yield [_hashed(texts), _unpacked(ids)]
+                    texts, ids = [], []
+        yield [_hashed(texts), _unpacked(ids)]
 
-    def _check_counters(self, documents: int) -> Iterator[Problem]:
-        census = self._census
+    def _table(self, pages: Pages, problems: list[Problem]) -> Iterator[Rows]:
+        """Read the pages of a table."""
+        last: Rows = []
+        for rows in gathered(self._read_pages(pages, problems), ROWS):
+            keys = rows[: pages.key_width // ID_BYTES]
+            if last:
+                keys = joined([last, keys])
+            last = [column[-1:] for column in keys]
+            wrong = (~_ascending(keys)).nonzero()[0]
+            if len(wrong):
+                row = ", ".join(str(column[wrong[0] + 1]) for column in keys)
+                what = f"{len(wrong)} rows aren't in order, or are stored twice, first {row}"
+                problems.append(Problem(pages.name, what))
+            yield rows
+
+    def _read_pages(self, pages: Pages, problems: list[Problem]) -> Iterator[Rows]:
+        with self._txn.cursor(pages.name) as cursor:
+            for key, value in cursor:
+                try:
+                    rows = unpack_rows(value, pages.columns)
+                except DamagedError as error:
+                    problems.append(Problem(pages.name, f"page {bytes(key).hex()}: {error}"))
+                    continue
+                first = pages.first_key(rows) if len(rows[0]) else b""
+                if key != first:
+                    what = f"page {bytes(key).hex()} has the wrong key, expected {first.hex()}"
+                    problems.append(Problem(pages.name, what))
+                if first:
+                    yield rows
+
+    def _records(self, problems: list[Problem]) -> Iterator[list[Stored]]:
+        """Yield the documents that have records, in blocks."""
+        documents: list[Stored] = []
+        with self._txn.cursor("documents") as cursor:
+            for name, value in cursor:
+                number = bytes(name)
+                try:
+                    record = unpack_record(value, int.from_bytes(number), self._bits)
+                    require_document(record, number, self._catalog)
+                except (DamagedError, InputError) as error:
+                    what = f"the document {shown_id(number)}: {error}"
+                    problems.append(Problem("documents", what))
+                    continue
+                documents.append(record)
+                if len(documents) == RECORDS:
+                    yield documents
+                    documents = []
+        yield documents
+
+    # What the documents say
+
+    def _compare_documents(self, found: dict[str, Side]) -> Iterator[Problem]:
+        """Compare the records, the home table, and `keys` or `ids` with each other."""
+        expected = {name: Digest() for name in (self._home, self._by_key, "short")}
+        if self._numbered:
+            # All of `ids` are at home, but for the short texts, which only have a record.
+            expected[self._home] = found[self._home].digest
+        problems: list[Problem] = []
+        lookups: list[Problem] = []
+        sketches = last = 0
+        for block in self._records(problems):
+            for name, rows in self._rows_of(block).items():
+                expected[name].add(rows)
+            if self._numbered:
+                lookups += self._look_up(block)
+            sketches += sum(bool(stored.sketch) for stored in block)
+            last = max(last, *(stored.id for stored in block)) if block else last
+        yield from problems
+        if problems:
+            return
+        if self._numbered:
+            documents = found[self._by_key].digest.count
+            home = Side(
+                expected[self._home],
+                lambda: chain(found[self._home].read(), self._recorded(self._home)),
+            )
+            self._faulty.update(problem.where for problem in lookups)
+            yield from lookups
+            if self._by_key not in self._faulty:
+                yield from self._compare(self._home, home, found[self._by_key])
+            compared = ["short"]
+        else:
+            documents = expected[self._by_key].count
+            compared = [self._by_key, self._home, "short"]
+        for name in compared:
+            wanted = Side(expected[name], partial(self._recorded, name))
+            yield from self._compare(name, found[name], wanted)
+        if self._numbered and self._by_key in self._faulty:
+            return  # nothing else says how many documents there are
+        yield from self._check_counters(documents, expected["short"].count, sketches, last)
+
+    def _recorded(self, name: str) -> Iterator[Rows]:
+        """Yield the rows that the records must have in a sub-database."""
+        for block in self._records([]):
+            yield self._rows_of(block)[name]
+
+    def _rows_of(self, block: list[Stored]) -> dict[str, Rows]:
+        """Return the rows that records must have; with integer keys, of short texts only."""
+        short = [stored for stored in block if stored.fingerprint is None]
+        rows = {"short": [_hashed(stored.digest for stored in short), _ids_of(short)]}
+        if self._numbered:
+            return rows | {self._home: [np.zeros(len(short), np.uint64), _ids_of(short)]}
+        names = _hashed(key_bytes(str(stored.key)) for stored in block)
+        return rows | {self._home: self._home_rows(block), self._by_key: [names, _ids_of(block)]}
+
+    def _home_rows(self, block: list[Stored]) -> Rows:
+        numbers, ids = [], []
+        for stored in block:
+            if stored.fingerprint is not None:
+                numbers.append(stored.fingerprint)
+                ids.append(stored.id)
+        return [*as_words(to_array(numbers, self._bits)), np.array(ids, np.uint64)]
+
+    def _look_up(self, block: list[Stored]) -> Iterator[Problem]:
+        """Look records up in `ids` and in the home table, which must have the very same row."""
+        *words, ids = self._home_rows(block)
+        if self._home not in self._faulty:
+            held = self._index.holds(self._txn, of_words(words), ids)
+            for number in ids[~held].tolist():
+                yield Problem(self._home, _MISSING.format(number))
+        if self._by_key not in self._faulty:
+            below = self._bits - _HIGH_BITS
+            high = [(stored.fingerprint or 0) >> below for stored in block]
+            added = [stored.added for stored in block]
+            rows = [_ids_of(block), np.array(high, np.uint64), np.array(added, np.uint64)]
+            for number in rows[0][~_ROWS_OF_IDS.holds(self._txn, rows)].tolist():
+                yield Problem(self._by_key, _OTHER.format(number))
+
+    def _permuted(self, permutation: Permutation) -> Iterator[Rows]:
+        """Yield the distinct fingerprints of the home table, permuted."""
+        last: Rows = []
+        for *words, _ in gathered(self._index.home.scan(self._txn), ROWS):
+            both = joined([last, words]) if last else words
+            fresh = differs(*both)[len(both[0]) - len(words[0]) :]
+            last = [column[-1:] for column in words]
+            chosen = of_words([column[fresh] for column in words])
+            yield as_words(permutation.apply(chosen))
+
+    def _check_counters(
+        self, documents: int, short: int, sketches: int, last: int
+    ) -> Iterator[Problem]:
         try:
             counters = Counters.unpack(self._txn.get("counters", b"counters"))
         except DamagedError as error:
             yield Problem("counters", str(error))
             return
-        sketches = census.sketches if self._catalog.sketched else None
         for what, found, expected in (
             ("documents", documents, counters.documents),
-            ("short documents", census.short_texts, counters.short),
-            ("sketches", sketches, counters.sketches),
+            ("short documents", short, counters.short),
+            ("sketches", sketches if self._catalog.sketched else None, counters.sketches),
         ):
             if found != expected:
                 yield Problem("counters", f"{found} {what}, expected {expected}")
-        last = census.last_id
-        if self._catalog.kind == "text" and documents and last >= counters.next_id:
+        if not self._numbered and documents and last >= counters.next_id:
             yield Problem("counters", f"the id {last} is taken, the next is {counters.next_id}")
 
-    # Documents with integer keys, of which not all have records
+    # Comparisons
 
-    def _compare_numbered(
-        self, rows: Digest, marks: Digest, *, compare: bool
-    ) -> Generator[Problem, None, int]:
-        """Compare `ids`, the records and the home table; return the number of documents.
-
-        A document without a record is known by its row of `ids` and its row of the home table,
-        which agree on the highest 32 bits of the fingerprint.
-        """
-        expected, problems = Digest(), list[Problem]()
-        documents = 0
-        for count, block in self._numbered(problems):
-            yield from problems
-            problems.clear()
-            documents += count
-            expected.add(self._mixer.rows(block))
-        if not compare:
-            return documents
-        home = self._index.home
-        found = Side(marks, lambda: map(self._marks, table_rows(self._txn, home)))
-        wanted = Side(expected, lambda: (block for _, block in self._numbered([])))
-        self._home = yield from self._compare(home.name, found, wanted, _OF_ID)
-        if self._census.home.differs(rows).any():  # else all documents have records, and agree
-            known = {row[-1] for row in self._home.missing}
-            for row in self._not_at_home():
-                self._lacking.add(row[:-1])
-                if row[-1] not in known:
-                    yield Problem(home.name, _OF_ID[0].format(id=row[-1]))
-        return documents
-
-    def _numbered(self, problems: list[Problem]) -> Iterator[tuple[int, Rows]]:
-        """Join the rows of `ids` with the records; where they disagree, the record counts.
-
-        Yield for each block of ids the number of documents, and the rows that the home table must
-        have of them, as far as `ids` has these.
-        """
-        stored = self._distinct_rows(IntegerCatalog.ids, Order())
-        recorded = (
-            [block.ids, block.words[0] >> self._below, block.added, block.placed.astype(np.uint64)]
-            for block in self._records()
-        )
-        for (ids, high, added), (own, own_high, own_added, placed) in in_step(
-            [stored, recorded], (3, 4)
+    def _compare(self, name: str, found: Side, expected: Side) -> Iterator[Problem]:
+        """Report the rows that are on one side only, if both could be read."""
+        differs = found.digest.differs(expected.digest)
+        if not differs.any() or name in self._faulty:
+            return
+        self._faulty.add(name)
+        places = differs.nonzero()[0]
+        sizes = (found.digest.counts + expected.digest.counts)[places]
+        chosen = places[: max(1, int(sizes.cumsum().searchsorted(COMPARED)))]
+        own, wanted = (_rows_in(chosen, side.read()) for side in (found, expected))
+        further = name in self._index.names[1:]
+        for rows, words in (
+            (wanted - own, _MISSING_ROW if further else _MISSING),
+            (own - wanted, _STRANGE_ROW if further else _STRANGE),
         ):
-            at = ids.searchsorted(own)
-            there = at < len(ids)
-            there[there] = ids[at[there]] == own[there]
-            same = there.copy()
-            place = at[there]
-            same[there] = (high[place] == own_high[there]) & (added[place] == own_added[there])
-            for gone, what in ((~there, "is missing"), (there & ~same, "isn't that of its record")):
-                problems += [
-                    Problem("ids", f"the row of the document {number} {what}")
-                    for number in own[gone].tolist()
-                ]
-            bare = np.ones(len(ids), np.bool_)
-            bare[place] = False
-            known = placed.astype(np.bool_)
-            rows = joined([[high[bare], ids[bare]], [own_high[known], own[known]]])
-            yield len(ids) + int(np.count_nonzero(~there)), rows
+            for row in sorted(rows):
+                yield Problem(name, words.format(", ".join(map(str, row)) if further else row[-1]))
+        if len(chosen) < len(places):
+            counts = f"it has {found.digest.count:,} rows, expected {expected.digest.count:,}"
+            yield Problem(name, f"{counts}; only some of the rows that differ are named")
 
-    def _not_at_home(self) -> Iterator[Row]:
-        """Yield the rows of records that the home table doesn't have."""
-        for rows in gathered((block.rows() for block in self._records()), HELD):
-            gone = ~self._index.holds(self._txn, of_words(rows[:-1]), rows[-1])
-            yield from zip(*(column[gone].tolist() for column in rows), strict=True)
 
-    # The further tables, which have distinct fingerprints only
+def _rows_in(buckets: Places, blocks: Iterable[Rows]) -> set[tuple[int, ...]]:
+    """Return the rows in some buckets."""
+    rows: set[tuple[int, ...]] = set()
+    for block in blocks:
+        inside = np.isin(_buckets_of(_mix(block)), buckets)
+        rows.update(zip(*(column[inside].tolist() for column in block), strict=True))
+    return rows
 
-    def _compare_further(
-        self, tables: list[tuple[Pages, Digest, Permutation]]
-    ) -> Iterator[Problem]:
-        expected = [Digest() for _ in tables]
-        for words in self._fingerprints():
-            for (_, _, permutation), digest in zip(tables, expected, strict=True):
-                permuted = permutation.apply(of_words(words))
-                digest.add(self._mixer.rows(as_words(permuted)))
-        for (pages, found, permutation), digest in zip(tables, expected, strict=True):
-            own = Side(found, partial(table_rows, self._txn, pages))
-            wanted = Side(digest, partial(self._all_permuted, permutation))
-            yield from self._compare(pages.name, own, wanted, _TABLE)
 
-    def _all_permuted(self, permutation: Permutation) -> Iterator[Rows]:
-        for words in self._fingerprints():
-            yield as_words(permutation.apply(of_words(words)))
+def _unpacked(names: list[bytes]) -> Column:
+    """Return ids, given their eight bytes each."""
+    return np.frombuffer(b"".join(names), ">u8").astype(np.uint64)
 
-    def _fingerprints(self) -> Iterator[Rows]:
-        """Yield the fingerprints of all documents: of the home table, as it should be.
 
-        They are distinct, but for what the home table lacks. (Digests of rows that are there twice
-        differ; but then the rows are compared as sets.)
-        """
-        order, strange = Order(), self._home.strange
-        ids = np.array(sorted({row[-1] for row in strange}), np.uint64)
-        gone = set(strange)
-        for rows in table_rows(self._txn, self._index.home):
-            keep = np.ones(len(rows[0]), np.bool_)
-            if gone:
-                compared = self._marks(rows) if self._catalog.kind == "integer" else rows
-                for place in np.isin(rows[-1], ids).nonzero()[0].tolist():
-                    keep[place] = tuple(column.item(place) for column in compared) not in gone
-            words = [column[keep] for column in rows[:-1]]
-            fresh = order.take(words)
-            yield [column[fresh] for column in words]
-        if self._lacking:
-            columns = np.array(sorted(self._lacking), np.uint64).T
-            yield list(np.ascontiguousarray(columns))
+def _ids_of(block: list[Stored]) -> Column:
+    return np.array([stored.id for stored in block], np.uint64)
+
+
+def _ascending(rows: Rows) -> Marks:
+    """Mark each row but the first that is greater than the row before."""
+    greater = np.zeros(len(rows[0]) - 1, np.bool_)
+    same = ~greater
+    for column in rows:
+        greater |= same & (column[1:] > column[:-1])
+        same &= column[1:] == column[:-1]
+    return greater
+
+
+def shown_id(name: bytes) -> str:
+    """Return the number of an id, or its bytes if it can't be one."""
+    return str(int.from_bytes(name)) if len(name) == ID_BYTES else name[:ID_BYTES].hex() + "…"
+
+
+def require_document(record: Stored, name: bytes, catalog: Catalog) -> None:
+    """Raise an error unless a record is one of this kind of database, under a valid id."""
+    sketch = record.sketch
+    if (
+        len(name) != ID_BYTES
+        or type(record.key) is not (str if catalog.kind == "text" else int)
+        or (sketch is not None) != catalog.sketched
+        or (sketch and len(sketch) != SKETCH_BYTES)
+    ):
+        raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
+    catalog.check_key(record.key)
 
 
 def require_intact(view: View) -> None:

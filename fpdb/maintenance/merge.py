@@ -7,38 +7,35 @@ side, and the tables are loaded in bulk. A merge that is cut short leaves nothin
 import contextlib
 import heapq
 import os
-import tempfile
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows, among, differs, gathered, joined
+from fpdb.arrays import Column, Rows, among, gathered
 from fpdb.documents.catalog import IntegerCatalog, View
 from fpdb.documents.layout import new_database, read_layout, replanned
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
-from fpdb.maintenance.scan import ids_of, in_step
 from fpdb.models import Merged, MergedSource, require_choice, require_whole
 from fpdb.storage import Environment, Ongoing, WriteTransaction, open_checks
-from fpdb.storage.format import Counters, Header, Stored, require_checksum
-from fpdb.storage.open_checks import disk_named
+from fpdb.storage.format import ID_BYTES, Counters, Header, Stored, require_checksum
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 
 RULES = ("newest", "first", "error")
-# Entries that are read from a source at once, and rows of `ids`.
-ENTRIES = 1 << 12
-ROWS = 1 << 16
-_ID_BYTES = 8
+ROWS = 1 << 16  # of `ids`, that are written at once
 
 T = TypeVar("T")
+# A key, the place of its source, its id; an integer key also has the rest of its row of `ids`.
+_Key = tuple[Any, int, int, int, int]
 
 
 def merge(
@@ -75,7 +72,7 @@ def merge(
     open_checks.require_vacant(directory)
     with contextlib.ExitStack() as draft:
         with contextlib.ExitStack() as held:
-            opened = [_open(source, directory.parent, held) for source in _distinct(sources)]
+            opened = [_open(source, held) for source in _distinct(sources)]
             _require_alike(opened)
             described = _header(opened, k, capacity, plan)
             built = draft.enter_context(Environment.build(directory, *new_database(described)))
@@ -92,54 +89,29 @@ def merge(
     return Merged(directory, sum(source.documents for source in taken), taken)
 
 
-class _Ids:
-    """Ids of dropped documents, in a file without a name: there may be many."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        self._file: IO[bytes] | None = None
-        self.count = 0
-
-    def close(self) -> None:
-        """Remove the file."""
-        if self._file is not None:
-            self._file.close()
-
-    def add(self, ids: Column) -> None:
-        """Add ids, in any order."""
-        with disk_named(self._place):
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._place)  # noqa: SIM115 - see close
-            self._file.write(ids.tobytes())
-        self.count += len(ids)
-
-    @cached_property
-    def ordered(self) -> Column:
-        """All ids in their order; use it when all were added."""
-        if self._file is None:
-            return np.empty(0, np.uint64)
-        with disk_named(self._place):
-            self._file.flush()
-            ids = np.memmap(self._file, np.uint64, "r+")
-            ids.sort()
-        return ids
-
-
 @dataclass(eq=False)
 class _Source:
-    """One snapshot of a database; `base` is added to its ids, and `dropped` has those left out."""
+    """One snapshot of a database.
+
+    `base` is added to the ids of its documents; `dropped` are those that are left out.
+    """
 
     path: Path
     header: Header
     view: View
     counters: Counters
-    dropped: _Ids
     base: int = 0
+    dropped: "array[int]" = field(default_factory=lambda: array("Q"))
 
     @property
     def plan(self) -> Plan:
         """The tables of the database."""
         return self.view.index.plan
+
+    @property
+    def recipe_id(self) -> str:
+        """The id of its recipe."""
+        return str(self.header["recipe_id"])
 
     def read(self, items: Iterable[T]) -> Iterator[T]:
         """Yield what is read of this database; its errors name it."""
@@ -158,33 +130,39 @@ class _Source:
         with Ongoing(self.view.txn), self.view.txn.cursor("documents") as cursor:
             return self.base + (int.from_bytes(cursor.key()) + 1 if cursor.last() else 0)
 
-    def keys(self, place: int) -> Iterator[tuple[bytes, int, int]]:
+    def keys(self, place: int) -> Iterator[_Key]:
         """Yield the text keys as they are stored, with this source's place and the ids."""
         with self.view.txn.cursor("keys") as cursor:
             for key, number in cursor:
-                yield bytes(key), place, int.from_bytes(number)
+                yield bytes(key), place, int.from_bytes(number), 0, 0
+
+    def ids(self, place: int) -> Iterator[_Key]:
+        """Yield the integer keys, with this source's place and the rows of `ids`."""
+        for rows in IntegerCatalog.ids.scan(self.view.txn):
+            for number, high, added in zip(*(column.tolist() for column in rows), strict=True):
+                yield number, place, number, high, added
+
+    def drops(self, number: int) -> bool:
+        """Return whether the document with an id is left out."""
+        at = bisect_left(self.dropped, number)
+        return at < len(self.dropped) and self.dropped[at] == number
 
     def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield entries whose keys end with an id, under their new ids, without the dropped."""
-        gone, checked = self.dropped.ordered, name == "documents"
         with self.view.txn.cursor(name) as cursor:
-            stored = iter(cursor)
-            while found := [(bytes(key), bytes(value)) for key, value in islice(stored, ENTRIES)]:
-                ids = ids_of([key[-_ID_BYTES:] for key, _ in found])
-                new = (ids + np.uint64(self.base)).astype(">u8").tobytes()
-                kept = (~among(ids, gone)).tolist()
-                for at, (key, value) in enumerate(found):
-                    if kept[at]:
-                        if checked:
-                            require_checksum(value)
-                        end = new[at * _ID_BYTES : (at + 1) * _ID_BYTES]
-                        yield key[:-_ID_BYTES] + end, value
+            for key, value in cursor:
+                number = int.from_bytes(key[-ID_BYTES:])
+                if not self.drops(number):
+                    if name == "documents":
+                        require_checksum(value)
+                    end = (number + self.base).to_bytes(ID_BYTES)
+                    yield bytes(key[:-ID_BYTES]) + end, bytes(value)
 
     def places(self) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield fingerprints with the new ids of their documents, in blocks."""
-        gone = self.dropped.ordered
+        dropped = np.array(self.dropped, np.uint64)
         for *words, ids in gathered(self.view.index.home.scan(self.view.txn), BLOCK):
-            kept = ~among(ids, gone)
+            kept = ~among(ids, dropped)
             yield of_words([word[kept] for word in words]), ids[kept] + np.uint64(self.base)
 
     def document(self, number: int) -> Stored:
@@ -198,17 +176,15 @@ class _Source:
     def sketches(self) -> int:
         """Count the sketches of the documents that aren't dropped."""
         catalog, txn = self.view.catalog, self.view.txn
-        found = (catalog.record(txn, number) for number in self.dropped.ordered.tolist())
+        found = (catalog.record(txn, number) for number in self.dropped)
         dropped = sum(stored is not None and bool(stored.sketch) for stored in found)
         return (self.counters.sketches or 0) - dropped
 
 
 def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
     """Return the sources, none of which may be named twice."""
-    if isinstance(sources, str | bytes | os.PathLike) or not isinstance(sources, Iterable):
-        raise InputError(
-            f"found {sources!r:.40}, expected several paths", hint="give a list of paths"
-        )
+    if isinstance(sources, str | bytes | os.PathLike):
+        raise InputError(f"found {sources!r}, expected several paths", hint="give a list of paths")
     known: dict[open_checks.Identity, str | os.PathLike[str]] = {}
     for source in sources:
         identity = open_checks.identify(Path(os.path.realpath(source)))
@@ -223,17 +199,15 @@ def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLi
     return list(known.values())
 
 
-def _open(path: str | os.PathLike[str], place: Path, held: contextlib.ExitStack) -> _Source:
-    """Open a source, and a snapshot of it, until a stack ends; `place` takes temporary files."""
+def _open(path: str | os.PathLike[str], held: contextlib.ExitStack) -> _Source:
+    """Open a source, and a snapshot of it, until a stack ends."""
     environment = held.enter_context(
         Environment.open(path, readonly=True, verify=require_complete_copy)
     )
     described, index, catalog = read_layout(environment)
     txn = held.enter_context(environment.read())
     counters = Counters.unpack(txn.get("counters", b"counters"))
-    view, dropped = View(txn, index, catalog), _Ids(place)
-    held.callback(dropped.close)
-    return _Source(environment.path, described, view, counters, dropped)
+    return _Source(environment.path, described, View(txn, index, catalog), counters)
 
 
 def _require_alike(opened: Sequence[_Source]) -> None:
@@ -241,31 +215,20 @@ def _require_alike(opened: Sequence[_Source]) -> None:
     first, *others = opened
     for other in others:
         both = first, other
-        recipes = [(each.header["recipe"].get("name"), each.header["recipe_id"]) for each in both]
-        kinds = [each.view.catalog.kind for each in both]
-        sketches = [each.header.get("sketch") or "no" for each in both]
-        for error, alike, found, hint in (
-            (
-                RecipeMismatchError,
-                recipes[0][1] == recipes[1][1],
-                [f"was created with the recipe {name} ({number})" for name, number in recipes],
-                "merge databases of one recipe; ingest the texts of the other one again",
-            ),
-            (
-                InputError,
-                kinds[0] == kinds[1],
-                [f"has {kind} keys" for kind in kinds],
-                "merge databases with keys of one kind; ingest the other one again",
-            ),
-            (
-                InputError,
-                sketches[0] == sketches[1],
-                [f"keeps {sketch} sketches" for sketch in sketches],
-                "ingest the texts of one of them again, with the same --sketch as the other",
-            ),
-        ):
-            if not alike:
-                raise error(f"{first.path} {found[0]}, {other.path} {found[1]}", hint=hint)
+        recipes = [f"{each.header['recipe'].get('name')} ({each.recipe_id})" for each in both]
+        if first.recipe_id != other.recipe_id:
+            raise RecipeMismatchError(
+                f"{first.path} was created with the recipe {recipes[0]}, {other.path} with "
+                f"{recipes[1]}",
+                hint="merge databases of one recipe; ingest the texts of the other one again",
+            )
+        for name in ("keys", "sketch"):
+            one, two = (each.header.get(name) for each in both)
+            if one != two:
+                raise InputError(
+                    f"{first.path} was created with {name}={one}, {other.path} with {name}={two}",
+                    hint="ingest the texts of one of them again, with the options of the other",
+                )
 
 
 def _header(
@@ -309,15 +272,22 @@ class _Merge:
             for source in self._sources:
                 source.base = next_id
                 next_id = source.next_id()
-            into.extend("keys", self._keys())
+            bases = [source.base for source in self._sources]
+            kept = self._kept([source.keys(at) for at, source in enumerate(self._sources)])
+            into.extend(
+                "keys",
+                ((key, (number + bases[at]).to_bytes(ID_BYTES)) for key, at, number, _, _ in kept),
+            )
         else:
-            IntegerCatalog.ids.fill(into, self._ids())
-        records = [source.read(source.entries("documents")) for source in self._sources]
-        # The new ids of text keys are those of one source after the other.
-        into.extend("documents", chain(*records) if self._named else _by_key(records))
-        into.extend("short", _by_key([s.read(s.entries("short")) for s in self._sources]))
+            kept = self._kept([source.ids(at) for at, source in enumerate(self._sources)])
+            IntegerCatalog.ids.fill(into, _blocks(kept))
+        for source in self._sources:
+            np.frombuffer(source.dropped, np.uint64).sort()
+        for name in ("documents", "short"):
+            streams = [source.read(source.entries(name)) for source in self._sources]
+            into.extend(name, heapq.merge(*streams))
         taken = tuple(
-            MergedSource(s.path, s.counters.documents - s.dropped.count, s.dropped.count)
+            MergedSource(s.path, s.counters.documents - len(s.dropped), len(s.dropped))
             for s in self._sources
         )
         documents, short = sum(each.documents for each in taken), into.entries("short")
@@ -331,49 +301,29 @@ class _Merge:
     def _places(self) -> Iterator[tuple[Fingerprints, Column]]:
         return chain.from_iterable(source.read(source.places()) for source in self._sources)
 
-    def _keys(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the text keys of all sources with new ids, each once."""
-        bases = [source.base for source in self._sources]
-        streams = [source.read(source.keys(at)) for at, source in enumerate(self._sources)]
-        for key, group in groupby(heapq.merge(*streams), key=itemgetter(0)):
-            found = list(group)
-            _, place, number = found[0]
-            if len(found) > 1:
-                place, number = self._winner([rival[1:] for rival in found])
-                for _, other, dropped in found:
-                    if other != place:
-                        self._sources[other].dropped.add(np.array([dropped], np.uint64))
-            yield key, (number + bases[place]).to_bytes(_ID_BYTES)
+    def _kept(self, streams: list[Iterator[_Key]]) -> Iterator[_Key]:
+        """Yield each key once, with the document that stays; note the others as dropped."""
+        read = [source.read(keys) for source, keys in zip(self._sources, streams, strict=True)]
+        for _, group in groupby(heapq.merge(*read), key=itemgetter(0)):
+            rivals = list(group)
+            kept = rivals[0]
+            if len(rivals) > 1:
+                kept = self._winner(rivals)
+                for rival in rivals:
+                    if rival is not kept:
+                        self._sources[rival[1]].dropped.append(rival[2])
+            yield kept
 
-    def _ids(self) -> Iterator[Rows]:
-        """Yield the rows of `ids` of all sources, each id once."""
-        streams = [
-            source.read(gathered(IntegerCatalog.ids.scan(source.view.txn), ROWS))
-            for source in self._sources
-        ]
-        for parts in in_step(streams, [IntegerCatalog.ids.columns] * len(streams)):
-            places = np.concatenate([np.full(len(p[0]), at) for at, p in enumerate(parts)])
-            ids, _, added = rows = joined(parts)
-            # Of equal ids the one that stays comes first.
-            ties = [places, ~added] if self._rule == "newest" else [places]
-            order = np.lexsort([*ties, ids])
-            ids, places = ids[order], places[order]
-            later = ~differs(ids)
-            if self._rule == "error":
-                for at in later.nonzero()[0].tolist():
-                    self._require_same([(int(places[to]), int(ids[to])) for to in (at - 1, at)])
-            for place in np.unique(places[later]).tolist():
-                self._sources[place].dropped.add(ids[later & (places == place)])
-            yield [column[order][~later] for column in rows]
-
-    def _winner(self, rivals: list[tuple[int, int]]) -> tuple[int, int]:
-        """Return which of several documents with one key stays, as the place and id of each."""
+    def _winner(self, rivals: list[_Key]) -> _Key:
+        """Return which of several documents with one key stays."""
         if self._rule == "error":
-            self._require_same(rivals)
-        if self._rule != "newest":
-            return rivals[0]
+            self._require_same([(place, number) for _, place, number, _, _ in rivals])
         # The first of equally old ones.
-        return max(rivals, key=lambda rival: self._sources[rival[0]].document(rival[1]).added)
+        return max(rivals, key=self._time_of) if self._rule == "newest" else rivals[0]
+
+    def _time_of(self, rival: _Key) -> int:
+        _, place, number, _, added = rival
+        return self._sources[place].document(number).added if self._named else added
 
     def _require_same(self, rivals: list[tuple[int, int]]) -> None:
         """Raise an error if documents with one key differ in more than the time of adding."""
@@ -391,7 +341,8 @@ class _Merge:
                 )
 
 
-def _by_key(
-    streams: Sequence[Iterator[tuple[bytes, bytes]]],
-) -> Iterator[tuple[bytes, bytes]]:
-    return heapq.merge(*streams, key=itemgetter(0))
+def _blocks(keys: Iterator[_Key]) -> Iterator[Rows]:
+    """Yield the rows of `ids` of integer keys in blocks."""
+    while block := list(islice(keys, ROWS)):
+        rows = np.array([(number, high, added) for number, _, _, high, added in block], np.uint64)
+        yield list(np.ascontiguousarray(rows.T))

@@ -4,17 +4,17 @@ import contextlib
 import os
 import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows, among, differs, gathered
+from fpdb.arrays import Column, Rows, among, gathered, joined
 from fpdb.documents.catalog import Catalog, IntegerCatalog
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
-from fpdb.maintenance.scan import records, require_document, shown_id
+from fpdb.maintenance.check import require_document, shown_id
 from fpdb.models import Key, Problem, Repaired, require_whole
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
 from fpdb.storage.columns import page_length, unpack_rows
@@ -28,16 +28,16 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
-from fpdb.storage.survey import Stray, Survey
+from fpdb.storage.survey import Entry, Stray, Survey
 from fpdb.tables import Index
-from fpdb.tables.bits import Fingerprints, of_words
+from fpdb.tables.bits import Fingerprints, of_words, to_array
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 from fpdb.tables.pages import Pages
 
 _BATCH = 1 << 12
 _SHOWN = 24
-_UNKNOWN = -1  # the id of a record without its key
-_HIGHEST_ID = 1 << 62  # more than any database has had
+_BEYOND = 1 << 40  # an id that no database has reached
+_NO_ID = _BEYOND.to_bytes(ID_BYTES)
 _HIGH_BITS = 32  # of a fingerprint, in a row of `ids`
 
 
@@ -62,7 +62,7 @@ def repair(
         new: Where the new one is created.
         like: A database that was created with the same recipe, k, keys and plan; its header is
             taken if that of the damaged one is lost.
-        memory: About how many bytes sorting may take; integer keys take 16 bytes a document more.
+        memory: About how many bytes sorting may take; integer keys take 40 bytes a document more.
     """
     require_whole("memory", memory, LEAST_MEMORY)
     directory = Path(os.path.realpath(path))
@@ -78,16 +78,15 @@ def repair(
                 hint="name a database that was created in the same way, as like=… or --like",
             )
         require_supported(described, readonly=True)
-        contents = _Contents(survey, *layout(described))
+        work = _Repair(survey, *layout(described))
         with Environment.build(new, *new_database(described)) as built:
-            work = _Repair(contents, survey)
             work.run(built, memory)
             if survey.changed():
                 raise StorageError(
                     f"{directory} was written to while it was read",
                     hint="stop those who write to it, and repair it again",
                 )
-    problems += [*survey.problems, *contents.problems, *work.problems]
+    problems += [*survey.problems, *work.problems]
     return Repaired(Path(new), work.documents, work.missing, tuple(work.lost), tuple(problems))
 
 
@@ -105,116 +104,47 @@ def _read_header(path: str | os.PathLike[str]) -> Header:
         return unpack_header(txn.get("header", b"header") or b"")
 
 
-class _Contents:
-    """The records and rows of a damaged file that can be read, including those of stray pages."""
+class _Repair:
+    """One run: what can be read of a damaged file, what was written, and what was lost."""
 
     def __init__(self, survey: Survey, index: Index, catalog: Catalog) -> None:
-        self.index = index
-        self.catalog = catalog
-        self.problems: list[Problem] = []
+        self.problems: dict[Problem, None] = {}  # each once, in order
+        self.lost: list[Key] = []
+        self.missing: int | None = None
+        self.documents = 0
         self._survey = survey
-        self._tables = [index.home, *catalog.pages] if catalog.pages else []
+        self._index = index
+        self._catalog = catalog
+        self._named = catalog.kind == "text"
+        # With text keys, all that is needed of a document is in its record.
+        self._tables = [] if self._named else [IntegerCatalog.ids, index.home]
+        # The pages and lengths of values that no leaf leads to any more, by their tree.
         self._values: dict[str, list[tuple[int, int]]] = {"documents": []}
         self._values |= {pages.name: [] for pages in self._tables}
-        self._reported: set[str] = set()
+        self._next_id = 0
+        self._short = self._sketches = 0
+        # Sorted ids, with integer keys: of documents with a record, and of those without.
+        self._recorded = self._bare = np.empty(0, np.uint64)
         for stray in survey.strays():
             self._adopt(stray)
-
-    def records(self) -> Iterator[Stored]:
-        """Yield the documents whose record is intact, mostly in the order of their ids."""
-        for entry in self._survey.entries("documents"):
-            try:
-                yield self._record(entry.key, entry.value)
-            except (DamagedError, InputError) as error:
-                what = f"page {entry.page}, document {shown_id(entry.key)}: {error}"
-                self.problems.append(Problem("documents", what))
-        for page, length in self._values["documents"]:
-            yield self._record(b"", self._survey.value(page, length))
-
-    def rows(self, pages: Pages) -> Iterator[Rows]:
-        """Yield the rows of the pages of a table that are intact."""
-        for entry in self._survey.entries(pages.name):
-            try:
-                yield _rows(entry.value, pages)
-            except DamagedError as error:
-                if pages.name not in self._reported:
-                    what = f"page {entry.page}, {entry.key[:_SHOWN].hex()}: {error}"
-                    self.problems.append(Problem(pages.name, what))
-        self._reported.add(pages.name)
-        for page, length in self._values[pages.name]:
-            yield _rows(self._survey.value(page, length), pages)
-
-    def _record(self, name: bytes, value: bytes | None) -> Stored:
-        """Return the document of a record, or raise an error; without a name it has no id."""
-        if value is None:
-            raise DamagedError("the pages of its record can't be read")
-        number = int.from_bytes(name) if name else _UNKNOWN
-        stored = unpack_record(value, number, self.index.plan.bits)
-        named = self.catalog.kind == "text"
-        valid = name or bytes(ID_BYTES)
-        require_document(stored, valid, named=named, sketched=self.catalog.sketched)
-        self.catalog.check_key(stored.key)
-        return stored if named else stored._replace(id=int(stored.key))
-
-    def _adopt(self, stray: Stray) -> None:
-        """Find out which tree a stray page belongs to."""
-        for entry in stray.entries:
-            if name := self._tree_of(entry.key, entry.value or b""):
-                self._survey.leaves.setdefault(name, array("Q")).append(stray.page)
-                return
-        if not stray.entries:
-            length = record_length(stray.value)
-            if name := self._tree_of(b"", stray.value[:length]):
-                self._values[name].append((stray.page, length))
-            for pages in self._tables:
-                length = page_length(stray.value, pages.columns)
-                if _is_page(stray.value[:length], pages):
-                    self._values[pages.name].append((stray.page, length))
-                    return
-
-    def _tree_of(self, key: bytes, value: bytes) -> str | None:
-        """Return the name of the tree of an entry, if it is one of those that are read."""
-        for pages in self._tables:
-            if len(key) == pages.key_width and _is_page(value, pages):
-                return pages.name
-        try:
-            self._record(key, value)
-        except (DamagedError, InputError):
-            return None
-        return "documents"
-
-
-class _Repair:
-    """One run: what was written, and what was lost."""
-
-    def __init__(self, contents: _Contents, survey: Survey) -> None:
-        self._contents = contents
-        self._survey = survey
-        self._index = contents.index
-        self._catalog = contents.catalog
-        self._next_id = 0
-        self._placed = self._sketches = 0
-        self._recorded = np.empty(0, np.uint64)  # ids that aren't those of bare documents
-        self.documents = 0
-        self.missing: int | None = None
-        self.lost: list[Key] = []
-        self.problems: list[Problem] = []
 
     def run(self, built: Environment, memory: int) -> None:
         """Fill a new database."""
         old = self._old_counters()
+        self._next_id = old.next_id if old else _BEYOND
         with built.write() as into:
-            self._write_records(into, old.next_id if old else _HIGHEST_ID)
-            if isinstance(self._catalog, IntegerCatalog):
-                self._write_bare(into, self._catalog.ids)
-            else:
+            self._write_records(into)
+            if self._named:
                 self._find_lost_keys(into)
+            else:
+                self._write_bare(into)
         with built.read() as txn, built.write() as into:
-            load_tables(into, self._index, lambda: self._places(txn), self._placed, memory)
+            count = self.documents - self._short
+            load_tables(into, self._index, lambda: self._places(txn), count, memory)
             counters = Counters(
-                max(old.next_id if old else 0, self._next_id),
+                self._next_id if self._named else 0,
                 self.documents,
-                self.documents - self._placed,
+                self._short,
                 old.writes if old else 1,
                 self._sketches if self._catalog.sketched else None,
             )
@@ -222,62 +152,119 @@ class _Repair:
         if old:
             self.missing = max(old.documents - self.documents, 0)
 
+    def _report(self, where: str, what: str) -> None:
+        self.problems[Problem(where, what)] = None
+
+    # What can be read
+
     def _old_counters(self) -> Counters | None:
         survey = self._survey
         try:
             return Counters.unpack(survey.file.entry(survey.trees.get("counters"), b"counters"))
         except DamagedError:
             what = "they are lost, so it isn't known how many documents there were"
-            self.problems.append(Problem("counters", what))
+            self._report("counters", what)
             return None
+
+    def _records(self) -> Iterator[Stored]:
+        """Yield the documents whose record is intact, mostly in the order of their ids."""
+        for entry in self._survey.entries("documents"):
+            try:
+                yield self._record(entry.key, entry.value)
+            except (DamagedError, InputError) as error:
+                what = f"page {entry.page}, document {shown_id(entry.key)}: {error}"
+                self._report("documents", what)
+        for page, length in self._values["documents"]:
+            yield self._record(_NO_ID, self._survey.value(page, length))
+
+    def _record(self, name: bytes, value: bytes | None) -> Stored:
+        """Return the document of a record, or raise an error."""
+        if value is None:
+            raise DamagedError("the pages of its record can't be read")
+        stored = unpack_record(value, int.from_bytes(name), self._index.plan.bits)
+        require_document(stored, name, self._catalog)
+        return stored if self._named else stored._replace(id=int(stored.key))
+
+    def _rows(self, pages: Pages) -> Iterator[Rows]:
+        """Yield the rows of the intact pages of a table, in blocks."""
+        return gathered(self._pages(pages), BLOCK)
+
+    def _pages(self, pages: Pages) -> Iterator[Rows]:
+        yield pages.empty()
+        for entry in self._survey.entries(pages.name):
+            try:
+                yield _unpack(entry.value, pages)
+            except DamagedError as error:
+                self._report(pages.name, f"page {entry.page}, {entry.key[:_SHOWN].hex()}: {error}")
+        for page, length in self._values[pages.name]:
+            yield _unpack(self._survey.value(page, length), pages)
+
+    def _adopt(self, stray: Stray) -> None:
+        """Find out which tree a stray page belongs to."""
+        for entry in stray.entries:
+            if name := self._tree_of(entry):
+                self._survey.leaves.setdefault(name, array("Q")).append(stray.page)
+                return
+        if stray.entries:
+            return
+        length = record_length(stray.value)
+        if self._is_record(_NO_ID, stray.value[:length]):
+            self._values["documents"].append((stray.page, length))
+            return
+        for pages in self._tables:
+            length = page_length(stray.value, pages.columns)
+            if _is_page(stray.value[:length], pages):
+                self._values[pages.name].append((stray.page, length))
+                return
+
+    def _tree_of(self, entry: Entry) -> str | None:
+        for pages in self._tables:
+            if len(entry.key) == pages.key_width and _is_page(entry.value, pages):
+                return pages.name
+        return "documents" if self._is_record(entry.key, entry.value) else None
+
+    def _is_record(self, name: bytes, value: bytes | None) -> bool:
+        try:
+            self._record(name, value)
+        except (DamagedError, InputError):
+            return False
+        return True
 
     # Documents with a record
 
-    def _write_records(self, into: WriteTransaction, beyond: int) -> None:
-        """Write the documents with a record, those with text keys under their ids if possible.
+    def _write_records(self, into: WriteTransaction) -> None:
+        """Write the documents with a record.
 
-        A document whose id is taken, or not less than `beyond`, gets a new one at the end.
+        One with a text key keeps its id if that is free and possible, and else gets a new one.
         """
-        homeless: list[Stored] = []
-        ids: list[Column] = [self._recorded]
-        found = self._contents.records()
+        ids: list[int] = []
+        found = self._records()
+        highest = self._next_id
         while batch := list(islice(found, _BATCH)):
-            kept: dict[int, Stored] = {}
-            for stored in self._without_known(into, batch):
-                if self._catalog.kind == "text" and not (
-                    0 <= stored.id < beyond
-                    and stored.id not in kept
-                    and into.get("documents", stored.id.to_bytes(ID_BYTES)) is None
+            known = self._catalog.find_many(into, [stored.key for stored in batch])
+            taken: dict[int, Stored] = {}
+            for stored in batch:
+                if known[stored.key]:
+                    what = f"the document {stored.key!r} is there twice; the first is taken"
+                    self._report("documents", what)
+                    continue
+                known[stored.key] = stored
+                number = stored.id
+                if self._named and (
+                    number >= highest
+                    or number in taken
+                    or into.get("documents", number.to_bytes(ID_BYTES)) is not None
                 ):
-                    homeless.append(stored)
-                else:
-                    kept[stored.id] = stored
-            self._save(into, kept.values())
-            ids.append(np.fromiter(kept, np.uint64, len(kept)))
-        for stored in self._without_known(into, homeless):
-            self._save(into, [stored._replace(id=self._next_id)])
-        self._recorded = np.sort(np.concatenate(ids))
-
-    def _without_known(self, into: WriteTransaction, batch: list[Stored]) -> list[Stored]:
-        """Leave out documents whose key was written already."""
-        known = self._catalog.find_many(into, [stored.key for stored in batch])
-        fresh: dict[Key, Stored] = {}
-        for stored in batch:
-            if known[stored.key] is None and stored.key not in fresh:
-                fresh[stored.key] = stored
-            else:
-                what = f"the document {stored.key!r} is there twice; the first is taken"
-                self.problems.append(Problem("documents", what))
-        return list(fresh.values())
-
-    def _save(self, into: WriteTransaction, documents: Iterable[Stored]) -> None:
-        self._catalog.write(into, list(documents), [])
-        for stored in documents:
-            self.documents += 1
-            self._placed += stored.fingerprint is not None
-            self._sketches += bool(stored.sketch)
-            if self._catalog.kind == "text":
-                self._next_id = max(self._next_id, stored.id + 1)
+                    number = self._next_id
+                    self._next_id += 1
+                taken[number] = stored._replace(id=number)
+                self._short += stored.fingerprint is None
+                self._sketches += bool(stored.sketch)
+            self._catalog.write(into, list(taken.values()), [])
+            self.documents += len(taken)
+            if not self._named:
+                ids += taken
+        self._recorded = np.sort(np.array(ids, np.uint64))
 
     def _find_lost_keys(self, into: WriteTransaction) -> None:
         """Find the text keys whose documents are gone."""
@@ -288,93 +275,65 @@ class _Repair:
                 if stored is None:
                     self.lost.append(entry.key.decode(errors="replace"))
 
-    # Bare documents: rows of `ids` and of the home table, without a record
+    # Bare documents, with integer keys: rows of `ids` and of the home table, without a record
 
-    def _write_bare(self, into: WriteTransaction, pages: Pages) -> None:
+    def _write_bare(self, into: WriteTransaction) -> None:
         """Write the rows of `ids` of the bare documents whose row of the home table is intact."""
-        home = self._index.home
-        bare = np.sort(np.concatenate([pages.empty()[0], *map(self._bare_ids, self._home_rows())]))
-        fresh = differs(bare)
-        if not fresh.all():
-            # Which of the rows is right can't be known.
-            what = f"{np.count_nonzero(~fresh)} rows have the id of another one"
-            self.problems.append(Problem(home.name, what))
-            self._recorded = np.sort(np.concatenate([self._recorded, bare[~fresh]]))
-            bare = bare[~among(bare, self._recorded)]
-        dated = np.zeros(len(bare), np.bool_)
-        for rows in gathered(self._contents.rows(pages), BLOCK):
-            wanted = among(rows[0], bare)
-            dated |= among(bare, np.sort(rows[0]))
-            self.lost += rows[0][~wanted & ~among(rows[0], self._recorded)].tolist()
-            _splice(into, pages, [column[wanted] for column in rows])
-        undated = bare[~dated]
-        if len(undated):
-            what = f"{len(undated)} documents have lost their time of adding, and have this one"
-            self.problems.append(Problem(pages.name, what))
-            self._date(into, pages, undated)
-        self.documents += len(bare)
-        self._placed += len(bare)
-        self._report_stripped()
-
-    def _date(self, into: WriteTransaction, pages: Pages, undated: Column) -> None:
-        """Write the rows of `ids` of documents that have lost them."""
         below = np.uint64(min(self._index.plan.bits, 64) - _HIGH_BITS)
-        now = int(time.time())
-        for rows in self._home_rows():
-            wanted = among(rows[-1], undated)
-            high, ids = rows[0][wanted] >> below, rows[-1][wanted]
-            _splice(into, pages, [ids, high, np.full(len(ids), now, np.uint64)])
-
-    def _report_stripped(self) -> None:
+        home = ([rows[-1], rows[0] >> below] for rows in self._rows(self._index.home))
+        ids, high = joined(home)
+        bare, first, counts = np.unique(ids, return_index=True, return_counts=True)
+        # Which of several fingerprints is that of an id can't be known.
+        kept = (counts == 1) & ~among(bare, self._recorded)
+        self._bare, high = bare[kept], high[first[kept]]
+        added = np.full(len(self._bare), int(time.time()), np.uint64)
+        dated = np.zeros(len(self._bare), np.bool_)
+        for own, _, times in self._rows(IntegerCatalog.ids):
+            there = among(own, self._bare)
+            places = self._bare.searchsorted(own[there])
+            added[places], dated[places] = times[there], True
+            self.lost += own[~there & ~among(own, self._recorded)].tolist()
+        IntegerCatalog.ids.splice(into, [self._bare, high, added], IntegerCatalog.ids.empty())
+        self.documents += len(self._bare)
+        if not dated.all():
+            what = f"{np.count_nonzero(~dated)} documents have lost their time of adding"
+            self._report("ids", f"{what}, and have this one")
         tree = self._survey.trees.get("documents")
-        lost = tree.entries - len(self._recorded) if tree else 0
-        if lost > 0:
-            what = f"{lost} records are lost; what is left of their documents are fingerprints"
-            self.problems.append(Problem("documents", what))
-
-    def _home_rows(self) -> Iterator[Rows]:
-        return gathered(self._contents.rows(self._index.home), BLOCK)
-
-    def _bare_ids(self, rows: Rows) -> Column:
-        ids = rows[-1]
-        return ids[~among(ids, self._recorded)]
+        stripped = tree.entries - len(self._recorded) if tree else 0
+        if stripped > 0:
+            what = f"{stripped} records are lost; what is left of their documents are fingerprints"
+            self._report("documents", what)
 
     # The tables
 
     def _places(self, txn: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield all fingerprints with the ids of their documents."""
-        for block in records(txn, self._catalog, self._index.plan.bits):
-            *words, ids = block.rows()
-            yield of_words(words), ids
-        if self._catalog.kind == "integer":
-            for rows in self._home_rows():
-                bare = ~among(rows[-1], self._recorded)
-                *words, ids = (column[bare] for column in rows)
-                yield of_words(words), ids
+        bits = self._index.plan.bits
+        with txn.cursor("documents") as cursor:
+            records = (unpack_record(value, int.from_bytes(name), bits) for name, value in cursor)
+            placed = ((d.fingerprint, d.id) for d in records if d.fingerprint is not None)
+            while block := list(islice(placed, _BATCH)):
+                fingerprints, ids = zip(*block, strict=True)
+                yield to_array(fingerprints, bits), np.array(ids, np.uint64)
+        for rows in self._rows(self._index.home) if self._tables else ():
+            *words, numbers = (column[among(rows[-1], self._bare)] for column in rows)
+            yield of_words(words), numbers
 
 
-def _splice(into: WriteTransaction, pages: Pages, rows: Rows) -> None:
-    """Insert rows that aren't in order."""
-    order = np.argsort(rows[0], kind="stable")
-    ordered = [column[order] for column in rows]
-    fresh = differs(ordered[0])
-    pages.splice(into, [column[fresh] for column in ordered], pages.empty())
-
-
-def _rows(value: bytes | None, pages: Pages) -> Rows:
+def _unpack(value: bytes | None, pages: Pages) -> Rows:
     if value is None:
         raise DamagedError("it can't be read")
     rows = unpack_rows(value, pages.columns)
     if page_length(value, pages.columns) != len(value):
         raise DamagedError("it has another number of columns")
     # With 128 bits, a page of the home table has as many columns as one of `ids`.
-    if pages.name == IntegerCatalog.ids.name and (rows[1] >> np.uint64(_HIGH_BITS)).any():
+    if pages is IntegerCatalog.ids and (rows[1] >> np.uint64(_HIGH_BITS)).any():
         raise DamagedError("it is one of another table")
     return rows
 
 
-def _is_page(value: bytes, pages: Pages) -> bool:
+def _is_page(value: bytes | None, pages: Pages) -> bool:
     try:
-        return len(_rows(value, pages)[0]) > 0
+        return len(_unpack(value, pages)[0]) > 0
     except DamagedError:
         return False
