@@ -8,7 +8,7 @@ Arrays carry the work wherever they can. The seams are where a compiled kernel f
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, Places
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
-from fpdb.fingerprint.features import DAMPING, Grams, Weights
-from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, Hash, utf8, window_hashes
+from fpdb.fingerprint.features import DAMPING
+from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, utf8, window_hashes
 from fpdb.fingerprint.sketches import SKETCH_BYTES, distinct_shingles, sketch_texts
 from fpdb.models import Batch
+
+if TYPE_CHECKING:
+    from fpdb.fingerprint.recipe import Recipe
 
 # Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
 # fingerprint is the same on every machine.
@@ -35,64 +38,48 @@ _COUNTS_TABULATED = 4096
 
 
 class _Features(NamedTuple):
-    """The hashed features of several texts, text after text.
-
-    Text i has `rows[i]` rows. `distinct` counts its distinct features; a feature has several rows
-    only where its weight is its count.
-    """
+    """The hashed features of several texts, text after text; text i has `counts[i]` of them."""
 
     digests: NDArray[np.uint8]
     weights: NDArray[np.float64]
-    rows: Places
-    distinct: Places
+    counts: Places
 
 
 class Engine:
     """The stages of a recipe, ready to run; it caches digests, and threads may share it."""
 
-    def __init__(
-        self,
-        *,
-        bits: int,
-        steps: Sequence[str],
-        cut: str,
-        grams: Grams,
-        weights: Weights,
-        hashing: Hash,
-        tie: int,
-        largest: int,
-    ) -> None:
-        self._bits = bits
+    def __init__(self, recipe: "Recipe") -> None:
+        cut, grams, weights, hashing = recipe.segment, recipe.grams, recipe.weights, recipe.hash
+        self._bits = recipe.bits
         self._grams = grams
         self._choice = weights
-        self._tie = tie
-        self._steps = [segmentation.STEPS[step] for step in steps]
+        self._tie = recipe.tie
+        self._steps = [segmentation.STEPS[step] for step in recipe.clean]
         # Shingles need the white space between words, and drop everything else themselves.
         self._sketch_steps = [
-            segmentation.STEPS[step] for step in steps if step not in segmentation.JOINING
+            segmentation.STEPS[step] for step in recipe.clean if step not in segmentation.JOINING
         ]
-        self._sketched_alike = len(self._sketch_steps) == len(self._steps)
         self._seed = hashing.secret.seed if hashing.secret else 0
         self._cut = segmentation.CUTS[cut]
         # Where segments are features, their order doesn't matter, and counting may be faster.
         self._count = segmentation.COUNTS.get(cut) if grams.n == 1 and grams.keeps_all else None
         self._tagged = cut in segmentation.TAGGED
-        self._digests = Digests(hashing.digest(bits))
+        self._digests = Digests(hashing.digest(recipe.bits))
         self._idf = weights.idf_of()
         counts = range(1, _COUNTS_TABULATED)
         self._damped = np.array([0.0, *map(DAMPING[weights.by], counts)])
-        self._plain_counts = weights.by == "count" and not weights.cap
         # Windows of a few characters can be hashed without becoming strings.
         self._windowed = (
             cut == "characters"
             and hashing.by == "xxh3"
-            and bits <= 64
+            and recipe.bits <= 64
             and grams.n <= LONGEST_WINDOW
             and grams.keeps_all
             and self._idf is None
         )
         # Grams that do become strings take up to n times the room of the text.
-        self._room = largest if self._windowed or grams.n == 1 else 2 * largest // grams.n
+        alone = self._windowed or grams.n == 1
+        self._room = recipe.largest if alone else 2 * recipe.largest // grams.n
         self._han_cost = segmentation.HAN_COSTS.get(cut, 1)
         # A text of so few characters fits whatever they are: none has more than 4 bytes.
         self._small = self._room // (4 * self._han_cost)
@@ -169,7 +156,7 @@ class Engine:
             features = self._hash([self._tally_text(each) for each in cleaned])
         sketches = None
         if sketched:
-            if not self._sketched_alike:
+            if self._sketch_steps != self._steps:
                 cleaned = self._clean(block, self._sketch_steps)
             sketches = sketch_texts(cleaned, self._seed)
         return self._vote(features, sketches)
@@ -220,7 +207,7 @@ class Engine:
                 weights *= np.fromiter(features, np.float64, total)
         digests = b"".join(map(self._digests.__getitem__, chain.from_iterable(tallies)))
         rows = np.frombuffer(digests, np.uint8).reshape(-1, self._bits // 8)
-        return _Features(rows, weights, sizes, sizes)
+        return _Features(rows, weights, sizes)
 
     def _hash_windows(self, cleaned: list[str]) -> _Features:
         """Hash all windows of characters at once."""
@@ -235,27 +222,13 @@ class Engine:
                 else window_hashes(text, max(len(text), 1), seed)
             )
             start += len(text)
-        if self._plain_counts:
-            # Equal windows may vote one by one.
-            for piece in pieces:
-                piece.sort()
-            distinct = [
-                1 + np.count_nonzero(piece[1:] != piece[:-1]) if len(piece) else 0
-                for piece in pieces
-            ]
-            weights = np.ones(sum(map(len, pieces)))
-        else:
-            counted = [np.unique_counts(piece) for piece in pieces]
-            pieces = [piece.values for piece in counted]
-            distinct = list(map(len, pieces))
-            counts = [np.empty(0, np.int64), *(piece.counts for piece in counted)]
-            weights = self._weigh(np.concatenate(counts).astype(np.float64))
-        digests = np.concatenate([np.empty(0, np.uint64), *pieces]).view(np.uint8).reshape(-1, 8)
+        counted = [np.unique_counts(piece) for piece in pieces]
+        values = [np.empty(0, np.uint64), *(piece.values for piece in counted)]
+        counts = [np.empty(0, np.int64), *(piece.counts for piece in counted)]
         return _Features(
-            digests[:, : self._bits // 8],
-            weights,
-            np.fromiter(map(len, pieces), np.int64, len(pieces)),
-            np.array(distinct, np.int64),
+            np.concatenate(values).view(np.uint8).reshape(-1, 8)[:, : self._bits // 8],
+            self._weigh(np.concatenate(counts).astype(np.float64)),
+            np.fromiter((len(piece.values) for piece in counted), np.int64, len(counted)),
         )
 
     def _weigh(self, masses: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -270,12 +243,13 @@ class Engine:
 
     def _vote(self, features: _Features, sketches: NDArray[np.uint8] | None = None) -> Batch:
         """Let every feature vote on every bit with its weight, and take the majority."""
-        digests, weights, rows, distinct = features
+        digests, weights, counts = features
         units = np.rint(weights * UNITS)
-        ends = np.cumsum(rows)
+        ends = np.cumsum(counts)
         running = np.concatenate([[0.0], np.cumsum(units)])
-        totals = running[ends] - running[ends - rows]
-        votes = self._votes(digests, units, (ends - rows).tolist(), ends.tolist(), totals.tolist())
+        starts = ends - counts
+        totals = running[ends] - running[starts]
+        votes = self._votes(digests, units, starts.tolist(), ends.tolist(), totals.tolist())
         ahead = 2 * votes - totals[:, None]
         packed = np.packbits(ahead >= 0 if self._tie else ahead > 0, 1, bitorder="little")
         if self._bits == 32:
@@ -284,7 +258,7 @@ class Engine:
             words = packed.view(np.uint64)[:, 0]
         else:
             words = np.ascontiguousarray(packed.view(np.uint64)[:, ::-1])
-        return Batch(words, distinct, distinct < self._grams.minimum, sketches)
+        return Batch(words, counts, counts < self._grams.minimum, sketches)
 
     def _votes(
         self,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from types import MappingProxyType
 
 from fpdb.errors import InputError
 from fpdb.fingerprint.hashing import read_bounded
@@ -81,26 +80,18 @@ class IdfTable:
 
     def __post_init__(self) -> None:
         numbers = [*self.values.values(), self.missing]
-        if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        if len(numbers) > _MOST_VALUES or not all(0 <= n <= LARGEST_FACTOR for n in numbers):
             raise InputError(
-                "an idf table holds a value that is negative or no number",
-                hint="fpdb recipes idf writes such a table",
-            )
-        if len(numbers) > _MOST_VALUES or max(numbers) > LARGEST_FACTOR:
-            raise InputError(
-                f"an idf table of {len(numbers):,} values up to {max(numbers):.9g}, "
-                f"expected at most {_MOST_VALUES:,} values up to {LARGEST_FACTOR:,}",
+                f"an idf table of {len(numbers):,} values, "
+                f"expected at most {_MOST_VALUES:,} from 0 to {LARGEST_FACTOR:,}",
                 hint="leave rare features out: fpdb recipes idf --at-least 5",
             )
         values = {feature: float(value) for feature, value in self.values.items()}
-        object.__setattr__(self, "values", MappingProxyType(values))
+        object.__setattr__(self, "values", values)
         object.__setattr__(self, "missing", float(self.missing))
 
     def __hash__(self) -> int:
         return hash(self.id)
-
-    def __reduce__(self) -> tuple[type["IdfTable"], tuple[dict[str, float], float]]:
-        return IdfTable, (dict(self.values), self.missing)
 
     @classmethod
     def from_documents(cls, documents: Iterable[Iterable[str]], at_least: int = 2) -> "IdfTable":
@@ -125,33 +116,22 @@ class IdfTable:
 
     @classmethod
     def from_file(cls, path: Path) -> "IdfTable":
-        """Read a table that `to_file` wrote."""
+        """Read a table as `to_file` writes it."""
+        number = 1
         try:
-            lines = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8").split("\n")
+            first, *lines = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8").split("\n")
+            missing = float(first)
+            values: dict[str, float] = {}
+            for line in lines:
+                number += 1
+                feature, _, value = line.rpartition("\t")
+                if line:
+                    values[json.loads(f'"{feature}"')] = float(value)
         except (OSError, ValueError) as error:
             raise InputError(
-                f"the idf table can't be read: {error}", hint="fpdb recipes idf writes such a table"
+                f"the idf table can't be read: {path}, line {number}: {error}",
+                hint="fpdb recipes idf writes such a table",
             ) from None
-        values: dict[str, float] = {}
-        missing: float | None = None
-        for number, line in enumerate(lines, 1):
-            feature, _, value = line.rpartition("\t")
-            try:
-                if line and not feature and missing is None:
-                    missing = float(value)
-                elif line:
-                    values[json.loads(f'"{feature}"')] = float(value)
-            except ValueError:
-                raise InputError(
-                    f"{path}, line {number}: found {line[:80]!r}, "
-                    "expected a feature, a tab, a number",
-                    hint="fpdb recipes idf writes such a table",
-                ) from None
-        if missing is None:
-            raise InputError(
-                f"{path} has no line for features that are missing",
-                hint="add a line that starts with the tab",
-            )
         return cls(values, missing)
 
     def to_file(self, path: Path) -> None:

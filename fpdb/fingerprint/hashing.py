@@ -104,7 +104,14 @@ class Hash:
 
     def digest(self, bits: int) -> FeatureHash:
         """Return the function that hashes one feature into `bits` bits."""
-        return _MAKERS[self.by](self, bits)
+        makers: dict[str, Callable[[Hash, int], FeatureHash]] = {
+            "xxh3": _xxh3,
+            "md5": _md5,
+            "blake2b": _blake2b,
+            "multiply-xor": _multiply_xor,
+            "mersenne": _mersenne,
+        }
+        return makers[self.by](self, bits)
 
 
 def utf8(feature: str) -> bytes:
@@ -171,13 +178,6 @@ def _mersenne(choice: Hash, _bits: int) -> FeatureHash:
     return digest
 
 
-_MAKERS: dict[str, Callable[[Hash, int], FeatureHash]] = {
-    "xxh3": _xxh3,
-    "md5": _md5,
-    "blake2b": _blake2b,
-    "multiply-xor": _multiply_xor,
-    "mersenne": _mersenne,
-}
 # Which parameters belong to which choice; any other must keep its default.
 PARAMETERS: dict[str, frozenset[str]] = {
     "xxh3": frozenset({"secret"}),

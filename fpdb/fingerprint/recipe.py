@@ -172,7 +172,7 @@ class Recipe:
         parts: dict[str, Any] = {}
         try:
             parts |= plain
-            hash_parts = dict(parts.get("hash", {}))
+            hash_parts = table_of(parts, "hash")
             wanted = hash_parts.pop("secret", None)
             if wanted is not None and (secret is None or secret.id != wanted):
                 raise RecipeError(
@@ -180,10 +180,10 @@ class Recipe:
                     + ("another secret was given" if secret else "no secret was given"),
                     hint=f"give the secret whose id is {wanted}",
                 )
-            gram_parts = dict(parts.get("grams", {}))
+            gram_parts = table_of(parts, "grams")
             stop_words = _listed("stop_words", gram_parts.get("stop_words", ()))
             gram_parts["stop_words"] = tuple(sorted(set(stop_words)))
-            weight_parts = dict(parts.get("weights", {}))
+            weight_parts = table_of(parts, "weights")
             weight_parts["tags"] = tuple(sorted(dict(weight_parts.get("tags", {})).items()))
             if isinstance(weight_parts.get("idf"), Mapping):
                 weight_parts["idf"] = IdfTable(**weight_parts["idf"])
@@ -205,16 +205,7 @@ class Recipe:
 
     @cached_property
     def _engine(self) -> Engine:
-        return Engine(
-            bits=self.bits,
-            steps=self.clean,
-            cut=self.segment,
-            grams=self.grams,
-            weights=self.weights,
-            hashing=self.hash,
-            tie=self.tie,
-            largest=self.largest,
-        )
+        return Engine(self)
 
     def _only(self, batch: Batch) -> int:
         if batch.short[0]:
@@ -227,6 +218,17 @@ class Recipe:
             f"{self.grams.minimum}",
             hint="recipe.batch(texts) returns fingerprints and marks those of short texts",
         )
+
+
+def table_of(plain: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a copy of a part of a recipe's plain form that has parameters of its own."""
+    table = plain.get(name, {})
+    if not isinstance(table, Mapping):
+        raise RecipeError(
+            f"{name} is {table!r}, expected a table",
+            hint="fpdb recipes show web prints a recipe with all its parts",
+        )
+    return dict(table)
 
 
 def canonical(plain: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -304,17 +306,13 @@ def _check_segments(segments: Segments, *, tagged: bool) -> None:
             "found a string, expected a sequence of segments",
             hint="recipe.fingerprint(text) cuts a text itself",
         )
+    expected = "a pair of a word and a tag" if tagged else "a text (str)"
     for index, found in enumerate(segments):
-        pair = isinstance(found, tuple) and len(found) == 2
-        if tagged and not (pair and all(isinstance(part, str) for part in found)):
+        parts = found if tagged and isinstance(found, tuple) else (found,)
+        if len(parts) != 1 + tagged or not all(isinstance(part, str) for part in parts):
             raise InputError(
-                f"segment {index} is {found!r}, expected a pair of a word and a tag",
-                hint="this recipe weighs parts of speech: give (word, tag) pairs",
-            )
-        if not tagged and not isinstance(found, str):
-            raise InputError(
-                f"segment {index} is {found!r}, expected a text (str)",
-                hint="this recipe has no tags: give the words alone",
+                f"segment {index} is {found!r}, expected {expected}",
+                hint="recipes with jieba-tags take (word, tag) pairs, all others words alone",
             )
 
 

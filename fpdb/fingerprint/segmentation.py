@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
 from fpdb.errors import InputError
 
@@ -142,11 +142,8 @@ _HAN_RUN = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+)")
 # jieba builds a graph of all words in an unbroken run of Han, so longer runs are cut in pieces. No
 # sentence is that long, and every cutter gets the same pieces.
 _LONGEST_RUN = 1 << 14
-_RUN_PIECE = re.compile(f"(?:[^\n]{{0,{_LONGEST_RUN}}}+\n)+|[^\n]{{1,{_LONGEST_RUN}}}")
-
-# jieba's search for unknown words takes quadratic time in an unbroken run of Han, so it gets even
-# shorter pieces.
-_HMM_PIECE = re.compile("(?:[^\n]{0,1000}+\n)+|[^\n]{1,1000}")
+# jieba's search for unknown words takes quadratic time in such a run.
+_LONGEST_HMM_RUN = 1000
 
 _LONGEST_TAGGED = 5_000
 # For a Han character that isn't in jieba's model of tags, the tagger tries all pairs of tags.
@@ -215,31 +212,31 @@ def _dictionary_cut() -> _Words:
     if importlib.util.find_spec("rjieba"):
         import rjieba
 
-        return in_pieces(lambda text: rjieba.cut(text, hmm=False))
+        return _in_pieces(lambda text: rjieba.cut(text, hmm=False), _LONGEST_RUN)
     return slow_dictionary_cut()
 
 
 def slow_dictionary_cut() -> _Words:
     """Return the cut of jieba itself; that of rjieba is equal and faster."""
     tokenizer = jieba_tokenizer()
-    return in_pieces(lambda text: cast("list[str]", tokenizer.lcut(text, HMM=False)))
-
-
-def in_pieces(cut: _Words) -> _Words:
-    """Return a cut that takes long runs piece by piece."""
-    return lambda text: (
-        cut(text)
-        if len(text) <= _LONGEST_RUN
-        else [word for piece in _RUN_PIECE.findall(text) for word in cut(piece)]
-    )
+    return _in_pieces(lambda text: tokenizer.lcut(text, HMM=False), _LONGEST_RUN)
 
 
 @cache
 def _hmm_cut() -> _Words:
     tokenizer = jieba_tokenizer()
-    return lambda text: [
-        word for piece in _HMM_PIECE.findall(text) for word in tokenizer.lcut(piece, HMM=True)
-    ]
+    return _in_pieces(lambda text: tokenizer.lcut(text, HMM=True), _LONGEST_HMM_RUN)
+
+
+def _in_pieces(cut: Callable[[str], Any], longest: int) -> _Words:
+    """Return a cut that takes runs of more than `longest` characters piece by piece."""
+    piece = re.compile(f"(?:[^\n]{{0,{longest}}}+\n)+|[^\n]{{1,{longest}}}")
+
+    def cut_pieces(text: str) -> list[str]:
+        parts = [text] if len(text) <= longest else piece.findall(text)
+        return [word for part in parts for word in cut(part)]
+
+    return cut_pieces
 
 
 @cache

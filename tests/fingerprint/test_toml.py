@@ -177,10 +177,10 @@ REFUSED = {
     "[grams]\nstop_words = [3]": "stop_words is no sequence of texts",
     "name = 3": "its name is unusable",
     'name = "Über"': "its name is unusable",
-    "bits = ": "is no TOML",
-    "bits = 64\nbits = 64": "is no TOML",
-    "\x00": "is no TOML",
-    "x = " + "[" * 5000: "is no TOML",
+    "bits = ": "can't be read",
+    "bits = 64\nbits = 64": "can't be read",
+    "\x00": "can't be read",
+    "x = " + "[" * 5000: "can't be read",
 }
 
 
@@ -195,10 +195,10 @@ def test_files_that_describe_no_recipe_are_refused_with_a_hint(write, content):
 
 def test_a_file_that_is_no_utf_8_or_not_there_is_refused(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
-    with pytest.raises(RecipeError, match="is no TOML"):
+    with pytest.raises(RecipeError, match="can't be read"):
         read_recipe(tmp_path / "latin.toml")
     for path in (tmp_path / "absent.toml", tmp_path, tmp_path / "a\0b.toml"):
-        with pytest.raises(RecipeError, match="the recipe can't be read"):
+        with pytest.raises(RecipeError, match=r"the recipe .* can't be read"):
             read_recipe(path)
 
 
@@ -206,7 +206,7 @@ def test_a_file_of_many_megabytes_is_refused_unread(tmp_path):
     path = tmp_path / "huge.toml"
     with path.open("wb") as file:
         file.truncate((1 << 20) + 1)
-    with pytest.raises(RecipeError, match="has more than 1048576 bytes"):
+    with pytest.raises(RecipeError, match="has more than 1,048,576 bytes"):
         read_recipe(path)
 
 
