@@ -93,7 +93,7 @@ class Together:
             ]
             yield found, bool(self.complete[which])
 
-    def hits(self, limit: int | None, most: int | None) -> Hits:
+    def hits(self, limit: int | None, most: int) -> Hits:
         """Return matches as columns; of each query the nearest ones, at most `limit`.
 
         A query with more than `most` isn't complete, unless it needs no more than its limit.
@@ -106,9 +106,8 @@ class Together:
             # Of equal distances all are needed to find the lowest ids.
             heads = np.where(differs(queries, distances), np.arange(len(queries)), 0)
             counts[before[np.maximum.accumulate(heads)] >= limit] = 0
-        if most is not None:
-            complete &= np.bincount(queries, counts, len(complete)) <= most
-            counts = np.clip(counts, 0, np.maximum(most - before, 0))
+        complete &= np.bincount(queries, counts, len(complete)) <= most
+        counts = np.clip(counts, 0, np.maximum(most - before, 0))
         if limit is not None:
             counts = np.minimum(counts, limit)
         sizes = np.bincount(queries, counts, len(complete)).astype(np.int64)
@@ -134,8 +133,8 @@ def near_many(
     k: int,
     *,
     limit: int | None = None,
-    budget: int | None = None,
-    most: int | None = None,
+    budget: int,
+    most: int,
 ) -> Hits:
     """Find all documents within k of each fingerprint, in the order of query, distance and id.
 
@@ -158,8 +157,8 @@ def find_together(
     fingerprints: Fingerprints,
     k: int,
     *,
-    budget: int | None = None,
-    most: int | None = None,
+    budget: int,
+    most: int,
 ) -> Iterator[Together]:
     """Find what is near each of many fingerprints, in any order and with repetitions.
 
@@ -252,7 +251,7 @@ class _Probe(NamedTuple):
 
 
 def _near_each(
-    txn: ReadTransaction, index: Index, fingerprints: Fingerprints, k: int, budget: int | None
+    txn: ReadTransaction, index: Index, fingerprints: Fingerprints, k: int, budget: int
 ) -> tuple[_NearRows, Marks]:
     """Find all distinct fingerprints within k of each query, and mark the complete ones.
 
@@ -286,7 +285,7 @@ def _near_each(
                         limit = max(_HELD, 2 * size)
         spare += longest * min(3 * len(masks), txn.entries(table.name))
     complete = np.ones(len(fingerprints), np.bool_)
-    if budget is not None and (over := read + spare > budget).any():
+    if (over := read + spare > budget).any():
         found = [part.chosen(~over[part.queries]) for part in found]
         for query in over.nonzero()[0].tolist():
             [fingerprint] = index.numbers(fingerprints[query : query + 1])
@@ -311,9 +310,7 @@ def _probe(permuted: Rows, masks: list[int], below: int) -> _Probe:
     return _Probe(words, queries, np.append(heads, len(sequence)), lows, lows | free)
 
 
-def _within(
-    probe: _Probe, rows: Rows, k: int, read: Places, budget: int | None
-) -> Iterator[_NearRows]:
+def _within(probe: _Probe, rows: Rows, k: int, read: Places, budget: int) -> Iterator[_NearRows]:
     """Compare rows with the queries in whose ranges they are.
 
     Yield queries, the bits in which rows within k differ from them, and the distances.
@@ -328,13 +325,12 @@ def _within(
     lows, highs = probe.lows[first:last], probe.highs[first:last]
     starts = rows[0].searchsorted(lows)
     counts = rows[0].searchsorted(highs, "right") - starts
-    if budget is not None:
-        np.add.at(read, queries, np.repeat(counts, members))  # one may be there with several probes
-        kept = read[queries] <= budget
-        if not kept.all():
-            heads = probe.bounds[first:last] - top
-            members = np.add.reduceat(kept, heads, dtype=np.int64)
-            queries, words = queries[kept], [word[kept] for word in words]
+    np.add.at(read, queries, np.repeat(counts, members))  # one may be there with several probes
+    kept = read[queries] <= budget
+    if not kept.all():
+        heads = probe.bounds[first:last] - top
+        members = np.add.reduceat(kept, heads, dtype=np.int64)
+        queries, words = queries[kept], [word[kept] for word in words]
     fresh = differs(*rows)
     if not fresh.all():  # of the documents with one fingerprint, one is enough
         rows = [row[fresh] for row in rows]
