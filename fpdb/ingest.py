@@ -22,12 +22,10 @@ from fpdb.io import (
     Passing,
     Reading,
     Record,
-    Wait,
     follow_parts,
     read_parts,
     size_of,
     table_records,
-    wait_for_input,
 )
 from fpdb.models import Added, Document, Key, Matches
 from fpdb.processes import mapped
@@ -196,10 +194,8 @@ def follow(
     source: str,
     reading: Reading | None = None,
     *,
-    every: bool = False,
     skip_duplicates: bool = False,
     min_jaccard: float | None = None,
-    wait: Wait = wait_for_input,
     on_note: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Answer]:
     """Add JSON lines as they are written; yield what became of each once it is durable.
@@ -208,16 +204,12 @@ def follow(
         database: Where the documents are stored; those that are there together, in a transaction.
         source: "-" for standard input, at whose end it ends, or a directory in which files grow.
         reading: Which fields mean what, and what of HTML is taken.
-        every: Read all files of the directory, not only those whose names end in .jsonl or the
-            like.
         skip_duplicates: Don't add a document that resembles a stored one.
         min_jaccard: The least similarity at which a document is a duplicate.
-        wait: Called with the number of a file, or None, and with seconds, or None: waits until the
-            file has something to read or the time has passed, and returns whether to go on.
         on_note: Called with a line of text when a file is replaced or cut.
     """
     reading = reading or Reading()
-    parts = follow_parts(source, reading, every=every, wait=wait, note=on_note)
+    parts = follow_parts(source, reading, on_note)
     take = Take(database.preparer.with_largest(reading.max_bytes), to_add)
     for part in parts:
         taken = take(part)

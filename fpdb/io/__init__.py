@@ -11,7 +11,7 @@ from fpdb.io.files import (
     read_records,
     size_of,
 )
-from fpdb.io.follow import Wait, follow_parts, require_followable, wait_for_input
+from fpdb.io.follow import follow_parts, require_followable
 from fpdb.io.html import html_text
 from fpdb.io.records import LARGEST_HTML, BadRecord, Reading, Record
 from fpdb.io.streams import Text, binary_file, read_lines, read_text
@@ -30,7 +30,6 @@ __all__ = [
     "Record",
     "TableWriter",
     "Text",
-    "Wait",
     "binary_file",
     "check_path",
     "follow_parts",
@@ -43,5 +42,4 @@ __all__ = [
     "require_followable",
     "size_of",
     "table_records",
-    "wait_for_input",
 ]

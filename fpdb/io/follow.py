@@ -13,9 +13,6 @@ from fpdb.errors import InputError
 from fpdb.io.files import SUFFIXES, Entry, LineParts, Part, Source, walk
 from fpdb.io.records import BadRecord, Reading
 
-# Waits until a file (by its number) has something to read, or for some seconds; returns whether to
-# go on.
-Wait = Callable[[int | None, float | None], bool]
 Note = Callable[[str], object]
 
 _CHUNK = 1 << 18
@@ -28,26 +25,18 @@ _HEAD = 256
 _MISSES = 10
 
 
-def wait_for_input(number: int | None, seconds: float | None) -> bool:
-    """Wait until a file, by its number, has something to read, or for some seconds."""
-    select.select([] if number is None else [number], [], [], seconds)
-    return True
-
-
-def follow_parts(
-    path: str, reading: Reading, *, every: bool, wait: Wait, note: Note
-) -> Iterator[Part]:
+def follow_parts(path: str, reading: Reading, note: Note) -> Iterator[Part]:
     """Yield the lines that come through standard input ("-") or into a directory, as JSON lines.
 
     Parts hold what is there, and are never kept back to become larger. Standard input ends; a
-    directory doesn't, and of its files those are read whose names end like JSON lines, or `every`
-    one. A last line without an end counts as one when standard input has ended; in a file its end
-    is waited for. `note` is called when a file was replaced.
+    directory doesn't, and of its files those are read whose names end like JSON lines. A last line
+    without an end counts as one when standard input has ended; in a file its end is waited for.
+    `note` is called when a file was replaced.
     """
     require_followable(path)
     if path == "-":
-        return _follow_input(reading, wait)
-    return _Folder(reading, path, every, wait, note).parts()
+        return _follow_input(reading)
+    return _Folder(reading, path, note).parts()
 
 
 def require_followable(path: str) -> None:
@@ -59,18 +48,15 @@ def require_followable(path: str) -> None:
         )
 
 
-def _follow_input(reading: Reading, wait: Wait) -> Iterator[Part]:
+def _follow_input(reading: Reading) -> Iterator[Part]:
     lines = LineParts(Source("-", "-", "jsonl", reading))
     # Not through the buffer, whose content select wouldn't see.
     number = sys.stdin.buffer.fileno()
-    while wait(number, None):
-        data = os.read(number, _CHUNK)
-        if not data:
-            yield from lines.finish()
-            return
+    while data := os.read(number, _CHUNK):
         yield from lines.feed(data)
         if not select.select([number], [], [], 0)[0]:
             yield from lines.rest()
+    yield from lines.finish()
 
 
 @dataclass
@@ -87,8 +73,6 @@ class _File:
 class _Folder:
     reading: Reading
     root: str
-    every: bool
-    wait: Wait
     note: Note
 
     def __post_init__(self) -> None:
@@ -96,17 +80,15 @@ class _Folder:
         self._noted: set[str] = set()
 
     def parts(self) -> Iterator[Part]:
-        pause = 0.0
-        while self.wait(None, pause):
+        while True:
             started = time.monotonic()
             found = False
             for part in self._new():
                 found = True
                 yield part
-                if not self.wait(None, 0):
-                    return
-            took = time.monotonic() - started
-            pause = 0 if found else max(_POLL_SECONDS, took / _POLL_SHARE)
+            if not found:
+                took = time.monotonic() - started
+                time.sleep(max(_POLL_SECONDS, took / _POLL_SHARE))
 
     def _new(self) -> Iterator[Part]:
         for file in self._files.values():
@@ -118,7 +100,7 @@ class _Folder:
             known = self._files.get(entry.identity)
             if known is None:
                 # A log that is rotated gets another name, and is read to its end nevertheless.
-                if not (self.every or _holds_lines(entry.name)):
+                if not _holds_lines(entry.name):
                     continue
                 known = self._begin(entry)
             known.misses = 0

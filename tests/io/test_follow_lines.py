@@ -19,26 +19,16 @@ def line(key, text="text"):
 class Folder:
     """A directory that is followed, and looked at step by step."""
 
-    def __init__(self, root, *, every=False, max_bytes=1000):
+    looks = 0
+
+    def __init__(self, root, *, max_bytes=1000):
         self.root = root
         self.told = []
-        self._looks = 0
-        self._parts = follow_parts(
-            str(root),
-            Reading(max_bytes=max_bytes),
-            every=every,
-            wait=self._wait,
-            note=self.told.append,
-        )
-
-    def _wait(self, number, seconds):
-        assert number is None
-        self._looks += 1
-        return self._looks < 5
+        self._parts = follow_parts(str(root), Reading(max_bytes=max_bytes), self.told.append)
 
     def new(self):
         """Give the records of the next part; a test that finds none in a few looks fails."""
-        self._looks = 0
+        Folder.looks = 0
         return [
             each.reason if isinstance(each, BadRecord) else (each.key, each.source)
             for each in next(self._parts)()
@@ -47,6 +37,17 @@ class Folder:
     def write(self, name, text, mode="a"):
         with (self.root / name).open(mode) as file:
             file.write(text)
+
+
+@pytest.fixture(autouse=True)
+def few_looks(monkeypatch):
+    """Don't sleep between two looks at a directory, and fail after a few that find nothing."""
+
+    def look(_):
+        Folder.looks += 1
+        assert Folder.looks < 5
+
+    monkeypatch.setattr("time.sleep", look)
 
 
 def source(folder, name, number):
@@ -106,13 +107,11 @@ def test_a_file_that_is_moved_is_read_on_under_its_new_name(folder):
     assert not folder.told
 
 
-def test_other_files_are_left_alone_unless_every_one_is_wanted(tmp_path):
+def test_other_files_are_left_alone(tmp_path):
     for name in ("a.txt", "b.jsonl.gz", ".hidden.jsonl"):
         (tmp_path / name).write_text(line(name))
     (tmp_path / "c.jsonl").write_text(line("c"))
     assert [key for key, _ in Folder(tmp_path).new()] == ["c"]
-    everything = Folder(tmp_path, every=True)
-    assert [key for _ in range(3) for key, _ in everything.new()] == ["a.txt", "b.jsonl.gz", "c"]
 
 
 def test_what_is_wrong_with_a_file_is_said_once(tmp_path):
