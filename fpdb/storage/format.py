@@ -22,7 +22,7 @@ Checksums are XXH3 of all other bytes: of 64 bits, big-endian, or the low 32 of 
 little-endian; those of sketches, and the sketch of a record, are only in databases with sketches.
 """
 
-import math
+import json
 import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -46,27 +46,54 @@ LARGEST_META = 1 << 16
 
 
 MAX_DEPTH = 32
-MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 # An empty list takes one byte here and 64 in memory: what is unpacked holds no more lists and maps
 # than metadata can, and no longer ones than a recipe has words.
 _MOST_CONTAINERS = 1 << 16
 _MOST_ENTRIES = 1 << 22
+_JSON = json.JSONEncoder(allow_nan=False)
 
 
 def pack(value: Any, what: str, limit: int, *, binary: bool = False) -> bytes:
-    """Pack a JSON-like value; `what` names it in errors, `limit` is in bytes.
+    """Pack a value of JSON, or of JSON and `bytes`; a tuple becomes a list.
 
-    Only `None`, `bool`, `int` of 64 bits, `float`, `str`, `list` and `dict` with `str` keys pass
-    (and `bytes`, if `binary` allows it), so that what is unpacked equals what was packed.
+    Args:
+        value: `None`, `bool`, `int` of 64 bits, `float`, `str`, `list` and `dict` with `str` keys.
+        what: What it is, in errors.
+        limit: The largest number of packed bytes.
+        binary: Whether `bytes` may be in it.
     """
-    _require_plain(value, what, MAX_DEPTH, binary=binary)
-    packed: bytes = msgpack.packb(value)
+    try:
+        packed: bytes = msgpack.packb(value)
+        if len(packed) <= limit:
+            if not binary:
+                _JSON.encode(value)
+            _require_shallow(unpack(packed, what))  # which refuses what only msgpack can hold
+    except (DamagedError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InputError(
+            f"{what} can't be stored: {error}",
+            hint="use None, bool, numbers of 64 bits, str, list and dict with str keys; turn all "
+            "else into text first",
+        ) from None
     if len(packed) > limit:
         raise InputError(
             f"{what} takes {len(packed):,} bytes when packed, at most {limit:,} are allowed",
             hint="keep large values elsewhere, and store a reference to them",
         )
     return packed
+
+
+def _require_shallow(value: Any) -> None:
+    holders: list[Any] = [[value]]
+    depth = 0
+    while holders := [
+        item
+        for holder in holders
+        for item in (holder.values() if isinstance(holder, dict) else holder)
+        if isinstance(item, list | dict)
+    ]:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
 
 
 def unpack(data: bytes | memoryview, what: str = "a stored value") -> Any:
@@ -102,51 +129,6 @@ def unpack(data: bytes | memoryview, what: str = "a stored value") -> Any:
 
 def _refuse_extension(code: int, _: bytes) -> NoReturn:
     raise ValueError(f"extension type {code} isn't allowed")
-
-
-def _require_plain(value: Any, where: str, depth: int, *, binary: bool) -> None:
-    fault = _fault_of(value, binary=binary)
-    if isinstance(value, list | dict):
-        if depth == 0:
-            fault = f"is nested deeper than {MAX_DEPTH} levels"
-        elif isinstance(value, list):
-            for position, item in enumerate(value):
-                _require_plain(item, f"{where}[{position}]", depth - 1, binary=binary)
-        else:
-            for key, item in value.items():
-                if not isinstance(key, str):
-                    fault = f"has a key of type {type(key).__name__}, expected str"
-                    break
-                _require_plain(key, f"a key of {where}", depth, binary=binary)
-                _require_plain(item, f"{where}[{key!r}]", depth - 1, binary=binary)
-    if fault:
-        raise InputError(
-            f"{where} {fault}",
-            hint="use None, bool, numbers of 64 bits, str in UTF-8, list and dict with str keys; "
-            "turn all else into text first",
-        )
-
-
-def _fault_of(value: Any, *, binary: bool) -> str:
-    """Return what keeps a value from being stored, whatever it contains."""
-    match value:
-        case int() if not MIN_INTEGER <= value <= MAX_INTEGER:
-            return f"is an integer of {value.bit_length()} bits, at most 64 fit"
-        case float() if not math.isfinite(value):
-            return f"is {value}, which JSON can't hold"
-        case str():
-            try:
-                value.encode()
-            except UnicodeEncodeError as error:
-                code = ord(value[error.start])
-                return f"has a lone surrogate (U+{code:04X}) at position {error.start}"
-        case bytes() if not binary:
-            return "is of type bytes, which JSON can't hold"
-        case None | bool() | int() | float() | bytes() | list() | dict():
-            pass
-        case _:
-            return f"is of type {type(value).__name__}, expected one of JSON's"
-    return ""
 
 
 # The header

@@ -436,7 +436,7 @@ def test_a_sketch_of_another_kind(tmp_path):
         ({"sketch": []}, "sketch"),
         ({"sketch": "later"}, "sketch"),
         ({"capacity": 0}, "capacity"),
-        ({"capacity": 2**64}, "capacity"),
+        ({"capacity": 2**64}, "out of range"),
         ({"later": 1}, "the field 'later'"),
     ],
 )

@@ -268,7 +268,7 @@ def test_eight_threads_read_and_write(env: Environment, path: Path) -> None:
 
 
 def test_busy_threads_take_turns(env: Environment) -> None:
-    ends = time.monotonic() + 0.5
+    ends = time.monotonic() + 0.3
     turns = [0, 0, 0]
 
     def write(number: int) -> None:

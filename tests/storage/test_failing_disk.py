@@ -48,7 +48,6 @@ def make(act: str, db: fpdb.Database, made: Path) -> None:
     ("number", "expected"),
     [
         (errno.ENOSPC, fpdb.DiskFullError),
-        (errno.EDQUOT, fpdb.DiskFullError),
         (errno.EIO, fpdb.DamagedError),
     ],
 )

@@ -41,35 +41,35 @@ def test_what_is_unpacked_equals_what_was_packed(value: Any) -> None:
     assert same_types(back, value)
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_a_number_that_json_cannot_say_is_refused(number: float) -> None:
-    with pytest.raises(InputError, match=r"meta\[0\] is .*, which JSON can't hold"):
-        pack([number], "meta", LIMIT)
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ((1, 2), r"meta is of type tuple, expected"),
-        ({"a": [1, {2}]}, r"meta\['a'\]\[1\] is of type set"),
-        ({"a": {1: 2}}, r"meta\['a'\] has a key of type int, expected str"),
-        ([b"raw"], r"meta\[0\] is of type bytes"),
-        ([2**64], r"meta\[0\] is an integer of 65 bits"),
-        ([-(2**63) - 1], r"meta\[0\] is an integer of 64 bits"),
-        (["a\ud800"], r"meta\[0\] has a lone surrogate \(U\+D800\) at position 1"),
-        ({"\udfff": 1}, r"a key of meta has a lone surrogate"),
+        ([math.nan], "Out of range float"),
+        ([-math.inf], "Out of range float"),
+        ({"a": [1, {2}]}, "can not serialize 'set'"),
+        ({"a": {1: 2}}, "int is not allowed for map key"),
+        ({"a": {None: 2}}, "NoneType is not allowed for map key"),
+        ([b"raw"], "bytes is not JSON"),
+        ([2**64], "Integer value out of range"),
+        ([-(2**63) - 1], "Integer value out of range"),
+        (["a\ud800"], "surrogates not allowed"),
+        ({"\udfff": 1}, "surrogates not allowed"),
     ],
 )
-def test_anything_else_is_refused_with_its_place(value: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+def test_anything_else_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=f"meta can't be stored: .*{message}") as caught:
         pack(value, "meta", LIMIT)
     assert caught.value.hint
+
+
+def test_a_tuple_is_a_list() -> None:
+    assert unpack(pack({"a": (1, 2)}, "meta", LIMIT)) == {"a": [1, 2]}
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
     value: list[Any] = []
     value.append(value)
-    with pytest.raises(InputError, match=f"deeper than {MAX_DEPTH} levels"):
+    with pytest.raises(InputError, match="recursion limit"):
         pack(value, "meta", LIMIT)
 
 

@@ -234,7 +234,7 @@ def test_two_processes_write_in_turns(closed: Path, start: Start) -> None:
     script = """
     import time
     env = Environment.open(argv[0])
-    turns, longest, ends = 0, 0, time.monotonic() + 1
+    turns, longest, ends = 0, 0, time.monotonic() + 0.5
     while time.monotonic() < ends:
         before = time.monotonic()
         with env.write() as txn:
