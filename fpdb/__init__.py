@@ -64,7 +64,8 @@ from fpdb.ingest import (
     ingest,
     query_files,
 )
-from fpdb.io import Reading, html_text
+from fpdb.io.html import html_text
+from fpdb.io.records import Reading
 from fpdb.joins import evaluate
 from fpdb.load import load
 from fpdb.maintenance.check import check

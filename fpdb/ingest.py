@@ -4,7 +4,6 @@ Reading and fingerprinting may be done by worker processes; this process stores,
 """
 
 import dataclasses
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -15,19 +14,12 @@ from typing import Any, NamedTuple
 from fpdb.database import Database
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
-from fpdb.io import (
-    PART,
-    BadRecord,
-    Part,
-    Passing,
-    Reading,
-    Record,
-    follow_parts,
-    read_parts,
-    size_of,
-    table_records,
-)
-from fpdb.models import Added, Document, Key, Matches
+from fpdb.io.arrow import table_records
+from fpdb.io.files import PART, Part, read_parts, size_of
+from fpdb.io.follow import follow_parts
+from fpdb.io.records import BadRecord, Reading, Record
+from fpdb.io.warc import Passing
+from fpdb.models import MOST_BYTES, Added, Document, Key, Matches
 from fpdb.processes import mapped
 from fpdb.storage.format import Stored
 
@@ -273,7 +265,7 @@ def documents_of(
         text_field=text,
         meta_field=meta,
         fingerprint_field=fingerprint,
-        max_bytes=sys.maxsize // 2,
+        max_bytes=MOST_BYTES,
     )
     for record in table_records(table, reading):
         if isinstance(record, BadRecord) or record.key is None:

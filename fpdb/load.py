@@ -16,9 +16,10 @@ from fpdb.documents.layout import new_database, new_header
 from fpdb.documents.prepare import BATCH
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.ingest import Bad, Ingested, Run, Take, parse_key, to_add
-from fpdb.io import Reading, binary_file, read_lines, read_parts, size_of
 from fpdb.io.arrow import Columns, find_columns, words_of
-from fpdb.io.streams import named
+from fpdb.io.files import read_parts, size_of
+from fpdb.io.records import Reading
+from fpdb.io.streams import binary_file, named, read_lines
 from fpdb.maintenance import portable
 from fpdb.models import Document, Key
 from fpdb.storage import Environment

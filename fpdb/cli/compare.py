@@ -10,7 +10,7 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import JsonOption, RecipeOption, choose_recipe, require
 from fpdb.errors import InputError
-from fpdb.io import read_lines, read_text
+from fpdb.io.streams import read_lines, read_text
 from fpdb.models import Comparison
 
 

@@ -12,7 +12,9 @@ from fpdb.cli import render
 from fpdb.cli.inputs import BadRecords, choose_reading
 from fpdb.cli.options import JsonOption, QuietOption, SimilarityOption, bundled, choose_recipe
 from fpdb.ingest import Bad
-from fpdb.io import BadRecord, read_pairs, read_records
+from fpdb.io.files import read_records
+from fpdb.io.records import BadRecord
+from fpdb.io.tables import read_pairs
 from fpdb.models import Rating
 
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")

@@ -24,7 +24,8 @@ from fpdb.cli.options import (
 from fpdb.cli.output import format_fingerprint
 from fpdb.errors import InputError
 from fpdb.fingerprint import to_int
-from fpdb.io import SUFFIXES, BadRecord, Record, read_records
+from fpdb.io.files import SUFFIXES, read_records
+from fpdb.io.records import BadRecord, Record
 from fpdb.processes import mapped
 
 _LABEL = 60

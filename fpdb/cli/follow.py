@@ -22,7 +22,7 @@ from fpdb.cli.options import (
     require,
 )
 from fpdb.ingest import Answer
-from fpdb.io import require_followable
+from fpdb.io.follow import require_followable
 
 # The name of each status in the summary, as ingest writes it.
 _COUNTED = {

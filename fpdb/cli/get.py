@@ -14,7 +14,7 @@ from fpdb.cli.options import DatabaseArgument, JsonOption, PrefixOption, QuietOp
 from fpdb.cli.output import document_dict
 from fpdb.errors import DocumentNotFoundError
 from fpdb.ingest import parse_key
-from fpdb.io import read_lines
+from fpdb.io.streams import read_lines
 from fpdb.models import Key
 
 _SHOWN = 5

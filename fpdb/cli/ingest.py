@@ -23,7 +23,7 @@ from fpdb.cli.options import (
     require,
 )
 from fpdb.cli.output import jaccard_cells, near_dict
-from fpdb.io import check_path
+from fpdb.io.files import check_path
 
 _PROGRESS_SECONDS = 0.1
 _COUNTS = ("read", "added", "replaced", "unchanged", "duplicates", "short", "bad")

@@ -12,7 +12,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import JsonOption, require
-from fpdb.io import TableWriter
+from fpdb.io.arrow import TableWriter
 
 _PANEL = "Output"
 

@@ -9,7 +9,7 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import JsonOption, QuietOption, RecipeOption, choose_recipe
 from fpdb.fingerprint import DESCRIPTIONS, PRESETS, write_recipe
-from fpdb.io import read_lines
+from fpdb.io.streams import read_lines
 
 app = typer.Typer(
     help="List, show and prepare recipes.\n\n"

@@ -18,13 +18,17 @@ _FEW, _ENOUGH = 200, 500
 _HEAD = 1 << 13
 _TITLE = 200
 # What a browser calls these is what they were written as.
-_CODECS = {
+WIDER = {
     "gbk": "gb18030",
     "gb2312": "gb18030",
     "shift_jis": "cp932",
     "euc_kr": "cp949",
     "euc-kr": "cp949",
     "big5": "big5hkscs",
+    "iso-8859-1": "cp1252",
+    "latin-1": "cp1252",
+    "ascii": "cp1252",
+    "us-ascii": "cp1252",
 }
 _MARKS = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -110,14 +114,14 @@ def _known(label: str) -> str:
     from resiliparse.parse.encoding import map_encoding_to_html5
 
     name = map_encoding_to_html5(label.strip().lower(), fallback_utf8=False) or ""
-    return _usable(_CODECS.get(name, name))
+    return _usable(WIDER.get(name, name))
 
 
 def _detected(data: bytes) -> str:
     from resiliparse.parse.encoding import detect_encoding
 
     name = detect_encoding(data) or ""
-    return _usable(_CODECS.get(name, name)) or "utf-8"
+    return _usable(WIDER.get(name, name)) or "utf-8"
 
 
 def _usable(name: str) -> str:

@@ -7,7 +7,6 @@ of them. Other formats must be read from their beginning on, so their parts hold
 import json
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -183,7 +182,6 @@ def _sources(
 ) -> Iterator[Source]:
     """Check a path at once, and return an iterator over its files."""
     form = check_path(path, reading)
-    reading = replace(reading, max_bytes=min(reading.max_bytes, sys.maxsize // 2))
     one = Source(path, path, form, reading, progress=progress, passing=passing)
     return iter([one]) if form else (_below(one, entry) for entry in walk(path))
 

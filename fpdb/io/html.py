@@ -17,15 +17,6 @@ from fpdb.models import HtmlText
 from fpdb.processes import Worker
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
-# As browsers understand these names.
-_WIDER = {
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "iso-8859-1": "cp1252",
-    "latin-1": "cp1252",
-    "ascii": "cp1252",
-    "us-ascii": "cp1252",
-}
 
 
 def html_text(
@@ -177,7 +168,7 @@ def _read(page: Page, reading: Reading) -> Record | BadRecord:
 def _decoded(data: bytes, content_type: str) -> tuple[str, bool]:
     """Decode a plain text: by the charset that is named if it fits, or else as UTF-8."""
     label = charset_of(content_type).strip().lower()
-    for name in ("utf-8-sig", _WIDER.get(label, label)):
+    for name in ("utf-8-sig", extraction.WIDER.get(label, label)):
         try:
             # This refuses codecs that are none of texts, and would unpack what came from the web.
             return data.decode(name), False

@@ -1,13 +1,12 @@
 """What a record is, how files are read into records, and which of their fields mean what."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fpdb.errors import InputError
-from fpdb.models import LARGEST_TEXT, require_choice
+from fpdb.models import LARGEST_TEXT, MOST_BYTES, require_choice
 
 LARGEST_HTML = 1 << 21
 _KEYS = ("key", "id", "url")
@@ -25,8 +24,6 @@ _KINDS = {
     int: "a number",
     type(None): "null",
 }
-# Fails where a database would: at numbers that are not finite and at halves of characters.
-_storable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +90,9 @@ class Reading:
             ("html_text", self.html_text, ("main", "page")),
         ):
             require_choice(name, found, expected)
-        if self.max_bytes < 1:
-            raise InputError(f"found max_bytes {self.max_bytes}, expected at least 1")
+        for name, size in (("max_bytes", self.max_bytes), ("max_html", self.max_html)):
+            if not 1 <= size <= MOST_BYTES:
+                raise InputError(f"found {name}={size}, expected 1 to {MOST_BYTES}")
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -173,7 +171,6 @@ def picker(reading: Reading) -> Pick:
         if kept:
             wanted = found.keys() - used if everything else kept
             meta = {name: value for name, value in found.items() if name in wanted} or None
-            _check_meta(meta)
         return Record(source, key, "\n".join(parts) if texts else None, fingerprint, meta, replaced)
 
     return pick
@@ -229,15 +226,6 @@ def _fingerprint(name: str, value: object, base: int, digits: re.Pattern[str]) -
     kind = {16: "hex digits, with or without 0x", 10: "decimal digits, or 0x and hex digits"}[base]
     text = shorten(value) if type(value) is str else _kind(value)
     raise UnfitError(f"{_field(name)} holds {text}, expected a fingerprint: up to 64 {kind}")
-
-
-def _check_meta(meta: dict[str, Any] | None) -> None:
-    try:
-        _storable(meta).encode()
-    except UnicodeEncodeError:
-        raise UnfitError("the metadata is no valid Unicode: half of a character") from None
-    except ValueError:
-        raise UnfitError("the metadata holds a number that is not finite") from None
 
 
 def _field(name: str) -> str:

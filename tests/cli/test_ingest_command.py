@@ -10,7 +10,7 @@ import pytest
 
 import fpdb
 from fpdb.cli.inputs import InputFormat
-from fpdb.io import FORMATS
+from fpdb.io.files import FORMATS
 
 
 def text_of(number):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fpdb
-from fpdb.io import PART
+from fpdb.io.files import PART
 
 pytestmark = pytest.mark.process
 

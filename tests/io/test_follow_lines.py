@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpdb.errors import InputError
-from fpdb.io import BadRecord, Reading, follow_parts
+from fpdb.io.follow import follow_parts
+from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import LineCutter, decoded
 
 

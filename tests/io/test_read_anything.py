@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from fpdb.io import BadRecord, Reading, Record, read_records
+from fpdb.io.files import read_records
+from fpdb.io.records import BadRecord, Reading, Record
 
 settings_here = settings(max_examples=examples(150))
 # What UTF-8 can't hold is for the tests of bad records.

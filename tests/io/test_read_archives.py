@@ -14,9 +14,11 @@ from tiers import examples
 from warcs import chunked, http, packed, page, record
 
 from fpdb.errors import InputError, MissingExtraError
-from fpdb.io import BadRecord, Passing, Reading, Record, read_parts, read_records, warc
 from fpdb.io import files as module
-from fpdb.io.warc import Broken, Capture, PageError, body_of, parse_response, read_captures
+from fpdb.io import warc
+from fpdb.io.files import read_parts, read_records
+from fpdb.io.records import BadRecord, Reading, Record
+from fpdb.io.warc import Broken, Capture, PageError, Passing, body_of, parse_response, read_captures
 
 pytestmark = pytest.mark.process
 

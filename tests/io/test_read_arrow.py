@@ -10,7 +10,8 @@ import pytest
 
 import fpdb
 from fpdb.errors import InputError, MissingExtraError
-from fpdb.io import BadRecord, Reading, Record, read_parts, read_records
+from fpdb.io.files import read_parts, read_records
+from fpdb.io.records import BadRecord, Reading, Record
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -194,7 +195,8 @@ def test_without_pyarrow_the_error_names_the_extra(write, monkeypatch):
 
 MEASURE = """
 import resource, sys
-from fpdb.io import Reading, read_records
+from fpdb.io.files import read_records
+from fpdb.io.records import Reading
 list(read_records(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 count = sum(1 for _ in read_records(sys.argv[2]))

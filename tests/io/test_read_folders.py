@@ -6,7 +6,8 @@ import os
 import pytest
 
 from fpdb.errors import InputError
-from fpdb.io import BadRecord, Reading, read_records, size_of
+from fpdb.io.files import read_records, size_of
+from fpdb.io.records import BadRecord, Reading
 
 
 def fill(folder, **files):

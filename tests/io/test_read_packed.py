@@ -15,7 +15,9 @@ import pytest
 
 import fpdb
 from fpdb.errors import InputError, MissingExtraError
-from fpdb.io import BadRecord, Record, read_lines, read_records
+from fpdb.io.files import read_records
+from fpdb.io.records import BadRecord, Record
+from fpdb.io.streams import read_lines
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -129,7 +131,8 @@ def test_without_the_extra(tmp_path, monkeypatch):
 
 BOMB = """
 import resource, sys, time
-from fpdb.io import Reading, read_records
+from fpdb.io.files import read_records
+from fpdb.io.records import Reading
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 list(read_records(sys.argv[1]))  # what the first use loads
 before, start = peak(), time.process_time()

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from fpdb.errors import InputError
-from fpdb.io import read_pairs
+from fpdb.io.tables import read_pairs
 
 
 def read(path, content):

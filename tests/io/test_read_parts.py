@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpdb.io import BadRecord, Reading, Record, files, read_parts, read_records
+from fpdb.io import files
+from fpdb.io.files import read_parts, read_records
+from fpdb.io.records import BadRecord, Reading, Record
 
 LINES = st.sampled_from(
     [

@@ -3,7 +3,8 @@
 import pytest
 
 from fpdb.errors import InputError
-from fpdb.io import BadRecord, Reading, read_records
+from fpdb.io.files import read_records
+from fpdb.io.records import BadRecord, Reading
 
 SEED = "http://a/1\tTitle\tContent\t11706562889234243588\nhttp://a/2\t標題\t內容\t0xff\n"
 

@@ -17,8 +17,9 @@ import xxhash
 import zstandard
 
 import fpdb
-from fpdb import io
 from fpdb.fingerprint import hashing, segmentation, toml
+from fpdb.io.files import FORMATS, read_parts, read_records
+from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.maintenance import portable
 from fpdb.storage.columns import (
     number_at,
@@ -40,12 +41,12 @@ from fpdb.storage.format import (
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
 LARGEST = 1000
-FORMATS = tuple(io.FORMATS)
+FORMS = tuple(FORMATS)
 FIELDS = (
-    io.Reading(),
-    io.Reading(keyed=False, meta_field="*"),
-    io.Reading(key_field="1", text_field=("2", "1"), meta_field="3"),
-    io.Reading(key_field="key", fingerprint_field="f", base="decimal"),
+    Reading(),
+    Reading(keyed=False, meta_field="*"),
+    Reading(key_field="1", text_field=("2", "1"), meta_field="3"),
+    Reading(key_field="key", fingerprint_field="f", base="decimal"),
 )
 
 
@@ -58,12 +59,12 @@ def require(condition, *found):
 def read(path, reading=FIELDS[0], **options):
     """Read all records in both ways, which must give the same."""
     reading = dataclasses.replace(reading, **options)
-    whole = list(io.read_records(path, reading))
-    parts = [pickle.loads(pickle.dumps(part)) for part in io.read_parts(path, reading, size=3)]
+    whole = list(read_records(path, reading))
+    parts = [pickle.loads(pickle.dumps(part)) for part in read_parts(path, reading, size=3)]
     require(whole == [record for part in parts for record in part()], whole)
     for record in whole:
-        require(isinstance(record, io.Record | io.BadRecord), record)
-        if isinstance(record, io.BadRecord):
+        require(isinstance(record, Record | BadRecord), record)
+        if isinstance(record, BadRecord):
             require(record.reason, record)
         elif record.text is not None:
             require(len(record.text) <= 3 * LARGEST, len(record.text))
@@ -75,7 +76,7 @@ def check_readers(data):
         return
     path = FOLDER / "input.bin"
     path.write_bytes(data[2:])
-    chosen = FORMATS[data[0] % len(FORMATS)]
+    chosen = FORMS[data[0] % len(FORMS)]
     try:
         read(str(path), FIELDS[data[1] % len(FIELDS)], format=chosen, max_bytes=LARGEST)
     except fpdb.InputError as error:  # the fields don't fit the format
