@@ -38,7 +38,7 @@ def require_whole(name: str, value: object, least: int | None = None) -> None:
 
 def require_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Raise InputError unless an argument is one of some values."""
-    if value not in choices:
+    if value not in list(choices):  # a value may be unhashable
         raise InputError(
             f"found {name}={value!r}, expected one of {', '.join(map(str, choices))}",
             hint=f"leave {name} out for the default",

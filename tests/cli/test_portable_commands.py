@@ -68,7 +68,7 @@ def test_the_default_form_stays_plain(run, path, tmp_path):
     assert len((tmp_path / "plain.fpdb.jsonl").read_text().splitlines()) == 3
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
     copy = tmp_path / "copy.fpdb"
     export = start("export", path, "--output-format", "portable", stdin=subprocess.DEVNULL)
@@ -156,7 +156,7 @@ def large(tmp_path):
     return where
 
 
-@pytest.mark.parametrize("name", ["large.fpdb.jsonl.zst", "large.zst", "-"])
+@pytest.mark.parametrize("name", ["large.fpdb.jsonl.zst", "-"])
 def test_a_large_packed_export_is_loaded(run, large, tmp_path, name):
     data = zstandard.ZstdCompressor().compress(dumped(large))
     assert len(data) > 1 << 17
@@ -169,22 +169,21 @@ def test_a_large_packed_export_is_loaded(run, large, tmp_path, name):
     assert dumped(tmp_path / "copy.fpdb") == dumped(large)
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
-@pytest.mark.parametrize("first", [3, 15])
+@pytest.mark.parametrize(("first", "suffix"), [(3, ""), (15, ".zst")])
 def test_a_pipe_that_begins_slowly_is_loaded(start, path, tmp_path, suffix, first):
     data = PACK[suffix](dumped(path))
     load = start("load", tmp_path / "copy.fpdb", "-", *PORTABLE)
     for part in (data[:first], data[first:]):
         load.stdin.write(part)
         load.stdin.flush()
-        time.sleep(1)
+        time.sleep(0.3)
     _, errors = load.communicate(timeout=60)
     assert load.returncode == 0, errors
     assert dumped(tmp_path / "copy.fpdb") == dumped(path)
 
 
-@pytest.mark.parametrize("size", [0, 1, 3, 17, 90])
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("size", [0, 3, 17])
+@pytest.mark.parametrize("suffix", ["", ".zst"])
 def test_what_is_cut_at_its_beginning_makes_no_other_database(run, path, tmp_path, suffix, size):
     file = tmp_path / f"crawl.fpdb.jsonl{suffix}"
     file.write_bytes(PACK[suffix](dumped(path))[:size])
