@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
-from fpdb.arrays import Column
+from fpdb.arrays import Column, Places
 from fpdb.errors import InputError, RecipeError
 
 # bytes, little-endian: the lowest bits of the hash come first
@@ -213,7 +212,9 @@ _SECRET = bytes.fromhex(
     "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
     "cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
 )
-_LOW_HALF = np.uint64(0xFFFFFFFF)
+_u = np.uint64
+_WORD = (1 << 64) - 1
+_LOW_HALF = _u((1 << 32) - 1)
 
 
 def _secret_pair(offset: int) -> int:
@@ -221,115 +222,68 @@ def _secret_pair(offset: int) -> int:
     return first ^ second
 
 
-def _u(value: int) -> np.uint64:
-    return np.uint64(value & 0xFFFFFFFFFFFFFFFF)
-
-
 def window_hashes(text: str, length: int, seed: int = 0) -> Column:
     """Return the hashes of all windows of `length` characters, 1 to 4; equal to those of xxhash."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    count = len(codes) - length + 1
-    if count <= 0:
-        return np.empty(0, np.uint64)
-    return np.concatenate(
-        [
-            _hash_windows(*_join(codes[start : start + _CHUNK + length - 1], length), seed)
-            for start in range(0, count, _CHUNK)
-        ]
-    )
-
-
-def _join(codes: NDArray[np.uint32], length: int) -> tuple[Column, Column, Column]:
-    """Put the UTF-8 of each window into two words; return these and the number of bytes."""
-    characters, sizes = _utf8(codes)
-    count = len(codes) - length + 1
-    low, total = characters[:count].copy(), sizes[:count].copy()
-    high = np.zeros(count, np.uint64)
-    for offset in range(1, length):
-        following = characters[offset : offset + count]
-        shift = total << _u(3)
-        # In numpy a shift by 64 or more is 0, also by a negative number that wrapped around.
-        low |= following << shift
-        high |= (following >> (_u(64) - shift)) | (following << (shift - _u(64)))
-        total += sizes[offset : offset + count]
-    return low, high, total
-
-
-def _utf8(codes: NDArray[np.uint32]) -> tuple[Column, Column]:
-    """Return each character's UTF-8 bytes as a little-endian number, and their count."""
-    code = codes.astype(np.uint64)
-    size = np.ones(len(code), np.uint64)
-    for bound in (0x80, 0x800, 0x10000):
-        size += code >= bound
-    packed = code.copy()
-    for bytes_, first in ((2, 0xC0), (3, 0xE0), (4, 0xF0)):
-        at = np.flatnonzero(size == bytes_)
-        if len(at):
-            rest = code[at]
-            value = _u(first) | (rest >> _u(6 * (bytes_ - 1)))
-            for place in range(1, bytes_):
-                six = (rest >> _u(6 * (bytes_ - 1 - place))) & _u(0x3F)
-                value |= (six | _u(0x80)) << _u(8 * place)
-            packed[at] = value
-    return packed, size
-
-
-def _hash_windows(low: Column, high: Column, size: Column, seed: int) -> Column:
-    hashes = np.empty(len(low), np.uint64)
-    for chosen, mixer in (
-        (size <= 3, _hash_1_to_3),
-        ((size > 3) & (size <= 8), _hash_4_to_8),
-        (size > 8, _hash_9_to_16),
-    ):
-        at = np.flatnonzero(chosen)
-        if len(at) == len(low):
-            return mixer(low, high, size, seed)
-        if len(at):
-            hashes[at] = mixer(low[at], high[at], size[at], seed)
+    # Eight bytes more, so that a word begins at each byte and at the end.
+    data = np.frombuffer(utf8(text) + bytes(8), np.uint8)
+    words = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))
+    starts = np.append(np.flatnonzero(data[:-8] & 0xC0 != 0x80), len(data) - 8)
+    starts, ends = starts[:-length], starts[length:]
+    hashes = np.empty(len(starts), np.uint64)
+    for at in range(0, len(hashes), _CHUNK):
+        chunk = slice(at, at + _CHUNK)
+        hashes[chunk] = _hash_windows(words, starts[chunk], ends[chunk], seed)
     return hashes
 
 
-def _hash_1_to_3(low: Column, _high: Column, size: Column, seed: int) -> Column:
-    first = low & _u(0xFF)
-    middle = (low >> ((size >> _u(1)) << _u(3))) & _u(0xFF)
-    last = (low >> ((size - _u(1)) << _u(3))) & _u(0xFF)
-    mixed = (first << _u(16)) | (middle << _u(24)) | last | (size << _u(8))
+def _hash_windows(words: Column, starts: Places, ends: Places, seed: int) -> Column:
+    """Hash the windows between some positions; `words` has the eight bytes from each position."""
+    hashes = np.empty(len(starts), np.uint64)
+    sizes = ends - starts
+    for chosen, mixer in (
+        (sizes <= 3, _hash_1_to_3),
+        ((sizes > 3) & (sizes <= 8), _hash_4_to_8),
+        (sizes > 8, _hash_9_to_16),
+    ):
+        at = np.flatnonzero(chosen)
+        if len(at):
+            last = words[np.maximum(ends[at] - 8, 0)]
+            hashes[at] = mixer(words[starts[at]], last, sizes[at].astype(np.uint64), seed)
+    return hashes
+
+
+def _hash_1_to_3(word: Column, _last: Column, size: Column, seed: int) -> Column:
+    first = word & _u(0xFF)
+    middle = (word >> ((size >> _u(1)) << _u(3))) & _u(0xFF)
+    last = (word >> ((size - _u(1)) << _u(3))) & _u(0xFF)
+    mixed: Column = (first << _u(16)) | (middle << _u(24)) | last | (size << _u(8))
     words = [int.from_bytes(_SECRET[at : at + 4], "little") for at in (0, 4)]
-    mixed ^= _u((words[0] ^ words[1]) + seed)
+    mixed ^= _u(((words[0] ^ words[1]) + seed) & _WORD)
     mixed ^= mixed >> _u(33)
-    mixed *= _u(0xC2B2AE3D27D4EB4F)
+    mixed *= 0xC2B2AE3D27D4EB4F
     mixed ^= mixed >> _u(29)
-    mixed *= _u(0x165667B19E3779F9)
-    return _shifted_in(mixed, 32)
+    mixed *= 0x165667B19E3779F9
+    return mixed ^ (mixed >> _u(32))
 
 
-def _hash_4_to_8(low: Column, _high: Column, size: Column, seed: int) -> Column:
+def _hash_4_to_8(word: Column, _last: Column, size: Column, seed: int) -> Column:
     seed ^= int.from_bytes((seed & 0xFFFFFFFF).to_bytes(4, "little"), "big") << 32
-    first = low & _LOW_HALF
-    last = (low >> ((size - _u(4)) << _u(3))) & _LOW_HALF
-    mixed: Column = (last + (first << _u(32))) ^ _u(_secret_pair(8) - seed)
+    last = (word >> ((size - _u(4)) << _u(3))) & _LOW_HALF
+    mixed: Column = (last + (word << _u(32))) ^ _u((_secret_pair(8) - seed) & _WORD)
     mixed ^= _rotate(mixed, 49) ^ _rotate(mixed, 24)
-    mixed *= _u(0x9FB21C651E98DF25)
+    mixed *= 0x9FB21C651E98DF25
     mixed ^= (mixed >> _u(35)) + size
-    mixed *= _u(0x9FB21C651E98DF25)
-    return _shifted_in(mixed, 28)
+    mixed *= 0x9FB21C651E98DF25
+    return mixed ^ (mixed >> _u(28))
 
 
-def _hash_9_to_16(low: Column, high: Column, size: Column, seed: int) -> Column:
-    shift = (size - _u(8)) << _u(3)  # 8 to 64
-    above: Column = high << (_u(64) - shift)
-    last: Column = (low >> shift) | above
-    first: Column = low ^ _u(_secret_pair(24) + seed)
-    last ^= _u(_secret_pair(40) - seed)
+def _hash_9_to_16(word: Column, last: Column, size: Column, seed: int) -> Column:
+    first: Column = word ^ _u((_secret_pair(24) + seed) & _WORD)
+    last = last ^ _u((_secret_pair(40) - seed) & _WORD)
     mixed: Column = size + first.byteswap() + last + _folded_product(first, last)
     mixed ^= mixed >> _u(37)
-    mixed *= _u(0x165667919E3779F9)
-    return _shifted_in(mixed, 32)
-
-
-def _shifted_in(value: Column, by: int) -> Column:
-    shifted: Column = value >> _u(by)
-    return value ^ shifted
+    mixed *= 0x165667919E3779F9
+    return mixed ^ (mixed >> _u(32))
 
 
 def _rotate(value: Column, by: int) -> Column:
@@ -338,10 +292,11 @@ def _rotate(value: Column, by: int) -> Column:
 
 def _folded_product(left: Column, right: Column) -> Column:
     """Multiply to 128 bits and exclusive-or the halves."""
-    half = _u(32)
-    left_low, left_high = left & _LOW_HALF, left >> half
-    right_low, right_high = right & _LOW_HALF, right >> half
+    left_low, left_high = left & _LOW_HALF, left >> _u(32)
+    right_low, right_high = right & _LOW_HALF, right >> _u(32)
     cross = left_high * right_low
-    middle = ((left_low * right_low) >> half) + (cross & _LOW_HALF) + left_low * right_high
-    folded: Column = (left * right) ^ ((cross >> half) + (middle >> half) + left_high * right_high)
+    middle = ((left_low * right_low) >> _u(32)) + (cross & _LOW_HALF) + left_low * right_high
+    folded: Column = (left * right) ^ (
+        (cross >> _u(32)) + (middle >> _u(32)) + left_high * right_high
+    )
     return folded

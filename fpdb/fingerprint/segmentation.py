@@ -13,7 +13,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from fpdb.errors import InputError
@@ -33,8 +33,7 @@ _INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u20
 # Longer runs of combining marks carry no meaning, and normalising them takes quadratic time
 # (30 is the limit of the Unicode stream-safe text format).
 _MARKS_KEPT = 30
-_RUNS_CACHED = 1 << 15
-_RUN_WORTH_CACHING = 16
+_SHORT_RUN = 16
 
 _TAG_TOKEN = re.compile(
     r"<!--|-->|<(?P<raw>script|style)\b[^<>]*>|</(?P<end>script|style)\b[^<>]*>|<[/!?a-z][^<>]*>",
@@ -45,28 +44,22 @@ _SPECIAL = re.compile(r"&(?:nbsp|amp|lt|gt|quot|apos);|[\s&<>]")
 _WORD = re.compile(r"\w+")
 
 
-class _NormalisedRuns(dict[str, str]):
-    """A bounded cache of short runs, which are mostly punctuation."""
-
-    def __missing__(self, run: str) -> str:
-        normal = _normalise_run(run)
-        if len(run) <= _RUN_WORTH_CACHING:
-            if len(self) >= _RUNS_CACHED:
-                self.clear()
-            self[run] = normal
-        return normal
-
-
-_runs = _NormalisedRuns()
-
-
 def normalise_unicode(text: str) -> str:
     """Apply NFKC and case folding, and drop invisible characters."""
     if text.isascii() or _STABLE.fullmatch(text):
         return text.casefold()
     pieces = _UNSTABLE.split(text)
-    pieces[1::2] = map(_runs.__getitem__, pieces[1::2])
+    pieces[1::2] = [
+        _normalise_short_run(run) if len(run) <= _SHORT_RUN else _normalise_run(run)
+        for run in pieces[1::2]
+    ]
     return "".join(pieces).casefold()
+
+
+@lru_cache(1 << 15)
+def _normalise_short_run(run: str) -> str:
+    """Normalise a run and remember it: short runs are mostly punctuation."""
+    return _normalise_run(run)
 
 
 def _normalise_run(run: str) -> str:

@@ -74,16 +74,6 @@ def test_thirty_combining_marks_are_kept(mark):
     assert capped(29) != capped(30)
 
 
-def test_short_runs_are_remembered_within_a_bound(monkeypatch):
-    from fpdb.fingerprint import segmentation
-
-    monkeypatch.setattr(segmentation, "_RUNS_CACHED", 10)
-    segmentation._runs.clear()
-    for code in range(0x400, 0x450):
-        assert normalise_unicode(f"a{chr(code)}b") == f"a{chr(code)}b".casefold()
-    assert len(segmentation._runs) <= 10
-
-
 HOSTILE = {
     "combining marks": "a" + "\u0301" * 400_000,
     "marks that reorder": "a" + "\u0323\u0301" * 200_000,
