@@ -105,13 +105,14 @@ class WriteLock:
             self._thread_turn.release()
 
     def _open(self) -> None:
+        if self._process_turn >= 0:
+            return
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with disk_named(self._directory):
             if self._process_lock < 0:
                 self._process_lock = os.open(self._directory / LOCK_FILE, flags, 0o600)
-            if self._process_turn < 0:
-                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-                self._process_turn = os.open(self._directory, flags)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            self._process_turn = os.open(self._directory, flags)
 
     def _unlock_files(self) -> None:
         for descriptor in (self._process_turn, self._process_lock):
