@@ -6,6 +6,7 @@ So only these few elements are looked up, and only sets that share one are compa
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,6 @@ from fpdb.arrays import Column, Marks, Places, differs, portions, spans, unique
 from fpdb.documents.similarity import Shares
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
-from fpdb.fingerprint.sketches import mix
 from fpdb.models import Key
 
 KnownPair = tuple[Key, Key, float | bool]
@@ -26,8 +26,6 @@ MOST_ELEMENTS = 1 << 25
 MOST_PAIRS = 1 << 24
 # Jaccard similarities are fractions; a threshold that equals one of them must let it pass.
 _ROUNDING = 1e-9
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_OTHER = np.uint64(0xBF58476D1CE4E5B9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,24 +176,18 @@ def _distinct_elements(hashes: Column, counts: Places) -> tuple[Column, Places]:
 
 
 def _classes(elements: Column, owners: Places, texts: Places) -> Places:
-    """Return the same number for equal sets, and only for them."""
-    count = len(texts)
-    digests = np.zeros((3, count), np.uint64)
-    order = np.argsort(owners, kind="stable")
-    sizes = np.bincount(owners, minlength=count)
-    there = np.flatnonzero(sizes)
-    if len(there):
-        starts = (np.cumsum(sizes) - sizes)[there]
-        # Two sums of mixed hashes are as good as a digest of 128 bits.
-        for row, salt in enumerate((_ODD, _OTHER)):
-            digests[row, there] = np.add.reduceat(mix(elements[order] ^ salt), starts)
-    digests[2] = sizes
-    empty = sizes == 0
-    digests[0, empty] = texts[empty].astype(np.uint64)
-    order = np.lexsort(digests)
-    classes = np.empty(count, np.int64)
-    classes[order] = np.cumsum(differs(*digests[:, order])) - 1
-    return classes
+    """Return the same number for equal sets, and for empty ones with the same number in `texts`."""
+    elements = elements[np.argsort(owners, kind="stable")]
+    ends = np.cumsum(np.bincount(owners, minlength=len(texts))).tolist()
+    numbers: dict[bytes | int, int] = {}
+    classes: list[int] = []
+    start = 0
+    for end, text in zip(ends, texts.tolist(), strict=True):
+        own = elements[start:end].tobytes()
+        name = blake2b(own, digest_size=16).digest() if own else text
+        classes.append(numbers.setdefault(name, len(numbers)))
+        start = end
+    return np.array(classes, np.int64)
 
 
 def _ranked(elements: Column, owners: Places, count: int) -> _Sets:

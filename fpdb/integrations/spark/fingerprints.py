@@ -161,25 +161,25 @@ class _FingerprintTask:
         self, recipe: fpdb.Recipe, texts: list[str | None], keyed: list[bool]
     ) -> tuple[list[int], fpdb.models.Batch, list[str | None]]:
         """Return the places of the usable texts, their batch, and the problem of each other one."""
-        problems: list[str | None] = [
-            "found no key" if not named else "found no text" if text is None else None
-            for text, named in zip(texts, keyed, strict=True)
-        ]
+        problems: list[str | None] = []
+        for text, named in zip(texts, keyed, strict=True):
+            missing = "key" if not named else "text" if text is None else None
+            problems.append(missing and f"found no {missing}")
+
+        def batch(places: list[int]) -> fpdb.models.Batch:
+            return recipe.batch((texts[place] or "" for place in places), sketches=self._sketched)
+
         good = [place for place, problem in enumerate(problems) if problem is None]
         try:
-            return (
-                good,
-                recipe.batch((texts[p] or "" for p in good), sketches=self._sketched),
-                problems,
-            )
+            return good, batch(good), problems
         except fpdb.InputError:
-            for place in list(good):
+            for place in good:
                 try:
-                    recipe.batch([texts[place] or ""])
+                    batch([place])
                 except fpdb.InputError as error:
                     problems[place] = str(error)
-                    good.remove(place)
-        return good, recipe.batch((texts[p] or "" for p in good), sketches=self._sketched), problems
+        good = [place for place, problem in enumerate(problems) if problem is None]
+        return good, batch(good), problems
 
 
 def _placed(values: list[Any], places: list[int], count: int, kind: pa.DataType) -> pa.Array:
@@ -212,59 +212,33 @@ def require_columns(df: DataFrame, *names: str) -> None:
             )
 
 
-def fingerprint_type(df: DataFrame, bits: int | None = None) -> FingerprintType:
+def fingerprint_type(df: DataFrame) -> FingerprintType:
     """Return the type of a DataFrame's fingerprints, from the column's metadata if it has any."""
     require_columns(df, "key", "fingerprint")
     field = df.schema["fingerprint"]
     metadata = (field.metadata or {}).get(_METADATA) or {}
-    wide = isinstance(field.dataType, StructType)
-    found = metadata.get("bits") or bits or (128 if wide else 64)
-    text = isinstance(field.dataType, StringType)
-    if bits not in (None, found) or wide != (found == 128 and not text):
-        raise fpdb.InputError(
-            f"found a column of {field.dataType.simpleString()}"
-            + (f" whose metadata says {metadata['bits']} bits" if "bits" in metadata else "")
-            + f", expected fingerprints of {bits or found} bits",
-            hint="64 bits are a bigint, 128 a struct of two: high and low",
-        )
-    if found not in (32, 64, 128):
-        raise fpdb.InputError(f"found {found} bits", hint="fingerprints have 32, 64 or 128 bits")
-    return FingerprintType(found, metadata.get("recipe_id"))
+    bits = 128 if isinstance(field.dataType, StructType) else 64
+    return FingerprintType(metadata.get("bits", bits), metadata.get("recipe_id"))
 
 
 def fingerprint_column(df: DataFrame, kind: FingerprintType) -> Column:
     """Return the fingerprints of a DataFrame as signed 64-bit words.
 
-    Unsigned 64-bit integers in Parquet are read as decimals, and exports hold hexadecimal digits.
+    Unsigned 64-bit integers in Parquet are read as decimals.
     """
     found = df.schema["fingerprint"].dataType
     column = F.col("fingerprint")
     if found == kind.type:
         return column
-    if isinstance(found, StructType):
-        words = (column[name].cast("bigint").alias(name) for name in _WORD_NAMES)
-        return F.when(column.isNotNull(), F.struct(*words))
-    if isinstance(found, DecimalType):
+    if isinstance(found, DecimalType) and kind.bits <= 64:
         number = column.cast("decimal(21,0)")
         signed = F.when(number >= _LOWEST_NEGATIVE, number - _WRAP).otherwise(number)
         return signed.cast("bigint")
-    if isinstance(found, StringType):
-        digits = F.regexp_replace(F.lower(column), "^0x", "")
-        if kind.bits != 128:
-            return _word(digits)
-        padded = F.lpad(digits, 32, "0")
-        high, low = _word(padded.substr(1, 16)), _word(padded.substr(17, 16))
-        return F.when(column.isNotNull(), F.struct(high.alias("high"), low.alias("low")))
-    if isinstance(found, _INTEGERS):
-        return column.cast("bigint")
     raise fpdb.InputError(
-        f"found fingerprints of the type {found.simpleString()}, expected bigint",
+        f"found fingerprints of the type {found.simpleString()}, expected "
+        f"{kind.type.simpleString()}",
         hint="fpdb.integrations.spark.fingerprint makes such a column",
     )
-
-
-def _word(digits: Column) -> Column:
-    return F.conv(digits, 16, -10).cast("bigint")
 
 
 def masked(column: Column, kind: FingerprintType, mask: int) -> list[Column]:

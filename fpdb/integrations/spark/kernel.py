@@ -12,7 +12,7 @@ The tasks are sent to the workers, so they consist of data only.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +28,8 @@ from fpdb.integrations.spark.fingerprints import FingerprintType, masked, words_
 _SKETCH_BYTES = 128
 # Rows of a prefix that are compared with each other in one task.
 CELL_ROWS = 1 << 15
-# Fingerprints of the sample in which crowded prefixes are found, and the least number of them in
-# it of a crowded prefix: enough for hardly any of these to be missed.
+# Fingerprints of the sample in which crowded prefixes are found.
 _SAMPLE = 1 << 18
-_LEAST_SAMPLED = 64
 # The part of its cell to which a row belongs: the first, the second, or the only one.
 _FIRST, _SECOND, _ALONE = 0, 1, 2
 _CELL_COLUMNS = ("table", "prefix", "cell")
@@ -39,15 +37,6 @@ _CELL_COLUMNS = ("table", "prefix", "cell")
 _BLOCK = 1 << 16
 _FEW = 64
 _WORD = (1 << 64) - 1
-
-
-class Crowd(NamedTuple):
-    """A crowded prefix of a table, and the number of parts into which each side is split."""
-
-    table: int
-    prefix: int
-    left: int
-    right: int
 
 
 def near(
@@ -64,13 +53,10 @@ def near(
     `distance`. In `left` alone each pair is found once; a fingerprint that is in both DataFrames
     is a pair at distance 0.
     """
-    crowds = _crowds(left, right, kind, plan, cell_rows)
-    if right is None:
-        rows = _cells(_rows(left, kind, plan), crowds, _ALONE)
-    else:
-        first = _cells(_rows(left, kind, plan), crowds, _FIRST)
-        rows = first.unionByName(_cells(_rows(right, kind, plan), crowds, _SECOND))
-    placed = rows.repartition(plan.tasks, *_CELL_COLUMNS)
+    rows = _rows(left, kind, plan, _ALONE if right is None else _FIRST)
+    if right is not None:
+        rows = rows.unionByName(_rows(right, kind, plan, _SECOND))
+    placed = _cells(rows, plan, cell_rows).repartition(plan.tasks, *_CELL_COLUMNS)
     placed = placed.sortWithinPartitions(*_CELL_COLUMNS, "part")
     schema = StructType(
         [
@@ -82,11 +68,12 @@ def near(
     return placed.mapInArrow(_CompareTask(kind, plan), schema)
 
 
-def _rows(df: DataFrame, kind: FingerprintType, plan: fpdb.JoinPlan) -> DataFrame:
+def _rows(df: DataFrame, kind: FingerprintType, plan: fpdb.JoinPlan, part: int) -> DataFrame:
     """Return one row for each fingerprint and table."""
     column = F.col("fingerprint")
     prefixes = F.array(*(_prefix(masked(column, kind, mask)) for mask in plan.masks))
-    return df.select(column, F.posexplode(prefixes).alias("table", "prefix"))
+    exploded = F.posexplode(prefixes).alias("table", "prefix")
+    return df.select(column, exploded, F.lit(part).alias("part"))
 
 
 def _prefix(words: list[Column]) -> Column:
@@ -94,81 +81,64 @@ def _prefix(words: list[Column]) -> Column:
     return words[0] if len(words) == 1 else F.xxhash64(*words)
 
 
-def _cells(rows: DataFrame, crowds: list[Crowd], part: int) -> DataFrame:
-    """Add the cells: a row is copied for each cell of its part."""
+def _cells(rows: DataFrame, plan: fpdb.JoinPlan, cell_rows: int) -> DataFrame:
+    """Add the cells: a row of a crowded prefix is copied for each cell of its part."""
+    crowds = _crowds(rows, plan, cell_rows)
     if not crowds:
-        return rows.select("*", F.lit(0).alias("cell"), F.lit(part).alias("part"))
+        return rows.withColumn("cell", F.lit(0))
     schema = "table int, prefix bigint, left int, right int"
-    cut = F.broadcast(rows.sparkSession.createDataFrame(list(map(tuple, crowds)), schema))
+    cut = F.broadcast(rows.sparkSession.createDataFrame(crowds, schema))
     joined = rows.join(cut, ["table", "prefix"], "left")
+    part, is_second = F.col("part"), F.col("part") == _SECOND
     left, right = (F.coalesce(F.col(side), F.lit(1)) for side in ("left", "right"))
-    own, others = (right, left) if part == _SECOND else (left, right)
     # Another hash than the sample's, which all sampled rows have in common.
-    mine = F.pmod(F.xxhash64(F.lit("part"), F.col("fingerprint")), own)
+    hashed = F.xxhash64(F.lit("part"), F.col("fingerprint"))
+    mine = F.pmod(hashed, F.when(is_second, right).otherwise(left))
 
     def cell(other: Column) -> Column:
-        low, high, role = mine, other, F.lit(part)
-        if part == _SECOND:
-            low, high = other, mine
-        elif part == _ALONE:
-            low, high = F.least(mine, other), F.greatest(mine, other)
-            role = F.when(mine == other, role).when(mine < other, _FIRST).otherwise(_SECOND)
+        inside = (part == _ALONE) & (mine != other)
+        swapped = is_second | (inside & (mine > other))
+        low, high = F.when(swapped, other).otherwise(mine), F.when(swapped, mine).otherwise(other)
+        role = F.when(inside, F.when(swapped, _SECOND).otherwise(_FIRST)).otherwise(part)
         return F.struct((low * right + high).alias("cell"), role.alias("part"))
 
-    cells = F.transform(F.sequence(F.lit(0), others - 1), cell)
-    return joined.select("fingerprint", "table", "prefix", F.inline(cells))
+    others = F.sequence(F.lit(0), F.when(is_second, left).otherwise(right) - 1)
+    return joined.select("fingerprint", "table", "prefix", F.inline(F.transform(others, cell)))
 
 
-def _crowds(
-    left: DataFrame,
-    right: DataFrame | None,
-    kind: FingerprintType,
-    plan: fpdb.JoinPlan,
-    cell_rows: int,
-) -> list[Crowd]:
-    """Find the prefixes that very many fingerprints share, in a sample of them."""
-    rate = max(
-        1, min(cell_rows // _LEAST_SAMPLED, (plan.documents + (plan.queries or 0)) // _SAMPLE)
-    )
-    drawn = F.pmod(F.xxhash64(F.lit("sample"), F.col("fingerprint")), F.lit(rate)) == 0
-    counts: list[dict[tuple[int, int], int]] = []
-    for side in (left, right):
-        if side is not None:
-            rows = _rows(side.where(drawn), kind, plan).groupBy("table", "prefix").count()
-            crowded = rows.where(F.col("count") * rate > cell_rows).collect()
-            counts.append({(row[0], row[1]): row[2] * rate for row in crowded})
-    places = sorted(set[tuple[int, int]]().union(*counts))
-    parts = [[-(-count.get(place, 1) // cell_rows) for count in counts] for place in places]
-    return [Crowd(*place, own[0], own[-1]) for place, own in zip(places, parts, strict=True)]
+def _crowds(rows: DataFrame, plan: fpdb.JoinPlan, cell_rows: int) -> list[tuple[int, ...]]:
+    """Find the prefixes that very many fingerprints share, in a sample of them.
+
+    Return the table, the prefix, and the number of parts into which each side is split; None is 1.
+    """
+    rate = max(1, (plan.documents + (plan.queries or 0)) // _SAMPLE)
+    drawn = rows.where(F.pmod(F.xxhash64(F.lit("sample"), F.col("fingerprint")), F.lit(rate)) == 0)
+    counts = drawn.groupBy("table", "prefix", "part").count()
+    counts = counts.where(F.col("count") * rate > cell_rows)
+    parts = F.ceil(F.col("count") * rate / cell_rows).cast("int")
+    left, right = (F.max(F.when(F.col("part") != other, parts)) for other in (_SECOND, _FIRST))
+    return list(map(tuple, counts.groupBy("table", "prefix").agg(left, right).collect()))
 
 
 class _CellRows(NamedTuple):
-    """Rows of a task: their tables, prefixes, cells and parts, and the words of fingerprints."""
+    """Rows of a task as columns; `words` has a row of words for each fingerprint."""
 
-    places: NDArray[np.int64]
-    words: NDArray[np.uint64]
-
-    @property
-    def table(self) -> NDArray[np.int64]:
-        """The table of each row."""
-        table: NDArray[np.int64] = self.places[0]
-        return table
-
-    @property
-    def part(self) -> NDArray[np.int64]:
-        """The part of its cell to which each row belongs."""
-        part: NDArray[np.int64] = self.places[-1]
-        return part
+    table: NDArray[Any]
+    prefix: NDArray[Any]
+    cell: NDArray[Any]
+    part: NDArray[Any]
+    words: NDArray[Any]
 
     def chosen(self, which: slice) -> "_CellRows":
         """Return some of the rows."""
-        return _CellRows(self.places[:, which], self.words[which])
+        return _CellRows(*(column[which] for column in self))
 
     def starts(self, *, parts: bool = False) -> NDArray[np.intp]:
         """Return the places where a cell starts, or a part of one."""
-        places = self.places if parts else self.places[:-1]
-        changed = np.ones(places.shape[1], np.bool_)
-        changed[1:] = (places[:, 1:] != places[:, :-1]).any(axis=0)
+        changed = np.ones(len(self.words), np.bool_)
+        changed[1:] = False
+        for column in self[: 4 if parts else 3]:
+            changed[1:] |= column[1:] != column[:-1]
         return changed.nonzero()[0]
 
     def ends(self, *, parts: bool = False) -> NDArray[np.intp]:
@@ -215,21 +185,20 @@ class _CompareTask:
             size += len(batch)
             if size < _BLOCK:
                 continue
-            rows = _joined(held)
+            rows = _CellRows(*map(np.concatenate, zip(*held, strict=True)))
             last = int(rows.starts()[-1])
             if last:
                 yield rows.chosen(slice(0, last))
             held = [rows.chosen(slice(last, None))]
             size = len(held[0].words)
         if size:
-            yield _joined(held)
+            yield _CellRows(*map(np.concatenate, zip(*held, strict=True)))
 
     def _rows_of(self, batch: pa.RecordBatch) -> _CellRows:
-        places = np.stack([batch[name].to_numpy() for name in (*_CELL_COLUMNS, "part")])
         column = batch["fingerprint"]
         words = [column] if len(self._names) == 1 else [column.field(n) for n in self._names]
         own = np.stack([word.to_numpy().view(np.uint64) for word in words], axis=-1)
-        return _CellRows(places.astype(np.int64, copy=False), own)
+        return _CellRows._make([*(batch[name].to_numpy() for name in _CellRows._fields[:4]), own])
 
     def _is_first(
         self, tables: NDArray[np.int64], differing: NDArray[np.uint64]
@@ -240,13 +209,6 @@ class _CompareTask:
             agreeing = ~(differing & np.array(mask, np.uint64)).any(axis=1)
             fresh &= np.where(tables > table, ~agreeing, agreeing | (tables != table))
         return fresh
-
-
-def _joined(held: list[_CellRows]) -> _CellRows:
-    if len(held) == 1:
-        return held[0]
-    places = np.concatenate([rows.places for rows in held], axis=1)
-    return _CellRows(places, np.concatenate([rows.words for rows in held]))
 
 
 def _near_rows(rows: _CellRows, k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -25,13 +25,12 @@ def plan(
     *,
     corpus: DataFrame | None = None,
     min_jaccard: float | None = None,
-    bits: int | None = None,
 ) -> fpdb.JoinPlan:
     """Count the distinct fingerprints and return the best plan to join them.
 
     `pairs` and `query` make one themselves if they are given none.
     """
-    kind = fingerprint_type(df, bits)
+    kind = fingerprint_type(df)
     wanted = _first_look(kind, k, min_jaccard)
     held = None if corpus is None else _documents(corpus, _corpus_kind(corpus, kind))
     return _planned(_documents(df, kind), held, kind, wanted)
@@ -43,7 +42,6 @@ def pairs(
     *,
     min_jaccard: float | None = None,
     spanning: bool = False,
-    bits: int | None = None,
     plan: fpdb.JoinPlan | None = None,
     cell_rows: int = CELL_ROWS,
 ) -> DataFrame:
@@ -60,11 +58,10 @@ def pairs(
         spanning: Pair the documents of a group with the first of them only, and of two near groups
             only the first documents: fewer rows, which connect the same documents. A million
             copies have 500 billion pairs. `clusters` needs no more than this.
-        bits: The width of the fingerprints, if the column doesn't say it.
         plan: A plan made by `plan` for the same question, which saves counting again.
         cell_rows: How many rows with the same prefix one task compares with each other at most.
     """
-    kind = fingerprint_type(df, bits)
+    kind = fingerprint_type(df)
     wanted = _first_look(kind, k, min_jaccard)
     documents = _documents(df, kind, verified=min_jaccard is not None)
     found = _near(documents, None, kind, wanted, plan=plan, cell_rows=cell_rows)
@@ -96,7 +93,6 @@ def query(
     k: int | None = None,
     *,
     min_jaccard: float | None = None,
-    bits: int | None = None,
     plan: fpdb.JoinPlan | None = None,
     cell_rows: int = CELL_ROWS,
 ) -> DataFrame:
@@ -106,7 +102,7 @@ def query(
     columns of `fingerprint`. A short text matches short texts that equal it, by `digest`. The
     options are those of `pairs`.
     """
-    kind = fingerprint_type(df, bits)
+    kind = fingerprint_type(df)
     own = _corpus_kind(corpus, kind)
     wanted = _first_look(kind, k, min_jaccard)
     verify = min_jaccard is not None
@@ -138,7 +134,7 @@ def _first_look(kind: FingerprintType, k: int | None, min_jaccard: float | None)
 
 def _corpus_kind(corpus: DataFrame, asked: FingerprintType) -> FingerprintType:
     """Return the type of the corpus; raise RecipeMismatchError if the questions' isn't the same."""
-    own = fingerprint_type(corpus, asked.bits)
+    own = fingerprint_type(corpus)
     if None not in (own.recipe_id, asked.recipe_id) and own.recipe_id != asked.recipe_id:
         raise fpdb.RecipeMismatchError(
             f"the corpus was fingerprinted by the recipe {own.recipe_id}, "

@@ -157,11 +157,10 @@ def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark):
         [(number, number) for number in sorted(numbers)], "key bigint, fingerprint bigint"
     )
     plan = next(p for p in fpdb.join_plans(64, 3, len(numbers), cores=2) if p.prefix == 16)
-    kind = fingerprint_type(df)
-    crowds = kernel._crowds(df.select("fingerprint"), None, kind, plan, 200)
+    rows = kernel._rows(df.select("fingerprint"), fingerprint_type(df), plan, kernel._ALONE)
     # Three of the four blocks are crowded or not, but the first one is with all its rows.
-    assert max(crowd.left for crowd in crowds) == -(-len(numbers) // 200)
-    cells = kernel._cells(kernel._rows(df.select("fingerprint"), kind, plan), crowds, 2)
+    assert max(crowd[2] for crowd in kernel._crowds(rows, plan, 200)) == -(-len(numbers) // 200)
+    cells = kernel._cells(rows, plan, 200)
     sizes = (
         cells.groupBy("table", "prefix", "cell").count().selectExpr("max(count)").collect()[0][0]
     )
