@@ -4,7 +4,7 @@ Documents with the same fingerprint (and the same sketch, if pairs are verified)
 is joined as one row, its smallest key being the lead. The last step expands groups to documents.
 """
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 import fpdb
@@ -266,55 +266,34 @@ def clusters(pairs: DataFrame) -> DataFrame:
     """
     require_columns(pairs, "key", "other")
     _require_checkpoints(pairs.sparkSession)
-    edges = pairs.select(F.col("key").alias("a"), F.col("other").alias("b")).where("a <> b")
-    edges = edges.checkpoint()
-    names: list[DataFrame] = []
-    while not edges.isEmpty():
-        name = _names(edges, len(names)).checkpoint()
-        names.append(name)
-        edges = _contracted(edges, name).checkpoint()
-    return _representatives(names, pairs)
+    ordered = F.greatest("key", "other").alias("key"), F.least("key", "other").alias("low")
+    edges = pairs.select(*ordered).where("key <> low").distinct().checkpoint()
+    before = None
+    while (now := _summary(edges)) != before:
+        before, edges = now, _round(edges).checkpoint()
+    heads = edges.select("low", F.col("low").alias("key")).distinct()
+    return edges.select("low", "key").union(heads).withColumnRenamed("low", "representative")
 
 
-# In each round every document takes as its name the one with the smallest hash, salted by the
-# round, among itself and its neighbours. Documents with the same name are contracted to one, and
-# pairs of a document with itself are dropped. On any graph a round is expected to leave three
-# documents of four at most (Bögeholz, Brand and Todor, "In-database connected component
-# analysis", ICDE 2020): a path of a million documents takes some thirty rounds, and the small
-# clusters of a corpus a few.
-def _names(edges: DataFrame, salt: int) -> DataFrame:
-    """Name each document after its neighbour with the smallest hash, or after itself."""
-    both = edges.select("a", "b").union(edges.select("b", "a"))
-    ranked = both.select("a", F.struct(F.xxhash64("b", F.lit(salt)).alias("hash"), F.col("b")))
-    ranked = ranked.toDF("key", "rank")
-    own = F.struct(F.xxhash64("key", F.lit(salt)).alias("hash"), F.col("key").alias("b"))
-    least = ranked.groupBy("key").agg(F.min("rank").alias("rank"))
-    return least.select("key", F.least(own, "rank")["b"].alias("name"))
+def _summary(edges: DataFrame) -> Row | None:
+    """Return numbers that change if the edges do."""
+    hashed = F.xxhash64("key", "low").cast("decimal(38,0)")
+    return edges.agg(F.count("*"), F.sum(hashed)).first()
 
 
-def _contracted(edges: DataFrame, name: DataFrame) -> DataFrame:
-    """Replace keys by names, and drop the pairs of a name with itself."""
-    first = name.toDF("a", "first")
-    second = name.toDF("b", "second")
-    found = edges.join(first, "a").join(second, "b").where("first <> second")
-    return found.select(
-        F.least("first", "second").alias("a"), F.greatest("first", "second").alias("b")
-    ).distinct()
+def _round(edges: DataFrame) -> DataFrame:
+    """Link documents to lower ones of their clusters; the lowest are all that is left in the end.
 
-
-def _representatives(names: list[DataFrame], pairs: DataFrame) -> DataFrame:
-    """Follow the names from the last round back to the documents."""
-    if not names:
-        keys = pairs.select(F.col("key").alias("representative"), "key")
-        return keys.limit(0)
-    named = names[-1]
-    for name in reversed(names[:-1]):
-        later = named.toDF("name", "last")
-        named = name.join(later, "name", "left").select(
-            "key", F.coalesce("last", "name").alias("name")
-        )
-    least = named.groupBy("name").agg(F.min("key").alias("representative"))
-    return named.join(least, "name").select("representative", "key")
+    These are the large star and the small star of Kiveris et al., "Connected components in
+    MapReduce and beyond" (SoCC 2014). The rounds grow with the logarithm of the longest path.
+    """
+    swapped = edges.select(F.col("low").alias("key"), F.col("key").alias("low"))
+    nearby = edges.union(swapped).groupBy("key").agg(F.min("low").alias("least"))
+    nearby = nearby.select(F.col("key").alias("low"), F.least("key", "least").alias("least"))
+    large = edges.join(nearby, "low").select("key", F.col("least").alias("low")).distinct()
+    least = large.groupBy("key").agg(F.min("low").alias("least"))
+    lower = large.join(least, "key").select(F.col("low").alias("key"), "least")
+    return least.union(lower.where("key <> least")).distinct().withColumnRenamed("least", "low")
 
 
 def _require_checkpoints(session: SparkSession) -> None:
