@@ -102,6 +102,10 @@ def column(values: Any, what: str) -> Any:
         return values
     chunks = _imported(values)
     if chunks is None and not hasattr(values, "__array__"):
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise InputError(
+                f"found {values!r:.40}, expected several {what}", hint="give a list or an array"
+            )
         return values
     if chunks is not None:
         from pyarrow import types

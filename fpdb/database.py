@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, Self
@@ -68,8 +69,12 @@ class Database(Queries):
         self._header, index, catalog = read_layout(environment)
         self._environment = environment
         self._timeout = timeout
-        if recipe is not None:
-            self._require_recipe(recipe)
+        if recipe is not None and recipe.id != self._header["recipe_id"]:
+            raise RecipeMismatchError(
+                f"{self.path} was created with the recipe {self._header['recipe'].get('name')} "
+                f"({self._header['recipe_id']}), found {recipe.name} ({recipe.id})",
+                hint="leave the recipe out to use the stored one, or create another database",
+            )
         if k not in {None, index.plan.k}:
             raise RecipeMismatchError(
                 f"{self.path} was created for k={index.plan.k}, found k={k}",
@@ -144,15 +149,6 @@ class Database(Queries):
         except BaseException:
             environment.close()
             raise
-
-    def _require_recipe(self, recipe: Recipe) -> None:
-        if recipe.id != self._header["recipe_id"]:
-            stored = self._header["recipe"].get("name")
-            raise RecipeMismatchError(
-                f"{self.path} was created with the recipe {stored} "
-                f"({self._header['recipe_id']}), found {recipe.name} ({recipe.id})",
-                hint="leave the recipe out to use the stored one, or create another database",
-            )
 
     @property
     def path(self) -> Path:
@@ -422,16 +418,14 @@ class Database(Queries):
         return f"<{type(self).__name__} {str(self.path)!r} {name} k={self.k}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {
-            "readonly": self.readonly,
-            "recipe": self._preparer.given,
-            "timeout": self._timeout,
-        }
-        return _reopen, (type(self), self.path, options)
-
-
-def _reopen(cls: type[Database], path: Path, options: dict[str, Any]) -> Database:
-    return cls.open(path, **options)
+        again = partial(
+            type(self).open,
+            self.path,
+            readonly=self.readonly,
+            recipe=self._preparer.given,
+            timeout=self._timeout,
+        )
+        return again, ()
 
 
 def _describe(

@@ -163,7 +163,7 @@ def ingest(
     sizes = [size_of(path) for path in paths]
     if None not in sizes:
         counts.bytes_total = sum(size or 0 for size in sizes)
-    take = Take(database.preparer.with_largest(reading.max_bytes), to_add)
+    take = Take(database.preparer.adapted(reading.max_bytes), to_add)
     run.show()
     for _, found in mapped(take, parts, jobs):
         taken = found.until_bad() if strict else found
@@ -202,7 +202,7 @@ def follow(
     """
     reading = reading or Reading()
     parts = follow_parts(source, reading, on_note)
-    take = Take(database.preparer.with_largest(reading.max_bytes), to_add)
+    take = Take(database.preparer.adapted(reading.max_bytes), to_add)
     for part in parts:
         taken = take(part)
         stored = database.add_prepared(
@@ -236,9 +236,7 @@ def query_files(
     reading = dataclasses.replace(reading or Reading(), keyed=False)
     paths = [paths] if isinstance(paths, str) else list(paths)
     parts = _open(paths, reading, _BLOCK)
-    preparer = database.preparer.with_largest(reading.max_bytes)
-    if min_jaccard is None:
-        preparer = preparer.without_sketches()
+    preparer = database.preparer.adapted(reading.max_bytes, sketched=min_jaccard is not None)
     take = Take(preparer, _to_query if min_jaccard is None else _to_verify)
     query = partial(database.query_prepared, k=k, limit=limit, min_jaccard=min_jaccard)
     results = (taken for _, taken in mapped(take, parts, jobs))

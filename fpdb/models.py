@@ -24,14 +24,10 @@ def require_whole(name: str, value: object, least: int | None = None) -> None:
     """Raise InputError if an argument is neither None nor a whole number, or if it is too small."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int):
+    if type(value) is not int or (least is not None and value < least):
         raise InputError(
-            f"found {name}={value!r}, expected a whole number",
-            hint=f"leave {name} out for the default",
-        )
-    if least is not None and value < least:
-        raise InputError(
-            f"found {name}={value}, expected at least {least}",
+            f"found {name}={value!r}, expected a whole number"
+            + ("" if least is None else f", at least {least}"),
             hint=f"leave {name} out for the default",
         )
 

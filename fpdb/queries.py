@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from fpdb.arrays import each
 from fpdb.documents.catalog import View, digest_of
@@ -45,8 +45,6 @@ from fpdb.processes import mapped
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Hits, Plan, first_look
-
-_Item = TypeVar("_Item")
 
 # The documents that may be kept of a cluster: the one with the smallest id, or with the most text.
 KEPT = ("first", "longest")
@@ -134,8 +132,6 @@ class Queries(ABC):
         The answers and their order don't depend on it.
         """
         search = self._search(k, limit, min_jaccard)
-        if isinstance(texts, str):
-            raise InputError("found a string, expected several texts", hint="put it into a list")
         source = iter(each(texts, "texts"))
         blocks = iter(lambda: list(islice(source, BATCH)), [])
         work = partial(self.recipe.batch, sketches=bool(search.least))
@@ -215,9 +211,7 @@ class Queries(ABC):
         search = self._search(k, None, min_jaccard)
         return self._joined(partial(find_clusters, keep=keep), search)
 
-    def _joined(
-        self, find: Callable[[View, Search], Iterator[_Item]], search: Search
-    ) -> Iterator[_Item]:
+    def _joined(self, find: Callable[..., Iterator[Any]], search: Search) -> Iterator[Any]:
         with self._transaction() as txn:
             yield from find(self._view(txn), search)
 

@@ -117,9 +117,7 @@ class Catalog(ABC):
 
     def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
         """Copy everything into an empty catalog of another database."""
-        for name in self.names:
-            if name in {pages.name for pages in self.pages}:
-                continue
+        for name in set(self.names) - {pages.name for pages in self.pages}:
             with txn.cursor(name) as cursor:
                 for key, value in cursor:
                     if name == "documents":
@@ -221,23 +219,17 @@ class TextCatalog(Catalog):
         empty: bool,
     ) -> None:
         write = txn.append if empty else txn.put
-        for name, value in self._bare_records(keys, ids, fingerprints, added):
-            write("documents", name, value)
-        names = map(key_bytes, keys.tolist())
-        numbers = (number.to_bytes(8, "big") for number in ids.tolist())
-        for name, number in sorted(zip(names, numbers, strict=True)):
-            write("keys", name, number)
-
-    def _bare_records(
-        self, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
-    ) -> Iterator[tuple[bytes, bytes]]:
         for start in range(0, len(ids), SLICE):
             some = slice(start, start + SLICE)
             numbers = self._index.numbers(fingerprints[some])
-            rows = zip(keys[some].tolist(), numbers, ids[some].tolist(), strict=True)
-            for key, fingerprint, number in rows:
+            rows = zip(ids[some].tolist(), keys[some].tolist(), numbers, strict=True)
+            for number, key, fingerprint in rows:
                 stored = Stored(number, key, fingerprint, added, sketch=self.no_sketch)
-                yield number.to_bytes(8, "big"), pack_record(stored, self._bits)
+                write("documents", number.to_bytes(8, "big"), pack_record(stored, self._bits))
+        names = map(key_bytes, keys.tolist())
+        packed = (number.to_bytes(8, "big") for number in ids.tolist())
+        for name, value in sorted(zip(names, packed, strict=True)):
+            write("keys", name, value)
 
     def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
         if prefix:
@@ -250,7 +242,7 @@ class TextCatalog(Catalog):
     def slice_after(
         self, txn: ReadTransaction, after: Key | None, prefix: str = ""
     ) -> list[Stored]:
-        start = _prefix_bytes(prefix)
+        start = prefix.encode("utf-8", "surrogatepass")[:_HEAD]
         last = key_bytes(str(after)) if after is not None else None
         found: list[Stored] = []
         with txn.cursor("keys") as cursor:
@@ -417,10 +409,6 @@ def key_bytes(key: str) -> bytes:
         )
     digest = hashlib.blake2b(data, digest_size=_KEY_DIGEST_BYTES).digest()
     return data[:_HEAD] + digest
-
-
-def _prefix_bytes(prefix: str) -> bytes:
-    return prefix.encode("utf-8", "surrogatepass")[:_HEAD]
 
 
 def _has_record(stored: Stored) -> bool:

@@ -106,11 +106,6 @@ def _planned(fields: Header, bits: int, k: int, capacity: int, plan: Plan | None
         # A database with sketches needs the tables that serve the first look of its questions.
         query_k = first_look(bits, k, USUAL) if fields.get("sketch") else None
         plan = plans(bits, k, capacity, query_k=query_k)[0]
-    if not isinstance(plan, Plan):
-        raise PlanError(
-            f"found {plan!r:.40}, expected a plan",
-            hint="take one of fpdb.plans(bits, k, documents)",
-        )
     if (plan.bits, plan.k) != (bits, k):
         raise PlanError(
             f"the plan is made for {plan.bits} bits and k={plan.k}, expected {bits} bits and k={k}",

@@ -3,6 +3,7 @@
 That is nearly all of the work of adding, and it needs no database: a worker process can do it.
 """
 
+import contextlib
 import operator
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpdb.arrays import column, differs
 from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
@@ -55,21 +55,15 @@ class Preparer:
         """The recipe of the database; a `RecipeError` if it has a secret that wasn't given."""
         return self.given or Recipe.from_dict(self.header["recipe"])
 
-    def with_largest(self, largest: int) -> "Preparer":
-        """Return a preparer that takes texts of N bytes as well."""
-        try:
-            recipe = self.recipe
-        except RecipeError:  # a secret that is missing matters to texts only
-            return self
-        if recipe.largest >= largest:
-            return self
-        wider = recipe.replace(largest=largest)
-        return Preparer(self.header, self.index, self.catalog, wider)
-
-    def without_sketches(self) -> "Preparer":
-        """Return a preparer that makes no sketches, for queries whose matches aren't verified."""
-        header = {name: value for name, value in self.header.items() if name != "sketch"}
-        return _preparer(header, self.given)
+    def adapted(self, largest: int = 0, *, sketched: bool = True) -> "Preparer":
+        """Return a preparer that takes texts of N bytes as well, and makes sketches if wanted."""
+        given = self.given
+        with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
+            if self.recipe.largest < largest:
+                given = self.recipe.replace(largest=largest)
+        dropped = None if sketched else "sketch"
+        header = {name: value for name, value in self.header.items() if name != dropped}
+        return _preparer(header, given)
 
     def sift(
         self, documents: Sequence[Document]
@@ -132,7 +126,8 @@ class Preparer:
         batch = self.recipe.batch(texts, sketches=self.catalog.sketched)
         sketches: Iterable[bytes | None] = [None] * len(texts)
         if batch.sketches is not None:
-            sketches = sketch_bytes(batch.sketches)
+            rows = zip(batch.sketches, has_sketch(batch.sketches).tolist(), strict=True)
+            sketches = [row.tobytes() if there else b"" for row, there in rows]
         numbers = self.index.numbers(batch.fingerprints)
         for number, short, sketch in zip(numbers, batch.short.tolist(), sketches, strict=True):
             yield None if short else number, sketch
@@ -199,7 +194,6 @@ def as_fingerprints(values: Any, bits: int, name: str = "fingerprint") -> Finger
     """Return fingerprints, or ids of 64 bits, as an array of the database's own shape."""
     values = column(values, f"{name}s")
     if not isinstance(values, np.ndarray):
-        _require_several(f"{name}s", values)
         return to_array((as_number(value, bits, name) for value in values), bits)
     dimensions, expected = (2, "uint64[n, 2]") if bits == 128 else (1, "uint64[n]")
     if values.ndim != dimensions or values.dtype != np.uint64:
@@ -216,7 +210,6 @@ def as_fingerprints(values: Any, bits: int, name: str = "fingerprint") -> Finger
 def as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
     """Return keys as an array of numbers, or of texts."""
     integer = catalog.kind == "integer"
-    _require_several("keys", keys)
     keys = column(keys, "keys")
     if isinstance(keys, np.ndarray):
         numbers = integer and keys.ndim == 1 and keys.dtype.kind in "iu"
@@ -240,19 +233,6 @@ def distinct(keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints
         last = dict(zip(keys.tolist(), range(len(keys)), strict=True))
         places = np.fromiter(last.values(), np.intp, len(last))
     return keys[places], fingerprints[places]
-
-
-def sketch_bytes(sketches: NDArray[np.uint8]) -> Iterator[bytes]:
-    """Yield sketches as they are stored: no bytes where there is none."""
-    for row, there in zip(sketches, has_sketch(sketches).tolist(), strict=True):
-        yield row.tobytes() if there else b""
-
-
-def _require_several(name: str, values: object) -> None:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(
-            f"found {values!r:.40}, expected several {name}", hint="give a list or an array"
-        )
 
 
 def _check_stored(document: Document) -> None:

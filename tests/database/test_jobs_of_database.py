@@ -123,5 +123,5 @@ def test_prepared_documents_are_queried_with(tmp_path):
         documents = [Document("any", text) for text in texts]
         alone = [db.query(text) for text in texts]
         assert [len(matches) for matches in alone] == [1, 1, 0]
-        for preparer in (db.preparer, db.preparer.without_sketches()):
+        for preparer in (db.preparer, db.preparer.adapted(sketched=False)):
             assert list(db.query_prepared(preparer.prepare(documents))) == alone
