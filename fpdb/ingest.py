@@ -303,13 +303,18 @@ def _open(
     return (part for parts in opened for part in parts)
 
 
+class Good(NamedTuple):
+    """A record that became a document: where it was read, and its key."""
+
+    source: str
+    key: Key | None
+    replaced: bool
+
+
 class Taken(NamedTuple):
-    """What became of the records of a part, in order, and the documents of the good ones.
+    """What became of the records of a part, in order, and the documents of the good ones."""
 
-    The good records are there without their texts.
-    """
-
-    found: list[Record | Bad]
+    found: list[Good | Bad]
     prepared: Sequence[Stored]
 
     def until_bad(self) -> "Taken":
@@ -329,7 +334,7 @@ class Take:
 
     def __call__(self, part: Part) -> Taken:
         """Return what became of the records of a part."""
-        found: list[Record | Bad] = []
+        found: list[Good | Bad] = []
         documents: list[Document] = []
         places: list[int] = []
         kind = self.preparer.catalog.kind
@@ -343,7 +348,7 @@ class Take:
                 found.append(Bad(record.source, str(error), error.hint, record.key))
                 continue
             places.append(len(found))
-            found.append(Record(record.source, record.key, None, replaced=record.replaced))
+            found.append(Good(record.source, record.key, record.replaced))
         prepared, refused = self.preparer.sift(documents)
         for number, problem in refused:
             place = places[number]

@@ -32,7 +32,7 @@ Each = TypeVar("Each")
 
 PART = 1000
 PART_BYTES = 1 << 22
-# What a slow source gave is used after this time.
+# What a slow source gave is used when it was waited for so long.
 _PART_SECONDS = 1.0
 _ANY = Reading()
 
@@ -218,13 +218,16 @@ def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
 
 def _line_parts(source: Source, size: int) -> Iterator[Part]:
     lines = LineParts(source, size)
-    due = time.monotonic() + _PART_SECONDS
+    waited, started = 0.0, time.monotonic()
     try:
         for chunk in source.chunks():
+            waited += time.monotonic() - started
             yield from lines.feed(chunk)
-            if time.monotonic() > due:
+            if waited > _PART_SECONDS:
                 yield from lines.rest()
-                due = time.monotonic() + _PART_SECONDS
+                waited = 0.0
+            # The time that storing takes between two chunks doesn't count.
+            started = time.monotonic()
         yield from lines.finish()
     except StreamError as error:
         yield from lines.rest()
