@@ -156,7 +156,7 @@ class _Load(Run):
             )
         with self._database("text" if key_file else "integer", len(array)) as database:
             if key_file:
-                keys: Any = [parse_key(line.text, database.keys) for line in read_lines(key_file)]
+                keys: Any = [parse_key(line, database.keys) for line in read_lines(key_file)]
             elif first_key is None and len(database):
                 raise InputError(
                     f"{self.path} holds documents, and the keys of further ones aren't given",

@@ -57,7 +57,7 @@ def compare(
     require(k is not None or not below, "--below needs -k")
     chosen = choose_recipe(recipe)
     largest = k - 1 if k is not None and below else k
-    sides = [read_text(path).text for path in files or ()] + (texts or [])
+    sides = [read_text(path) for path in files or ()] + (texts or [])
     if not (pairs or rank):
         found = fpdb.compare(chosen, *sides)
         verdict = _verdict(found, largest)
@@ -71,7 +71,7 @@ def compare(
             (fpdb.compare(chosen, *both), *both) for both in _read_pairs(pairs)
         )
     else:
-        others = (line.text for line in read_lines(rank or ""))
+        others = read_lines(rank or "")
         ranked = [(fpdb.compare(chosen, sides[0], other), sides[0], other) for other in others]
         compared = sorted(ranked, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
     for found, left, right in compared:
@@ -95,11 +95,11 @@ def _verdict(found: Comparison, k: int | None) -> str | None:
 
 
 def _read_pairs(path: str) -> Iterator[tuple[str, str]]:
-    for line in read_lines(path):
-        left, *rest = line.text.split("\t")
+    for number, line in enumerate(read_lines(path), 1):
+        left, *rest = line.split("\t")
         if len(rest) != 1:
             raise InputError(
-                f"{line.source}: found {len(rest)} tabs, expected 1",
+                f"{path}:{number}: found {len(rest)} tabs, expected 1",
                 hint="put one tab between the two texts",
             )
         yield left, rest[0]

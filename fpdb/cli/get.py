@@ -106,7 +106,7 @@ def delete(
     with fpdb.open(path, readonly=dry_run) as database:
         if named:
             lines = () if keys_from is None else read_lines(keys_from)
-            given = chain(keys or (), (line.text for line in lines))
+            given = chain(keys or (), lines)
             chosen = dict.fromkeys(parse_key(key, database.keys) for key in given if key)
             wanted: Iterable[Key] = chosen
         else:

@@ -65,7 +65,7 @@ def idf(
       fpdb recipes idf corpus.txt --output idf.tsv
     """
     chosen = choose_recipe(recipe)
-    texts = (line.text for path in files for line in read_lines(path))
+    texts = (line for path in files for line in read_lines(path))
     table = fpdb.IdfTable.from_documents(map(chosen.features, texts))
     table.to_file(output)
     if not quiet:

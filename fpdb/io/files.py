@@ -20,14 +20,12 @@ from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, marked, require_html
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.streams import Line, LineCutter, Progress, StreamError, TooLong
+from fpdb.io.tables import Named
 from fpdb.io.warc import Passing, read_pages
 from fpdb.models import PORTABLE
 
 # Can be pickled, and returns the records when it is called.
 Part = Callable[[], Iterable[Record | BadRecord]]
-# The line, or 0 for the complete file; the fields, or the reason why there are none; whether bytes
-# were replaced.
-Row = tuple[int, dict[str, Any] | str, bool]
 Each = TypeVar("Each")
 
 PART = 1000
@@ -304,7 +302,7 @@ def _groups(
         yield group
 
 
-def _picked(rows: Callable[[Source], Iterator[Row]], source: Source) -> Iterator[Found]:
+def _picked(rows: Callable[[Source], Iterator[Named]], source: Source) -> Iterator[Found]:
     """Make records of the rows of a file."""
     reading = source.reading
     pick = picker(reading if source.format.has_fields else _ANY)
@@ -323,7 +321,7 @@ def _picked(rows: Callable[[Source], Iterator[Row]], source: Source) -> Iterator
         yield marked(found, reading)
 
 
-def _jsonl(source: Source) -> Iterator[Row]:
+def _jsonl(source: Source) -> Iterator[Named]:
     loads = json.loads
     for number, line, replaced in source.lines():
         if isinstance(line, TooLong):
@@ -348,18 +346,18 @@ def _jsonl(source: Source) -> Iterator[Row]:
         yield number, found, replaced
 
 
-def _table(rows: tables.Splitter, source: Source) -> Iterator[Row]:
+def _table(rows: tables.Splitter, source: Source) -> Iterator[Named]:
     reading = source.reading
     return tables.named(rows(source.lines(), reading.max_bytes), reading)
 
 
-def _columns(rows: "Callable[[str, Reading], Iterator[Row]]", source: Source) -> Iterator[Row]:
+def _columns(rows: "Callable[[str, Reading], Iterator[Named]]", source: Source) -> Iterator[Named]:
     yield from rows(source.path, source.reading)
     if source.progress:
         source.progress(os.path.getsize(source.path))
 
 
-def _lines(source: Source) -> Iterator[Row]:
+def _lines(source: Source) -> Iterator[Named]:
     for number, line, replaced in source.lines():
         if isinstance(line, TooLong):
             yield number, f"holds more than {source.reading.max_bytes} bytes in one line", replaced
@@ -367,7 +365,7 @@ def _lines(source: Source) -> Iterator[Row]:
             yield number, {"key": f"{source.name}:{number}", "text": text}, replaced
 
 
-def _text(source: Source) -> Iterator[Row]:
+def _text(source: Source) -> Iterator[Named]:
     largest = source.reading.max_bytes
     found = streams.one_text(source.chunks(), largest)
     if found is None:
@@ -390,7 +388,7 @@ def _warc(source: Source) -> Iterator[Found]:
         yield from read_pages(source.path, file, source.reading, source.passing, source.progress)
 
 
-def _format(rows: Callable[[Source], Iterator[Row]], **traits: bool) -> Format:
+def _format(rows: Callable[[Source], Iterator[Named]], **traits: bool) -> Format:
     return Format(partial(_picked, rows), **traits)
 
 

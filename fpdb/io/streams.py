@@ -39,15 +39,6 @@ class TooLong:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text, where it was read, and whether bytes that are no UTF-8 were replaced."""
-
-    source: str
-    text: str
-    replaced: bool = False
-
-
-@dataclass(frozen=True)
 class Packing:
     """A way of compressing, which a file's suffix shows, or the first bytes of standard input.
 
@@ -249,23 +240,22 @@ def joined(data: Iterable[bytes], largest: int) -> bytes | None:
     return bytes(found)
 
 
-def read_text(path: str, largest: int = LARGEST_TEXT) -> Text:
+def read_text(path: str, largest: int = LARGEST_TEXT) -> str:
     """Read one file, or standard input ("-"), as one text."""
     with named(path):
         found = one_text(chunks(path), largest)
     if found is None:
         raise _too_long(path, largest)
-    return Text(path, *found)
+    return found[0]
 
 
-def read_lines(path: str, largest: int = LARGEST_TEXT) -> Iterator[Text]:
-    """Yield a text from each line of a file, or of standard input ("-")."""
+def read_lines(path: str, largest: int = LARGEST_TEXT) -> Iterator[str]:
+    """Yield each line of a file, or of standard input ("-")."""
     with named(path):
-        for number, line, replaced in decoded(raw_lines(chunks(path), largest)):
-            source = f"{path}:{number}"
+        for number, line, _ in decoded(raw_lines(chunks(path), largest)):
             if isinstance(line, TooLong):
-                raise _too_long(source, largest)
-            yield Text(source, line.rstrip("\r"), replaced)
+                raise _too_long(f"{path}:{number}", largest)
+            yield line.rstrip("\r")
 
 
 class _Stream(io.RawIOBase):

@@ -16,6 +16,8 @@ from fpdb.models import LARGEST_TEXT
 # A string is the reason why there is no row.
 Cells = tuple[int, list[str] | str, bool]
 Splitter = Callable[[Iterator[Line], int], Iterator[Cells]]
+# The line, or 0 for the complete file; the fields, or the reason why there are none; whether bytes
+# were replaced.
 Named = tuple[int, dict[str, Any] | str, bool]
 
 # A line of nothing but tabs must not become millions of named columns.

@@ -297,8 +297,6 @@ def test_what_is_no_response(block):
 
 def test_headers_have_bounds():
     with pytest.raises(PageError, match="HTTP headers"):
-        parse_response(http(headers=[f"a{n}: b" for n in range(300)]))
-    with pytest.raises(PageError, match="HTTP headers"):
         parse_response(http(headers=["a: " + "b" * 100_000]))
     assert parse_response(b"HTTP/1.0 200\n\nbody").body == b"body"
     assert parse_response(b"HTTP/1.1 302\r\nLocation: x").status == 302
