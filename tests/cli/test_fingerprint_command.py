@@ -155,7 +155,7 @@ def test_files_that_can_t_be_read_are_errors_with_their_name(run, tmp_path, line
 
 def test_a_file_is_named_when_only_its_end_is_broken(run, tmp_path):
     path = tmp_path / "truncated.gz"
-    path.write_bytes(gzip.compress((TEXT + "\n").encode() * 20_000)[:-10])
+    path.write_bytes(gzip.compress((TEXT + "\n").encode() * 2_000)[:-10])
     done = run("fingerprint", "--format", "lines", path)
     assert done.code == 3
     assert f"error: {path}: is no complete gzip file" in done.err

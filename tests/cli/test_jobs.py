@@ -73,12 +73,12 @@ def test_ingest_gives_the_same_whatever_the_number_of_jobs(
     run, tmp_path, source, small_parts, options
 ):
     seen = []
-    for jobs in (1, 2, 3):
+    for jobs in (1, 2):
         path = tmp_path / "crawl.fpdb"
         done = run("ingest", path, source, "--meta-field", "*", "--jobs", jobs, *options)
         seen.append((done.code, done.out, without_times(done.err), rows_in(path)))
         path.rename(tmp_path / f"{jobs}.fpdb")
-    assert seen[0] == seen[1] == seen[2]
+    assert seen[0] == seen[1]
     code, out, err, rows = seen[0]
     assert code == 0
     assert bool(out) is bool(options)
@@ -127,10 +127,9 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
     path = tmp_path / "crawl.fpdb"
     run("ingest", path, source)
     command = ["query", path, source, "--text", text_of(3)]
-    for options in (["--json"], ["--strict"]):
-        done = [run(*command, *options, "--jobs", jobs) for jobs in (1, 2)]
-        outcomes = {(each.code, each.out, without_times(each.err)) for each in done}
-        assert len(outcomes) == 1
+    done = [run(*command, "--json", "--jobs", jobs) for jobs in (1, 2)]
+    outcomes = {(each.code, each.out, without_times(each.err)) for each in done}
+    assert len(outcomes) == 1
     assert run(*command).rows[-1][:2] == ["m59", "m59"]
 
 
@@ -276,7 +275,7 @@ def test_what_a_slow_source_gave_is_stored_before_it_ends(start, tmp_path):
 
 def test_a_reader_of_answers_that_goes_away_is_no_error(start, tmp_path):
     file, path = tmp_path / "much.jsonl", tmp_path / "crawl.fpdb"
-    file.write_text("".join(map(line_of, range(5000))))
+    file.write_text("".join(map(line_of, range(2000))))
     start("ingest", path, file).communicate(timeout=60)
     process = start("query", path, file, "--jobs", 2, "--json")
     process.stdout.readline()
