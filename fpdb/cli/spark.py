@@ -80,9 +80,6 @@ def pairs(
     output: OutputArgument,
     k: DistanceOption = None,
     similarity: SimilarityOption = None,
-    spanning: Annotated[
-        bool, typer.Option("--spanning", help="Fewer pairs, which connect the same documents.")
-    ] = False,
 ) -> None:
     """List pairs of near-duplicates.
 
@@ -91,7 +88,7 @@ def pairs(
       fpdb spark pairs prints.parquet pairs.parquet --similarity 0.8
     """
     with _session(output) as (spark, library):
-        found = _find(library, spark.read.parquet(source), k, similarity, spanning=spanning)
+        found = _find(library, spark.read.parquet(source), k, similarity)
         found.write.parquet(output)
         render.note(f"{output}: pairs {spark.read.parquet(output).count():,}")
 

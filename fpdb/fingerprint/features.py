@@ -84,7 +84,7 @@ class IdfTable:
             raise InputError(
                 f"an idf table of {len(numbers):,} values, "
                 f"expected at most {_MOST_VALUES:,} from 0 to {LARGEST_FACTOR:,}",
-                hint="leave rare features out: fpdb recipes idf --at-least 5",
+                hint="leave rare features out: IdfTable.from_documents(…, at_least=5)",
             )
         values = {feature: float(value) for feature, value in self.values.items()}
         object.__setattr__(self, "values", values)

@@ -303,7 +303,7 @@ def _explained() -> Iterator[None]:
 def _too_long(source: str, largest: int) -> InputError:
     return InputError(
         f"{source} holds more than {largest} bytes in one text",
-        hint=f"--max-bytes {4 * largest} allows more; is each text on a line of its own?",
+        hint="cut it into parts; is each text on a line of its own?",
     )
 
 

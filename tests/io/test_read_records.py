@@ -339,7 +339,7 @@ def test_the_readers_of_texts(tmp_path):
     for reader in (lambda: read_text(path, 5), lambda: list(read_lines(path, 3))):
         with pytest.raises(InputError, match="holds more than") as caught:
             reader()
-        assert "--max-bytes" in caught.value.hint
+        assert "on a line of its own" in caught.value.hint
     broken = put(tmp_path, "a.gz", gzip.compress(b"one\n" * 1000)[:-9])
     for reader in (lambda: read_text(broken), lambda: list(read_lines(broken))):
         with pytest.raises(InputError, match="is no complete gzip file"):

@@ -128,7 +128,7 @@ def test_pairs_are_those_of_a_database(command, folder, database, tmp_path, opti
 def test_clusters_are_those_of_a_database(command, folder, database, tmp_path, ready):
     source = folder / "prints.parquet"
     if ready:
-        command("pairs", source, "--spanning", tmp_path / "pairs")
+        command("pairs", source, tmp_path / "pairs")
         source = tmp_path / "pairs"
     _, rows = command("clusters", source, tmp_path / "clusters")
     found = {}
