@@ -196,6 +196,7 @@ class Worker:
         return self._process.returncode
 
     def _lost(self) -> WorkerError:
+        self._connection.close()  # which ends a process that only couldn't be reached
         code = self._process.wait()
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
         return WorkerError(
