@@ -337,7 +337,7 @@ class _Comparison:
     def _entries(self, name: str, problems: list[Problem]) -> Iterator[Rows]:
         """Read `keys` or `short` as rows of a text and an id."""
         texts: list[bytes] = []
-        ids: list[bytes] = []
+        ids: list[int] = []
         with self._txn.cursor(name) as cursor:
             for key, value in cursor:
                 text, number = (
@@ -348,11 +348,11 @@ class _Comparison:
                     problems.append(Problem(name, what))
                     continue
                 texts.append(bytes(text))
-                ids.append(bytes(number))
+                ids.append(int.from_bytes(number))
                 if len(texts) == ROWS:
-                    yield [_hashed(texts), _unpacked(ids)]
+                    yield [_hashed(texts), np.array(ids, np.uint64)]
                     texts, ids = [], []
-        yield [_hashed(texts), _unpacked(ids)]
+        yield [_hashed(texts), np.array(ids, np.uint64)]
 
     def _table(self, pages: Pages, problems: list[Problem]) -> Iterator[Rows]:
         """Read the pages of a table."""
@@ -541,11 +541,6 @@ def _rows_in(buckets: Places, blocks: Iterable[Rows]) -> set[tuple[int, ...]]:
         inside = np.isin(_buckets_of(_mix(block)), buckets)
         rows.update(zip(*(column[inside].tolist() for column in block), strict=True))
     return rows
-
-
-def _unpacked(names: list[bytes]) -> Column:
-    """Return ids, given their eight bytes each."""
-    return np.frombuffer(b"".join(names), ">u8").astype(np.uint64)
 
 
 def _ids_of(block: list[Stored]) -> Column:

@@ -108,11 +108,6 @@ class _Source:
         """The tables of the database."""
         return self.view.index.plan
 
-    @property
-    def recipe_id(self) -> str:
-        """The id of its recipe."""
-        return str(self.header["recipe_id"])
-
     def read(self, items: Iterable[T]) -> Iterator[T]:
         """Yield what is read of this database; its errors name it."""
         try:
@@ -214,19 +209,17 @@ def _require_alike(opened: Sequence[_Source]) -> None:
     """Raise an error if the documents of some databases don't fit into one."""
     first, *others = opened
     for other in others:
-        both = first, other
-        recipes = [f"{each.header['recipe'].get('name')} ({each.recipe_id})" for each in both]
-        if first.recipe_id != other.recipe_id:
-            raise RecipeMismatchError(
-                f"{first.path} was created with the recipe {recipes[0]}, {other.path} with "
-                f"{recipes[1]}",
-                hint="merge databases of one recipe; ingest the texts of the other one again",
-            )
-        for name in ("keys", "sketch"):
-            one, two = (each.header.get(name) for each in both)
+        for name, error in (
+            ("recipe_id", RecipeMismatchError),
+            ("keys", InputError),
+            ("sketch", InputError),
+        ):
+            one, two = (each.header.get(name) for each in (first, other))
             if one != two:
-                raise InputError(
-                    f"{first.path} was created with {name}={one}, {other.path} with {name}={two}",
+                names = [each.header["recipe"].get("name") for each in (first, other)]
+                raise error(
+                    f"{first.path} (recipe {names[0]}) was created with {name}={one}, "
+                    f"{other.path} (recipe {names[1]}) with {name}={two}",
                     hint="ingest the texts of one of them again, with the options of the other",
                 )
 

@@ -52,15 +52,9 @@ class Head:
     @classmethod
     def of(cls, stored: Header) -> Self:
         """Return the head of a database, given its header."""
-        return cls(
-            recipe=stored["recipe"],
-            recipe_id=stored["recipe_id"],
-            bits=stored["plan"]["bits"],
-            k=stored["plan"]["k"],
-            keys=stored["keys"],
-            sketch=stored.get("sketch"),
-            capacity=stored["capacity"],
-        )
+        names = "recipe", "recipe_id", "keys", "sketch", "capacity"
+        own = {name: stored.get(name) for name in names}
+        return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **own)
 
     def line(self) -> bytes:
         """Return the first line."""
