@@ -77,7 +77,8 @@ def build_bare(db: Database) -> None:
     step = 0x9E37_79B9_7F4A_7C15
     db.add_fingerprints(range(0, 5400, 9), [(n + 1) * step % 2**64 for n in range(600)])
     list(db.add_many([Document(7, fingerprint=BASE), Document(8, TEXTS[0], {"n": 8})]))
-    db.add_fingerprints([2**64 - 1, 900], [BASE ^ 7, 5])
+    changed = [Document(2**64 - 1, fingerprint=BASE ^ 7), Document(900, fingerprint=5)]
+    list(db.add_many(changed))
     assert db.delete_many([0, 9, 1]) == 2
 
 
