@@ -53,7 +53,7 @@ class Head:
     def of(cls, stored: Header) -> Self:
         """Return the head of a database, given its header."""
         names = "recipe", "recipe_id", "keys", "sketch", "capacity"
-        own = {name: stored.get(name) for name in names}
+        own: dict[str, Any] = {name: stored.get(name) for name in names}
         return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **own)
 
     def line(self) -> bytes:
