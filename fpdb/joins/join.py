@@ -55,8 +55,8 @@ class _RowRuns(NamedTuple):
     starts: Places
     sizes: Places
 
-    def chosen(self, mask: Marks) -> "_RowRuns":
-        """Return the buckets that a mask selects."""
+    def chosen(self, mask: Marks | slice) -> "_RowRuns":
+        """Return the buckets that a mask or a slice selects."""
         return _RowRuns(self.starts[mask], self.sizes[mask])
 
     def places(self) -> Places:
@@ -204,36 +204,29 @@ class _JoinSearch:
     def near(self, rows: Rows, path: _Path) -> Iterator[NearPairs]:
         """Yield the near pairs within each bucket that no earlier path has found."""
         buckets = _buckets_of(rows, self._width - path.held)
-        if not len(buckets.sizes):
+        if not len(buckets.sizes) or self._splits(path, path.layout) is None:
             return
-        blocks, limit = self._split(path, int(buckets.sizes.max()))
-        if limit < 0:
-            return
-        large = buckets.sizes > limit
+        large = buckets.sizes > 2 * (self._k + 1) * _SORT / _COMPARE
         yield from self._compare(rows, buckets.chosen(~large), path)
         if large.any():
-            yield from self._near_in_large(rows, buckets.chosen(large), path, blocks)
+            yield from self._near_in_large(rows, buckets.chosen(large), path)
 
-    def _near_in_large(
-        self, rows: Rows, buckets: _RowRuns, path: _Path, blocks: tuple[Layout, ...]
-    ) -> Iterator[NearPairs]:
+    def _near_in_large(self, rows: Rows, buckets: _RowRuns, path: _Path) -> Iterator[NearPairs]:
         """Split large buckets again, all of them together if they are those of a table.
 
-        A bucket that is still large after a split isn't evenly spread, so it is split by a sample
-        of its own bits.
+        A bucket that is still large after a split isn't evenly spread, so it is split by itself.
         """
         buckets = buckets.chosen(self._wanted(rows, buckets, path))
-        if path.of_table and len(buckets.sizes):
-            places = buckets.places()
-            yield from self._deeper([column[places] for column in rows], path, blocks)
-            return
-        for start, size in zip(buckets.starts.tolist(), buckets.sizes.tolist(), strict=True):
-            own = [column[start : start + size] for column in rows]
-            blocks = self._split_by_sample(path, own)
+        step = max(len(buckets.sizes), 1) if path.of_table else 1
+        for start in range(0, len(buckets.sizes), step):
+            some = buckets.chosen(slice(start, start + step))
+            places = some.places()
+            own = [column[places] for column in rows]
+            blocks = self._split(path, own, int(some.sizes.max()))
             if blocks:
                 yield from self._deeper(own, path, blocks)
             else:
-                yield from self._compare(own, _one_bucket(own), path)
+                yield from self._compare(rows, some, path)
 
     def _wanted(self, rows: Rows, buckets: _RowRuns, path: _Path) -> Marks:
         """Mark the buckets whose rows differ in each mask seen; others yield nothing new."""
@@ -275,27 +268,15 @@ class _JoinSearch:
                 first, second = ([word[fresh] for word in words] for words in (first, second))
                 yield [*first, *second, distances[fresh]]
 
-    def _split(self, path: _Path, size: int) -> tuple[tuple[Layout, ...], float]:
-        """Return the blocks that split evenly spread buckets, and the size from which it pays.
-
-        The size is negative if no pair is wanted any more.
-        """
-        best: tuple[float, tuple[Layout, ...]] = float("inf"), ()
-        splits = self._splits(path, path.layout)
-        for blocks in splits or ():
-            each = min(size / 2 ** len(blocks[0]) * _COMPARE / 2, len(blocks) * _SORT)
-            best = min(best, (len(blocks) * (_SORT + each), blocks))
-        return best[1], -1 if splits is None else 2 * best[0] / _COMPARE
-
-    def _split_by_sample(self, path: _Path, rows: Rows) -> tuple[Layout, ...]:
-        """Return the blocks that split one bucket, none if that wouldn't pay.
+    def _split(self, path: _Path, rows: Rows, size: int) -> tuple[Layout, ...]:
+        """Return the blocks that split buckets of about a size, none if that wouldn't pay.
 
         A sample shows which bits differ at all, and how many pairs agree in a block. A bucket is
         split only if that leaves clearly fewer comparisons, so that all splits together cost no
         more than to compare all rows with each other, whatever the fingerprints are.
         """
-        size = len(rows[0])
-        places = np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64)
+        count = len(rows[0])
+        places = np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64)
         back = _between(path.layout, tuple(range(self._bits)), self._bits)
         words = _permute([column[places] for column in rows], back)
         above, below = np.triu_indices(len(places), 1)
