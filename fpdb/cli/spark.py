@@ -212,15 +212,17 @@ def _new_directory(spark: "SparkSession", output: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        system.delete(place, True)
+        with contextlib.suppress(Exception):  # the first error is the one to report
+            system.delete(place, True)
         raise
     finally:
         if own:
-            system.delete(checkpoints, True)
+            with contextlib.suppress(Exception):
+                system.delete(checkpoints, True)
 
 
 def _message(error: Exception) -> str:
     """Return the line that says the cause of an error of Spark, without Java's class names."""
-    lines = str(error).splitlines()
-    causes = [line for line in lines if line.startswith("Caused by: ")] or lines
-    return _WRAPPING.sub("", causes[-1 if len(causes) < len(lines) else 0])
+    lines = str(error).splitlines() or ["no reason is given"]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return _WRAPPING.sub("", causes[-1] if causes else lines[0])
