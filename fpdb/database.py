@@ -279,9 +279,8 @@ class Database(Queries):
         for start in range(0, len(names), LOAD):
             some, numbers = names[start : start + LOAD], array[start : start + LOAD]
             with self._environment.write(self._timeout) as txn:
-                known = self._writer(txn).extend(some, numbers, now)
-            changed += len(some) - int(known.sum())
-            changed += self._replace(some[known], numbers[known], now)
+                new, other = self._writer(txn).extend(some, numbers, now)
+            changed += new + self._replace(some[other], numbers[other], now)
         return changed
 
     def _replace(self, keys: Keys, fingerprints: Fingerprints, now: int) -> int:

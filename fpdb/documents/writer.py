@@ -47,17 +47,23 @@ class Writer:
         self._count(len(ids))
         return len(ids)
 
-    def extend(self, keys: Keys, fingerprints: Fingerprints, added: int) -> Marks:
-        """Write the documents that are new, each a key and a fingerprint; mark the other ones."""
+    def extend(self, keys: Keys, fingerprints: Fingerprints, added: int) -> tuple[int, Marks]:
+        """Write the new documents, each a key and a fingerprint.
+
+        Return how many are new, and mark those that are stored and may be something else.
+        """
         known = self._catalog.holds(self._txn, keys)
+        other = known.copy()
+        if self._catalog.kind == "integer" and not self._txn.entries("documents"):
+            other[known] = ~self._index.holds(self._txn, fingerprints[known], keys[known])
         if known.all():
-            return known
+            return 0, other
         new, chosen = keys[~known], fingerprints[~known]
         ids = self._number(new)
         self._catalog.fill(self._txn, new, ids, chosen, added=added, empty=False)
         self._index.update(self._txn, (chosen, ids), self._rows([], {}))
         self._count(len(ids))
-        return known
+        return len(ids), other
 
     def _number(self, keys: Keys) -> Column:
         """Return the ids of new keys."""

@@ -114,7 +114,7 @@ def test_many_changes_are_made_in_portions(
         db.add_fingerprints(own, first)
         before = Counters.unpack(_counters(db)).writes
         assert db.add_fingerprints(own, second) == 900
-        assert Counters.unpack(_counters(db)).writes - before == 4
+        assert Counters.unpack(_counters(db)).writes - before == (3 if keys == "integer" else 4)
         assert db.add_fingerprints(*more) == 1000
         assert content(db) == expected((own, second), more)
         assert list(db.check()) == []
