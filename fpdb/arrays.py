@@ -61,6 +61,16 @@ def unique(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[differs(ordered)]
 
 
+def ranked(rows: Rows) -> tuple[Rows, Places]:
+    """Return the distinct rows, sorted, and for each row its place among them."""
+    sequence = np.argsort(rows[0]) if len(rows) == 1 else np.lexsort(rows[::-1])
+    rows = [column[sequence] for column in rows]
+    fresh = differs(*rows)
+    places = np.empty(len(fresh), np.int64)
+    places[sequence] = np.cumsum(fresh) - 1
+    return [column[fresh] for column in rows], places
+
+
 def among(values: NDArray[Any], known: NDArray[Any]) -> Marks:
     """Mark the values that occur in sorted ones."""
     if not len(known):

@@ -5,11 +5,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from fpdb.arrays import Column, Places, joined, run_starts, unique
+from fpdb.arrays import Column, Places, Rows, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.joins.pairs import NO_IDS, keys_of, near_documents, shared_rows, verified_pairs
+from fpdb.joins.join import near_pairs
+from fpdb.joins.pairs import NO_IDS, keys_of, shared_rows, verified_pairs
 from fpdb.models import Cluster
+from fpdb.tables.batch import find_ids
 
 # Connections held before they are replaced by one for each document.
 _CONNECTIONS = 1 << 20
@@ -21,15 +23,7 @@ def find_clusters(view: View, search: Search, *, keep: str) -> Iterator[Cluster]
     `keep` is "first", the document with the smallest id, or "longest", the one with the longest
     text: it comes first.
     """
-    forest = _Forest()
-    copies = _connect_copies(view, search, forest)
-    if not search.least:
-        for near in near_documents(view, search.k, copies):
-            forest.connect(near.first, near.second)
-    else:
-        for found in verified_pairs(view, search, copies):
-            forest.connect(found.known.ids[found.first], found.known.ids[found.second])
-    ids, labels = forest.trees()
+    ids, labels = _verified(view, search) if search.least else _near(view, search.k)
     order = np.argsort(labels, kind="stable")
     starts = [*run_starts(labels[order]).tolist(), len(ids)]
     for start, stop in pairwise(starts):
@@ -42,22 +36,46 @@ def find_clusters(view: View, search: Search, *, keep: str) -> Iterator[Cluster]
         yield Cluster(first, tuple(others))
 
 
-def _connect_copies(view: View, search: Search, forest: "_Forest") -> Column:
-    """Connect documents of the same fingerprint, and if pairs are verified, of the same sketch.
+def _near(view: View, k: int) -> tuple[Column, Places]:
+    """Return the documents of clusters, sorted, and for each the place of the first of its own.
 
-    Each is connected with the first one of its kind. The ids of the others are returned, sorted:
-    they are near the same documents, so they needn't be compared.
+    Fingerprints are connected, so copies take no more time than other documents.
     """
+    forest = _Forest(view.index.home.columns - 1)
+    for *words, _ in shared_rows(view):
+        starts = run_starts(*words)
+        shared = [word[starts] for word in words]
+        forest.connect(shared, shared)
+    for *words, _ in near_pairs(view, k):
+        forest.connect(words[: len(words) // 2], words[len(words) // 2 :])
+    fingerprints, trees = forest.trees()
+    bounds, ids = find_ids(view.txn, view.index, fingerprints)
+    order = np.argsort(ids)
+    first = np.empty(len(trees), np.int64)
+    trees = np.repeat(trees, np.diff(bounds))[order]
+    first[trees[::-1]] = np.arange(len(trees))[::-1]
+    return ids[order], first[trees]
+
+
+def _verified(view: View, search: Search) -> tuple[Column, Places]:
+    """Return what `_near` does, of the documents that similar pairs connect.
+
+    Documents with the same fingerprint and sketch are near the same documents, so that only the
+    first of them is compared.
+    """
+    forest = _Forest(1)
     copies = [NO_IDS]
     for *words, ids in shared_rows(view):
         starts = run_starts(*words)
-        originals = np.repeat(ids[starts], np.diff(starts, append=len(ids)))
-        if search.least:
-            originals = _first_alike(view, ids, originals)
+        groups = np.repeat(ids[starts], np.diff(starts, append=len(ids)))
+        originals = _first_alike(view, ids, groups)
         copied = originals != ids
-        forest.connect(originals[copied], ids[copied])
+        forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])
-    return np.sort(np.concatenate(copies))
+    for found in verified_pairs(view, search, np.sort(np.concatenate(copies))):
+        forest.connect([found.known.ids[found.first]], [found.known.ids[found.second]])
+    [ids], trees = forest.trees()
+    return ids, trees
 
 
 def _first_alike(view: View, ids: Column, groups: Column) -> Column:
@@ -78,29 +96,30 @@ def _first_alike(view: View, ids: Column, groups: Column) -> Column:
 
 
 class _Forest:
-    """Ids and what connects them, in memory that grows with the ids only."""
+    """Rows, of ids or fingerprints, and what connects them, in memory that grows with the rows."""
 
-    def __init__(self) -> None:
-        self._parts = [(NO_IDS, NO_IDS)]
+    def __init__(self, columns: int) -> None:
+        self._parts: list[tuple[Rows, Rows]] = [([NO_IDS] * columns, [NO_IDS] * columns)]
         self._size = 0
         self._most = _CONNECTIONS
 
-    def connect(self, first: Column, second: Column) -> None:
-        """Put ids into one tree, pair by pair."""
+    def connect(self, first: Rows, second: Rows) -> None:
+        """Put rows into one tree, pair by pair."""
         self._parts.append((first, second))
-        self._size += len(first)
+        self._size += len(first[0])
         if self._size > self._most:
-            ids, labels = self.trees()
-            # One connection for each id is enough.
-            self._parts = [(ids, ids[labels])]
-            self._size = len(ids)
+            rows, trees = self.trees()
+            # One connection for each row is enough.
+            self._parts = [(rows, [column[trees] for column in rows])]
+            self._size = len(trees)
             self._most = max(_CONNECTIONS, 2 * self._size)
 
-    def trees(self) -> tuple[Column, Places]:
-        """Return the ids, sorted, and for each the place of the lowest one in its tree."""
-        first, second = joined(self._parts)
-        ids = unique(np.concatenate([first, second]))
-        return ids, _components(len(ids), ids.searchsorted(first), ids.searchsorted(second))
+    def trees(self) -> tuple[Rows, Places]:
+        """Return the rows, sorted, and for each the place of the lowest one in its tree."""
+        first, second = (joined(side) for side in zip(*self._parts, strict=True))
+        rows, names = ranked(joined([first, second]))
+        own, other = np.split(names, 2)
+        return rows, _components(len(rows[0]), own, other)
 
 
 def _components(count: int, first: Places, second: Places) -> Places:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Places, Rows, among, differs, gathered, run_starts, unique
+from fpdb.arrays import Column, Places, Rows, among, differs, gathered, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
 from fpdb.documents.similarity import Known, jaccard, known_documents
@@ -46,11 +46,10 @@ def find_pairs(view: View, search: Search) -> Iterator[Pair]:
     bits = view.index.plan.bits
     if not search.least:
         for block in near_documents(view, search.k):
-            ids = unique(np.concatenate([block.first, block.second]))
+            [ids], names = ranked([np.concatenate([block.first, block.second])])
             keys = keys_of(view, ids)
-            first, second = ids.searchsorted(block.first), ids.searchsorted(block.second)
-            columns = (first.tolist(), second.tolist(), block.distances.tolist())
-            for a, b, distance in zip(*columns, strict=True):
+            columns = (*np.split(names, 2), block.distances)
+            for a, b, distance in zip(*(column.tolist() for column in columns), strict=True):
                 yield Pair(keys[a], keys[b], distance, 1 - distance / bits)
         return
     for found in verified_pairs(view, search):
@@ -63,8 +62,9 @@ def find_pairs(view: View, search: Search) -> Iterator[Pair]:
 def verified_pairs(view: View, search: Search, copies: Column = NO_IDS) -> Iterator[VerifiedPairs]:
     """Yield the pairs of documents within k that are similar enough, block by block."""
     for block in near_documents(view, search.k, copies):
-        known = known_documents(view, unique(np.concatenate([block.first, block.second])))
-        own, other = (known.ids.searchsorted(ids) for ids in (block.first, block.second))
+        [ids], names = ranked([np.concatenate([block.first, block.second])])
+        known = known_documents(view, ids)
+        own, other = np.split(names, 2)
         shares = jaccard(known.side, own, known.side, other)
         kept = (shares >= search.least).nonzero()[0]
         if len(kept):
@@ -102,14 +102,9 @@ def _expand(view: View, near: NearPairs, copies: Column) -> Iterator[IdPairs]:
     """Pair the documents of each two fingerprints; two that share one are paired once."""
     *words, distances = near
     sides = words[: len(words) // 2], words[len(words) // 2 :]
-    words = [np.concatenate(both) for both in zip(*sides, strict=True)]
-    sequence = np.lexsort(words[::-1])
-    words = [word[sequence] for word in words]
-    fresh = differs(*words)
-    names = np.empty(len(fresh), np.int64)
-    names[sequence] = np.cumsum(fresh) - 1
+    fingerprints, names = ranked(joined(sides))
     own, other = np.split(names, 2)
-    bounds, ids = find_ids(view.txn, view.index, [word[fresh] for word in words])
+    bounds, ids = find_ids(view.txn, view.index, fingerprints)
     if len(copies):
         kept = ~among(ids, copies)
         ids, bounds = ids[kept], np.append(0, np.cumsum(kept))[bounds]
