@@ -48,8 +48,9 @@ def find_pairs(view: View, search: Search) -> Iterator[Pair]:
         for block in near_documents(view, search.k):
             [ids], names = ranked([np.concatenate([block.first, block.second])])
             keys = keys_of(view, ids)
-            columns = (*np.split(names, 2), block.distances)
-            for a, b, distance in zip(*(column.tolist() for column in columns), strict=True):
+            first, second = np.split(names, 2)
+            columns = (first.tolist(), second.tolist(), block.distances.tolist())
+            for a, b, distance in zip(*columns, strict=True):
                 yield Pair(keys[a], keys[b], distance, 1 - distance / bits)
         return
     for found in verified_pairs(view, search):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, spans
+from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, ranked, spans
 from fpdb.errors import InputError
 from fpdb.storage import Cursor, ReadTransaction
 from fpdb.storage.columns import raw_column, unpack_rows
@@ -178,12 +178,8 @@ def find_together(
     which = np.empty(len(fresh), np.int64)
     which[sequence] = np.cumsum(fresh) - 1
     bounds = near.queries.searchsorted(np.arange(len(complete) + 1))
-    sequence = np.lexsort(near.words[::-1])
-    words = [word[sequence] for word in near.words]
-    fresh = differs(*words)
-    runs = np.empty(len(fresh), np.int64)
-    runs[sequence] = np.cumsum(fresh) - 1
-    run_bounds, ids = find_ids(txn, index, [word[fresh] for word in words], most)
+    words, runs = ranked(near.words)
+    run_bounds, ids = find_ids(txn, index, words, most)
     yield Together(which, bounds, near, complete, runs, run_bounds, ids)
 
 
