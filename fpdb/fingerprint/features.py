@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from fpdb.errors import InputError
-from fpdb.fingerprint.hashing import read_bounded
+from fpdb.errors import InputError, RecipeError
+from fpdb.fingerprint.hashing import expecting, read_bounded
 from fpdb.fingerprint.segmentation import jieba_idf
 
 # The weights of a text add up to less, so that their sums are exact (see engine.UNITS).
@@ -81,7 +81,7 @@ class IdfTable:
     def __post_init__(self) -> None:
         numbers = [*self.values.values(), self.missing]
         if len(numbers) > _MOST_VALUES or not all(0 <= n <= LARGEST_FACTOR for n in numbers):
-            raise InputError(
+            raise RecipeError(
                 f"an idf table of {len(numbers):,} values, "
                 f"expected at most {_MOST_VALUES:,} from 0 to {LARGEST_FACTOR:,}",
                 hint="leave rare features out: IdfTable.from_documents(…, at_least=5)",
@@ -117,21 +117,13 @@ class IdfTable:
     @classmethod
     def from_file(cls, path: Path) -> "IdfTable":
         """Read a table as `to_file` writes it."""
-        number = 1
-        try:
-            first, *lines = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8").split("\n")
+        hint = "fpdb recipes idf writes such a table"
+        with expecting(f"the idf table can't be read: {path}", hint):
+            text = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8")
+            first, *lines = text.removesuffix("\n").split("\n")
             missing = float(first)
-            values: dict[str, float] = {}
-            for line in lines:
-                number += 1
-                feature, _, value = line.rpartition("\t")
-                if line:
-                    values[json.loads(f'"{feature}"')] = float(value)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"the idf table can't be read: {path}, line {number}: {error}",
-                hint="fpdb recipes idf writes such a table",
-            ) from None
+            rows = (line.rpartition("\t") for line in lines)
+            values = {json.loads(f'"{feature}"'): float(value) for feature, _, value in rows}
         return cls(values, missing)
 
     def to_file(self, path: Path) -> None:
@@ -141,15 +133,10 @@ class IdfTable:
         """
         rows = [("", self.missing), *sorted(self.values.items())]
         lines = (f"{json.dumps(feature)[1:-1]}\t{value!r}\n" for feature, value in rows)
-        try:
+        with expecting("the idf table can't be written", "name a file in a folder that exists"):
             number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with open(number, "w", encoding="utf-8") as file:
                 file.writelines(lines)
-        except OSError as error:
-            raise InputError(
-                f"the idf table can't be written: {error}",
-                hint="name a file in a folder that exists",
-            ) from None
 
     @cached_property
     def id(self) -> str:

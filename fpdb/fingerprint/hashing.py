@@ -5,10 +5,11 @@ of a few characters at once, as numpy arithmetic: a window of four characters ha
 of UTF-8, and for such short inputs XXH3 is a handful of multiplications.
 """
 
+import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from fpdb.errors import InputError, RecipeError
 # bytes, little-endian: the lowest bits of the hash come first
 FeatureHash = Callable[[str], bytes]
 _DIGESTS_CACHED = 1 << 18
-_FORBIDDEN_MODE = 0o077
 _SHORTEST_KEY, _LONGEST_KEY = 16, 64
 
 
@@ -41,13 +41,9 @@ class Secret:
     @classmethod
     def from_file(cls, path: Path) -> "Secret":
         """Read a secret from a file that only its owner may read."""
-        try:
+        with expecting("the secret can't be read", "name a file that holds 16 to 64 bytes"):
             key, mode = read_bounded(path, _LONGEST_KEY)
-        except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
-            raise RecipeError(
-                f"the secret can't be read: {error}", hint="name a file that holds 16 to 64 bytes"
-            ) from None
-        if mode & _FORBIDDEN_MODE:
+        if mode & 0o077:
             raise RecipeError(
                 f"others may read the secret {path} (mode {mode & 0o777:o}, expected 600)",
                 hint=f"chmod 600 {path}",
@@ -64,6 +60,15 @@ class Secret:
         """64 bits for hashes that take a number as their key."""
         digest = hashlib.blake2b(self.key, digest_size=8, person=b"fpdb xxh3 seed")
         return int.from_bytes(digest.digest(), "little")
+
+
+@contextlib.contextmanager
+def expecting(what: str, hint: str) -> Iterator[None]:
+    """Raise RecipeError for a file that can't be opened, or doesn't hold what it should."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecipeError(f"{what}: {error}", hint=hint) from None
 
 
 def read_bounded(path: Path, largest: int) -> tuple[bytes, int]:
@@ -103,14 +108,8 @@ class Hash:
 
     def digest(self, bits: int) -> FeatureHash:
         """Return the function that hashes one feature into `bits` bits."""
-        makers: dict[str, Callable[[Hash, int], FeatureHash]] = {
-            "xxh3": _xxh3,
-            "md5": _md5,
-            "blake2b": _blake2b,
-            "multiply-xor": _multiply_xor,
-            "mersenne": _mersenne,
-        }
-        return makers[self.by](self, bits)
+        maker, _ = _HASHES[self.by]
+        return maker(self, bits)
 
 
 def utf8(feature: str) -> bytes:
@@ -144,7 +143,9 @@ def _multiply_xor(choice: Hash, bits: int) -> FeatureHash:
     mask, size = (1 << bits) - 1, bits // 8
 
     def digest(feature: str) -> bytes:
-        units = _code_units(feature) if choice.utf16 else list(map(ord, feature))
+        units = list(map(ord, feature))
+        if choice.utf16:
+            units = memoryview(feature.encode("utf-16-le", "surrogatepass")).cast("H").tolist()
         if not units:
             return bytes(size)
         units += units[:1] * (choice.pad - len(units))
@@ -154,10 +155,6 @@ def _multiply_xor(choice: Hash, bits: int) -> FeatureHash:
         return ((value ^ len(units)) & mask).to_bytes(size, "little")
 
     return digest
-
-
-def _code_units(feature: str) -> list[int]:
-    return list(memoryview(feature.encode("utf-16-le", "surrogatepass")).cast("H"))
 
 
 def _mersenne(choice: Hash, _bits: int) -> FeatureHash:
@@ -177,14 +174,15 @@ def _mersenne(choice: Hash, _bits: int) -> FeatureHash:
     return digest
 
 
-# Which parameters belong to which choice; any other must keep its default.
-PARAMETERS: dict[str, frozenset[str]] = {
-    "xxh3": frozenset({"secret"}),
-    "md5": frozenset({"offset"}),
-    "blake2b": frozenset({"secret"}),
-    "multiply-xor": frozenset({"pad", "utf16"}),
-    "mersenne": frozenset({"seed"}),
+# The function that makes each hash, and its parameters; any other must keep its default.
+_HASHES: dict[str, tuple[Callable[[Hash, int], FeatureHash], set[str]]] = {
+    "xxh3": (_xxh3, {"secret"}),
+    "md5": (_md5, {"offset"}),
+    "blake2b": (_blake2b, {"secret"}),
+    "multiply-xor": (_multiply_xor, {"pad", "utf16"}),
+    "mersenne": (_mersenne, {"seed"}),
 }
+PARAMETERS = {name: parameters for name, (_, parameters) in _HASHES.items()}
 
 
 class Digests(dict[str, bytes]):

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -38,6 +38,7 @@ WIDTHS = (32, 64, 128)
 _LARGEST_N = 100
 _LARGEST_PAD = 32
 _LARGEST_NUMBER = 1 << 31
+_EXAMPLE = "fpdb recipes show web prints a recipe with all its parts"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -63,16 +64,13 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for found, expected in _faults(self):
+            listed = ", ".join(map(str, expected))
             raise RecipeError(
-                f"the recipe {self.name!r}: {found}, expected {', '.join(map(str, expected))}",
-                hint="fpdb recipes show web prints a recipe with all its parts",
+                f"the recipe {self.name!r}: {found}, expected {listed}", hint=_EXAMPLE
             )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {own.name: getattr(self, own.name) for own in dataclasses.fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recipe, tuple(getattr(self, own.name) for own in dataclasses.fields(self))
 
     def fingerprint(self, text: str) -> int:
         """Return the fingerprint of a text; raise `ShortTextError` if it is too short."""
@@ -177,7 +175,7 @@ class Recipe:
             if wanted is not None and (secret is None or secret.id != wanted):
                 raise RecipeError(
                     f"the recipe {parts.get('name')} is keyed; "
-                    + ("another secret was given" if secret else "no secret was given"),
+                    f"{'another' if secret else 'no'} secret was given",
                     hint=f"give the secret whose id is {wanted}",
                 )
             gram_parts = table_of(parts, "grams")
@@ -200,7 +198,7 @@ class Recipe:
                 raise
             raise RecipeError(
                 f"the recipe {parts.get('name', 'without a name')} can't be built: {error}",
-                hint="fpdb recipes show web prints a recipe with all its parts",
+                hint=_EXAMPLE,
             ) from None
 
     @cached_property
@@ -224,10 +222,7 @@ def table_of(plain: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a copy of a part of a recipe's plain form that has parameters of its own."""
     table = plain.get(name, {})
     if not isinstance(table, Mapping):
-        raise RecipeError(
-            f"{name} is {table!r}, expected a table",
-            hint="fpdb recipes show web prints a recipe with all its parts",
-        )
+        raise RecipeError(f"{name} is {table!r}, expected a table", hint=_EXAMPLE)
     return dict(table)
 
 
@@ -331,67 +326,52 @@ def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
     if not isinstance(recipe.name, str) or not _NAME.fullmatch(recipe.name):
         expected = "up to 64 lower-case letters, digits, dots, dashes, underscores"
         yield "its name is unusable", [expected]
-    for name, value, values in (("bits", recipe.bits, WIDTHS), ("tie", recipe.tie, (0, 1))):
-        if not _is_whole(value) or value not in values:
-            yield f"{name} is {_shown(value)}", values
+    yield from _unless_among("bits", recipe.bits, WIDTHS)
+    yield from _unless_among("tie", recipe.tie, (0, 1))
     for step in recipe.clean:
-        if step not in segmentation.STEPS:
-            yield f"clean has the step {step!r}", segmentation.STEPS
-    if recipe.segment not in segmentation.CUTS:
-        yield f"segment is {recipe.segment!r}", segmentation.CUTS
-    for name, value, least, most in (
-        ("largest", recipe.largest, 1, MOST_BYTES),
-        ("n", grams.n, 1, _LARGEST_N),
-        ("min_length", grams.min_length, 1, _LARGEST_NUMBER),
-        ("minimum", grams.minimum, 0, _LARGEST_NUMBER),
-        ("cap", weights.cap, 0, _LARGEST_NUMBER),
-        ("pad", choice.pad, 0, _LARGEST_PAD),
-        ("seed", choice.seed, 0, (1 << 32) - 1),
-    ):
-        if not _is_whole(value) or not least <= value <= most:
-            yield f"{name} is {_shown(value)}", [f"a whole number from {least} to {most}"]
-    words = grams.stop_words
-    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        yield from _unless_among("a step of clean", step, segmentation.STEPS)
+    yield from _unless_among("segment", recipe.segment, segmentation.CUTS)
+    yield from _unless_among("largest", recipe.largest, range(1, MOST_BYTES + 1))
+    yield from _unless_among("n", grams.n, range(1, _LARGEST_N + 1))
+    yield from _unless_among("min_length", grams.min_length, range(1, _LARGEST_NUMBER))
+    yield from _unless_among("minimum", grams.minimum, range(_LARGEST_NUMBER))
+    if isinstance(grams.stop_words, str) or not all(isinstance(w, str) for w in grams.stop_words):
         yield "stop_words is no sequence of texts", ["texts"]
-    if not isinstance(grams.keep_empty, bool):
-        yield "keep_empty is no truth value", [True, False]
-    yield from _weight_faults(recipe)
-    yield from _hash_faults(choice, recipe.bits)
-
-
-def _weight_faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
-    choice, tagged = recipe.weights, recipe.segment in segmentation.TAGGED
-    if choice.by not in DAMPING:
-        yield f"weights.by is {choice.by!r}", DAMPING
-    if not isinstance(choice.idf, IdfTable) and choice.idf not in (None, "jieba"):
-        yield f"idf is {choice.idf!r}", ["jieba", "an idf table"]
-    if tagged and recipe.grams.n > 1:
+    yield from _unless_among("keep_empty", grams.keep_empty, (False, True))
+    yield from _unless_among("weights.by", weights.by, DAMPING)
+    yield from _unless_among("cap", weights.cap, range(_LARGEST_NUMBER))
+    if not isinstance(weights.idf, IdfTable) and weights.idf not in (None, "jieba"):
+        yield f"idf is {_shown(weights.idf)}", ["jieba", "an idf table"]
+    tagged = recipe.segment in segmentation.TAGGED
+    if tagged and grams.n > 1:
         yield "grams of tagged segments", ["n = 1"]
-    if choice.tags and not tagged:
+    if weights.tags and not tagged:
         yield "tags with segments that have none", sorted(segmentation.TAGGED)
-    for tag, weight in choice.tags:
-        if not isinstance(tag, str) or not 0 <= weight <= LARGEST_FACTOR:
-            expected = f"a number from 0 to {LARGEST_FACTOR} for each tag"
-            yield f"tags is {_shown(dict(choice.tags))}", [expected]
-
-
-def _hash_faults(choice: Hash, bits: int) -> Iterator[tuple[str, Iterable[Any]]]:
-    if choice.by not in hashing.PARAMETERS:
-        yield f"hash.by is {choice.by!r}", hashing.PARAMETERS
+    if not all(isinstance(tag, str) and 0 <= w <= LARGEST_FACTOR for tag, w in weights.tags):
+        expected = f"a number from 0 to {LARGEST_FACTOR} for each tag"
+        yield f"tags is {_shown(dict(weights.tags))}", [expected]
+    yield from _unless_among("hash.by", choice.by, hashing.PARAMETERS)
     own = hashing.PARAMETERS[choice.by]
     for parameter in dataclasses.fields(Hash)[1:]:
         name = parameter.name
         if getattr(choice, name) != parameter.default and name not in own:
             yield f"the hash {choice.by} has no parameter {name}", own or ["none"]
-    most = 128 - bits
-    if not _is_whole(choice.offset) or choice.offset % 8 or not 0 <= choice.offset <= most:
-        yield f"offset is {_shown(choice.offset)}", [f"a multiple of 8 up to {most}"]
-    if choice.by == "mersenne" and bits != 32:
-        yield f"mersenne with {bits} bits", ["32"]
+    yield from _unless_among("pad", choice.pad, range(_LARGEST_PAD + 1))
+    yield from _unless_among("seed", choice.seed, range(1 << 32))
+    yield from _unless_among("offset", choice.offset, [*range(0, 129 - recipe.bits, 8)])
+    if choice.by == "mersenne" and recipe.bits != 32:
+        yield f"mersenne with {recipe.bits} bits", ["32"]
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _unless_among(
+    name: str, value: object, values: Collection[Any]
+) -> Iterator[tuple[str, Iterable[Any]]]:
+    """Yield a fault unless a value is one of some values, and of their type: True is no 1."""
+    if type(value) is type(next(iter(values))) and value in values:
+        return
+    if isinstance(values, range):
+        values = [f"a whole number from {values[0]} to {values[-1]}"]
+    yield f"{name} is {_shown(value)}", values
 
 
 def _shown(value: object) -> str:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint.features import IdfTable
-from fpdb.fingerprint.hashing import Secret, read_bounded
+from fpdb.fingerprint.hashing import Secret, expecting, read_bounded
 from fpdb.fingerprint.presets import preset
 from fpdb.fingerprint.recipe import Recipe, table_of
 
@@ -25,7 +24,12 @@ def read_recipe(path: str | Path) -> Recipe:
     and `hash.secret_file`) are relative to it. The name is the file's unless it has another.
     """
     path = Path(path)
-    plain = _load(path)
+    hint = "fpdb recipes show web prints a recipe to start from"
+    with expecting(f"the recipe {path} can't be read", hint):
+        content = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8")
+        if (dots := content.count(".")) > _MOST_DOTS:
+            raise ValueError(f"it has {dots:,} dots, expected at most {_MOST_DOTS:,}")
+        plain = tomllib.loads(content)
     base = plain.pop("base", None)
     parts: dict[str, Any] = {"name": path.stem.lower()}
     if base is not None:
@@ -40,43 +44,18 @@ def read_recipe(path: str | Path) -> Recipe:
     return Recipe.from_dict(parts, secret=secret)
 
 
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        content = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8")
-        dots = content.count(".")
-        plain = tomllib.loads(content) if dots <= _MOST_DOTS else None
-    except (OSError, ValueError, RecursionError) as error:
-        raise RecipeError(
-            f"the recipe {path} can't be read: {error}",
-            hint="fpdb recipes show web prints a recipe to start from",
-        ) from None
-    if plain is None:
-        raise RecipeError(
-            f"the recipe {path} has {dots:,} dots, expected at most {_MOST_DOTS:,}",
-            hint="name a file as stop_words, if its words have them",
-        )
-    return plain
-
-
 def _resolve_files(parts: dict[str, Any], folder: Path) -> Secret | None:
     """Replace the names of files by their contents."""
     grams, weights, hash_parts = (table_of(parts, name) for name in ("grams", "weights", "hash"))
     stop_words = grams.get("stop_words")
     if isinstance(stop_words, str):
-        try:
+        hint = "name a UTF-8 file with a word on each line, or give a list of words"
+        with expecting("the stop words can't be read", hint):
             content, _ = read_bounded(folder / stop_words, _LARGEST_STOP_WORDS)
             grams["stop_words"] = content.decode("utf-8").split()
-        except (OSError, ValueError) as error:
-            raise RecipeError(
-                f"the stop words can't be read: {error}",
-                hint="name a UTF-8 file with a word on each line, or give a list of words",
-            ) from None
     idf = weights.get("idf")
     if isinstance(idf, str) and idf != "jieba":
-        try:
-            table = IdfTable.from_file(folder / idf)
-        except InputError as error:
-            raise RecipeError(str(error), hint=error.hint) from None
+        table = IdfTable.from_file(folder / idf)
         weights["idf"] = {"values": table.values, "missing": table.missing}
     secret = None
     secret_file = hash_parts.pop("secret_file", None)
@@ -121,8 +100,4 @@ def _value(value: Any) -> str:
         return f"[{', '.join(map(_value, value))}]"
     # JSON writes a character beyond U+FFFF as two escapes, and DEL raw: TOML allows neither.
     plain = json.dumps(value, ensure_ascii=False)
-    return plain if plain.isprintable() else "".join(map(_toml_character, plain))
-
-
-def _toml_character(character: str) -> str:
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in plain)
