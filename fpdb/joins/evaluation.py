@@ -68,7 +68,9 @@ def evaluate(
         )
     if min_jaccard is not None:
         require_similarity(min_jaccard)
-    ks = _ascending(k, min(recipe.bits for recipe in chosen))
+    ks, bits = sorted(set(k)), min(recipe.bits for recipe in chosen)
+    if not ks or ks[0] < 0 or ks[-1] > bits:
+        raise InputError(f"found the distances {ks}, expected some from 0 to at most {bits}")
     keys, texts = _read(documents)
     if pairs is None:
         truth = shingle_truth(chosen[0], texts, thresholds.wrong_below)
@@ -111,13 +113,11 @@ def rate(
     every, verified = (_Tally(truth, thresholds, ks[-1]) for _ in range(2))
     near = iter([(first, second, distances)]) if listed_only else _near(batch, ks[-1])
     for columns in near:
-        within = columns[2] <= ks[-1]
-        found = columns[0][within], columns[1][within], columns[2][within]
+        found = [column[columns[2] <= ks[-1]] for column in columns]
         every.add(*found)
         if batch.sketches is not None and min_jaccard is not None:
             alike = sketch_jaccard(batch.sketches[found[0]], batch.sketches[found[1]])
-            agreeing = alike >= min_jaccard
-            verified.add(*(column[agreeing] for column in found))
+            verified.add(*(column[alike >= min_jaccard] for column in found))
     true = apart & (jaccards >= thresholds.truth_from)
     if listed_only:
         others = distances[apart & (jaccards < thresholds.wrong_below)]
@@ -129,10 +129,10 @@ def rate(
         bits=recipe.bits,
         short=int(batch.short.sum()),
         unsketched=0 if batch.sketches is None else int((~has_sketch(batch.sketches)).sum()),
-        ratings=every.ratings(ks, sought),
-        verified=() if batch.sketches is None else verified.ratings(ks, sought),
-        true_distances=_counted(distances[true], recipe.bits),
-        other_distances=_counted(others, recipe.bits),
+        ratings=tuple(every.rating(k, sought) for k in ks),
+        verified=tuple(verified.rating(k, sought) for k in ks if batch.sketches is not None),
+        true_distances=tuple(np.bincount(distances[true], minlength=recipe.bits + 1).tolist()),
+        other_distances=tuple(np.bincount(others, minlength=recipe.bits + 1).tolist()),
         bit_shares=_bit_shares(batch, recipe.bits),
     )
 
@@ -148,39 +148,27 @@ class _Tally:
     def add(self, first: Places, second: Places, distances: Places) -> None:
         """Count pairs by what the truth says of them."""
         jaccards = self._truth.look_up(first, second)
-        equal = self._truth.equal(first, second)
+        apart = ~self._truth.equal(first, second)
         limits = self._thresholds
         kinds: list[Marks] = [
-            equal,
-            ~equal,
-            ~equal & (jaccards >= limits.right_from),
-            ~equal & (jaccards < limits.wrong_below),
-            ~equal & (jaccards >= limits.truth_from),
+            ~apart,
+            apart,
+            apart & (jaccards >= limits.right_from),
+            apart & (jaccards < limits.wrong_below),
+            apart & (jaccards >= limits.truth_from),
         ]
         width = self._counts.shape[1]
         self._counts += [np.bincount(distances[kind], minlength=width) for kind in kinds]
 
-    def ratings(self, ks: Iterable[int], sought: int) -> tuple[Rating, ...]:
-        """Rate the pairs within each k; `sought` is the number of true pairs."""
-        totals = self._counts.cumsum(axis=1)
-        return tuple(_rating(k, totals[:, k].tolist(), sought) for k in ks)
-
-
-def _rating(k: int, counts: Sequence[int], sought: int) -> Rating:
-    equal, reported, right, wrong, found = counts
-    precision = right / (right + wrong) if right + wrong else None
-    recall = found / sought if sought else None
-    f1 = None
-    if precision is not None and recall is not None:
-        f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-    return Rating(k, equal, reported, right, wrong, found, precision, recall, f1)
-
-
-def _ascending(k: Iterable[int], bits: int) -> list[int]:
-    ks = sorted(set(k))
-    if not ks or ks[0] < 0 or ks[-1] > bits:
-        raise InputError(f"found the distances {ks}, expected some from 0 to at most {bits}")
-    return ks
+    def rating(self, k: int, sought: int) -> Rating:
+        """Rate the pairs within k; `sought` is the number of true pairs."""
+        equal, reported, right, wrong, found = self._counts[:, : k + 1].sum(axis=1).tolist()
+        precision = right / (right + wrong) if right + wrong else None
+        recall = found / sought if sought else None
+        f1 = None
+        if precision is not None and recall is not None:
+            f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+        return Rating(k, equal, reported, right, wrong, found, precision, recall, f1)
 
 
 def _read(documents: Iterable[Document]) -> tuple[list[Key], list[str]]:
@@ -228,15 +216,10 @@ def _sampled(batch: Batch, truth: Truth) -> tuple[Places, Places]:
     return first[unlike], second[unlike]
 
 
-def _counted(distances: Places, bits: int) -> tuple[int, ...]:
-    return tuple(np.bincount(distances, minlength=bits + 1).tolist())
-
-
 def _bit_shares(batch: Batch, bits: int) -> tuple[float, ...]:
     """Return for each bit, the lowest first, the share of fingerprints in which it is set."""
     usable = as_words(batch.fingerprints[~batch.short])
-    shares: list[float] = []
-    for bit in range(bits):
-        ones = usable[-1 - bit // 64] >> np.uint64(bit % 64) & np.uint64(1)
-        shares.append(float(ones.mean()) if len(ones) else 0.0)
-    return tuple(shares)
+    if not len(usable[0]):
+        return (0.0,) * bits
+    ones = (usable[-1 - bit // 64] >> np.uint64(bit % 64) & np.uint64(1) for bit in range(bits))
+    return tuple(float(own.mean()) for own in ones)

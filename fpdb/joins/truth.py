@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places, differs, portions, spans, unique
+from fpdb.arrays import Column, Marks, Places, differs, joined, portions, spans, unique
 from fpdb.documents.similarity import Shares
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
@@ -73,10 +73,14 @@ def shingle_truth(recipe: Recipe, texts: Sequence[str], at_least: float) -> Trut
     for text in texts:
         shingles.append(recipe.shingles(text))
         total += len(shingles[-1])
-        _check_size(total)
-    counts = np.fromiter(map(len, shingles), np.int64, len(shingles))
+        if total > MOST_ELEMENTS:
+            raise InputError(
+                f"found more than {MOST_ELEMENTS:,} shingles, too many to compare all texts with "
+                "each other",
+                hint="evaluate a part of the documents, or give a table of pairs",
+            )
+    counts = np.array([len(own) for own in shingles], np.int64)
     hashes = np.concatenate([np.empty(0, np.uint64), *shingles])
-    del shingles
     return exact_truth(hashes, counts, at_least, classes_of(texts))
 
 
@@ -97,8 +101,6 @@ def listed_truth(keys: Sequence[Key], texts: Sequence[str], pairs: Iterable[Know
                 f"found the similarity {value!r} of {one!r} and {other!r}, expected 0 to 1"
             )
         first, second = sorted((numbers[one], numbers[other]))
-        if first == second:
-            raise InputError(f"found a pair of {one!r} with itself, expected two documents")
         code = first * len(keys) + second
         if known.setdefault(code, jaccard) != jaccard:
             raise InputError(
@@ -121,22 +123,11 @@ def _encode(first: Places, second: Places, documents: int) -> Places:
     return np.minimum(first, second) * documents + np.maximum(first, second)
 
 
-def _check_size(elements: int) -> None:
-    """Raise InputError if there are more elements than memory should hold."""
-    if elements > MOST_ELEMENTS:
-        raise InputError(
-            f"found more than {MOST_ELEMENTS:,} shingles, too many to compare all texts with "
-            "each other",
-            hint="evaluate a part of the documents, or give a table of pairs",
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class _Sets:
-    """Sets, as the elements that two sets or more share; a higher number is a more frequent one.
+    """Sets of numbered elements; a higher number is a more frequent element.
 
-    Set i has the elements from `starts[i]` to `starts[i + 1]`, in ascending order. `sizes` counts
-    all elements, also those that are in no other set.
+    Set i has the elements from `starts[i]` to `starts[i + 1]`, in ascending order.
     """
 
     elements: NDArray[np.int32]
@@ -151,7 +142,6 @@ def exact_truth(hashes: Column, counts: Places, at_least: float, texts: Places) 
     `hashes` has the elements of one set after the other, repeated or not; `counts` how many belong
     to each set. An empty set resembles nothing, and equals those with the same number in `texts`.
     """
-    _check_size(len(hashes))
     elements, owners = _distinct_elements(hashes, counts)
     classes = _classes(elements, owners, texts)
     # Of equal sets one is compared, for all of them.
@@ -159,10 +149,7 @@ def exact_truth(hashes: Column, counts: Places, at_least: float, texts: Places) 
     first[classes[::-1]] = np.arange(len(counts))[::-1]
     kept = (first[classes] == np.arange(len(counts)))[owners]
     sets = _ranked(elements[kept], owners[kept], len(counts))
-    parts = list(_similar(sets, at_least))
-    codes = np.concatenate([part[0] for part in parts]) if parts else np.empty(0, np.int64)
-    jaccards = np.concatenate([part[1] for part in parts]) if parts else np.empty(0)
-    codes, jaccards = _sorted_pairs(codes, jaccards)
+    codes, jaccards = joined([(np.empty(0, np.int64), np.empty(0)), *_similar(sets, at_least)])
     return Truth(len(counts), *_expanded(codes, jaccards, classes), classes)
 
 
@@ -192,28 +179,22 @@ def _classes(elements: Column, owners: Places, texts: Places) -> Places:
 
 def _ranked(elements: Column, owners: Places, count: int) -> _Sets:
     """Rank the elements by how many sets have them, and group them by set."""
-    sizes = np.bincount(owners, minlength=count)
     names = np.cumsum(differs(elements)) - 1
-    frequencies = np.bincount(names) if len(names) else np.empty(0, np.int64)
-    shared = frequencies > 1
-    ranks = np.zeros(len(frequencies), np.int64)
-    ranks[np.argsort(np.where(shared, frequencies, np.iinfo(np.int64).max), kind="stable")] = (
-        np.arange(len(frequencies))
-    )
-    kept = shared[names]
-    distinct = int(shared.sum())
-    codes = np.sort(owners[kept] * max(distinct, 1) + ranks[names[kept]])
-    starts = codes.searchsorted(np.arange(count + 1) * max(distinct, 1))
+    frequencies = np.bincount(names)
+    distinct = len(frequencies)
+    ranks = np.empty(distinct, np.int64)
+    ranks[np.argsort(frequencies, kind="stable")] = np.arange(distinct)
+    codes = np.sort(owners * distinct + ranks[names])
+    sizes = np.bincount(owners, minlength=count)
+    starts = np.append(0, np.cumsum(sizes))
     return _Sets((codes % max(distinct, 1)).astype(np.int32), starts, sizes, distinct)
 
 
 def _similar(sets: _Sets, at_least: float) -> Iterator[tuple[Places, Shares]]:
     """Yield the pairs of different sets that reach the threshold, some perhaps twice."""
     count = len(sets.sizes)
-    there = np.diff(sets.starts)
     needed = np.ceil(at_least * sets.sizes - _ROUNDING).astype(np.int64)
-    # Elements that no other set has are the rarest; they need no lookup.
-    leading = np.clip(sets.sizes - needed + 1 - (sets.sizes - there), 0, there)
+    leading = np.minimum(sets.sizes - needed + 1, sets.sizes)
     owners = np.repeat(np.arange(count), leading)
     elements = sets.elements[spans(sets.starts[:-1], leading)]
     posted = np.argsort(elements, kind="stable")  # by element, then by set
@@ -269,8 +250,6 @@ def _common(sets: _Sets, marks: Marks, others: Places) -> Places:
 def _expanded(codes: Places, jaccards: Shares, classes: Places) -> tuple[Places, Shares]:
     """Repeat each pair of sets for all sets that equal them."""
     count = len(classes)
-    if not len(codes):
-        return codes, jaccards
     members = np.argsort(classes, kind="stable")
     sizes = np.bincount(classes)
     begins = np.cumsum(sizes) - sizes
@@ -284,12 +263,8 @@ def _expanded(codes: Places, jaccards: Shares, classes: Places) -> tuple[Places,
     up, down = np.divmod(spans(np.zeros_like(copies), copies), np.repeat(sizes[other], copies))
     first = members[np.repeat(begins[one], copies) + up]
     second = members[np.repeat(begins[other], copies) + down]
-    return _sorted_pairs(_encode(first, second, count), np.repeat(jaccards, copies))
-
-
-def _sorted_pairs(codes: Places, values: Shares) -> tuple[Places, Shares]:
-    """Sort pairs and keep each once."""
+    codes = _encode(first, second, count)
     order = np.argsort(codes, kind="stable")
-    codes, values = codes[order], values[order]
+    codes, jaccards = codes[order], np.repeat(jaccards, copies)[order]
     fresh = differs(codes)
-    return codes[fresh], values[fresh]
+    return codes[fresh], jaccards[fresh]

@@ -208,7 +208,6 @@ def test_the_first_recipe_cleans_the_texts_of_the_truth():
         ([("a", "c", 0.5)], "document 'c', which isn't there"),
         ([("a", "b", 1.5)], "expected 0 to 1"),
         ([("a", "b", float("nan"))], "expected 0 to 1"),
-        ([("a", "a", 0.5)], "a pair of 'a' with itself"),
         ([("a", "b", 0.5), ("b", "a", 0.6)], "two similarities of 'b' and 'a': 0.5, 0.6"),
     ],
 )
