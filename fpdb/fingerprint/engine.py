@@ -27,13 +27,11 @@ if TYPE_CHECKING:
 # Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
 # fingerprint is the same on every machine.
 UNITS = 4096
-# Texts processed together have about this many characters: enough to spread the cost of a numpy
-# call, few enough to stay in the processor's caches.
+# Characters of texts, and rows of features, that are processed together: enough to spread the cost
+# of a numpy call, few enough to stay in the processor's caches.
 _BLOCK = 1 << 17
-# Rows of features that vote together, so that their bits stay in the caches as well.
 _ROWS = 1 << 11
-# Whole numbers below this are exact in single precision, and so is every sum that stays below.
-_EXACT_IN_SINGLE = 1 << 24
+_EXACT_IN_SINGLE = 1 << 24  # sums of whole numbers are exact below this
 _COUNTS_TABULATED = 4096
 
 

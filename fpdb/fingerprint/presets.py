@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from types import MappingProxyType
 
 from fpdb.errors import RecipeError
 from fpdb.fingerprint.features import Grams, Weights
@@ -58,10 +57,8 @@ _DESCRIBED: dict[Recipe, str] = {
     ): "titles: words by part of speech, no punctuation, a word counts at most six times",
 }
 
-DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
-    {recipe.name: description for recipe, description in _DESCRIBED.items()}
-)
-PRESETS: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _DESCRIBED})
+DESCRIPTIONS: Mapping[str, str] = {recipe.name: words for recipe, words in _DESCRIBED.items()}
+PRESETS: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _DESCRIBED}
 
 
 def preset(name: str) -> Recipe:

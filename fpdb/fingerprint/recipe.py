@@ -34,8 +34,7 @@ from fpdb.fingerprint.sketches import exact_jaccard, sketch_jaccard, standard_er
 from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch, Comparison
 
 WIDTHS = (32, 64, 128)
-# Longer features are useless, and all windows of a text together grow with their length.
-_LARGEST_N = 100
+_LARGEST_N = 100  # all windows of a text together grow with their length
 _LARGEST_PAD = 32
 _LARGEST_NUMBER = 1 << 31
 _EXAMPLE = "fpdb recipes show web prints a recipe with all its parts"
@@ -74,25 +73,21 @@ class Recipe:
 
     def fingerprint(self, text: str) -> int:
         """Return the fingerprint of a text; raise `ShortTextError` if it is too short."""
-        return self._only(self._engine.batch([text]))
+        return to_int(self._long_enough(self._engine.batch([text]))[0])
 
     def fingerprint_many(self, texts: Iterable[str]) -> NDArray[np.uint64]:
         """Return the fingerprints of texts; raise `ShortTextError` if any is too short.
 
         `batch` marks short texts instead.
         """
-        batch = self.batch(texts)
-        if batch.short.any():
-            index = int(np.flatnonzero(batch.short)[0])
-            raise self._short(int(batch.features[index]), f"text {index} of the batch")
-        return batch.fingerprints
+        return self._long_enough(self.batch(texts), "text {} of the batch")
 
     def fingerprint_segments(self, segments: Segments) -> int:
         """Fingerprint a text that is already cut: segments, or (word, tag) pairs if tags count."""
         _check_segments(segments, tagged=self.segment in segmentation.TAGGED)
         if self.segment == "characters":
             segments = "".join(cast("Sequence[str]", segments))
-        return self._only(self._engine.batch_of_segments([segments]))
+        return to_int(self._long_enough(self._engine.batch_of_segments([segments]))[0])
 
     def fingerprint_features(self, features: Mapping[str, float]) -> int:
         """Fingerprint features with weights of your own."""
@@ -100,7 +95,7 @@ class Recipe:
             raise InputError("a feature has a weight that is negative, too large or no number")
         if sum(features.values()) >= LARGEST_TOTAL:
             raise InputError(f"the weights add up to more than {LARGEST_TOTAL}")
-        return self._only(self._engine.batch_of_features([features]))
+        return to_int(self._long_enough(self._engine.batch_of_features([features]))[0])
 
     def batch(self, texts: Iterable[str], *, sketches: bool = False) -> Batch:
         """Fingerprint texts, count the features of each, and sketch them if asked to."""
@@ -205,17 +200,15 @@ class Recipe:
     def _engine(self) -> Engine:
         return Engine(self)
 
-    def _only(self, batch: Batch) -> int:
-        if batch.short[0]:
-            raise self._short(int(batch.features[0]), "the text")
-        return to_int(batch.fingerprints[0])
-
-    def _short(self, found: int, what: str) -> ShortTextError:
-        return ShortTextError(
-            f"{what} has {found} distinct features, the recipe {self.name} expects at least "
-            f"{self.grams.minimum}",
-            hint="recipe.batch(texts) returns fingerprints and marks those of short texts",
-        )
+    def _long_enough(self, batch: Batch, what: str = "the text") -> NDArray[np.uint64]:
+        """Return the fingerprints of texts; raise `ShortTextError` if any is too short."""
+        for index in np.flatnonzero(batch.short).tolist():
+            raise ShortTextError(
+                f"{what.format(index)} has {batch.features[index]} distinct features, the recipe "
+                f"{self.name} expects at least {self.grams.minimum}",
+                hint="recipe.batch(texts) returns fingerprints and marks those of short texts",
+            )
+        return batch.fingerprints
 
 
 def table_of(plain: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -228,10 +221,10 @@ def table_of(plain: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def canonical(plain: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return a recipe in the plain form of `to_dict`, and its id; its secret isn't needed."""
-    choice = plain.get("hash") if isinstance(plain, Mapping) else None
     secret = None
-    if isinstance(choice, Mapping) and (secret := choice.get("secret")) is not None:
-        plain = {**plain, "hash": {**choice, "secret": None}}
+    if isinstance(plain, Mapping) and isinstance(plain.get("hash"), Mapping):
+        secret = plain["hash"].get("secret")
+        plain = {**plain, "hash": {**plain["hash"], "secret": None}}
     recipe = Recipe.from_dict(plain)
     form = recipe.to_dict()
     if secret is not None:
@@ -262,13 +255,12 @@ def distance(first: int, second: int) -> int:
 def compare(recipe: Recipe, first: str, second: str) -> Comparison:
     """Compare two texts: what their fingerprints and sketches estimate, and the exact values."""
     batch = recipe.batch([first, second], sketches=True)
-    left, right = (to_int(fingerprint) for fingerprint in batch.fingerprints)
+    left, right = map(to_int, batch.fingerprints)
     features, others = recipe.features(first), recipe.features(second)
     apart = distance(left, right)
     exact = exact_jaccard(recipe.shingles(first), recipe.shingles(second))
-    estimated = None
-    if exact is not None and batch.sketches is not None:
-        estimated = float(sketch_jaccard(batch.sketches[0], batch.sketches[1]))
+    sketches = cast("NDArray[np.uint8]", batch.sketches)
+    estimated = None if exact is None else float(sketch_jaccard(sketches[0], sketches[1]))
     turn = math.pi * apart / recipe.bits
     return Comparison(
         distance=apart,
@@ -386,11 +378,8 @@ def _shown(value: object) -> str:
 def _cosine(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     if not first or not second:
         return float(first == second)
-    product = math.fsum(
-        weight * second[shared] for shared, weight in first.items() if shared in second
-    )
-    norms = (math.hypot(*features.values()) for features in (first, second))
-    scale = math.prod(norms)
+    product = math.fsum(first[shared] * second[shared] for shared in first.keys() & second.keys())
+    scale = math.hypot(*first.values()) * math.hypot(*second.values())
     return min(product / scale, 1.0) if scale else 0.0
 
 

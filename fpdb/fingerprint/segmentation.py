@@ -1,7 +1,6 @@
 """The first stages of a recipe: clean a text, and cut it into segments.
 
-Each step and each cut is a name and a function. Steps take linear time for any input; cuts are
-words, characters, or Chinese words by jieba.
+Each step and each cut is a name and a function. Steps take linear time for any input.
 """
 
 import html
@@ -30,8 +29,7 @@ _STABLE = re.compile("[\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]*")
 _UNSTABLE = re.compile("([\x00-\x7f]?[^\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]+)")
 # Invisible characters: soft hyphen, zero-width and bidirectional controls, byte order mark.
 _INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
-# Longer runs of combining marks carry no meaning, and normalising them takes quadratic time
-# (30 is the limit of the Unicode stream-safe text format).
+# Normalising a run of marks takes quadratic time; 30 is the limit of Unicode's stream-safe form.
 _MARKS_KEPT = 30
 _SHORT_RUN = 16
 
@@ -132,12 +130,9 @@ JOINING = frozenset({"special", "word-characters"})
 _ASCII_BREAKS = {code: " " for code in range(128) if not re.match(r"\w", chr(code))}
 _HAN_RUN = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+)")
 
-# jieba builds a graph of all words in an unbroken run of Han, so longer runs are cut in pieces. No
-# sentence is that long, and every cutter gets the same pieces.
+# jieba builds a graph of all words in a run of Han, so longer runs are cut in pieces.
 _LONGEST_RUN = 1 << 14
-# jieba's search for unknown words takes quadratic time in such a run.
-_LONGEST_HMM_RUN = 1000
-
+_LONGEST_HMM_RUN = 1000  # the search for unknown words takes quadratic time
 _LONGEST_TAGGED = 5_000
 # For a Han character that isn't in jieba's model of tags, the tagger tries all pairs of tags.
 _MOST_UNKNOWN = 100
@@ -150,18 +145,17 @@ def words(text: str) -> list[str]:
 
 def tagged_words(text: str) -> list[TaggedWord]:
     """Cut with jieba's part-of-speech tagger: nouns are tagged n, punctuation w."""
-    if len(text) > _LONGEST_TAGGED:
-        raise InputError(
-            f"found {len(text):,} characters to tag, expected at most {_LONGEST_TAGGED:,}",
-            hint="tagging is for titles and short texts; take a recipe without tags",
-        )
     tagger, known = _tagger()
-    unknown = sum(character not in known for run in _HAN_RUN.findall(text) for character in run)
-    if unknown > _MOST_UNKNOWN:
-        raise InputError(
-            f"found {unknown:,} rare characters to tag, expected at most {_MOST_UNKNOWN}",
-            hint="tagging is for titles and short texts; take a recipe without tags",
-        )
+    rare = sum(character not in known for run in _HAN_RUN.findall(text) for character in run)
+    for found, what, most in (
+        (len(text), "characters", _LONGEST_TAGGED),
+        (rare, "rare characters", _MOST_UNKNOWN),
+    ):
+        if found > most:
+            raise InputError(
+                f"found {found:,} {what} to tag, expected at most {most:,}",
+                hint="tagging is for titles and short texts; take a recipe without tags",
+            )
     return [(word, _tag(word, tag)) for word, tag in tagger(text)]
 
 
@@ -170,7 +164,7 @@ def _mixed_words(cut: Callable[[], _Words], text: str) -> list[str]:
     pieces = [text] if text.isascii() else _HAN_RUN.split(text)
     if len(pieces) == 1:
         return words(text)
-    # One call for all Han runs, which a line feed separates: no run contains one.
+    # One call for all Han runs, with line feeds between them.
     han = iter(cut()("\n".join(pieces[1::2])))
     segments: list[str] = []
     for other in pieces[::2]:
@@ -194,6 +188,11 @@ def _count_mixed_words(cut: Callable[[], _Words], text: str) -> Counter[str]:
     return counts
 
 
+def count_han(text: str) -> int:
+    """Count the Han characters, which a dictionary cuts."""
+    return sum(map(len, _HAN_RUN.findall(text)))
+
+
 def _tag(word: str, tag: str) -> str:
     if tag.startswith("n"):
         return "n"
@@ -202,11 +201,11 @@ def _tag(word: str, tag: str) -> str:
 
 @cache
 def _dictionary_cut() -> _Words:
-    if importlib.util.find_spec("rjieba"):
-        import rjieba
+    if not importlib.util.find_spec("rjieba"):
+        return slow_dictionary_cut()
+    import rjieba
 
-        return _in_pieces(lambda text: rjieba.cut(text, hmm=False), _LONGEST_RUN)
-    return slow_dictionary_cut()
+    return _in_pieces(lambda text: rjieba.cut(text, hmm=False), _LONGEST_RUN)
 
 
 def slow_dictionary_cut() -> _Words:
@@ -278,8 +277,3 @@ COUNTS: dict[str, Callable[[str], Counter[str]]] = {
 TAGGED = frozenset({"jieba-tags"})
 # How much more than other characters Han costs, where it goes through jieba.
 HAN_COSTS = {"jieba": 2, "jieba-hmm": 8}
-
-
-def count_han(text: str) -> int:
-    """Count the Han characters, which a dictionary cuts."""
-    return sum(map(len, _HAN_RUN.findall(text)))

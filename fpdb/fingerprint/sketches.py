@@ -6,14 +6,11 @@ a script three. So one rule serves both kinds of script, and texts that mix them
 punctuation only separate tokens; they are in no shingle.
 
 A sketch is made by fast similarity sketching (Dahlgaard, Knudsen and Thorup, 2017): in each round
-every shingle falls into one bin, and fills it if no earlier round did; of several the smallest
-hash wins. Bins that stay empty are filled directly, with the smallest of all shingles' hashes for
-that bin. So two texts agree in a bin with a probability that is their Jaccard similarity. Of
-each winner only four bits are kept (b-bit minwise hashing, Li and König, 2010): bins that
-differ agree by accident once in sixteen times, which the estimate subtracts.
-
-The seams for compiled kernels are `_tokens` and `_join` (text to shingles) and `_fill` (shingles to
-bins).
+every shingle falls into one bin; the smallest hash of the first round that fills a bin wins. Bins
+that stay empty are filled with the smallest of all shingles' hashes for that bin. So two texts
+agree in a bin with a probability that is their Jaccard similarity. Of each winner four bits are
+kept (b-bit minwise hashing, Li and König, 2010): bins that differ agree by accident once in 16
+times, which the estimate subtracts.
 """
 
 import re
@@ -31,20 +28,17 @@ SPAN = 15
 WORD_UNITS, SIGN_UNITS = 5, 3
 _LONGEST = -(-SPAN // SIGN_UNITS)  # the most tokens in a shingle
 _LETTER, _SIGN = 1, 2
-# A longer run of letters counts as several words, so that memory stays bounded: no language has
-# such words, but base64 and the like do.
+# A longer run of letters counts as several words: no language has such words, but base64 has.
 _LONGEST_WORD = 64
 # Signs: characters of Chinese, Japanese, and the Asian scripts without spaces between words.
 _SIGNS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
-# Characters, and texts, that are processed together: enough to spread the cost of a numpy call,
-# few enough for the processor's caches. A longer text is processed in pieces.
+# Characters, and texts, that are processed together; a longer text is processed in pieces.
 _CHARACTERS = 1 << 16
 _TEXTS = 256
-# From this code on, no character is a letter.
-_NO_LETTERS = 0x40000
+_NO_LETTERS = 0x40000  # from this code on, no character is a letter
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in splitmix64
 
 _SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
@@ -62,19 +56,15 @@ _ROUNDS = 16
 # sketch of two parts of a text is the smaller value of each bin.
 _ROUND_SHIFT = np.uint64(52)
 _HASH = np.uint64((1 << 52) - 1)
-_BIN_SHIFT = np.uint64(64 - 8)
+_BIN_SHIFT = np.uint64(56)
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
-# The lowest bit of each bin in a word of a packed sketch.
-_LOWEST = np.uint64(0x1111111111111111)
+_LOWEST = np.uint64(0x1111111111111111)  # the lowest bit of each bin of a packed sketch
 
 
 class Shingles(NamedTuple):
-    """The shingles of a few texts, text after text; `counts` has the number of each.
+    """The shingles of texts in a row, `counts` of each; a long text comes in several parts."""
 
-    `first` is the number of the first of these texts. A long text comes in several parts.
-    """
-
-    first: int
+    first: int  # the number of the first text
     hashes: Column
     counts: Places
 
@@ -103,6 +93,7 @@ def mix(values: Column) -> Column:
     return mixed
 
 
+@cache
 def salts(count: int, seed: int) -> Column:
     """Return pseudo-random numbers, the same ones for the same seed."""
     return mix(np.arange(1, count + 1, dtype=np.uint64) * _ODD + np.uint64(seed))
@@ -110,20 +101,19 @@ def salts(count: int, seed: int) -> Column:
 
 _ROUND_SALTS = salts(_ROUNDS, 1)
 _BIN_SALTS = salts(BINS, 2)
+# One for each place in a shingle, because the order of tokens matters.
+_PLACE_FACTORS = salts(_LONGEST, 0) | np.uint64(1)
 
 
 def sketch_texts(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint8]:
     """Return the sketches of clean texts, uint8[n, 128]; zeros for a text without shingles."""
     packed = np.zeros((len(texts), SKETCH_BYTES), np.uint8)
-    long: Column | None = None  # the bins of the parts so far of a long text
-    owner = -1
+    before, bins = -1, np.empty((0, BINS), np.uint64)
     for part in shingles(texts, seed):
-        bins = _fill(part)
-        rows = slice(part.first, part.first + len(bins))
-        if part.first == owner and long is not None:
-            bins = np.minimum(bins, long)
-        packed[rows] = _pack(bins)
-        long, owner = bins, part.first
+        # The parts of a long text come one after the other.
+        bins = np.minimum(bins, _fill(part)) if part.first == before else _fill(part)
+        before = part.first
+        packed[before : before + len(bins)] = _pack(bins)
     return packed
 
 
@@ -151,11 +141,9 @@ def standard_error(jaccard: float) -> float:
 
 def _fill(part: Shingles) -> Column:
     """Fill the bins of some texts; those of a text without shingles stay empty."""
-    texts = len(part.counts)
-    bins = np.full(texts * BINS, _EMPTY, np.uint64)
-    owners = np.repeat(np.arange(texts), part.counts)
-    hashes = part.hashes
-    table = bins.reshape(texts, BINS)
+    table = np.full((len(part.counts), BINS), _EMPTY, np.uint64)
+    bins = table.reshape(-1)
+    owners, hashes = np.repeat(np.arange(len(table)), part.counts), part.hashes
     for number, salt in enumerate(_ROUND_SALTS):
         if not len(hashes):
             return table
@@ -181,10 +169,9 @@ def _fill_directly(table: Column, owners: Places, hashes: Column) -> None:
     starts = np.cumsum(counts) - counts
     rows, empty = np.nonzero((table == _EMPTY) & (counts > 0)[:, None])
     sizes = counts[rows]
-    firsts = np.cumsum(sizes) - sizes
     values = mix(hashes[spans(starts[rows], sizes)] ^ np.repeat(_BIN_SALTS[empty], sizes)) & _HASH
-    last = np.uint64(_ROUNDS) << _ROUND_SHIFT
-    table[rows, empty] = np.minimum.reduceat(values, firsts) | last
+    smallest = np.minimum.reduceat(values, np.cumsum(sizes) - sizes)
+    table[rows, empty] = smallest | np.uint64(_ROUNDS) << _ROUND_SHIFT
 
 
 def _pack(table: Column) -> NDArray[np.uint8]:
@@ -215,11 +202,9 @@ def distinct_shingles(text: str, seed: int = 0) -> Column:
 
 def exact_jaccard(first: Column, second: Column) -> float | None:
     """Return the Jaccard similarity of two sets of shingles, None if one of them is empty."""
-    if not len(first) or not len(second):
-        return None
-    both = np.sort(np.concatenate([first, second]))
-    shared = int(np.count_nonzero(both[1:] == both[:-1]))
-    return shared / (len(both) - shared)
+    shared = len(np.intersect1d(first, second, assume_unique=True))
+    union = len(first) + len(second) - shared
+    return shared / union if len(first) and len(second) else None
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
@@ -243,10 +228,9 @@ def _long(number: int, text: str, seed: int) -> Iterator[Shingles]:
             codes = codes[: _cut(codes)]
         start += len(codes)
         tokens = _tokens(codes, seed)
-        known = len(held.hashes)
         tokens = tokens._replace(owners=np.zeros_like(tokens.units))
         tokens = _Tokens._make(joined([held, tokens]))
-        hashes, _ = _join(tokens, known)
+        hashes, _ = _join(tokens, len(held.hashes))
         yield Shingles(number, hashes, np.array([len(hashes)]))
         held = _Tokens._make(column[1 - _LONGEST :] for column in tokens)
 
@@ -278,7 +262,7 @@ def _tokens(codes: NDArray[np.uint32], seed: int) -> _Tokens:
     if lengths.max() > _LONGEST_WORD:
         places %= _LONGEST_WORD
         runs = np.flatnonzero(places == 0)
-    letters = mix(codes[kept] * _ODD + _word_salts(seed)[places])
+    letters = mix(codes[kept] * _ODD + salts(_LONGEST_WORD, seed)[places])
     units = np.where(own[runs] == _SIGN, SIGN_UNITS, WORD_UNITS)
     return _Tokens(mix(np.add.reduceat(letters, runs)), units, kept[runs])
 
@@ -293,7 +277,7 @@ def _join(tokens: _Tokens, known: int = 0) -> tuple[Column, Places]:
     hashes = np.zeros(count, np.uint64)
     lengths = np.zeros(count, np.int64)
     span = np.zeros(count, np.int64)
-    for step, factor in enumerate(_factors()[:count]):
+    for step, factor in enumerate(_PLACE_FACTORS[:count]):
         at = count - step
         wanting = span[:at] < SPAN
         if not wanting.any():
@@ -304,17 +288,6 @@ def _join(tokens: _Tokens, known: int = 0) -> tuple[Column, Places]:
     last = np.arange(count) + lengths - 1
     whole = (span >= SPAN) & (tokens.owners == tokens.owners[last]) & (last >= known)
     return mix(hashes[whole] + lengths[whole].astype(np.uint64)), tokens.owners[whole]
-
-
-@cache
-def _factors() -> tuple[np.uint64, ...]:
-    """Return odd numbers, one for each place in a shingle, because the order of tokens matters."""
-    return tuple(salts(_LONGEST, 0) | np.uint64(1))
-
-
-@cache
-def _word_salts(seed: int) -> Column:
-    return salts(_LONGEST_WORD, seed)
 
 
 @cache
