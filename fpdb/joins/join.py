@@ -151,12 +151,7 @@ def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
 
 def complete_buckets(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
     """Cut chunks where the bits above `shift` change."""
-    if shift >= 64:
-        parts = list(chunks)
-        if parts:
-            yield joined(parts)
-        return
-    below = np.uint64(shift)
+    below = np.uint64(shift)  # of 64 and more, numpy makes 0: one bucket
     kept: list[Rows] = []  # rows of one bucket, which may continue in the next chunk
     for rows in chunks:
         high = rows[0] >> below
@@ -390,10 +385,6 @@ def _between(current: Layout, wanted: Layout, bits: int) -> Permutation:
 def _buckets_of(rows: Rows, shift: int) -> _RowRuns:
     """Find the runs of at least two rows whose first words agree above the `shift` lowest bits."""
     count = len(rows[0])
-    if count < 2:
-        return _RowRuns(np.empty(0, np.int64), np.empty(0, np.int64))
-    if shift >= 64:
-        return _one_bucket(rows)
     high = rows[0] >> np.uint64(shift)
     same = np.zeros(count + 1, np.bool_)
     np.equal(high[1:], high[:-1], out=same[1:count])
@@ -402,14 +393,9 @@ def _buckets_of(rows: Rows, shift: int) -> _RowRuns:
     return _RowRuns(starts, lasts - starts + 1)
 
 
-def _one_bucket(rows: Rows) -> _RowRuns:
-    return _RowRuns(np.zeros(1, np.int64), np.array([len(rows[0])]))
-
-
 def near_rows(rows: Rows, k: int) -> Iterator[Sequence[NDArray[Any]]]:
     """Yield three columns: the places of all pairs of rows within k, and their distances."""
-    if len(rows[0]) > 1:
-        yield from _near_in_buckets(rows, _one_bucket(rows), k)
+    yield from _near_in_buckets(rows, _buckets_of(rows, 64), k)
 
 
 def _near_in_buckets(rows: Rows, buckets: _RowRuns, k: int) -> Iterator[Sequence[NDArray[Any]]]:

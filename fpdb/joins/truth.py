@@ -217,11 +217,7 @@ def _compared(
     """Compare pairs in full; `marks` is scratch space for one set, all False on return."""
     count = len(sets.sizes)
     first, second = np.divmod(codes, count)
-    small = np.minimum(sets.sizes[first], sets.sizes[second])
-    large = np.maximum(sets.sizes[first], sets.sizes[second])
-    able = small >= at_least * large - _ROUNDING
-    first, second, codes = first[able], second[able], codes[able]
-    edges = np.flatnonzero(np.diff(first, prepend=-1, append=-1)).tolist() if len(first) else []
+    edges = np.flatnonzero(np.diff(first, prepend=-1, append=-1)).tolist()
     for begin, end in pairwise(edges):
         one = int(first[begin])
         own = sets.elements[sets.starts[one] : sets.starts[one + 1]]
