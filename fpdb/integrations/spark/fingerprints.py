@@ -1,6 +1,6 @@
 """Fingerprints in a DataFrame: computed from texts, and read back from a column."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -31,10 +31,6 @@ _WIDE = StructType([StructField(name, LongType()) for name in _WORD_NAMES])
 # Decimals, because the gateway to Java takes no integers as large as these.
 _LOWEST_NEGATIVE, _WRAP = Decimal(1 << 63), Decimal(1 << 64)
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-# Characters of text that are fingerprinted at once.
-_CHARACTERS = 1 << 23
-# A name that no kept column has.
-_TEXT = "text to fingerprint"
 # The recipes of this process, by id and largest text. All its tasks share them.
 _BUILT: dict[tuple[str, int], fpdb.Recipe] = {}
 
@@ -63,7 +59,6 @@ def fingerprint(
     key: str = "key",
     recipe: str | fpdb.Recipe = "web",
     sketch: str | None = None,
-    keep: Sequence[str] = (),
 ) -> DataFrame:
     """Compute the fingerprints of the texts of a DataFrame; the texts themselves are dropped.
 
@@ -76,15 +71,14 @@ def fingerprint(
         key: The column of keys: strings or integers.
         recipe: A recipe, or the name of a preset.
         sketch: "minhash" for similarity sketches as well.
-        keep: Further columns to keep.
 
     Returns:
         A DataFrame with the columns `key`, `fingerprint` (bigint; for 128 bits a struct of two;
         null for a short text), `digest` (16 bytes, equal for equal texts), `characters`, `sketch`
-        (128 bytes; null for a text without shingles), `problem` (why a document has no fingerprint:
-        no text, no key, or too large) and the kept ones.
+        (128 bytes; null for a text without shingles) and `problem` (why a document has no
+        fingerprint: no text, no key, or too large).
     """
-    require_columns(df, text, key, *keep)
+    require_columns(df, text, key)
     if sketch not in (None, "minhash"):
         raise fpdb.InputError(f"found sketch={sketch!r}", hint="minhash or None")
     key_type = df.schema[key].dataType
@@ -92,12 +86,6 @@ def fingerprint(
         raise fpdb.InputError(
             f"found keys of the type {key_type.simpleString()}, expected strings or integers",
             hint="cast them: df.withColumn('key', df.key.cast('string'))",
-        )
-    made = {"key", "fingerprint", "digest", "characters", "sketch", "problem"}
-    if made & set(keep):
-        raise fpdb.InputError(
-            f"found keep={list(keep)}, expected none of {', '.join(sorted(made))}",
-            hint="rename a column: df.withColumnRenamed(old, new)",
         )
     chosen = fpdb.recipe(recipe) if isinstance(recipe, str) else recipe
     column = FingerprintType(chosen.bits, chosen.id)
@@ -109,12 +97,11 @@ def fingerprint(
         StructField("characters", IntegerType()),
         *([StructField("sketch", BinaryType())] if sketch else []),
         StructField("problem", StringType()),
-        *(df.schema[name] for name in keep),
     ]
     source = df.select(
-        F.col(key).cast(stored_key).alias("key"), F.col(text).cast("string").alias(_TEXT), *keep
+        F.col(key).cast(stored_key).alias("key"), F.col(text).cast("string").alias("text")
     )
-    task = _FingerprintTask(chosen, sketched=sketch is not None, keep=tuple(keep))
+    task = _FingerprintTask(chosen, sketched=sketch is not None)
     found = source.mapInArrow(task, StructType(fields))
     metadata = {_METADATA: {**column._asdict(), "sketch": sketch}}
     return found.withMetadata("fingerprint", metadata)
@@ -123,20 +110,18 @@ def fingerprint(
 class _FingerprintTask:
     """Fingerprints batches of texts on a worker. It is sent there, and consists of data only."""
 
-    def __init__(self, recipe: fpdb.Recipe, *, sketched: bool, keep: tuple[str, ...]) -> None:
+    def __init__(self, recipe: fpdb.Recipe, *, sketched: bool) -> None:
         self._recipe = recipe
         self._sketched = sketched
-        self._keep = keep
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # The first recipe of a process has loaded its dictionary, so later tasks take that one.
         recipe = _BUILT.setdefault((self._recipe.id, self._recipe.largest), self._recipe)
-        for batch in batches:
-            for rows in _split(batch):
-                yield self._fingerprint(recipe, rows)
+        for rows in batches:
+            yield self._fingerprint(recipe, rows)
 
     def _fingerprint(self, recipe: fpdb.Recipe, rows: pa.RecordBatch) -> pa.RecordBatch:
-        texts = rows[_TEXT].to_pylist()
+        texts = rows["text"].to_pylist()
         keyed = rows["key"].is_valid().to_pylist()
         good, batch, problems = self._usable(recipe, texts, keyed)
         count = len(texts)
@@ -154,7 +139,6 @@ class _FingerprintTask:
             sketches = [row.tobytes() if row.any() else None for row in batch.sketches]
             columns["sketch"] = _placed(sketches, good, count, pa.binary())
         columns["problem"] = pa.array(problems, pa.string())
-        columns |= {name: rows[name] for name in self._keep}
         return pa.RecordBatch.from_pydict(columns)
 
     def _usable(
@@ -188,18 +172,6 @@ def _placed(values: list[Any], places: list[int], count: int, kind: pa.DataType)
     for place, value in zip(places, values, strict=True):
         column[place] = value
     return pa.array(column, kind)
-
-
-def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split a batch so that the texts of each part are not too many to fingerprint at once."""
-    sizes = [len(text or b"") for text in batch[_TEXT].cast(pa.binary()).to_pylist()]
-    start = room = 0
-    for place, size in enumerate(sizes):
-        room += size
-        if room > _CHARACTERS and place > start:
-            yield batch.slice(start, place - start)
-            start, room = place, size
-    yield batch.slice(start)
 
 
 def require_columns(df: DataFrame, *names: str) -> None:

@@ -27,7 +27,7 @@ from fpdb.integrations.spark.fingerprints import FingerprintType, masked, words_
 
 _SKETCH_BYTES = 128
 # Rows of a prefix that are compared with each other in one task.
-CELL_ROWS = 1 << 15
+_CELL_ROWS = 1 << 15
 # Fingerprints of the sample in which crowded prefixes are found.
 _SAMPLE = 1 << 18
 # The part of its cell to which a row belongs: the first, the second, or the only one.
@@ -44,8 +44,6 @@ def near(
     right: DataFrame | None,
     kind: FingerprintType,
     plan: fpdb.JoinPlan,
-    *,
-    cell_rows: int = CELL_ROWS,
 ) -> DataFrame:
     """Return all pairs within k of fingerprints in `left`, or of one there and one in `right`.
 
@@ -56,7 +54,7 @@ def near(
     rows = _rows(left, kind, plan, _ALONE if right is None else _FIRST)
     if right is not None:
         rows = rows.unionByName(_rows(right, kind, plan, _SECOND))
-    placed = _cells(rows, plan, cell_rows).repartition(plan.tasks, *_CELL_COLUMNS)
+    placed = _cells(rows, plan).repartition(plan.tasks, *_CELL_COLUMNS)
     placed = placed.sortWithinPartitions(*_CELL_COLUMNS, "part")
     schema = StructType(
         [
@@ -81,9 +79,9 @@ def _prefix(words: list[Column]) -> Column:
     return words[0] if len(words) == 1 else F.xxhash64(*words)
 
 
-def _cells(rows: DataFrame, plan: fpdb.JoinPlan, cell_rows: int) -> DataFrame:
+def _cells(rows: DataFrame, plan: fpdb.JoinPlan) -> DataFrame:
     """Add the cells: a row of a crowded prefix is copied for each cell of its part."""
-    crowds = _crowds(rows, plan, cell_rows)
+    crowds = _crowds(rows, plan)
     if not crowds:
         return rows.withColumn("cell", F.lit(0))
     schema = "table int, prefix bigint, left int, right int"
@@ -106,7 +104,7 @@ def _cells(rows: DataFrame, plan: fpdb.JoinPlan, cell_rows: int) -> DataFrame:
     return joined.select("fingerprint", "table", "prefix", F.inline(F.transform(others, cell)))
 
 
-def _crowds(rows: DataFrame, plan: fpdb.JoinPlan, cell_rows: int) -> list[tuple[int, ...]]:
+def _crowds(rows: DataFrame, plan: fpdb.JoinPlan) -> list[tuple[int, ...]]:
     """Find the prefixes that very many fingerprints share, in a sample of them.
 
     Return the table, the prefix, and the number of parts into which each side is split; None is 1.
@@ -114,8 +112,8 @@ def _crowds(rows: DataFrame, plan: fpdb.JoinPlan, cell_rows: int) -> list[tuple[
     rate = max(1, (plan.documents + (plan.queries or 0)) // _SAMPLE)
     drawn = rows.where(F.pmod(F.xxhash64(F.lit("sample"), F.col("fingerprint")), F.lit(rate)) == 0)
     counts = drawn.groupBy("table", "prefix", "part").count()
-    counts = counts.where(F.col("count") * rate > cell_rows)
-    parts = F.ceil(F.col("count") * rate / cell_rows).cast("int")
+    counts = counts.where(F.col("count") * rate > _CELL_ROWS)
+    parts = F.ceil(F.col("count") * rate / _CELL_ROWS).cast("int")
     left, right = (F.max(F.when(F.col("part") != other, parts)) for other in (_SECOND, _FIRST))
     return list(map(tuple, counts.groupBy("table", "prefix").agg(left, right).collect()))
 

@@ -14,7 +14,7 @@ from fpdb.integrations.spark.fingerprints import (
     fingerprint_type,
     require_columns,
 )
-from fpdb.integrations.spark.kernel import CELL_ROWS, near, verified
+from fpdb.integrations.spark.kernel import near, verified
 
 _DEFAULT_K = 3
 
@@ -43,7 +43,6 @@ def pairs(
     min_jaccard: float | None = None,
     spanning: bool = False,
     plan: fpdb.JoinPlan | None = None,
-    cell_rows: int = CELL_ROWS,
 ) -> DataFrame:
     """Find all pairs of documents within k, each once: `key`, `other`, `distance`, `similarity`.
 
@@ -59,12 +58,11 @@ def pairs(
             only the first documents: fewer rows, which connect the same documents. A million
             copies have 500 billion pairs. `clusters` needs no more than this.
         plan: A plan made by `plan` for the same question, which saves counting again.
-        cell_rows: How many rows with the same prefix one task compares with each other at most.
     """
     kind = fingerprint_type(df)
     wanted = _first_look(kind, k, min_jaccard)
     documents = _documents(df, kind, verified=min_jaccard is not None)
-    found = _near(documents, None, kind, wanted, plan=plan, cell_rows=cell_rows)
+    found = _near(documents, None, kind, wanted, plan)
     if min_jaccard is None and not spanning:
         members = documents.select(F.col("fingerprint").alias("lead"), "key")
         linked = found.withColumnsRenamed({"first": "lead", "second": "other_lead"})
@@ -94,7 +92,6 @@ def query(
     *,
     min_jaccard: float | None = None,
     plan: fpdb.JoinPlan | None = None,
-    cell_rows: int = CELL_ROWS,
 ) -> DataFrame:
     """Find the documents of a corpus near each question: `query`, `key`, `distance`, `similarity`.
 
@@ -107,7 +104,7 @@ def query(
     wanted = _first_look(kind, k, min_jaccard)
     verify = min_jaccard is not None
     asked, held = _documents(df, kind, verified=verify), _documents(corpus, own, verified=verify)
-    found = _near(asked, held, kind, wanted, plan=plan, cell_rows=cell_rows)
+    found = _near(asked, held, kind, wanted, plan)
     if min_jaccard is None:
         questions = asked.select(F.col("fingerprint").alias("lead"), "key")
         members = held.select(F.col("fingerprint").alias("lead"), "key")
@@ -164,9 +161,7 @@ def _near(
     right: DataFrame | None,
     kind: FingerprintType,
     k: int,
-    *,
     plan: fpdb.JoinPlan | None,
-    cell_rows: int,
 ) -> DataFrame:
     chosen = plan or _planned(left, right, kind, k)
     if (chosen.bits, chosen.k) != (kind.bits, k):
@@ -176,7 +171,7 @@ def _near(
             hint="fpdb.integrations.spark.plan makes one for the same question",
         )
     other = None if right is None else _distinct(right)
-    return near(_distinct(left), other, kind, chosen, cell_rows=cell_rows)
+    return near(_distinct(left), other, kind, chosen)
 
 
 def _planned(

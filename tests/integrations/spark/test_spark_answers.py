@@ -7,6 +7,7 @@ import pytest
 
 import fpdb
 from fpdb.integrations import spark as on_spark
+from fpdb.integrations.spark import kernel
 
 pytestmark = pytest.mark.spark
 
@@ -73,10 +74,11 @@ def _wanted(pairs, least):
     return {(min(pair[:2]), max(pair[:2]), *pair[2 : 4 if least is None else 5]) for pair in pairs}
 
 
-def test_pairs_of_other_widths(both):
+def test_pairs_of_other_widths(both, monkeypatch):
     df, database, _ = both
     # So few rows to a cell that nearly every prefix is cut.
-    _same(_rows(on_spark.pairs(df, cell_rows=20)), _wanted(database.pairs(), None))
+    monkeypatch.setattr(kernel, "_CELL_ROWS", 20)
+    _same(_rows(on_spark.pairs(df)), _wanted(database.pairs(), None))
 
 
 def test_pairs_of_prefixes_that_are_whole(both64):
@@ -84,10 +86,11 @@ def test_pairs_of_prefixes_that_are_whole(both64):
     _same(_rows(on_spark.pairs(df, 5)), _wanted(database.pairs(5), None))
 
 
-def test_verified_pairs(both64):
+def test_verified_pairs(both64, monkeypatch):
     df, database, _ = both64
+    monkeypatch.setattr(kernel, "_CELL_ROWS", 50)
     wanted = _wanted(database.pairs(min_jaccard=LIKE), LIKE)
-    _same(_rows(on_spark.pairs(df, min_jaccard=LIKE, cell_rows=50)), wanted)
+    _same(_rows(on_spark.pairs(df, min_jaccard=LIKE)), wanted)
 
 
 def _questions(spark, documents, database):
@@ -112,13 +115,14 @@ def _answers(database, questions, least):
 
 
 @pytest.mark.parametrize(("least", "cell_rows"), [(None, 1 << 15), (LIKE, 20)])
-def test_queries(both64, spark, least, cell_rows):
+def test_queries(both64, spark, monkeypatch, least, cell_rows):
+    monkeypatch.setattr(kernel, "_CELL_ROWS", cell_rows)
     df, database, documents = both64
     questions, asked = _questions(spark, documents, database)
     wanted = _answers(database, questions, least)
     short = {key for key, text in documents if len(text) < 30}
     assert any(answer[1] in short for answer in wanted)
-    _same(_rows(on_spark.query(asked, df, min_jaccard=least, cell_rows=cell_rows)), wanted)
+    _same(_rows(on_spark.query(asked, df, min_jaccard=least)), wanted)
 
 
 def test_verified_clusters(both64):
@@ -145,10 +149,10 @@ def test_spanning_pairs_connect_copies_with_as_few_rows_as_there_are(spark):
     }
 
 
-def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark):
-    from fpdb.integrations.spark import kernel
+def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark, monkeypatch):
     from fpdb.integrations.spark.fingerprints import fingerprint_type
 
+    monkeypatch.setattr(kernel, "_CELL_ROWS", 200)
     chance = random.Random(9)
     # All share their first sixteen bits, and some are near each other.
     numbers = {chance.getrandbits(46) | 0x1234 << 48 for _ in range(3000)}
@@ -159,15 +163,14 @@ def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark):
     plan = next(p for p in fpdb.join_plans(64, 3, len(numbers), cores=2) if p.prefix == 16)
     rows = kernel._rows(df.select("fingerprint"), fingerprint_type(df), plan, kernel._ALONE)
     # Three of the four blocks are crowded or not, but the first one is with all its rows.
-    assert max(crowd[2] for crowd in kernel._crowds(rows, plan, 200)) == -(-len(numbers) // 200)
-    cells = kernel._cells(rows, plan, 200)
+    assert max(crowd[2] for crowd in kernel._crowds(rows, plan)) == -(-len(numbers) // 200)
+    cells = kernel._cells(rows, plan)
     sizes = (
         cells.groupBy("table", "prefix", "cell").count().selectExpr("max(count)").collect()[0][0]
     )
     assert sizes < 2.5 * 200 < len(numbers) / 2
     found = {
-        frozenset(row)
-        for row in on_spark.pairs(df, plan=plan, cell_rows=200).select("key", "other").collect()
+        frozenset(row) for row in on_spark.pairs(df, plan=plan).select("key", "other").collect()
     }
     ordered = sorted(numbers)
     wanted = {

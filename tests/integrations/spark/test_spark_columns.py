@@ -30,9 +30,7 @@ def texts(spark):
 @pytest.mark.parametrize("bits", [32, 64, 128])
 def test_fingerprints_are_those_of_the_recipe(texts, bits):
     recipe = fpdb.recipe("web").with_bits(bits)
-    made = on_spark.fingerprint(
-        texts, text="body", key="url", recipe=recipe, sketch="minhash", keep=["rank"]
-    )
+    made = on_spark.fingerprint(texts, text="body", key="url", recipe=recipe, sketch="minhash")
     rows = {row["key"]: row for row in made.collect()}
     for key, text in (("a", TEXT), ("b", CHINESE)):
         own = rows[key]["fingerprint"]
@@ -44,7 +42,6 @@ def test_fingerprints_are_those_of_the_recipe(texts, bits):
         assert bytes(rows[key]["digest"]) == fpdb.text_digest(text)
         assert rows[key]["characters"] == len(text)
         assert rows[key]["problem"] is None
-    assert [rows[key]["rank"] for key in "abcde"] == [1, 2, 3, 4, 5]
     for key, text in (("c", "short"), ("e", "")):
         assert rows[key]["fingerprint"] is None
         assert bytes(rows[key]["digest"]) == fpdb.text_digest(text)
@@ -65,10 +62,9 @@ def test_a_text_that_is_too_large_costs_only_itself(texts):
 def test_a_keyed_recipe_reaches_the_workers_with_its_secret(texts):
     keyed = fpdb.recipe("web").replace(hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
     texts = texts.withColumnRenamed("body", "text")
-    made = on_spark.fingerprint(texts, key="url", recipe=keyed, keep=["text"])
+    made = on_spark.fingerprint(texts, key="url", recipe=keyed)
     rows = {row["key"]: row for row in made.collect()}
     assert _unsigned(rows["a"]["fingerprint"]) == keyed.fingerprint(TEXT)
-    assert rows["a"]["text"] == TEXT
     assert keyed.fingerprint(TEXT) != fpdb.recipe("web").fingerprint(TEXT)
 
 
@@ -110,13 +106,6 @@ def test_questions_by_another_recipe_are_refused(spark, texts):
             lambda df: on_spark.fingerprint(df.selectExpr("body", "rank / 2 as key"), text="body"),
             fpdb.InputError,
             "double",
-        ),
-        (
-            lambda df: on_spark.fingerprint(
-                df.selectExpr("body", "url as key", "1 as digest"), text="body", keep=["digest"]
-            ),
-            fpdb.InputError,
-            "keep",
         ),
         (
             lambda df: on_spark.fingerprint(df, text="body", key="url", sketch="big"),

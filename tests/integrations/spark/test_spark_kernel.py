@@ -138,9 +138,9 @@ def test_all_tasks_of_a_process_share_one_recipe_and_its_dictionary(monkeypatch)
     )
     monkeypatch.setattr(fingerprints, "_BUILT", {})
     recipe = fpdb.recipe("web")
-    sent = pickle.dumps(fingerprints._FingerprintTask(recipe, sketched=False, keep=()))
+    sent = pickle.dumps(fingerprints._FingerprintTask(recipe, sketched=False))
     text = "网页去重用指纹比较两个页面是否几乎相同，里面有很多不同的词语"
-    rows = pa.RecordBatch.from_pydict({"key": ["a"], fingerprints._TEXT: [text]})
+    rows = pa.RecordBatch.from_pydict({"key": ["a"], "text": [text]})
     found = [
         row["fingerprint"] % (1 << 64)
         for _ in range(3)  # each task unpickles its own copy
