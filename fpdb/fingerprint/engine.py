@@ -6,7 +6,7 @@ Arrays carry the work wherever they can. The seams are where a compiled kernel f
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -18,7 +18,7 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
 from fpdb.fingerprint.features import DAMPING
 from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, utf8, window_hashes
-from fpdb.fingerprint.sketches import SKETCH_BYTES, distinct_shingles, sketch_texts
+from fpdb.fingerprint.sketches import distinct_shingles, sketch_texts
 from fpdb.models import Batch
 
 if TYPE_CHECKING:
@@ -59,14 +59,13 @@ class Engine:
         ]
         self._seed = hashing.secret.seed if hashing.secret else 0
         self._cut = segmentation.CUTS[cut]
-        # Where segments are features, their order doesn't matter, and counting may be faster.
+        # Where segments are features, their order doesn't matter.
         self._count = segmentation.COUNTS.get(cut) if grams.n == 1 and grams.keeps_all else None
         self._tagged = cut in segmentation.TAGGED
         self._digests = Digests(hashing.digest(recipe.bits))
         self._idf = weights.idf_of()
         counts = range(1, _COUNTS_TABULATED)
         self._damped = np.array([0.0, *map(DAMPING[weights.by], counts)])
-        # Windows of a few characters can be hashed without becoming strings.
         self._windowed = (
             cut == "characters"
             and hashing.by == "xxh3"
@@ -87,8 +86,6 @@ class Engine:
         batches = [self._block(block, sketched=sketched) for block in self._blocks(texts)]
         if len(batches) == 1:
             return batches[0]
-        if not batches:
-            return self._block([], sketched=sketched)
         sketches = [batch.sketches for batch in batches if batch.sketches is not None]
         return Batch(
             np.concatenate([batch.fingerprints for batch in batches]),
@@ -99,16 +96,12 @@ class Engine:
 
     def sketches(self, texts: Iterable[str]) -> NDArray[np.uint8]:
         """Sketch all texts: uint8[n, 128], with zeros for a text that has no shingle."""
-        found = [
-            sketch_texts(self._clean(block, self._sketch_steps), self._seed)
-            for block in self._blocks(texts)
-        ]
-        return np.concatenate([np.zeros((0, SKETCH_BYTES), np.uint8), *found])
+        cleaned = (self._clean(block, self._sketch_steps) for block in self._blocks(texts))
+        return np.concatenate([sketch_texts(block, self._seed) for block in cleaned])
 
     def distinct_shingles(self, text: str) -> Column:
         """Return the hashes of a text's distinct shingles, sorted."""
-        [block] = self._blocks([text])
-        [cleaned] = self._clean(block, self._sketch_steps)
+        [cleaned] = self._clean(next(self._blocks([text])), self._sketch_steps)
         return distinct_shingles(cleaned, self._seed)
 
     def batch_of_segments(self, documents: Iterable[segmentation.Segments]) -> Batch:
@@ -121,13 +114,12 @@ class Engine:
 
     def weights(self, text: str) -> dict[str, float]:
         """Return the features of a text and their weights."""
-        [block] = self._blocks([text])
-        [cleaned] = self._clean(block, self._steps)
+        [cleaned] = self._clean(next(self._blocks([text])), self._steps)
         tally = self._tally_text(cleaned)
         return dict(zip(tally, self._hash([tally]).weights.tolist(), strict=True))
 
-    def _blocks(self, texts: Iterable[str]) -> Iterable[list[str]]:
-        """Check texts, and divide them into blocks."""
+    def _blocks(self, texts: Iterable[str]) -> Iterator[list[str]]:
+        """Check texts, and divide them into blocks, of which the last may be empty."""
         block: list[str] = []
         size = 0
         for text in texts:
@@ -143,8 +135,7 @@ class Engine:
             if size >= _BLOCK:
                 yield block
                 block, size = [], 0
-        if block:
-            yield block
+        yield block
 
     def _block(self, block: list[str], *, sketched: bool) -> Batch:
         cleaned = self._clean(block, self._steps)
@@ -247,7 +238,25 @@ class Engine:
         running = np.concatenate([[0.0], np.cumsum(units)])
         starts = ends - counts
         totals = running[ends] - running[starts]
-        votes = self._votes(digests, units, starts.tolist(), ends.tolist(), totals.tolist())
+        exact = totals < _EXACT_IN_SINGLE
+        texts = list(zip(starts.tolist(), ends.tolist(), exact.tolist(), strict=True))
+        votes = np.zeros((len(texts), self._bits))
+        place = 0
+        for top in range(0, len(units), _ROWS):
+            bottom = top + _ROWS
+            bits = np.unpackbits(digests[top:bottom], axis=1, bitorder="little").astype(np.float32)
+            single = units[top:bottom].astype(np.float32)
+            while place < len(texts) and texts[place][0] < bottom:
+                start, end, in_single = texts[place]
+                first, last = max(start, top), min(end, bottom)
+                rows = slice(first - top, last - top)
+                if in_single:
+                    votes[place] += single[rows] @ bits[rows]
+                else:
+                    votes[place] += units[first:last] @ bits[rows].astype(np.float64)
+                if end > bottom:
+                    break
+                place += 1
         ahead = 2 * votes - totals[:, None]
         packed = np.packbits(ahead >= 0 if self._tie else ahead > 0, 1, bitorder="little")
         if self._bits == 32:
@@ -257,30 +266,3 @@ class Engine:
         else:
             words = np.ascontiguousarray(packed.view(np.uint64)[:, ::-1])
         return Batch(words, counts, counts < self._grams.minimum, sketches)
-
-    def _votes(
-        self,
-        digests: NDArray[np.uint8],
-        units: NDArray[np.float64],
-        starts: list[int],
-        ends: list[int],
-        totals: list[float],
-    ) -> NDArray[np.float64]:
-        """Add up, for every text and bit, the weights of the features that have this bit."""
-        votes = np.zeros((len(totals), self._bits))
-        place = 0
-        for top in range(0, len(units), _ROWS):
-            bottom = top + _ROWS
-            bits = np.unpackbits(digests[top:bottom], axis=1, bitorder="little").astype(np.float32)
-            single = units[top:bottom].astype(np.float32)
-            while place < len(totals) and starts[place] < bottom:
-                first, last = max(starts[place], top), min(ends[place], bottom)
-                rows = slice(first - top, last - top)
-                if totals[place] < _EXACT_IN_SINGLE:
-                    votes[place] += single[rows] @ bits[rows]
-                else:
-                    votes[place] += units[first:last] @ bits[rows].astype(np.float64)
-                if ends[place] > bottom:
-                    break
-                place += 1
-        return votes

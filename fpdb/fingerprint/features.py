@@ -127,10 +127,7 @@ class IdfTable:
         return cls(values, missing)
 
     def to_file(self, path: Path) -> None:
-        """Write a line for each feature: a JSON string without its quotes, a tab and the value.
-
-        The line of missing features comes first and starts with the tab.
-        """
+        """Write a line for missing features, and one for each feature: JSON, a tab, the value."""
         rows = [("", self.missing), *sorted(self.values.items())]
         lines = (f"{json.dumps(feature)[1:-1]}\t{value!r}\n" for feature, value in rows)
         with expecting("the idf table can't be written", "name a file in a folder that exists"):

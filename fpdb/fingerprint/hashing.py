@@ -1,8 +1,7 @@
 """Hash features into the bits that vote on a fingerprint.
 
-Each hash is a name and a function of one feature. `window_hashes` computes the XXH3 of all windows
-of a few characters at once, as numpy arithmetic: a window of four characters has at most 16 bytes
-of UTF-8, and for such short inputs XXH3 is a handful of multiplications.
+`window_hashes` computes the XXH3 of all windows of a few characters at once, as numpy arithmetic: a
+window of four characters has at most 16 bytes of UTF-8, for which XXH3 is a few multiplications.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from fpdb.errors import InputError, RecipeError
 # bytes, little-endian: the lowest bits of the hash come first
 FeatureHash = Callable[[str], bytes]
 _DIGESTS_CACHED = 1 << 18
-_SHORTEST_KEY, _LONGEST_KEY = 16, 64
+_LONGEST_KEY = 64
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Secret:
     key: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if not _SHORTEST_KEY <= len(self.key) <= _LONGEST_KEY:
+        if not 16 <= len(self.key) <= _LONGEST_KEY:
             raise RecipeError(
                 f"a secret of {len(self.key)} bytes, expected 16 to 64",
                 hint="python -c 'import os, sys; sys.stdout.buffer.write(os.urandom(32))' > my.key",
@@ -72,11 +71,7 @@ def expecting(what: str, hint: str) -> Iterator[None]:
 
 
 def read_bounded(path: Path, largest: int) -> tuple[bytes, int]:
-    """Read a file, and return its content and its mode.
-
-    Raises:
-        ValueError: It isn't a regular file, or has more than `largest` bytes.
-    """
+    """Return the content and mode of a regular file; raise ValueError if it is too large."""
     # Opening a pipe must not wait for a writer that never comes.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(number, "rb") as file:
@@ -93,10 +88,9 @@ def read_bounded(path: Path, largest: int) -> tuple[bytes, int]:
 class Hash:
     """How a feature becomes bits.
 
-    `by` is one of xxh3, md5, blake2b, multiply-xor and mersenne. Each other parameter belongs to
-    some of them: `secret` to xxh3 and blake2b, `offset` (the lowest bit taken) to md5, `pad`
-    (shorter words are padded to this length with their first letter) and `utf16` (code units
-    instead of characters) to multiply-xor, `seed` to mersenne.
+    `by` is one of xxh3, md5, blake2b, multiply-xor and mersenne. `secret` belongs to xxh3 and
+    blake2b, `offset` (the lowest bit taken) to md5, `pad` (to this length, with the first letter)
+    and `utf16` (code units instead of characters) to multiply-xor, `seed` to mersenne.
     """
 
     by: str = "xxh3"
@@ -125,12 +119,8 @@ def _xxh3(choice: Hash, bits: int) -> FeatureHash:
 
 
 def _md5(choice: Hash, bits: int) -> FeatureHash:
-    first, last = choice.offset // 8, (choice.offset + bits) // 8
-
-    def digest(feature: str) -> bytes:
-        return hashlib.md5(utf8(feature), usedforsecurity=False).digest()[::-1][first:last]
-
-    return digest
+    own = slice(choice.offset // 8, (choice.offset + bits) // 8)
+    return lambda feature: hashlib.md5(utf8(feature), usedforsecurity=False).digest()[::-1][own]
 
 
 def _blake2b(choice: Hash, bits: int) -> FeatureHash:
@@ -186,10 +176,7 @@ PARAMETERS = {name: parameters for name, (_, parameters) in _HASHES.items()}
 
 
 class Digests(dict[str, bytes]):
-    """A bounded cache of digests.
-
-    A digest depends on its feature alone, so threads may race for an entry without harm.
-    """
+    """A bounded cache of digests; threads may race for an entry without harm."""
 
     def __init__(self, digest: FeatureHash) -> None:
         super().__init__()

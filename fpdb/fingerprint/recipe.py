@@ -1,7 +1,4 @@
-"""A recipe: the frozen description of how a text becomes a fingerprint, and its canonical form.
-
-Two texts are compared here too, because what they have in common depends on the recipe.
-"""
+"""A recipe: how a text becomes a fingerprint, and how two texts are compared."""
 
 import dataclasses
 import hashlib
@@ -45,10 +42,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 class Recipe:
     """Text to fingerprint, in six stages.
 
-    `clean` is a sequence of steps, `segment` the name of a cut; `grams`, `weights` and `hash` are
-    choices with parameters of their own; `tie` is the value of a bit whose votes are equal.
-    Two recipes with the same `id` give the same fingerprints. The name is only a label, and
-    `largest` only limits the bytes of UTF-8 that a text may have.
+    `clean` is a sequence of steps, `segment` the name of a cut, `tie` the value of a bit with equal
+    votes. Two recipes with the same `id` give the same fingerprints. The name is only a label,
+    and `largest` only limits the bytes of UTF-8 that a text may have.
     """
 
     name: str
@@ -76,10 +72,7 @@ class Recipe:
         return to_int(self._long_enough(self._engine.batch([text]))[0])
 
     def fingerprint_many(self, texts: Iterable[str]) -> NDArray[np.uint64]:
-        """Return the fingerprints of texts; raise `ShortTextError` if any is too short.
-
-        `batch` marks short texts instead.
-        """
+        """Return the fingerprints of texts; raise `ShortTextError` if any is too short."""
         return self._long_enough(self.batch(texts), "text {} of the batch")
 
     def fingerprint_segments(self, segments: Segments) -> int:
@@ -99,7 +92,7 @@ class Recipe:
 
     def batch(self, texts: Iterable[str], *, sketches: bool = False) -> Batch:
         """Fingerprint texts, count the features of each, and sketch them if asked to."""
-        return self._engine.batch(_several(texts), sketched=sketches)
+        return self._engine.batch(each(texts, "texts"), sketched=sketches)
 
     def sketch(self, text: str) -> bytes:
         """Return the MinHash sketch of a text, 128 bytes, or b"" if it has no shingle."""
@@ -108,7 +101,7 @@ class Recipe:
 
     def sketch_many(self, texts: Iterable[str]) -> NDArray[np.uint8]:
         """Return the sketches of texts, uint8[n, 128]; a text without a shingle has zeros."""
-        return self._engine.sketches(_several(texts))
+        return self._engine.sketches(each(texts, "texts"))
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
         """Return the hashes of a text's distinct shingles, sorted: the set behind its sketch."""
@@ -278,29 +271,15 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
     )
 
 
-def _several(texts: Iterable[str]) -> Iterable[str]:
-    if isinstance(texts, str):
-        raise InputError(
-            "found a string, expected several texts",
-            hint="recipe.fingerprint(text) takes one text",
-        )
-    return texts if isinstance(texts, list) else each(texts, "texts")
-
-
 def _check_segments(segments: Segments, *, tagged: bool) -> None:
+    hint = "recipes with jieba-tags take (word, tag) pairs, all others words alone"
     if isinstance(segments, str):
-        raise InputError(
-            "found a string, expected a sequence of segments",
-            hint="recipe.fingerprint(text) cuts a text itself",
-        )
+        raise InputError("found a string, expected a sequence of segments", hint=hint)
     expected = "a pair of a word and a tag" if tagged else "a text (str)"
     for index, found in enumerate(segments):
         parts = found if tagged and isinstance(found, tuple) else (found,)
         if len(parts) != 1 + tagged or not all(isinstance(part, str) for part in parts):
-            raise InputError(
-                f"segment {index} is {found!r}, expected {expected}",
-                hint="recipes with jieba-tags take (word, tag) pairs, all others words alone",
-            )
+            raise InputError(f"segment {index} is {found!r}, expected {expected}", hint=hint)
 
 
 def _listed(name: str, value: str | Sequence[str]) -> tuple[str, ...]:

@@ -23,8 +23,7 @@ Segments = Sequence[str] | Sequence[TaggedWord]
 _Step = Callable[[str], str]
 _Words = Callable[[str], list[str]]
 
-# Unified ideographs never change under NFKC, so only the characters between them are normalised.
-# An ASCII character before such a run goes with it: a combining mark may join it.
+# Only what NFKC can change is normalised, with the ASCII character before it: a mark may join it.
 _STABLE = re.compile("[\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]*")
 _UNSTABLE = re.compile("([\x00-\x7f]?[^\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]+)")
 # Invisible characters: soft hyphen, zero-width and bidirectional controls, byte order mark.
@@ -54,17 +53,15 @@ def normalise_unicode(text: str) -> str:
     return "".join(pieces).casefold()
 
 
-@lru_cache(1 << 15)
-def _normalise_short_run(run: str) -> str:
-    """Normalise a run and remember it: short runs are mostly punctuation."""
-    return _normalise_run(run)
-
-
 def _normalise_run(run: str) -> str:
     run = _INVISIBLE.sub("", run)
     if len(run) > _MARKS_KEPT:
         run = _mark_bomb().sub(r"\1", run)
     return unicodedata.normalize("NFKC", run)
+
+
+# Short runs are mostly punctuation, and recur.
+_normalise_short_run = lru_cache(1 << 15)(_normalise_run)
 
 
 @cache
@@ -247,8 +244,7 @@ def jieba_tokenizer() -> Any:
         import jieba
     jieba.setLogLevel(logging.WARNING)
     tokenizer = jieba.Tokenizer()
-    # jieba would cache its dictionary in a shared temporary directory, as marshalled data that
-    # anybody could have put there. Reading the dictionary itself takes about half a second.
+    # jieba would read a cache of its dictionary that anybody could have put in a shared directory.
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
     tokenizer.initialized = True
     return tokenizer

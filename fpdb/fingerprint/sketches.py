@@ -44,16 +44,14 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in
 _SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
 _FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
-# 256 bins of 4 bits: 512 of 2 and 1024 of 1 take as many bytes and err less, by a quarter at most,
-# but cost two and four times the time.
+# 512 bins of 2 bits take as many bytes and err less, by a quarter at most, but cost twice the time.
 BINS = 256
 BITS = 4
 SKETCH_BYTES = BINS * BITS // 8
 _BY_ACCIDENT = 2.0**-BITS
 # No number of rounds fills all bins with few shingles; sixteen fill them with a hundred.
 _ROUNDS = 16
-# The value of a bin: the round above, the shingle's hash below. So a lower round wins, and the
-# sketch of two parts of a text is the smaller value of each bin.
+# The value of a bin: the round above, the shingle's hash below. So the smaller value always wins.
 _ROUND_SHIFT = np.uint64(52)
 _HASH = np.uint64((1 << 52) - 1)
 _BIN_SHIFT = np.uint64(56)
@@ -275,8 +273,7 @@ def _join(tokens: _Tokens, known: int = 0) -> tuple[Column, Places]:
     count = len(tokens.hashes)
     spent = np.concatenate([[0], np.cumsum(tokens.units)])
     hashes = np.zeros(count, np.uint64)
-    lengths = np.zeros(count, np.int64)
-    span = np.zeros(count, np.int64)
+    lengths, span = np.zeros((2, count), np.int64)
     for step, factor in enumerate(_PLACE_FACTORS[:count]):
         at = count - step
         wanting = span[:at] < SPAN

@@ -13,8 +13,7 @@ from fpdb.fingerprint.recipe import Recipe, table_of
 
 _LARGEST_FILE = 1 << 20
 _LARGEST_STOP_WORDS = 1 << 22
-# The parser takes quadratic time for a key of many parts, and each of them needs a dot.
-_MOST_DOTS = 4096
+_MOST_DOTS = 4096  # the parser takes quadratic time for a key of many parts
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -67,20 +66,13 @@ def _resolve_files(parts: dict[str, Any], folder: Path) -> Secret | None:
 
 
 def write_recipe(recipe: Recipe) -> str:
-    """Write a recipe as TOML.
-
-    An idf table of its own and a secret aren't written: in their place are names of files that
-    must be filled in before the recipe can be read.
-    """
+    """Write a recipe as TOML; in place of an idf table and a secret are file names to fill in."""
     plain = recipe.to_dict()
-    idf, secret = plain["weights"].pop("idf"), plain["hash"].pop("secret", None)
     notes = []
-    if isinstance(idf, Mapping):
+    if isinstance(plain["weights"]["idf"], Mapping):
         notes.append(f"# weights.idf: name the file of the table with the id {recipe.idf_id}")
         plain["weights"]["idf"] = "?"
-    elif idf is not None:
-        plain["weights"]["idf"] = idf
-    if secret is not None:
+    if secret := plain["hash"].pop("secret", None):
         notes.append(f"# hash.secret_file: name the file of the secret with the id {secret}")
         plain["hash"]["secret_file"] = "?"  # noqa: S105
     tables = {name: value for name, value in plain.items() if isinstance(value, Mapping)}
@@ -88,7 +80,7 @@ def write_recipe(recipe: Recipe) -> str:
     lines += [f"{name} = {_value(value)}" for name, value in plain.items() if name not in tables]
     for name, table in tables.items():
         lines += ["", f"[{name}]"]
-        lines += [f"{key} = {_value(value)}" for key, value in table.items()]
+        lines += [f"{key} = {_value(item)}" for key, item in table.items() if item is not None]
     return "\n".join(lines) + "\n"
 
 
