@@ -150,8 +150,7 @@ def _multiply_xor(choice: Hash, bits: int) -> FeatureHash:
 def _mersenne(choice: Hash, _bits: int) -> FeatureHash:
     # The legacy generator seeds itself as C++'s mt19937 does, and numpy promises its stream.
     twister = np.random.RandomState(choice.seed)
-    numbers = twister.randint(0, 1 << 32, size=128, dtype=np.uint32)
-    outputs: list[bytes] = [number.to_bytes(4, "little") for number in numbers.tolist()]
+    numbers = twister.randint(0, 1 << 32, size=128, dtype=np.uint32).astype("<u4").tobytes()
 
     def digest(feature: str) -> bytes:
         if len(feature) != 1 or not feature.isascii():
@@ -159,7 +158,7 @@ def _mersenne(choice: Hash, _bits: int) -> FeatureHash:
                 f"the feature {feature!r} is no ASCII character",
                 hint="this recipe hashes ASCII characters only; take another recipe for this text",
             )
-        return outputs[ord(feature)]
+        return numbers[4 * ord(feature) :][:4]
 
     return digest
 

@@ -9,7 +9,6 @@ from fpdb.fingerprint.hashing import Hash
 from fpdb.fingerprint.recipe import Recipe
 
 _WEB = Recipe("web", grams=Grams(minimum=8), weights=Weights(by="log"))
-
 _EVERY_TEXT = Grams(minimum=0)
 
 _DESCRIBED: dict[Recipe, str] = {

@@ -40,7 +40,6 @@ _CHARACTERS = 1 << 16
 _TEXTS = 256
 _NO_LETTERS = 0x40000  # from this code on, no character is a letter
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in splitmix64
-
 _SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
 _FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 

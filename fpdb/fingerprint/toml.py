@@ -57,8 +57,7 @@ def _resolve_files(parts: dict[str, Any], folder: Path) -> Secret | None:
         table = IdfTable.from_file(folder / idf)
         weights["idf"] = {"values": table.values, "missing": table.missing}
     secret = None
-    secret_file = hash_parts.pop("secret_file", None)
-    if secret_file is not None:
+    if (secret_file := hash_parts.pop("secret_file", None)) is not None:
         secret = Secret.from_file(folder / str(secret_file))
         hash_parts["secret"] = secret.id
     parts |= {"grams": grams, "weights": weights, "hash": hash_parts}

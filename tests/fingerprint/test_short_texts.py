@@ -120,7 +120,7 @@ def test_what_is_no_text_is_refused_with_a_hint(text):
 
 def test_one_string_is_not_many_texts():
     for take in (fpdb.recipe("web").batch, fpdb.recipe("web").fingerprint_many):
-        with pytest.raises(InputError, match="found .*, expected several texts"):
+        with pytest.raises(InputError, match="found 'a text', expected several texts"):
             take("a text")
 
 
