@@ -245,9 +245,14 @@ class Database(Queries):
     def _add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
         """Add documents in one transaction."""
         with self._environment.write(self._timeout) as txn:
-            writer = self._writer(txn, [document.key for document in documents])
-            added = [writer.add(document, duplicates) for document in documents]
-            writer.apply()
+            return self._add_within(txn, documents, duplicates)
+
+    def _add_within(
+        self, txn: WriteTransaction, documents: Sequence[Stored], duplicates: Search | None = None
+    ) -> list[Added]:
+        writer = self._writer(txn, [document.key for document in documents])
+        added = [writer.add(document, duplicates) for document in documents]
+        writer.apply()
         return added
 
     def add_fingerprints(
@@ -280,17 +285,20 @@ class Database(Queries):
             some, numbers = names[start : start + LOAD], array[start : start + LOAD]
             with self._environment.write(self._timeout) as txn:
                 new, other = self._writer(txn).extend(some, numbers, now)
-            changed += new + self._replace(some[other], numbers[other], now)
+                changed += new + self._replace(txn, some[other], numbers[other], now)
         return changed
 
-    def _replace(self, keys: Keys, fingerprints: Fingerprints, now: int) -> int:
+    def _replace(
+        self, txn: WriteTransaction, keys: Keys, fingerprints: Fingerprints, now: int
+    ) -> int:
         """Replace documents by fingerprints; return how many were something else."""
         replaced = 0
         for start in range(0, len(keys), _REPLACED):
             some = slice(start, start + _REPLACED)
             rows = zip(keys[some].tolist(), self._index.numbers(fingerprints[some]), strict=True)
             sketch = self._catalog.no_sketch
-            added = self._add([Stored(0, key, number, now, sketch=sketch) for key, number in rows])
+            documents = [Stored(0, key, number, now, sketch=sketch) for key, number in rows]
+            added = self._add_within(txn, documents)
             replaced += sum(each.status != "unchanged" for each in added)
         return replaced
 

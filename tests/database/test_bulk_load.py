@@ -68,6 +68,17 @@ def test_load_after_load_agrees_with_a_dict(
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
+def test_new_and_replaced_documents_are_one_transaction(tmp_path: Path, keys: str) -> None:
+    with fpdb.create(tmp_path / "db", keys=keys) as db:
+        db.add_fingerprints(names(range(10), keys), fingerprints(64, 10))
+        with db._environment.read() as txn:
+            before = txn.number()
+        assert db.add_fingerprints(names(range(5, 20), keys), fingerprints(64, 15)) == 15
+        with db._environment.read() as txn:
+            assert txn.number() == before + 1
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
 def test_documents_with_more_than_a_fingerprint_are_replaced(tmp_path: Path, keys: str) -> None:
     with fpdb.create(tmp_path / "db", keys=keys) as db:
         own = names(range(6), keys)
