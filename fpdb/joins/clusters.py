@@ -84,14 +84,11 @@ def _first_alike(view: View, ids: Column, groups: Column) -> Column:
     Of a document without a sketch, the digest of the text counts.
     """
     found: list[int] = []
-    first: dict[bytes, int] = {}
-    current = None
+    first: dict[tuple[int, bytes], int] = {}
     for number, group in zip(ids.tolist(), groups.tolist(), strict=True):
-        if group != current:
-            current, first = group, {}
         stored = view.catalog.named(view.txn, number)
         likeness = stored.sketch or stored.digest
-        found.append(first.setdefault(likeness, number) if likeness else number)
+        found.append(first.setdefault((group, likeness), number) if likeness else number)
     return np.array(found, np.uint64)
 
 
