@@ -213,15 +213,12 @@ def fingerprint_column(df: DataFrame, kind: FingerprintType) -> Column:
     )
 
 
-def masked(column: Column, kind: FingerprintType, mask: int) -> list[Column]:
-    """Return the bits of a mask, one column a word."""
-    if kind.bits == 128:
-        parts = (mask >> 64, mask & (1 << 64) - 1)
-        return [
-            column[name].bitwiseAND(F.lit(_signed(part)))
-            for name, part in zip(_WORD_NAMES, parts, strict=True)
-        ]
-    return [column.bitwiseAND(F.lit(_signed(mask)))]
+def prefix_column(column: Column, kind: FingerprintType, mask: int) -> Column:
+    """Return the bits of a mask as one number: of two words a hash, since all is compared."""
+    if kind.bits <= 64:
+        return column.bitwiseAND(F.lit(_signed(mask)))
+    high, low = _signed(mask >> 64), _signed(mask & (1 << 64) - 1)
+    return F.xxhash64(column["high"].bitwiseAND(F.lit(high)), column["low"].bitwiseAND(F.lit(low)))
 
 
 def _signed(word: int) -> int:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
 
 import fpdb
-from fpdb.integrations.spark.fingerprints import FingerprintType, masked, words_array
+from fpdb.integrations.spark.fingerprints import FingerprintType, prefix_column, words_array
 
 _SKETCH_BYTES = 128
 # Rows of a prefix that are compared with each other in one task.
@@ -69,14 +69,9 @@ def near(
 def _rows(df: DataFrame, kind: FingerprintType, plan: fpdb.JoinPlan, part: int) -> DataFrame:
     """Return one row for each fingerprint and table."""
     column = F.col("fingerprint")
-    prefixes = F.array(*(_prefix(masked(column, kind, mask)) for mask in plan.masks))
+    prefixes = F.array(*(prefix_column(column, kind, mask) for mask in plan.masks))
     exploded = F.posexplode(prefixes).alias("table", "prefix")
     return df.select(column, exploded, F.lit(part).alias("part"))
-
-
-def _prefix(words: list[Column]) -> Column:
-    """Return the bits of a prefix as one number: of two words a hash, since all is compared."""
-    return words[0] if len(words) == 1 else F.xxhash64(*words)
 
 
 def _cells(rows: DataFrame, plan: fpdb.JoinPlan) -> DataFrame:

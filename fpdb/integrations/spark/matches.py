@@ -4,7 +4,7 @@ Documents with the same fingerprint (and the same sketch, if pairs are verified)
 is joined as one row, its smallest key being the lead. The last step expands groups to documents.
 """
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 import fpdb
@@ -260,7 +260,11 @@ def clusters(pairs: DataFrame) -> DataFrame:
     checkpoint directory, so that a lost worker costs no more than the round.
     """
     require_columns(pairs, "key", "other")
-    _require_checkpoints(pairs.sparkSession)
+    if pairs.sparkSession.sparkContext.getCheckpointDir() is None:
+        raise fpdb.InputError(
+            "Spark has no checkpoint directory to write the rounds to",
+            hint="spark.sparkContext.setCheckpointDir(directory), on a disk that all workers reach",
+        )
     ordered = F.greatest("key", "other").alias("key"), F.least("key", "other").alias("low")
     edges = pairs.select(*ordered).where("key <> low").distinct().checkpoint()
     before = None
@@ -289,12 +293,3 @@ def _round(edges: DataFrame) -> DataFrame:
     least = large.groupBy("key").agg(F.min("low").alias("least"))
     lower = large.join(least, "key").select(F.col("low").alias("key"), "least")
     return least.union(lower.where("key <> least")).distinct().withColumnRenamed("least", "low")
-
-
-def _require_checkpoints(session: SparkSession) -> None:
-    directory = session.sparkContext.getCheckpointDir()
-    if directory is None:
-        raise fpdb.InputError(
-            "Spark has no checkpoint directory to write the rounds to",
-            hint="spark.sparkContext.setCheckpointDir(directory), on a disk that all workers reach",
-        )
