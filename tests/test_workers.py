@@ -222,6 +222,7 @@ def _runs(number):
         return False
 
 
+@pytest.mark.slow("two scripts start workers")
 def test_a_script_needs_no_guard_and_may_leave_in_the_middle(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

@@ -199,6 +199,7 @@ def test_pairs_outside_of_ascii_are_a_clear_error_for_ascii_mt(run):
     assert "hint: " in done.err
 
 
+@pytest.mark.slow("it loads jieba's tagger")
 def test_titles_are_ranked_by_their_similarity(run, tmp_path):
     path = tmp_path / "titles.txt"
     path.write_text("\n".join(reversed(TITLES)) + "\n", "utf-8")

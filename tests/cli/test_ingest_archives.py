@@ -58,6 +58,7 @@ def test_pages_that_are_stored_are_not_read_again(run, tmp_path):
     assert "read again" in other.stderr
 
 
+@pytest.mark.slow("it reads an archive in two processes")
 def test_a_killed_run_goes_on(run, tmp_path):
     path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc"
     many = [record(f"http://a.example/{n}", http(page(f"{n}"))) for n in range(3000)]

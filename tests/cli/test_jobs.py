@@ -206,6 +206,7 @@ def counted_in(err):
     return int(re.search(r"added ([\d,]+)", err.decode())[1].replace(",", ""))
 
 
+@pytest.mark.slow("a command starts workers and is interrupted")
 def test_an_interrupt_ends_all_processes_and_leaves_a_sound_database(start, reading):
     path, process, workers = reading
     before = time.monotonic()
@@ -236,6 +237,7 @@ def test_an_interrupt_in_full_swing(start, tmp_path):
     assert check(start, path) == 0
 
 
+@pytest.mark.slow("a command starts workers and is killed")
 def test_a_killed_ingest_takes_its_workers_along(start, reading):
     path, process, workers = reading
     process.kill()
@@ -245,6 +247,7 @@ def test_a_killed_ingest_takes_its_workers_along(start, reading):
     assert check(start, path) == 0
 
 
+@pytest.mark.slow("a command starts workers, is checked, and loses them")
 def test_a_killed_worker_is_an_error(start, reading):
     path, process, workers = reading
     for number in workers:
@@ -273,6 +276,7 @@ def test_what_a_slow_source_gave_is_stored_before_it_ends(start, tmp_path):
     assert (process.returncode, stored_in(path)) == (0, number)
 
 
+@pytest.mark.slow("a command starts workers and writes to a pipe")
 def test_a_reader_of_answers_that_goes_away_is_no_error(start, tmp_path):
     file, path = tmp_path / "much.jsonl", tmp_path / "crawl.fpdb"
     file.write_text("".join(map(line_of, range(2000))))

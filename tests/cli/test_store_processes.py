@@ -51,6 +51,7 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
+@pytest.mark.slow("it ingests twice in a process")
 def test_an_interrupted_ingest_keeps_what_it_stored_and_can_be_run_again(start, path):
     process = start("ingest", path)
     process.stdin.write(b"".join(map(line_of, range(2500))))

@@ -184,6 +184,7 @@ def test_a_hold_pins_no_more_than_pages(busy: Path) -> None:
         assert len(db) > before
 
 
+@pytest.mark.slow("it runs the command line in four processes")
 def test_the_exit_code_is_that_of_the_program(db: Database) -> None:
     assert command("hold", db.path, "--", "sh", "-c", "exit 7").returncode == 7
     assert command("hold", db.path, "--", "sh", "-c", "kill -9 $$").returncode == 137

@@ -38,6 +38,7 @@ def test_add_many_gives_the_same_whatever_the_number_of_jobs(tmp_path, skip_dupl
     assert {each.status for each in seen[0][0]} >= {"added", "replaced", "short"}
 
 
+@pytest.mark.slow("only more than a thousand questions are sent to workers")
 def test_query_many_gives_the_same_whatever_the_number_of_jobs(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         list(db.add_many(documents()))
@@ -48,6 +49,7 @@ def test_query_many_gives_the_same_whatever_the_number_of_jobs(tmp_path):
         assert [match.key for match in next(db.query_many(texts, jobs=2))] == ["u0", "u2200"]
 
 
+@pytest.mark.slow("only more than a thousand documents are sent to workers")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_bad_document_costs_its_thousand_and_what_follows(tmp_path, jobs):
     bad = {1500: Document("", "x"), 2700: Document("y", None)}
@@ -64,6 +66,7 @@ def test_a_bad_document_costs_its_thousand_and_what_follows(tmp_path, jobs):
             next(db.query_many([], jobs=-jobs))
 
 
+@pytest.mark.slow("only more than a thousand documents are sent to workers")
 def test_a_secret_reaches_the_workers(tmp_path):
     secret = fpdb.Secret(b"kept by its owner alone")
     keyed = fpdb.recipe("web").replace(name="mine", hash=fpdb.Hash(secret=secret))

@@ -264,6 +264,7 @@ def test_one_source_is_enough(paths: list[Path], tmp_path: Path) -> None:
     assert fpdb.merge(paths[:1], tmp_path / "c").documents == 2
 
 
+@pytest.mark.slow("six databases are made, merged and checked")
 def test_empty_databases_merge(tmp_path: Path) -> None:
     for keys in ("text", "integer"):
         for name in ("a", "b"):

@@ -93,6 +93,7 @@ def contents(path: Path) -> list[Any]:
         return [(stats.documents, stats.short, stats.sketches, stats.plan), *db.scan()]
 
 
+@pytest.mark.slow("a process is killed at several moments of a merge")
 def test_a_killed_merge_leaves_all_or_nothing(
     pair: list[Path], tmp_path: Path, run: Callable[..., str]
 ) -> None:

@@ -59,6 +59,7 @@ def test_more_databases_than_a_process_may_open(tmp_path: Path, run: Callable[..
     assert last == "21"
 
 
+@pytest.mark.slow("a thread writes all the time while three merges run")
 def test_databases_that_are_in_use_in_this_process(pair: list[Path], tmp_path: Path) -> None:
     with fpdb.open(pair[0]) as first, fpdb.open(pair[1], readonly=True), first.snapshot():
         stop = threading.Event()

@@ -128,6 +128,7 @@ def crowded(tables: Database) -> Database:
     return tables
 
 
+@pytest.mark.slow("four processes write and read side by side")
 def test_two_writers_and_two_readers(tables: Database, path: Path, start: Start) -> None:
     db = tables
     list(db.add_many([fpdb.Document("moving", fingerprint=_number_of("place 0"))]))

@@ -156,6 +156,8 @@ def connected(pairs: set[tuple[Any, Any, float]]) -> set[frozenset[Any]]:
     return set(trees.values())
 
 
+@pytest.mark.process
+@pytest.mark.slow("it asks each question alone, in batches and in workers")
 def test_many_questions_are_answered_as_one_is(tmp_path):
     texts = families(random.Random(5), 400)
     with fpdb.create(tmp_path / "db", sketch="minhash") as db:

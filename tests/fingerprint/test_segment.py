@@ -226,6 +226,7 @@ for texts in (["an English text", "naïve café"], ["中文新闻"]):
     assert done.stdout == "\nrjieba\n"
 
 
+@pytest.mark.slow("it loads jieba's dictionary twice")
 def test_fpdb_s_dictionary_can_t_be_changed_through_jieba():
     import jieba
 

@@ -15,6 +15,7 @@ with warnings.catch_warnings(action="ignore"):
 MIXED = st.text(st.sampled_from("abcABC 123_-.,\n\t你好世界新闻　！éİßﬁ😀𠀀"), max_size=200)
 
 
+@pytest.mark.slow("the package hashes each window in Python")
 @settings(max_examples=examples(500))
 @given(st.text() | MIXED)
 @example("")

@@ -112,6 +112,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow("each command prints every hostile character")
 @pytest.mark.process
 @pytest.mark.parametrize("name", COMMANDS)
 def test_nothing_that_is_printed_drives_a_terminal(run, folder, monkeypatch, name):

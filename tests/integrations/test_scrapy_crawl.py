@@ -181,6 +181,7 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
+@pytest.mark.slow("it starts Scrapy twice")
 def test_a_crawl_that_is_killed_leaves_a_whole_database_and_can_go_on(crawl, path):
     with site.Site(delay=0.05) as served:
         # SIGKILL must reach the crawl itself.

@@ -140,6 +140,7 @@ def test_lists_without_an_article_are_text():
     assert "Setting 7" in fpdb.html_text(f"<ul class=config-list>{items}</ul>").text
 
 
+@pytest.mark.slow("hostile pages use up the time that a page may take")
 @pytest.mark.parametrize(
     "page",
     [

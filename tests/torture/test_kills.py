@@ -11,6 +11,7 @@ import pytest
 import fpdb
 
 
+@pytest.mark.slow("it kills a writer many times")
 @pytest.mark.process
 @pytest.mark.parametrize("rounds", [5, pytest.param(30, marks=pytest.mark.full)])
 def test_a_killed_writer_loses_nothing(run_torment: Callable[..., Any], rounds: int) -> None:
