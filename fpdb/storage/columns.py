@@ -1,12 +1,6 @@
 """The bytes of a page: columns of numbers, each as narrow as it can be, and a checksum.
 
-    checksum  uint32   the low half of XXH3 over all that follows
-    rows      uint16
-    widths    uint16   four bits a column: 0, 1, 2, 4 or 8 bytes a number
-    bases     uint64   one a column; stored are the differences from it
-    columns
-
-Part of the file format: everything is little-endian, and none of it may change.
+Part of the file format: docs/reference/format.md has the layout, and none of it may change.
 """
 
 import struct
@@ -112,10 +106,7 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
         at = _HEAD.size + 8 * columns
         if at + count * _row_bytes[widths] != len(value):
             raise _another_kind()
-        wanted = wanted or columns
-        if wanted == 1 and widths & 15 == 8:  # nearly every page that a query reads
-            return [np.frombuffer(value, np.uint64, count, at)]
-        return _read_columns(value, wanted, count, widths, at)
+        return _read_columns(value, wanted or columns, count, widths, at)
     except (struct.error, ValueError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 

@@ -113,11 +113,8 @@ def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> Non
 
 def sync(path: Path) -> None:
     """Wait until a file or a directory is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _opened(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _require_process(owner: int, directory: Path) -> None:
@@ -131,12 +128,9 @@ def _require_process(owner: int, directory: Path) -> None:
 @contextlib.contextmanager
 def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
     """Hold the lock on the claim of a draft, which shows others that somebody is at work on it."""
-    descriptor = os.open(draft / CLAIM_FILE, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
-    try:
+    with _opened(draft / CLAIM_FILE, os.O_WRONLY | flags) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _remove(draft: Path) -> None:
@@ -146,12 +140,9 @@ def _remove(draft: Path) -> None:
         draft.rmdir()
 
 
-# The seal of a directory, by which a copied data file is recognized
-
-
 def seal(directory: Path) -> None:
     """Record that the data file of this directory is complete."""
-    with _seal_file(directory) as descriptor:
+    with _opened(directory / SEAL_FILE) as descriptor:
         _write_seal(descriptor, directory)
 
 
@@ -161,7 +152,7 @@ def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
         return
     with contextlib.ExitStack() as stack:
         try:
-            descriptor = stack.enter_context(_seal_file(directory))
+            descriptor = stack.enter_context(_opened(directory / SEAL_FILE))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError as error:  # a user who may not write here verifies it each time
             if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -174,15 +165,14 @@ def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
 
 
 def _is_sealed(directory: Path) -> bool:
-    with contextlib.suppress(OSError), _seal_file(directory, os.O_RDONLY) as descriptor:
+    with contextlib.suppress(OSError), _opened(directory / SEAL_FILE, os.O_RDONLY) as descriptor:
         return os.pread(descriptor, _SEAL_BYTES, 0) == _identity(directory)
     return False
 
 
 def _identity(directory: Path) -> bytes:
     """Return what identifies the data file among all others, its copies included."""
-    descriptor = os.open(directory / DATA_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with _opened(directory / DATA_FILE, os.O_RDONLY) as descriptor:
         found = os.fstat(descriptor)
         try:
             answer = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
@@ -190,14 +180,12 @@ def _identity(directory: Path) -> bytes:
             name = f"inode {found.st_ino} generation {struct.unpack_from('=I', answer)[0]}"
         except OSError:
             name = f"inode {found.st_ino} device {found.st_dev}"
-    finally:
-        os.close(descriptor)
     return f"{name}\n".encode().ljust(_SEAL_BYTES)
 
 
 @contextlib.contextmanager
-def _seal_file(directory: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
-    descriptor = os.open(directory / SEAL_FILE, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         yield descriptor
     finally:

@@ -113,10 +113,6 @@ class ReadTransaction:
         pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         return stat["psize"] * pages
 
-    def number(self) -> int:
-        """Return the number of the transaction whose state this one sees."""
-        return self.raw.id()
-
     def open_snapshots(self) -> Snapshots:
         """Count the snapshots that processes have open, without this one, and find the oldest."""
         environment = self._shared.environment
@@ -125,7 +121,7 @@ class ReadTransaction:
         environment.reader_check()  # a process that was killed reads no more
         lines = [line.split() for line in environment.readers().splitlines()[1:]]
         found = [(int(pid), int(number)) for pid, _, number in lines if number.isdigit()]
-        own = os.getpid(), self.number()
+        own = os.getpid(), self.raw.id()
         if own in found:
             found.remove(own)
         if not found:
@@ -359,10 +355,6 @@ class Environment:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        state = "closed" if self._shared is None else "read-only" if self.readonly else "open"
-        return f"<{type(self).__name__} {self.path} ({state})>"
 
     def _usable(self) -> SharedEnvironment:
         if self._shared is None:

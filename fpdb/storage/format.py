@@ -1,25 +1,6 @@
-"""Every layout on disk but that of pages: named sub-databases, header, counters, records, values.
+"""The bytes of header, counters, records and values; docs/reference/format.md has their layouts.
 
 All of it is part of the file format. What LMDB itself writes is in lmdb_file, pages are in columns.
-
-    sub-database  key -> value
-    header        "header" -> the header; its page, one of the first in the file, never moves
-    counters      "counters" -> the counters
-    documents     id (u64, big-endian) -> the record of a document
-    keys          text key, or its head and a digest -> id (u64, big-endian)
-    ids           first id of a page -> a page of rows: id, high 32 bits of the fingerprint, time
-    short         digest of a text, id (u64, big-endian) -> nothing
-    table-NN      first row of a page -> a page of permuted fingerprints; table-00 has ids as well
-
-    header        0        8
-                  checksum msgpack map; its first entry is the magic
-    counters      0        8          16     24      32        40 or none
-                  next id  documents  short  writes  sketches  checksum
-    record        0        4
-                  checksum msgpack list: key, fingerprint, added, digest, meta, characters, sketch
-
-Checksums are XXH3 of all other bytes: of 64 bits, big-endian, or the low 32 of them. Counters are
-little-endian; those of sketches, and the sketch of a record, are only in databases with sketches.
 """
 
 import json
@@ -30,21 +11,12 @@ from typing import Any, NamedTuple, NoReturn
 import msgpack
 import xxhash
 
-from fpdb.errors import (
-    DamagedError,
-    FormatError,
-    InputError,
-    NotADatabaseError,
-)
+from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError
 from fpdb.models import Key
 
 ID_BYTES = 8
 LARGEST_KEY = 1 << 16
 LARGEST_META = 1 << 16
-
-# Values
-
-
 MAX_DEPTH = 32
 # An empty list takes one byte here and 64 in memory: what is unpacked holds no more lists and maps
 # than metadata can, and no longer ones than a recipe has words.
@@ -54,13 +26,9 @@ _JSON = json.JSONEncoder(allow_nan=False)
 
 
 def pack(value: Any, what: str, limit: int, *, binary: bool = False) -> bytes:
-    """Pack a value of JSON, or of JSON and `bytes`; a tuple becomes a list.
+    """Pack a value of JSON, or of JSON and `bytes` if it is binary; a tuple becomes a list.
 
-    Args:
-        value: `None`, `bool`, `int` of 64 bits, `float`, `str`, `list` and `dict` with `str` keys.
-        what: What it is, in errors.
-        limit: The largest number of packed bytes.
-        binary: Whether `bytes` may be in it.
+    `what` names it in errors, and at most `limit` bytes are packed.
     """
     try:
         packed: bytes = msgpack.packb(value)
@@ -82,18 +50,12 @@ def pack(value: Any, what: str, limit: int, *, binary: bool = False) -> bytes:
     return packed
 
 
-def _require_shallow(value: Any) -> None:
-    holders: list[Any] = [[value]]
-    depth = 0
-    while holders := [
-        item
-        for holder in holders
-        for item in (holder.values() if isinstance(holder, dict) else holder)
-        if isinstance(item, list | dict)
-    ]:
-        depth += 1
-        if depth > MAX_DEPTH:
+def _require_shallow(value: Any, levels: int = MAX_DEPTH) -> None:
+    if isinstance(value, list | dict):
+        if not levels:
             raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+        for item in value.values() if isinstance(value, dict) else value:
+            _require_shallow(item, levels - 1)
 
 
 def unpack(data: bytes | memoryview, what: str = "a stored value") -> Any:
@@ -129,9 +91,6 @@ def unpack(data: bytes | memoryview, what: str = "a stored value") -> Any:
 
 def _refuse_extension(code: int, _: bytes) -> NoReturn:
     raise ValueError(f"extension type {code} isn't allowed")
-
-
-# The header
 
 
 Header = dict[str, Any]
@@ -229,9 +188,6 @@ def _require_fields(header: Header, fields: dict[str, type]) -> None:
             )
 
 
-# The counters
-
-
 _COUNTERS = {count: struct.Struct(f"<{count}Q") for count in (4, 5)}
 
 
@@ -262,9 +218,6 @@ class Counters(NamedTuple):
         if form is None or form.size != len(body) or checksum != xxhash.xxh3_64_digest(body):
             raise DamagedError("the counters are damaged", hint="run `fpdb check`")
         return cls(*form.unpack(body))
-
-
-# Records
 
 
 _RECORD_CHECKSUM_BYTES = 4

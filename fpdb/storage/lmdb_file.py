@@ -123,9 +123,6 @@ class NodePage(NamedTuple):
     intact: bool
 
 
-# The parts of a file
-
-
 def parse_meta(data: bytes) -> Meta:
     """Parse the bytes of a meta page, valid or not."""
     _, kind, magic, version, _, _, free, main, last_page, transaction = _META.unpack_from(data)
@@ -341,9 +338,6 @@ class LmdbFile:
         return _USUAL_PAGE_SIZE
 
 
-# Before LMDB maps a file
-
-
 def require_intact(descriptor: int, name: str) -> Meta:
     """Return the newest meta page, or raise an error that says why LMDB may not map this file."""
     # Another process may commit while this one reads; only a fault that remains is one.
@@ -380,9 +374,6 @@ def _require_intact(descriptor: int, name: str) -> Meta:
         if len(free) < len(beyond):
             raise cut
     return newest
-
-
-# The structure
 
 
 def structure_faults(directory: Path) -> list[str]:

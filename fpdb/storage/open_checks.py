@@ -49,9 +49,6 @@ _ATTEMPTS = 5
 Identity = tuple[int, int]
 
 
-# What is at a path
-
-
 def identify(directory: Path) -> Identity:
     """Return device and inode of the data file, without opening anything.
 
@@ -147,9 +144,6 @@ def _find_data(directory: Path) -> os.stat_result:
     return found
 
 
-# The file system
-
-
 def require_local(directory: Path) -> None:
     """Raise an error for a directory on a network file system."""
     kind = file_system_of(directory.stat().st_dev)
@@ -169,9 +163,6 @@ def file_system_of(device: int) -> str:
             if mount.split(" ")[2:3] == [number]:
                 return kind.split(" ")[0]
     return ""
-
-
-# LMDB itself
 
 
 def open_lmdb(
@@ -224,8 +215,6 @@ def open_lmdb(
     environment.reader_check()
     return environment
 
-
-# Errors of LMDB and of the disk
 
 _LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk
 _DAMAGE = (

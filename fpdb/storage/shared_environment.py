@@ -163,8 +163,6 @@ class SharedEnvironment:
         if self.users == 0:
             self._refuse()
 
-    # Forks
-
     def before_fork(self) -> None:
         """Keep new transactions out, and let the other threads leave."""
         self._forking = self._gate.acquire(timeout=FORK_SECONDS)
@@ -196,8 +194,6 @@ class SharedEnvironment:
                 f"{self.directory} was inside a transaction when this process was forked",
                 hint="fork outside of transactions, in other threads too, or spawn",
             )
-
-    # Replacing the environment
 
     def _may_open(self, *, readonly: bool) -> contextlib.AbstractContextManager[None]:
         # Opening a sub-database of a writable environment takes LMDB's write lock: that wait
@@ -261,8 +257,6 @@ class SharedEnvironment:
     def _refuse(self, **_: object) -> NoReturn:
         raise ClosedError(f"{self.directory} was closed", hint="open it again")
 
-
-# The environments that this process has open
 
 _open: dict[Identity, SharedEnvironment] = {}
 _lock = threading.RLock()

@@ -42,9 +42,6 @@ _LONGEST_RUN = 40  # pages of a record with the longest key and the longest meta
 _FREE_KEY_BYTES = 8
 
 
-# The newest state
-
-
 def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
     """Return the meta page of the newest state, and what is wrong with the meta pages.
 
@@ -79,9 +76,6 @@ def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
         return None
 
 
-# Checks of a file that may be in use
-
-
 def meta_faults(directory: Path) -> list[str]:
     """Return what is wrong with the meta pages, if they mislead LMDB about the newest state."""
     file = LmdbFile(open_data(directory))
@@ -103,9 +97,6 @@ def structure_faults_in_use(directory: Path) -> list[str]:
     # A snapshot keeps the pages that are read here from being used again.
     with Environment.open(directory, readonly=True) as environment, environment.read():
         return structure_faults(directory)
-
-
-# A damaged file
 
 
 class Walk:
@@ -193,7 +184,7 @@ class Survey:
         self.strays_known = False
         self._seen = self.file.meta_bytes()
         try:
-            self._follow(self._newest_meta())
+            self._follow()
         except BaseException:
             self.file.close()
             raise
@@ -264,19 +255,17 @@ class Survey:
         for node in self.file.nodes(leaf):
             yield Entry(leaf, node.key, self.file.value(node))
 
-    def _newest_meta(self) -> Meta:
-        meta, faults = newest_state(self.file)
+    def _follow(self) -> None:
+        """Walk through all trees of a state, and find out which other pages are in use."""
+        file = self.file
+        meta, faults = newest_state(file)
         self.problems += [Problem(DATA_FILE, fault) for fault in faults]
         if meta is None:
             raise DamagedError(
                 "both meta pages are lost, and nothing else tells documents from deleted ones",
                 hint="restore the database from a backup",
             )
-        return meta
-
-    def _follow(self, meta: Meta) -> None:
-        """Walk through all trees of a state, and find out which other pages are in use."""
-        file, last_page = self.file, meta.last_page
+        last_page = meta.last_page
         if not METAS <= last_page < file.pages + _FREE_TAIL:
             last_page = file.pages - 1
         file.reached = bytearray(max(last_page + 1, file.pages))

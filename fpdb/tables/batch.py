@@ -136,11 +136,7 @@ def near_many(
     budget: int,
     most: int,
 ) -> Hits:
-    """Find all documents within k of each fingerprint, in the order of query, distance and id.
-
-    Raises:
-        InputError: There are more hits than an answer may have.
-    """
+    """Find all documents within k of each fingerprint, in the order of query, distance and id."""
     parts: list[Hits] = []
     done = 0
     for found in find_together(txn, index, fingerprints, k, budget=budget, most=most):
@@ -225,7 +221,6 @@ def _before(counts: Places, queries: Places) -> Places:
 
 
 def _check_size(hits: int) -> None:
-    """Raise InputError if an answer is too large."""
     if hits > MOST_HITS:
         raise InputError(
             f"the answer has {hits:,} hits, at most {MOST_HITS:,} are given at once",

@@ -137,11 +137,7 @@ def distances(a: Fingerprints, b: Fingerprints, bits: int) -> Distances:
 
 
 def to_array(fingerprints: Iterable[int], bits: int) -> Fingerprints:
-    """Return fingerprints as an array.
-
-    Raises:
-        InputError: A number has more than `bits` bits, or is negative.
-    """
+    """Return fingerprints as an array, or raise InputError for one that `bits` bits can't hold."""
     values = list(fingerprints)
     for value in (min(values, default=0), max(values, default=0)):
         if not 0 <= value < 1 << bits:

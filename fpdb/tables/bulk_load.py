@@ -73,7 +73,6 @@ def _ranges(
 def _sorted(
     source: FingerprintSource, permutation: Permutation, limits: Range, *, home: bool
 ) -> Rows:
-    """Return the sorted rows of a range of a table."""
     chosen, numbers = [to_array((), permutation.bits)], [np.empty(0, np.uint64)]
     for fingerprints, ids in source():
         permuted = permutation.apply(fingerprints)

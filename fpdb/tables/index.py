@@ -75,11 +75,7 @@ class Index:
         return [table.name for table in self.tables]
 
     def routes(self, k: int) -> list[Route]:
-        """Return what a query within k needs of each table that it reads.
-
-        Raises:
-            PlanError: The query would take too many probes.
-        """
+        """Return what a query within k needs of each table that it reads."""
         if k not in self._routes:
             found = []
             for number, masks in self.plan.probes(k):
@@ -306,6 +302,5 @@ def _sorted(permutation: Permutation, fingerprints: Fingerprints) -> Rows:
 
 
 def _fingerprint_at(rows: Rows, at: int) -> int:
-    """Return the fingerprint in a row of the home table."""
     number = int(rows[0][at])
     return number if len(rows) == 2 else number << _WORD_BITS | int(rows[1][at])

@@ -127,7 +127,12 @@ class Pages:
                     keep = ~_among(rows[: self._keys], gone)
                     rows = [column[keep] for column in rows]
                 if to_come > come:
-                    rows = self._merged(rows, [column[come:to_come] for column in insert])
+                    # The sort is stable: of two rows with the same key, the added one is the first.
+                    both = joined([[column[come:to_come] for column in insert], rows])
+                    order = np.lexsort(both[: self._keys][::-1])
+                    both = [column[order] for column in both]
+                    fresh = differs(*both[: self._keys])
+                    rows = [column[fresh] for column in both]
                 # Rows that are nothing but keys can only change in number, or by a removal.
                 if to_go > go or len(rows[0]) > before or self._keys < self.columns:
                     self._store(txn, rows, old)
@@ -137,15 +142,6 @@ class Pages:
         width = self.key_width
         packed = np.stack(rows[: self._keys], axis=-1).astype(">u8").tobytes()
         return [packed[start : start + width] for start in range(0, len(packed), width)]
-
-    def _merged(self, rows: Rows, added: Rows) -> Rows:
-        """Insert rows between others; one of them replaces a row with its key."""
-        # The sort is stable: of two rows with the same key, the added one is the first, and stays.
-        both = joined([added, rows])
-        order = np.lexsort(both[: self._keys][::-1])
-        both = [column[order] for column in both]
-        fresh = differs(*both[: self._keys])
-        return [column[fresh] for column in both]
 
     def _store(self, txn: WriteTransaction, rows: Rows, old: bytes | None) -> None:
         """Write the new rows of a page: as none, as one, joined with the one before, or split."""

@@ -152,7 +152,7 @@ def choose_plan(bits: int, k: int, blocks: int | None = None, choose: int = 1) -
 
     With k + `choose` blocks, which is the default, k changed bits always leave one choice intact.
     """
-    cut = _cut(0, bits, k + choose if blocks is None else blocks)
+    cut = _cut(bits, k + choose if blocks is None else blocks)
     return Plan(bits, k, tuple(_table(front, cut) for front in combinations(cut, choose)))
 
 
@@ -162,10 +162,10 @@ def nested_plan(bits: int, k: int) -> Plan:
     With k + 1 blocks in both cuts, k changed bits leave one pair of blocks intact.
     """
     tables = []
-    for start, length in _cut(0, bits, k + 1):
+    for start, length in _cut(bits, k + 1):
         lead = range(start, start + length)
         rest = [bit for bit in range(bits) if bit not in lead]
-        for at, size in _cut(0, len(rest), k + 1):
+        for at, size in _cut(len(rest), k + 1):
             order = [*lead, *rest[at : at + size], *rest[:at], *rest[at + size :]]
             turns = [place for place in range(1, bits) if order[place] != order[place - 1] + 1]
             blocks = [(order[low], high - low) for low, high in pairwise([0, *turns, bits])]
@@ -181,8 +181,8 @@ def _table(front: Sequence[tuple[int, int]], cut: Sequence[tuple[int, int]]) -> 
     return Table(Permutation(bits, (*front, *rest)), prefix)
 
 
-def _cut(start: int, bits: int, blocks: int) -> list[tuple[int, int]]:
+def _cut(bits: int, blocks: int) -> list[tuple[int, int]]:
     """Cut bits into blocks of about equal length, the longer ones first."""
     short, longer = divmod(bits, blocks)
     sizes = [short + (block < longer) for block in range(blocks)]
-    return list(zip(accumulate(sizes, initial=start), sizes, strict=False))
+    return list(zip(accumulate(sizes, initial=0), sizes, strict=False))

@@ -187,11 +187,7 @@ def _designs(bits: int, k: int, query_k: int) -> Iterator[Plan]:
 
 
 def first_look(bits: int, k: int, min_jaccard: float) -> int:
-    """Return the k that finds the texts of a Jaccard similarity, at least the database's own k.
-
-    Raises:
-        InputError: No k is known for a similarity this low.
-    """
+    """Return the k that finds the texts of a Jaccard similarity, at least the database's own k."""
     for least, within in _K_OF_64:
         if min_jaccard >= least:
             # A distance grows with the bits; for 32 of them a half is rounded up.
@@ -213,8 +209,8 @@ class JoinPlan:
     the join is of that many other fingerprints with the documents.
 
     `rows` are sent and take `shuffle_bytes`; `candidates` are pairs that share a prefix. The work
-    is cut into `tasks`. Times are estimates for fingerprints
-    that are spread evenly; `seconds` is that of the start, the work and the network together.
+    is cut into `tasks`. Times are estimates for fingerprints that are spread evenly; `seconds` is
+    that of the start, the work and the network together.
     """
 
     bits: int

@@ -32,12 +32,9 @@ class TableProbes(NamedTuple):
 
 
 def find_probes(prefixes: Sequence[int], k: int) -> tuple[TableProbes, ...]:
-    """Choose few probes that leave nothing within k out.
+    """Choose few probes that leave nothing within k out, or raise PlanError if they are too many.
 
     The prefixes of the tables are masks of the bits of the unpermuted fingerprint.
-
-    Raises:
-        PlanError: The probes are too many.
     """
     widths = [prefix.bit_count() for prefix in prefixes]
     found = _find_radii(prefixes, widths, k)
@@ -71,7 +68,6 @@ def _changes(width: int, radius: int) -> tuple[int, ...]:
 
 
 def _find_radii(prefixes: Sequence[int], widths: Sequence[int], k: int) -> list[int]:
-    """Find small radii that cover k."""
     longest = max(prefix.bit_length() for prefix in prefixes)
     marks = [[prefix >> bit & 1 for prefix in prefixes] for bit in range(longest)]
     groups = np.unique(np.array(marks, np.uint8), axis=0)  # bits that are in the same prefixes

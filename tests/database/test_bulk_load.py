@@ -72,10 +72,10 @@ def test_new_and_replaced_documents_are_one_transaction(tmp_path: Path, keys: st
     with fpdb.create(tmp_path / "db", keys=keys) as db:
         db.add_fingerprints(names(range(10), keys), fingerprints(64, 10))
         with db._environment.read() as txn:
-            before = txn.number()
+            before = txn.raw.id()
         assert db.add_fingerprints(names(range(5, 20), keys), fingerprints(64, 15)) == 15
         with db._environment.read() as txn:
-            assert txn.number() == before + 1
+            assert txn.raw.id() == before + 1
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
