@@ -422,7 +422,7 @@ class Run:
 
 @dataclass
 class _Archived:
-    """Decides which records of web archives needn't be read, and counts those."""
+    """Finds which records of web archives are stored, and counts what isn't read."""
 
     database: Database
     counts: Ingested
@@ -435,14 +435,13 @@ class _Archived:
             stored = self.database.get(key)
         except InputError:  # an unusable key, which is reported when it is to be added
             return False
-        return stored is not None and meta.items() <= (stored.meta or {}).items()
+        known = stored is not None and meta.items() <= (stored.meta or {}).items()
+        self.counts.known += known
+        return known
 
     def skip(self, why: str) -> None:
-        """Count a record that isn't read."""
-        if why == "known":
-            self.counts.known += 1
-        else:
-            self.counts.skipped[why] += 1
+        """Count a record that holds no page."""
+        self.counts.skipped[why] += 1
 
 
 def _answers(

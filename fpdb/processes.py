@@ -174,10 +174,8 @@ class Worker:
     def call(self, item: object) -> Any:
         """Return what the function makes of an item, or raise its error."""
         try:
-            if self._work:
-                self._connection.send(self._work)
-                self._work = None
-            self._connection.send(item)
+            self._connection.send((self._work, item))
+            self._work = None
             good, answer = self._connection.recv()
         except (EOFError, OSError):
             raise self._lost() from None
@@ -232,7 +230,7 @@ def _block_interrupts() -> None:
 
 
 def serve(number: int) -> None:
-    """Run a worker: receive a function, and then items until the socket is closed."""
+    """Run a worker: receive items until the socket is closed, with the first a function."""
     from multiprocessing.connection import Connection
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -240,18 +238,22 @@ def serve(number: int) -> None:
     connection: Connection[Any, Any] = Connection(number)
     # The other end may be gone at any moment; then there is nothing left to do.
     with connection, contextlib.suppress(EOFError, OSError):
-        known, work = _received(connection)
+        work: Any = None
         while True:
-            good, answer = _received(connection)
-            if not known:
-                good, answer = False, work
-            if good:
-                try:
-                    answer = work(answer)
-                except Exception as error:  # it is raised where the result is used
-                    good, answer = False, error
             try:
-                connection.send((good, answer))
+                sent, item = connection.recv()
+                work = sent or work
+            except (EOFError, OSError):
+                raise
+            except Exception as error:  # e.g. a class that only the caller has
+                connection.send((False, _unfit(error)))
+                continue
+            try:
+                found = True, work(item)
+            except Exception as error:  # it is raised where the result is used
+                found = False, error
+            try:
+                connection.send(found)
             except OSError:
                 raise
             except Exception as error:  # pickle raises what it likes
@@ -266,13 +268,3 @@ def _end_with_caller(number: int) -> None:
     hangup.register(number, 0)
     hangup.poll()
     os._exit(0)
-
-
-def _received(connection: "Connection[Any, Any]") -> tuple[bool, Any]:
-    """Receive something, or return the error that it can't be used here."""
-    try:
-        return True, connection.recv()
-    except (EOFError, OSError):
-        raise
-    except Exception as error:  # e.g. a class that only the caller has
-        return False, _unfit(error)

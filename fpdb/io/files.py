@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
-from fpdb.io.html import Found, Page, finished, marked, require_html
+from fpdb.io.html import Found, Page, finished, require_html
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.streams import Line, LineCutter, Progress, StreamError, TooLong
 from fpdb.io.tables import Named
@@ -308,17 +308,18 @@ def _picked(rows: Callable[[Source], Iterator[Named]], source: Source) -> Iterat
     pick = picker(reading if source.format.has_fields else _ANY)
     for number, fields, replaced in rows(source):
         place = f"{source.path}:{number}" if number else source.path
-        found: Record | BadRecord
+        if isinstance(fields, str):
+            yield BadRecord(place, fields)
+            continue
         try:
-            if isinstance(fields, str):
-                found = BadRecord(place, fields)
-            else:
-                found = pick(place, fields, replaced)
+            found = pick(place, fields, replaced)
         except UnfitError as error:
-            found = BadRecord(place, str(error))
-        except RecursionError:
-            found = BadRecord(place, "is nested too deeply")
-        yield marked(found, reading)
+            yield BadRecord(place, str(error))
+            continue
+        if reading.html == "html" and found.text is not None:
+            yield Page(place, found.key, found.text, found.meta, replaced=replaced)
+        else:
+            yield found
 
 
 def _jsonl(source: Source) -> Iterator[Named]:

@@ -100,7 +100,7 @@ class _Folder:
             known = self._files.get(entry.identity)
             if known is None:
                 # A log that is rotated gets another name, and is read to its end nevertheless.
-                if not _holds_lines(entry.name):
+                if SUFFIXES.get(os.path.splitext(entry.name)[1].lower()) != "jsonl":
                     continue
                 known = self._begin(entry)
             known.misses = 0
@@ -148,7 +148,3 @@ class _Folder:
             return []
         self._noted.add(path)
         return [partial(tuple, [BadRecord(path, reason)])]
-
-
-def _holds_lines(name: str) -> bool:
-    return SUFFIXES.get(os.path.splitext(name)[1].lower()) == "jsonl"

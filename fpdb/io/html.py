@@ -125,13 +125,6 @@ def finished(items: Iterable[Found], reading: Reading) -> Iterator[Record | BadR
         yield _read(item, reading) if isinstance(item, Page) else item
 
 
-def marked(item: Record | BadRecord, reading: Reading) -> Found:
-    """Take the text of a record as HTML, if all texts are."""
-    if reading.html == "html" and isinstance(item, Record) and item.text is not None:
-        return Page(item.source, item.key, item.text, item.meta, replaced=item.replaced)
-    return item
-
-
 def is_html(content_type: str) -> bool:
     """Return whether a media type is one of HTML."""
     return media_type(content_type) in _HTML_TYPES

@@ -20,12 +20,15 @@ _STEP = 1 << 20
 _MOST_REREAD = 1 << 28
 _KEPT = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})
+# What a body of HTML that has no type begins with.
 _SNIFFED = 1 << 10
+_BEGINNING = re.compile(rb"<html|<!doctype html", re.IGNORECASE)
 _LARGEST_FIELD = 200
 # URIs under which tools store notes about their own work.
 _OF_TOOLS = ("metadata:", "urn:", "dns:", "whois:")
 
 _LARGEST_HEAD = 1 << 16
+_HEAD_END = re.compile(rb"\r\n\r\n|\n\n")
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})\b")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]{0,1000})?\r?\n")
 _MOST_CODINGS = 2
@@ -35,8 +38,8 @@ _MOST_CODINGS = 2
 class Passing:
     """What the reader of an archive calls while it reads.
 
-    `known` returns whether the record with a key and metadata is stored; `passed` is called with
-    the reason why a record was skipped: its kind, or "status", "type" or "known".
+    `known` returns whether the record with a key and metadata is stored, and so isn't read again;
+    `passed` is called with the reason why one holds no page: its kind, "status" or "type".
     """
 
     known: Callable[[str, Mapping[str, Any]], bool]
@@ -72,7 +75,7 @@ def read_pages(
     progress: Progress | None = None,
 ) -> Iterator[Page | BadRecord]:
     """Yield the pages of an archive: responses with status 200, resources, and conversions."""
-    for found in read_captures(file, reading.max_bytes + _HEAD, progress=progress):
+    for found in read_captures(file, reading.max_bytes + _HEAD, progress):
         source = f"{path}:{found.place}"
         if isinstance(found, Broken):
             yield BadRecord(source, found.reason)
@@ -85,35 +88,24 @@ def read_pages(
             if passing:
                 passing.passed(str(why))
         else:
-            if passing and passing.known(str(page.key), page.meta or {}):
-                passing.passed("known")
-            else:
+            if not (passing and passing.known(str(page.key), page.meta or {})):
                 yield page
 
 
 def read_captures(
-    file: io.BufferedReader,
-    largest: int,
-    *,
-    largest_record: int = _LARGEST_RECORD,
-    progress: Progress | None = None,
+    file: io.BufferedReader, largest: int, progress: Progress | None = None
 ) -> Iterator[Capture | Broken]:
     """Yield the records of an archive; after a damaged one, search for the next.
 
-    A pipe can't be searched: what follows the first damage is lost.
-
-    Args:
-        file: The archive, which has the method `peek`.
-        largest: The most bytes of a block that is kept; a record with more is Broken.
-        largest_record: The most bytes that any record may have, uncompressed.
-        progress: Called with the numbers of bytes that were read.
+    A pipe can't be searched: what follows the first damage is lost. A record whose block would be
+    kept but has more than `largest` bytes is Broken.
     """
     counted = _Counted(file, progress)
     packing = packing_of(file.peek(8))
     mark = packing.magic if packing else b"\nWARC/1."
     reported, reread = False, 0
     while True:
-        records = _Records(counted, largest, largest_record)
+        records = _Records(counted, largest)
         for found in records:
             reported = False
             yield found
@@ -175,11 +167,10 @@ class _Counted:
 class _Records:
     """The records from one place of a file on, up to the first that is damaged."""
 
-    def __init__(self, file: _Counted, largest: int, largest_record: int) -> None:
+    def __init__(self, file: _Counted, largest: int) -> None:
         self.failure: Broken | None = None
         self._file = file
         self._largest = largest
-        self._largest_record = largest_record
 
     def __iter__(self) -> Iterator[Capture | Broken]:
         from fastwarc.warc import ArchiveIterator
@@ -195,7 +186,7 @@ class _Records:
                 held = self._capture(record, place)
             if held is None and self._file.tell() > place:
                 self.failure = Broken(place, "no record begins here")
-        except _DamagedError as error:
+        except PageError as error:
             self.failure = Broken(place, str(error))
         except OSError as error:
             reason = f"no record begins here, or it is damaged: {str(error)[:100]}"
@@ -216,27 +207,23 @@ class _Records:
         kind = headers.get("warc-type", "").lower()
         written = headers.get("content-length", "")
         if not (written.isascii() and written.isdigit() and len(written) <= 18):
-            raise _DamagedError(f"found the length {written[:40]!r}, expected a number")
+            raise PageError(f"found the length {written[:40]!r}, expected a number")
         length = int(written)
         kept = kind in _KEPT and length <= self._largest
         block = _read(record.reader, length) if kept else b""
         got = len(block)
         while got < length and not kept:
-            if got > self._largest_record:
-                raise _DamagedError(f"goes on for more than {self._largest_record:,} bytes")
+            if got > _LARGEST_RECORD:
+                raise PageError(f"goes on for more than {_LARGEST_RECORD:,} bytes")
             step = record.reader.consume(min(length - got, _STEP))
             if not step:
                 break
             got += step
         if got < length:
-            raise _DamagedError(f"ends after {got:,} of {length:,} bytes")
+            raise PageError(f"ends after {got:,} of {length:,} bytes")
         if kind in _KEPT and not kept:
             return Broken(place, f"holds {length:,} bytes, expected at most {self._largest:,}")
         return Capture(place, kind, headers, block)
-
-
-class _DamagedError(Exception):
-    """A record whose bytes can't be what they should be; says why."""
 
 
 def _read(reader: Any, most: int) -> bytes:
@@ -247,7 +234,7 @@ def _read(reader: Any, most: int) -> bytes:
 
 
 class PageError(ValueError):
-    """A record whose page can't be read; says why."""
+    """A record that can't be read, or its page; says why."""
 
 
 class _Skipped(Exception):  # noqa: N818 - it is no error
@@ -271,7 +258,8 @@ def _page(capture: Capture, source: str, reading: Reading) -> Page:
             raise _Skipped("other")
         body, content_type = _payload(capture.block, reading)
         status = 200
-    content_type = content_type or _sniffed(body)
+    if not content_type and _BEGINNING.search(body[:_SNIFFED]):
+        content_type = "text/html"
     if not _is_text(content_type):
         raise _Skipped("type")
     html = is_html(content_type)
@@ -307,12 +295,6 @@ def _is_text(content_type: str) -> bool:
     return is_html(content_type) or media_type(content_type) == "text/plain"
 
 
-def _sniffed(body: bytes) -> str:
-    """Return the type of a body that has none: HTML if it begins like it."""
-    head = body[:_SNIFFED].lower()
-    return "text/html" if b"<html" in head or b"<!doctype html" in head else ""
-
-
 class Response(NamedTuple):
     """The head of a response, and its body as it was sent."""
 
@@ -326,18 +308,14 @@ def parse_response(block: bytes) -> Response:
     match = _STATUS.match(block)
     if not match:
         raise PageError("holds no HTTP response")
-    end = min(
-        (place for place in (block.find(b"\r\n\r\n"), block.find(b"\n\n")) if place >= 0),
-        default=len(block),
-    )
-    if end > _LARGEST_HEAD:
-        raise PageError(f"has HTTP headers of {end:,} bytes, expected {_LARGEST_HEAD:,}")
+    head, *body = _HEAD_END.split(block, maxsplit=1)
+    if len(head) > _LARGEST_HEAD:
+        raise PageError(f"has HTTP headers of {len(head):,} bytes, expected {_LARGEST_HEAD:,}")
     headers: dict[str, str] = {}
-    for line in block[:end].split(b"\n")[1:]:
+    for line in head.split(b"\n")[1:]:
         name, _, value = line.decode("utf-8", "replace").partition(":")
         headers.setdefault(name.strip().lower(), value.strip())
-    width = 4 if block.startswith(b"\r\n\r\n", end) else 2
-    return Response(int(match[1]), headers, block[end + width :])
+    return Response(int(match[1]), headers, b"".join(body))
 
 
 def body_of(response: Response, largest: int) -> bytes:
