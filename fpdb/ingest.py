@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, cast
 
 from fpdb.database import Database
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
-from fpdb.io.arrow import table_records
-from fpdb.io.files import PART, Part, read_parts, size_of
+from fpdb.io.arrow import table_rows
+from fpdb.io.files import Part, read_parts, size_of
 from fpdb.io.follow import follow_parts
-from fpdb.io.records import BadRecord, Reading, Record
+from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.warc import Passing
 from fpdb.models import MOST_BYTES, Added, Document, Key, Matches
 from fpdb.processes import mapped
@@ -159,13 +160,17 @@ def ingest(
     counts, reading = run.counts, reading or Reading()
     archived = _Archived(database, counts)
     paths = [paths] if isinstance(paths, str) else list(paths)
-    parts = _open(paths, reading, PART, run.count_bytes, Passing(archived.is_stored, archived.skip))
+    passing = Passing(archived.is_stored, archived.skip)
+    # A list, so that all paths are checked now.
+    opened = [
+        read_parts(path, reading, progress=run.count_bytes, passing=passing) for path in paths
+    ]
     sizes = [size_of(path) for path in paths]
     if None not in sizes:
         counts.bytes_total = sum(size or 0 for size in sizes)
     take = Take(database.preparer.adapted(reading.max_bytes), to_add)
     run.show()
-    for _, found in mapped(take, parts, jobs):
+    for _, found in mapped(take, chain.from_iterable(opened), jobs):
         taken = found.until_bad() if strict else found
         run.count(
             database.add_prepared(
@@ -235,11 +240,11 @@ def query_files(
     """
     reading = dataclasses.replace(reading or Reading(), keyed=False)
     paths = [paths] if isinstance(paths, str) else list(paths)
-    parts = _open(paths, reading, _BLOCK)
+    opened = [read_parts(path, reading, size=_BLOCK) for path in paths]
     preparer = database.preparer.adapted(reading.max_bytes, sketched=min_jaccard is not None)
     take = Take(preparer, _to_query if min_jaccard is None else _to_verify)
     query = partial(database.query_prepared, k=k, limit=limit, min_jaccard=min_jaccard)
-    results = (taken for _, taken in mapped(take, parts, jobs))
+    results = (taken for _, taken in mapped(take, chain.from_iterable(opened), jobs))
     return _answers(results, query, Run(strict, on_bad))
 
 
@@ -265,13 +270,18 @@ def documents_of(
         fingerprint_field=fingerprint,
         max_bytes=MOST_BYTES,
     )
-    for record in table_records(table, reading):
-        if isinstance(record, BadRecord) or record.key is None:
-            reason = record.reason if isinstance(record, BadRecord) else "found no key"
+    pick = picker(reading)
+    for number, found, replaced in table_rows(table, reading):
+        source = f"row {number}" if number else "the table"
+        try:
+            if isinstance(found, str):
+                raise UnfitError(found)  # noqa: TRY301
+            record = pick(source, found, replaced)
+        except UnfitError as error:
             raise InputError(
-                f"{record.source}: {reason}", hint="name other columns, or drop such rows first"
-            )
-        yield Document(record.key, record.text, record.meta, record.fingerprint)
+                f"{source}: {error}", hint="name other columns, or drop such rows first"
+            ) from None
+        yield Document(cast("Key", record.key), record.text, record.meta, record.fingerprint)
 
 
 def parse_key(key: Key, kind: str) -> Key:
@@ -287,20 +297,6 @@ def parse_key(key: Key, kind: str) -> Key:
             hint="the keys of this database are integers",
         )
     return number
-
-
-def _open(
-    paths: Sequence[str],
-    reading: Reading,
-    size: int,
-    progress: Callable[[int], object] | None = None,
-    passing: Passing | None = None,
-) -> Iterator[Part]:
-    """Check all paths, and return an iterator over what they hold, `size` records at a time."""
-    opened = [
-        read_parts(path, reading, size=size, progress=progress, passing=passing) for path in paths
-    ]
-    return (part for parts in opened for part in parts)
 
 
 class Good(NamedTuple):

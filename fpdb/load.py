@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import io
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from fpdb.ingest import Bad, Ingested, Run, Take, parse_key, to_add
 from fpdb.io.arrow import Columns, find_columns, words_of
 from fpdb.io.files import read_parts, size_of
 from fpdb.io.records import Reading
-from fpdb.io.streams import binary_file, named, read_lines
+from fpdb.io.streams import chunks, named, read_lines
 from fpdb.maintenance import portable
 from fpdb.models import Document, Key
 from fpdb.storage import Environment
@@ -28,6 +29,7 @@ from fpdb.tables.bits import to_ints
 from fpdb.tables.bulk_load import MEMORY
 
 _CAPACITY = 1_000_000
+_CHUNK = 1 << 18
 # Documents that are stored together in a database that nobody else sees yet.
 _FILLED = 1 << 14
 # What a record takes, about, until it is stored with the others of its step.
@@ -104,7 +106,8 @@ class _Load(Run):
 
     def dumped_at(self, source: str) -> None:
         """Load a database in its portable form from a path."""
-        with binary_file(source, self.count_bytes) as file:
+        data = chunks(source, self.count_bytes)
+        with named(source, "copy it again"), io.BufferedReader(_Stream(data), _CHUNK) as file:
             try:
                 self.dumped(file)
             except InputError as error:
@@ -253,6 +256,25 @@ class _Load(Run):
                         hint=f"leave {name} out, or create another database",
                     )
             yield database
+
+
+class _Stream(io.RawIOBase):
+    """Chunks of bytes as a file that a buffered reader can read."""
+
+    def __init__(self, data: Iterator[bytes]) -> None:
+        self._chunks = data
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if not self._rest:
+            self._rest = memoryview(next(self._chunks, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
 
 
 def _read_array(path: str) -> NDArray[Any]:

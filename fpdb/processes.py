@@ -20,7 +20,6 @@ from fpdb.errors import InputError, WorkerError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-    from multiprocessing.connection import Connection
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -121,32 +120,23 @@ class Workers(Generic[Item, Result]):
         try:
             worker = self._idle.pop()
         except IndexError:
-            worker = self._start()
+            with self._lock:
+                if self._closed:
+                    raise WorkerError("the workers were closed") from None
+                worker = Worker(self._work)
+                self._started.append(worker)
         try:
             result: Result = worker.call(item)
         finally:
             self._idle.append(worker)
         return result
 
-    def _start(self) -> "Worker":
-        with self._lock:
-            if self._closed:
-                raise WorkerError("the workers were closed")
-            worker = Worker(self._work)
-            self._started.append(worker)
-        return worker
-
 
 class Worker:
     """A child process that runs a function, and the connection to it."""
 
     def __init__(self, work: Callable[..., Any], stderr: int | None = None) -> None:
-        """Start the process.
-
-        Args:
-            work: What is run for each item.
-            stderr: Where its messages go, as for `subprocess.Popen`.
-        """
+        """Start the process; `stderr` is where its messages go, as for `subprocess.Popen`."""
         import subprocess
         from multiprocessing.connection import Connection
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.errors import InputError, MissingExtraError
-from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
+from fpdb.io.records import Reading
 from fpdb.io.streams import StreamError, named
 from fpdb.io.tables import Named, header_reason
 
@@ -71,8 +71,8 @@ def arrow_rows(path: str, reading: Reading) -> Iterator[Named]:
             yield from _rows(reader.schema.names, batches, reading)
 
 
-def table_records(table: Any, reading: Reading) -> Iterator[Record | BadRecord]:
-    """Yield the rows of a table in memory, of any library with the Arrow interface, as records."""
+def table_rows(table: Any, reading: Reading) -> Iterator[Named]:
+    """Read the rows of a table in memory, of any library with the Arrow interface."""
     pyarrow = require()
     if hasattr(table, "__arrow_c_stream__"):
         batches = pyarrow.RecordBatchReader.from_stream(table)
@@ -83,16 +83,7 @@ def table_records(table: Any, reading: Reading) -> Iterator[Record | BadRecord]:
             f"found {table!r:.40}, expected a table",
             hint="a DataFrame of pandas or polars, or a table or reader of pyarrow",
         )
-    pick = picker(reading)
-    for number, found, replaced in _rows(batches.schema.names, batches, reading):
-        source = f"row {number}" if number else "the table"
-        if isinstance(found, str):
-            yield BadRecord(source, found)
-            continue
-        try:
-            yield pick(source, found, replaced)
-        except UnfitError as error:
-            yield BadRecord(source, str(error))
+    return _rows(batches.schema.names, batches, reading)
 
 
 class TableWriter:

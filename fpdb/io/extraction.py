@@ -6,6 +6,7 @@ the end of its process stops one. So each page has its processor time, and all h
 
 import codecs
 import functools
+import re
 import resource
 import signal
 
@@ -97,8 +98,6 @@ def _forced(data: bytes, name: str) -> tuple[str, str, bool]:
 
 def _declared(head: bytes) -> str:
     """Find the encoding that a page declares in its head."""
-    import re
-
     found = re.search(
         rb"<(?:meta\b[^<>]*?\bcharset|\?xml\b[^<>]*?\bencoding)\s*=\s*[\"']?\s*([\w:.-]{1,40})",
         head,
@@ -133,8 +132,6 @@ def _usable(name: str) -> str:
 
 def open_templates(page: str) -> str:
     """Make elements of the scripts that hold a template: a browser will show what is in them."""
-    import re
-
     # It begins with plain letters, so that most pages are passed over quickly.
     kinds = re.compile(
         r"ype\s*=\s*[\"']?\s*text/(?:html|(?:x-)?[\w.-]{0,40}"

@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.models import LARGEST_TEXT
@@ -145,16 +145,6 @@ def named(path: str, hint: str = "") -> Iterator[None]:
         raise InputError(f"{path} {error}", hint=error.hint or hint) from None
 
 
-@contextlib.contextmanager
-def binary_file(path: str, progress: Progress | None = None) -> Iterator[IO[bytes]]:
-    """Open a file, or standard input ("-"), decompressed; an unreadable one is an `InputError`."""
-    with (
-        named(path, "copy it again"),
-        io.BufferedReader(_Stream(chunks(path, progress)), _CHUNK) as stream,
-    ):
-        yield stream
-
-
 class LineCutter:
     """Cuts bytes into lines, without line feeds, as they come; of too long ones, a mark is left.
 
@@ -256,25 +246,6 @@ def read_lines(path: str, largest: int = LARGEST_TEXT) -> Iterator[str]:
             if isinstance(line, TooLong):
                 raise _too_long(f"{path}:{number}", largest)
             yield line.rstrip("\r")
-
-
-class _Stream(io.RawIOBase):
-    """Chunks of bytes as a file that a buffered reader can read."""
-
-    def __init__(self, data: Iterator[bytes]) -> None:
-        self._chunks = data
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if not self._rest:
-            self._rest = memoryview(next(self._chunks, b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
 
 
 def _decode(data: bytes) -> tuple[str, bool]:
