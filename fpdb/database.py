@@ -13,15 +13,7 @@ from fpdb.arrays import each
 from fpdb.documents.catalog import Keys
 from fpdb.documents.layout import new_database, new_header, read_layout, replanned
 from fpdb.documents.lookup import Search
-from fpdb.documents.prepare import (
-    BATCH,
-    LOAD,
-    Preparer,
-    as_fingerprints,
-    as_keys,
-    distinct,
-    take,
-)
+from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_fingerprints, as_keys, distinct, take
 from fpdb.documents.writer import Writer
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
@@ -29,16 +21,7 @@ from fpdb.joins import find_clusters
 from fpdb.maintenance import portable
 from fpdb.maintenance.check import check_view, require_complete_copy, require_intact
 from fpdb.maintenance.compact import compact, stats
-from fpdb.models import (
-    Added,
-    Cluster,
-    Document,
-    Key,
-    Problem,
-    Stats,
-    require_choice,
-    require_whole,
-)
+from fpdb.models import Added, Cluster, Document, Key, Problem, Stats, require_choice, require_whole
 from fpdb.processes import mapped
 from fpdb.queries import KEPT, Queries, Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
@@ -163,8 +146,7 @@ class Database(Queries):
     @property
     def sketch(self) -> str | None:
         """The kind of sketches that it keeps: "minhash", or None for none."""
-        kind = self._header.get("sketch")
-        return kind if kind is None else str(kind)
+        return self._header.get("sketch")
 
     @property
     def preparer(self) -> Preparer:
@@ -176,11 +158,7 @@ class Database(Queries):
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Open a view of this moment, for a `with` block that asks many questions.
-
-        Its queries are faster, since none begins a transaction. It keeps LMDB from using the pages
-        again that are freed while it is open, so the file may grow meanwhile.
-        """
+        """Open a `Snapshot` of this moment, for a `with` block that asks many questions."""
         with self._environment.read() as txn:
             yield Snapshot(self._preparer, txn)
 

@@ -9,26 +9,9 @@ from typing import Any, Literal
 
 from fpdb.arrays import each
 from fpdb.documents.catalog import View, digest_of
-from fpdb.documents.lookup import (
-    Questions,
-    Search,
-    answers,
-    hits,
-    near,
-    same_text,
-    to_document,
-)
-from fpdb.documents.prepare import (
-    BATCH,
-    Preparer,
-    as_fingerprints,
-    as_number,
-)
-from fpdb.errors import (
-    DocumentNotFoundError,
-    InputError,
-    ShortTextError,
-)
+from fpdb.documents.lookup import Questions, Search, answers, hits, near, same_text, to_document
+from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
+from fpdb.errors import DocumentNotFoundError, InputError, ShortTextError
 from fpdb.fingerprint import Recipe
 from fpdb.joins import find_clusters, find_pairs
 from fpdb.models import (

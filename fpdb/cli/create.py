@@ -73,11 +73,7 @@ def _choose_plan(bits: int, k: int, capacity: int, tables: int) -> fpdb.Plan:
 def open_or_create(path: Path, recipe: str | None, *, sketched: bool, quiet: bool) -> fpdb.Database:
     """Open a database to write to it, or create it if there is nothing at its path.
 
-    Args:
-        path: Where the database is.
-        recipe: The recipe that it has, or is to have; None for whichever it has, or the default.
-        sketched: Whether a new database keeps sketches.
-        quiet: Whether to print nothing about a new database.
+    Without a recipe, a stored one may be any; `sketched` says whether a new one keeps sketches.
     """
     chosen = None if recipe is None else choose_recipe(recipe)
     try:

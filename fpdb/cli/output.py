@@ -60,8 +60,7 @@ class Output:
     def opened(self, columns: Mapping[str, str]) -> Iterator[None]:
         """Open the output for a block that writes; a file appears, complete, when it ends.
 
-        Args:
-            columns: The name of each column, and the Arrow type of its values.
+        `columns` has the name of each column, and the Arrow type of its values.
         """
         self._columns = list(columns)
         with contextlib.ExitStack() as stack:

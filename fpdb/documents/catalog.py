@@ -91,21 +91,12 @@ class Catalog(ABC):
 
     @abstractmethod
     def fill(
-        self,
-        txn: WriteTransaction,
-        keys: Keys,
-        ids: Column,
-        fingerprints: Fingerprints,
-        *,
-        added: int,
-        empty: bool,
+        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
     ) -> None:
-        """Write new documents that are a key and a fingerprint; faster if the catalog is empty."""
+        """Write new documents that are a key and a fingerprint."""
 
     @abstractmethod
-    def slice_after(
-        self, txn: ReadTransaction, after: Key | None, prefix: str = ""
-    ) -> list[Stored]:
+    def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         """Return the next documents in the order of their keys, none at the end."""
 
     def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
@@ -145,10 +136,9 @@ class Catalog(ABC):
         return None if value is None else unpack_record(value, number, self._bits)
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
-        """Return the record of a document that a table names; without one, its key alone.
+        """Return the record of a document that is stored; of an integer key without one, the key.
 
-        Raises:
-            DamagedError: Its key is a text, so there must be a record.
+        A text key without a record is a DamagedError.
         """
         stored = self.record(txn, number)
         if stored is None:
@@ -184,9 +174,7 @@ class TextCatalog(Catalog):
         found: dict[Key, Stored | None] = {}
         for key in keys:
             number = txn.get("keys", key_bytes(str(key)))
-            found[key] = None
-            if number is not None:
-                found[key] = self.record(txn, int.from_bytes(number, "big"))
+            found[key] = None if number is None else self.record(txn, int.from_bytes(number))
         return found
 
     def write(
@@ -209,16 +197,9 @@ class TextCatalog(Catalog):
         return np.fromiter(there, np.bool_, len(keys))
 
     def fill(
-        self,
-        txn: WriteTransaction,
-        keys: Keys,
-        ids: Column,
-        fingerprints: Fingerprints,
-        *,
-        added: int,
-        empty: bool,
+        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
     ) -> None:
-        write = txn.append if empty else txn.put
+        write = txn.put if txn.entries("documents") else txn.append
         for start in range(0, len(ids), SLICE):
             some = slice(start, start + SLICE)
             numbers = self._index.numbers(fingerprints[some])
@@ -239,9 +220,7 @@ class TextCatalog(Catalog):
             for number, value in cursor:
                 yield unpack_record(value, int.from_bytes(number, "big"), self._bits)
 
-    def slice_after(
-        self, txn: ReadTransaction, after: Key | None, prefix: str = ""
-    ) -> list[Stored]:
+    def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         start = prefix.encode("utf-8", "surrogatepass")[:_HEAD]
         last = key_bytes(str(after)) if after is not None else None
         found: list[Stored] = []
@@ -250,9 +229,7 @@ class TextCatalog(Catalog):
             if there and last is not None and bytes(cursor.key()) == last:
                 there = cursor.next()
             while there and len(found) < SLICE and bytes(cursor.key()).startswith(start):
-                stored = self.load(txn, int.from_bytes(cursor.value(), "big"))
-                if stored is None:
-                    raise DamagedError("a key leads to no document", hint="run `fpdb check`")
+                stored = self.named(txn, int.from_bytes(cursor.value(), "big"))
                 if str(stored.key).startswith(prefix):
                     found.append(stored)
                 there = cursor.next()
@@ -334,17 +311,10 @@ class IntegerCatalog(Catalog):
         return self.ids.holds(txn, [keys])
 
     def fill(
-        self,
-        txn: WriteTransaction,
-        keys: Keys,
-        ids: Column,
-        fingerprints: Fingerprints,
-        *,
-        added: int,
-        empty: bool,
+        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
     ) -> None:
         blocks = self._rows(ids, fingerprints, added)
-        if empty:
+        if not txn.entries("ids"):
             self.ids.fill(txn, blocks)
             return
         for rows in blocks:
@@ -357,9 +327,7 @@ class IntegerCatalog(Catalog):
             some = slice(start, start + _ROWS)
             yield [ids[some], words[some] >> below, np.full(len(ids[some]), added, np.uint64)]
 
-    def slice_after(
-        self, txn: ReadTransaction, after: Key | None, prefix: str = ""
-    ) -> list[Stored]:
+    def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         if prefix:
             raise InputError("found a prefix for integer keys", hint="only text keys have prefixes")
         start = 0 if after is None else int(after) + 1

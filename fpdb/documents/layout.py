@@ -1,8 +1,4 @@
-"""The layout of a database: which tables and which catalog its header names, old or new.
-
-A database is described by its header alone. `new_header` makes one from scratch, `replanned` one
-for a rebuild, and `new_database` turns either into what an environment is created with.
-"""
+"""The layout of a database: which tables and which catalog its header names, old or new."""
 
 import time
 import uuid

@@ -9,13 +9,7 @@ import numpy as np
 
 from fpdb.arrays import Marks, Places, unique
 from fpdb.documents.catalog import View, digest_of
-from fpdb.documents.similarity import (
-    Side,
-    jaccard,
-    known_documents,
-    side_of,
-    side_of_documents,
-)
+from fpdb.documents.similarity import Side, jaccard, known_documents, side_of, side_of_documents
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
@@ -139,15 +133,9 @@ def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = Non
 def same_text(view: View, digest: bytes, search: Search) -> Matches:
     """Find the short documents with the very same text."""
     similar = 1.0 if search.least else None
-    same: list[Match] = []
-    complete = True
-    for number in view.catalog.short_ids(view.txn, digest):
-        if len(same) == DOCUMENTS:
-            complete = False
-            break
-        same.append(_match(view, number, 0, similar))
-    same.sort(key=lambda match: match.key)
-    return to_matches(same[: search.limit], complete=complete)
+    ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
+    same = sorted((_match(view, number, 0, similar) for number in ids[:DOCUMENTS]), key=_rank)
+    return to_matches(same[: search.limit], complete=len(ids) <= DOCUMENTS)
 
 
 def verified(
@@ -155,8 +143,7 @@ def verified(
 ) -> Iterator[Matches]:
     """Find the documents near each fingerprint that are similar enough.
 
-    `places` are those of the questions in `side`. An answer isn't complete if its first look
-    isn't.
+    `places` are those of the questions in `side`. An answer isn't complete if its first look isn't.
     """
     found = _first_look(view, fingerprints, search.k)
     bounds = found.queries.searchsorted(np.arange(len(fingerprints) + 1))
@@ -168,7 +155,7 @@ def verified(
         some = Hits(found.queries[rows], found.ids[rows], found.distances[rows], found.complete)
         similar = _verify(view, some, side, places, search)
         for query in range(start, stop):
-            matches = sorted(similar.get(query, ()), key=_verified_rank)
+            matches = sorted(similar.get(query, ()), key=_rank)
             yield to_matches(matches[: search.limit], complete=bool(found.complete[query]))
         start = stop
 
@@ -250,12 +237,8 @@ def _match(view: View, number: int, apart: int, similar: float | None = None) ->
     return Match(stored.key, number, apart, similarity, unpack_meta(stored.meta), similar)
 
 
-def _verified_rank(match: Match) -> tuple[float, int, Key]:
+def _rank(match: Match) -> tuple[float, int, Key]:
     return -(match.jaccard or 0.0), match.distance, match.key
-
-
-def _rank(match: Match) -> tuple[int, Key]:
-    return match.distance, match.key
 
 
 def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:

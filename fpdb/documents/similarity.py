@@ -7,14 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Places
-from fpdb.documents.catalog import View
+from fpdb.documents.catalog import TEXT_DIGEST_BYTES, View
 from fpdb.fingerprint.sketches import SKETCH_BYTES, sketch_jaccard
 from fpdb.models import Key
 from fpdb.storage.format import Stored
 
 Shares = NDArray[np.float64]
-
-_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +58,7 @@ def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:
 
 def side_of(digests: Sequence[bytes], sketches: NDArray[np.uint8]) -> Side:
     """Combine digests, of which some may be empty, with sketches."""
-    packed = b"".join([digest.ljust(_DIGEST_BYTES, b"\0") for digest in digests])
+    packed = b"".join([digest.ljust(TEXT_DIGEST_BYTES, b"\0") for digest in digests])
     return Side(np.frombuffer(packed, np.uint64).reshape(-1, 2), sketches)
 
 

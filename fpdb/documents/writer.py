@@ -32,7 +32,7 @@ class Writer:
         self._removed: dict[Key, Stored] = {}
         self._digests: set[bytes] = set()
         self._numbers: list[int] = []
-        self._array: Fingerprints | None = None
+        self._array: Fingerprints = to_array([], index.plan.bits)  # of the numbers
 
     @property
     def documents(self) -> int:
@@ -42,7 +42,7 @@ class Writer:
     def fill(self, keys: Keys, fingerprints: Fingerprints, added: int, memory: int) -> int:
         """Write many documents that are a key and a fingerprint into an empty database."""
         ids = self._number(keys)
-        self._catalog.fill(self._txn, keys, ids, fingerprints, added=added, empty=True)
+        self._catalog.fill(self._txn, keys, ids, fingerprints, added)
         load_tables(self._txn, self._index, source_of(fingerprints, ids), len(ids), memory)
         self._count(len(ids))
         return len(ids)
@@ -60,7 +60,7 @@ class Writer:
             return 0, other
         new, chosen = keys[~known], fingerprints[~known]
         ids = self._number(new)
-        self._catalog.fill(self._txn, new, ids, chosen, added=added, empty=False)
+        self._catalog.fill(self._txn, new, ids, chosen, added)
         self._index.update(self._txn, (chosen, ids), self._rows([], {}))
         self._count(len(ids))
         return len(ids), other
@@ -142,10 +142,9 @@ class Writer:
         if not self._numbers:
             return False
         bits = self._index.plan.bits
-        if self._array is None or len(self._array) < len(self._numbers):
-            known = 0 if self._array is None else len(self._array)
-            more = to_array(self._numbers[known:], bits)
-            self._array = more if self._array is None else np.concatenate([self._array, more])
+        if len(self._array) < len(self._numbers):
+            more = to_array(self._numbers[len(self._array) :], bits)
+            self._array = np.concatenate([self._array, more])
         own = to_array([fingerprint], bits)
         return bool((distances(self._array, own, bits) <= k).any())
 
@@ -162,12 +161,11 @@ class Writer:
                 sketches += sign * bool(document.sketch)
         self._count(len(saved) - len(removed), short, sketches)
         self._saved, self._removed = {}, {}
-        self._digests, self._numbers, self._array = set(), [], None
+        self._digests, self._numbers, self._array = set(), [], self._array[:0]
 
     def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:
         old = self._counters
-        self._counters = Counters(
-            next_id=old.next_id,
+        self._counters = old._replace(
             documents=old.documents + documents,
             short=old.short + short,
             writes=old.writes + 1,

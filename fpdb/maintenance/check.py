@@ -3,9 +3,8 @@
 LMDB trusts its file. A damaged one may end the process that reads it by a signal, or keep it busy
 for ever; so a child process reads it, and how that process ends is part of the answer.
 
-Each table is compared with the documents by digests, which don't depend on the order of the rows: a
-number of rows and a sum of their mixes, for each of 4,096 buckets. Only where digests differ are
-rows read again, those of the buckets that differ, and no more of them than memory is set aside for.
+Each table is compared with the documents by digests, which don't depend on the order of the rows.
+Only the rows of the buckets that differ are read again, and no more than memory is set aside for.
 """
 
 import os
@@ -28,7 +27,7 @@ from fpdb.fingerprint import SKETCH_BYTES, canonical
 from fpdb.fingerprint.sketches import mix
 from fpdb.models import Problem
 from fpdb.processes import Worker
-from fpdb.storage import Environment, ReadTransaction, open_checks
+from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
     ID_BYTES,
@@ -119,8 +118,6 @@ class _Reading:
 
 def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
     """Yield everything that is wrong with a database, which this process reads within limits."""
-    from fpdb.storage import survey
-
     try:
         _limit(directory)
         faults = survey.meta_faults(directory)

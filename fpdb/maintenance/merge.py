@@ -137,21 +137,18 @@ class _Source:
             for number, high, added in zip(*(column.tolist() for column in rows), strict=True):
                 yield number, place, number, high, added
 
-    def drops(self, number: int) -> bool:
-        """Return whether the document with an id is left out."""
-        at = bisect_left(self.dropped, number)
-        return at < len(self.dropped) and self.dropped[at] == number
-
     def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield entries whose keys end with an id, under their new ids, without the dropped."""
         with self.view.txn.cursor(name) as cursor:
             for key, value in cursor:
                 number = int.from_bytes(key[-ID_BYTES:])
-                if not self.drops(number):
-                    if name == "documents":
-                        require_checksum(value)
-                    end = (number + self.base).to_bytes(ID_BYTES)
-                    yield bytes(key[:-ID_BYTES]) + end, bytes(value)
+                at = bisect_left(self.dropped, number)
+                if at < len(self.dropped) and self.dropped[at] == number:
+                    continue
+                if name == "documents":
+                    require_checksum(value)
+                end = (number + self.base).to_bytes(ID_BYTES)
+                yield bytes(key[:-ID_BYTES]) + end, bytes(value)
 
     def places(self) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield fingerprints with the new ids of their documents, in blocks."""
@@ -310,23 +307,22 @@ class _Merge:
     def _winner(self, rivals: list[_Key]) -> _Key:
         """Return which of several documents with one key stays."""
         if self._rule == "error":
-            self._require_same([(place, number) for _, place, number, _, _ in rivals])
-        # The first of equally old ones.
-        return max(rivals, key=self._time_of) if self._rule == "newest" else rivals[0]
+            self._require_same(rivals)
+        if self._rule != "newest":
+            return rivals[0]
+        if not self._named:
+            return max(rivals, key=itemgetter(-1))  # the first of equally old ones
+        return max(rivals, key=lambda rival: self._sources[rival[1]].document(rival[2]).added)
 
-    def _time_of(self, rival: _Key) -> int:
-        _, place, number, _, added = rival
-        return self._sources[place].document(number).added if self._named else added
-
-    def _require_same(self, rivals: list[tuple[int, int]]) -> None:
+    def _require_same(self, rivals: list[_Key]) -> None:
         """Raise an error if documents with one key differ in more than the time of adding."""
         first, *others = (
             self._sources[place].document(number)._replace(id=0, added=0)
-            for place, number in rivals
+            for _, place, number, _, _ in rivals
         )
-        for (place, _), other in zip(rivals[1:], others, strict=True):
+        for rival, other in zip(rivals[1:], others, strict=True):
             if other != first:
-                paths = self._sources[rivals[0][0]].path, self._sources[place].path
+                paths = self._sources[rivals[0][1]].path, self._sources[rival[1]].path
                 raise InputError(
                     f"{paths[0]} and {paths[1]} have different documents with the key "
                     f"{first.key!r}",

@@ -56,10 +56,6 @@ class Head:
         own: dict[str, Any] = {name: stored.get(name) for name in names}
         return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **own)
 
-    def line(self) -> bytes:
-        """Return the first line."""
-        return _line({PORTABLE: VERSION, **vars(self)})
-
     @classmethod
     def read(cls, line: bytes) -> Self:
         """Parse the first line, and check its fields."""
@@ -111,7 +107,7 @@ def write(
     """Write the documents of a snapshot in the order of their ids; return their number."""
     digest, count = hashlib.sha256(), -1  # the first line isn't that of a document
     lines = chain(
-        [head.line()],
+        [_line({PORTABLE: VERSION, **vars(head)})],
         (_document_line(stored, head.bits) for stored in catalog.each(txn, prefix)),
     )
     while some := list(islice(lines, BATCH)):
