@@ -39,7 +39,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
-from fpdb.storage.lmdb_file import DATA_FILE
+from fpdb.storage.lmdb_file import DATA_FILE, structure_faults
 from fpdb.tables import Permutation
 from fpdb.tables.bits import as_words, of_words, to_array
 from fpdb.tables.pages import Pages
@@ -122,7 +122,9 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
         _limit(directory)
         faults = survey.meta_faults(directory)
         if deep:
-            faults += survey.structure_faults_in_use(directory)
+            # A snapshot keeps the pages that are read here from being used again.
+            with Environment.open(directory, readonly=True) as environment, environment.read():
+                faults += structure_faults(directory)
         yield from (Problem(DATA_FILE, fault) for fault in faults)
         with Environment.open(directory, readonly=True) as environment:
             _, index, catalog = read_layout(environment)

@@ -10,6 +10,7 @@ from fpdb.errors import PlanError
 from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment
 from fpdb.storage.format import Counters, Header
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Index, Plan, estimate_cost, plans
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, load_tables
@@ -60,7 +61,7 @@ def stats(view: View, head: Header, environment: Environment) -> Stats:
         capacity=head["capacity"],
         documents=counters.documents,
         short=counters.short,
-        bytes=environment.file_bytes(),
+        bytes=(environment.path / DATA_FILE).stat().st_size,
         bytes_used=sum(map(txn.bytes_of, database_names(index, catalog))),
         tables=tables,
         outgrown=_outgrown(plan, head["capacity"], counters.documents, query_k),

@@ -260,10 +260,7 @@ class Environment:
     def create(
         cls, path: str | os.PathLike[str], names: Iterable[str], initial: Entries | None = None
     ) -> Self:
-        """Create a database with these sub-databases and first entries, and open it.
-
-        It appears at its path complete, or not at all.
-        """
+        """Create a database with these sub-databases and first entries, and open it."""
         with drafted(Path(os.path.realpath(path))) as draft:
             make_environment(draft, names, initial or {})
         return cls.open(path)
@@ -330,10 +327,6 @@ class Environment:
                 f"{self.path} was opened read-only", hint="open it with readonly=False"
             )
         return WriteTransaction(shared, timeout)
-
-    def file_bytes(self) -> int:
-        """Return the size of the data file."""
-        return (self.path / DATA_FILE).stat().st_size
 
     def require(self, names: Iterable[str]) -> None:
         """Raise NotADatabaseError unless there are these sub-databases."""

@@ -150,11 +150,7 @@ def unpack_header(data: bytes | memoryview) -> Header:
 
 
 def require_supported(header: Header, *, readonly: bool) -> None:
-    """Raise an error unless this version of fpdb may open a database with such a header.
-
-    A program may read it if its own number reaches `read_version`, and write it if it reaches
-    `write_version`. Any feature that it doesn't support keeps it out.
-    """
+    """Raise an error unless this version of fpdb may open a database with such a header."""
     # A newer version may lack any other field.
     _require_fields(header, {"read_version": int, "write_version": int, "features": list})
     read, write = header["read_version"], header["write_version"]
@@ -192,10 +188,7 @@ _COUNTERS = {count: struct.Struct(f"<{count}Q") for count in (4, 5)}
 
 
 class Counters(NamedTuple):
-    """The counters of a database, which change with every write.
-
-    `sketches` is None in a database without sketches.
-    """
+    """The counters of a database, which change with every write."""
 
     next_id: int = 0
     documents: int = 0

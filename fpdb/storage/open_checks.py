@@ -206,7 +206,7 @@ def open_lmdb(
             # Opening can fail while another process opens or closes at the same moment.
             passing = isinstance(error, (lmdb.InvalidParameterError, lmdb.LockError))
             attempts += 1
-            if attempts == _ATTEMPTS or not (passing or _number_of(error) == errno.ENOENT):
+            if attempts == _ATTEMPTS or not (passing or getattr(error, "code", 0) == errno.ENOENT):
                 raise translate(error, directory) from error
             time.sleep(0.01 * 2**attempts)
     if owner and not had_locks and os.geteuid() == 0 != owner.st_uid:
@@ -242,7 +242,7 @@ def disk_named(directory: Path) -> Iterator[None]:
 
 def translate(error: lmdb.Error, directory: Path) -> FpdbError:
     """Return fpdb's error for one of LMDB's."""
-    number = _number_of(error)
+    number = getattr(error, "code", 0)
     # LMDB calls a write that stopped short an input/output error.
     stopped = isinstance(error, lmdb.MapFullError) or number == errno.EIO
     if stopped and _lacks_room(directory):
@@ -311,10 +311,6 @@ def free_bytes(directory: Path) -> int:
     """Return the number of bytes that a user may still write to the disk of a directory."""
     disk = os.statvfs(directory)
     return disk.f_bavail * disk.f_frsize
-
-
-def _number_of(error: lmdb.Error) -> int:
-    return getattr(error, "code", 0)
 
 
 def _lacks_room(directory: Path) -> bool:

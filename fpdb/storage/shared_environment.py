@@ -269,11 +269,7 @@ def join(
     verify: Callable[[Path], None] | None = None,
     sync: bool = True,
 ) -> SharedEnvironment:
-    """Return the environment of a directory; its first handle opens it.
-
-    `verify` is called first if the data file was copied there. Without `sync`, commits don't wait
-    for the disk.
-    """
+    """Return the environment of a directory; its first handle opens it."""
     with _lock, disk_named(directory):
         shared = _open.get(identify(directory))
         # After a failure it is opened anew, unless the parent of this process still uses it.

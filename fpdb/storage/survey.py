@@ -7,7 +7,6 @@ from typing import NamedTuple, Self
 
 from fpdb.errors import DamagedError
 from fpdb.models import Problem
-from fpdb.storage.environment import Environment
 from fpdb.storage.format import Counters
 from fpdb.storage.lmdb_file import (
     BRANCH,
@@ -29,12 +28,10 @@ from fpdb.storage.lmdb_file import (
     listed_pages,
     parse_page,
     run_length,
-    structure_faults,
 )
 from fpdb.storage.open_checks import open_data
 
 _GLANCES = 20
-
 _DEEPEST = 32  # levels of a tree; LMDB's cursors have no more
 # Pages that a file may lack at its end: taken and given back by transactions, and never written.
 _FREE_TAIL = 1 << 20
@@ -90,13 +87,6 @@ def meta_faults(directory: Path) -> list[str]:
     finally:
         file.close()
     return []
-
-
-def structure_faults_in_use(directory: Path) -> list[str]:
-    """Return what is wrong with the structure of a file that others may write to."""
-    # A snapshot keeps the pages that are read here from being used again.
-    with Environment.open(directory, readonly=True) as environment, environment.read():
-        return structure_faults(directory)
 
 
 class Walk:

@@ -1,10 +1,6 @@
 """From fingerprints to candidates: bit permutations, plans, and the tables they describe.
 
-`bits` moves and counts bits, one at a time or in arrays. `plan` describes the tables of a
-database, `probes` finds which lookups in them leave nothing within k out, and `planner` chooses
-tables and estimates their cost. `pages` keeps sorted rows, `index` the tables of one database.
-`batch` answers many queries together, and `bulk_load` fills empty tables. Nothing in this folder
-depends on texts or files.
+Nothing in this folder depends on texts or files.
 """
 
 from fpdb.tables.batch import Hits, find_together, near_many

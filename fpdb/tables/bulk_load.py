@@ -63,7 +63,10 @@ def _ranges(
     """Yield each table with its sorted rows, range by range."""
     row_bytes = _ROW_BYTES * (2 if index.plan.bits == 128 else 1)
     ranges = -(-count * row_bytes // memory)
-    sample = _sample(source, count) if ranges > 1 else None
+    sample = None
+    if ranges > 1:
+        step = -(-count // _SAMPLE)
+        sample = np.concatenate([fingerprints[::step] for fingerprints, _ in source()])
     for pages, table in zip(index.tables, index.plan.tables, strict=True):
         permutation, home = table.permutation, pages is index.home
         for limits in _cut(permutation, sample, ranges):
@@ -102,11 +105,6 @@ def _cut(permutation: Permutation, sample: Fingerprints | None, ranges: int) -> 
     first = np.sort(as_words(permutation.apply(sample))[0])
     places = np.linspace(0, len(first) - 1, ranges + 1).astype(np.intp)[1:-1]
     return list(pairwise(sorted({*_WHOLE, *first[places].tolist()})))
-
-
-def _sample(source: FingerprintSource, count: int) -> Fingerprints:
-    step = -(-count // _SAMPLE)
-    return np.concatenate([fingerprints[::step] for fingerprints, _ in source()])
 
 
 def ahead(items: Iterable[T]) -> Generator[T]:

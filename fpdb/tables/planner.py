@@ -187,7 +187,11 @@ def _designs(bits: int, k: int, query_k: int) -> Iterator[Plan]:
 
 
 def first_look(bits: int, k: int, min_jaccard: float) -> int:
-    """Return the k that finds the texts of a Jaccard similarity, at least the database's own k."""
+    """Return the k that finds the texts of a Jaccard similarity, at least the database's own k.
+
+    Raises:
+        InputError: No k is known for a similarity this low.
+    """
     for least, within in _K_OF_64:
         if min_jaccard >= least:
             # A distance grows with the bits; for 32 of them a half is rounded up.
