@@ -235,8 +235,7 @@ def query_files(
 ) -> Generator[Asked, None, None]:
     """Find the stored documents near each record of files, directories or standard input ("-").
 
-    Records need no key; one without goes by the place where it was read. What they may hold, and
-    what `jobs` means, is as `ingest` says. Paths are checked at once.
+    Records need no key; one without goes by the place where it was read. Paths are checked at once.
     """
     reading = dataclasses.replace(reading or Reading(), keyed=False)
     paths = [paths] if isinstance(paths, str) else list(paths)

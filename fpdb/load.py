@@ -87,7 +87,12 @@ def load(
             hint="records have their keys in a field",
         )
     elif reading.format == "portable" or (not reading.format and name.endswith(".fpdb.jsonl")):
-        run.dumped_at(source)
+        data = chunks(source, run.count_bytes)
+        with named(source, "copy it again"), io.BufferedReader(_Stream(data), _CHUNK) as file:
+            try:
+                run.dumped(file)
+            except InputError as error:
+                raise InputError(f"{source}: {error}", hint=error.hint) from None
     elif columns := find_columns(source):
         with named(source):
             run.columns(columns)
@@ -104,22 +109,8 @@ class _Load(Run):
     memory: int = MEMORY
     new: dict[str, Any] = field(default_factory=dict)
 
-    def dumped_at(self, source: str) -> None:
-        """Load a database in its portable form from a path."""
-        data = chunks(source, self.count_bytes)
-        with named(source, "copy it again"), io.BufferedReader(_Stream(data), _CHUNK) as file:
-            try:
-                self.dumped(file)
-            except InputError as error:
-                raise InputError(f"{source}: {error}", hint=error.hint) from None
-
     def dumped(self, file: IO[bytes]) -> None:
-        """Load a database in its portable form.
-
-        The times of adding are kept, and so is the order of the documents, but their ids may be
-        others. No secret of a recipe is needed. Documents before an error stay in a database that
-        is there.
-        """
+        """Load a database in its portable form; an existing one keeps what precedes an error."""
         if surplus := sorted(self.new.keys() - {"capacity"}):
             raise InputError(
                 f"the file has the portable form, found {surplus[0]} of a new database",

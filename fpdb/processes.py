@@ -48,10 +48,7 @@ def count_jobs(jobs: int) -> int:
 def mapped(
     work: Callable[[Item], Result], items: Iterable[Item], jobs: int
 ) -> Iterator[tuple[Item, Result]]:
-    """Yield each item with what a function makes of it, in order; in worker processes if several.
-
-    With one job, the function is called here, for one item at a time.
-    """
+    """Yield each item with what a function makes of it, in order; with one job, made here."""
     jobs = count_jobs(jobs)
     if jobs > 1:
         with Workers(work, jobs) as workers:

@@ -49,7 +49,9 @@ def parquet_rows(path: str, reading: Reading) -> Iterator[Named]:
 
         with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             names = file.schema_arrow.names
-            wanted = _wanted(names, reading)
+            needed = {*reading.keys, *reading.kept}
+            needed.update(name for _, choice in reading.required() for name in choice)
+            wanted = None if "*" in reading.kept else [name for name in names if name in needed]
             batches = file.iter_batches(_ROWS, columns=wanted, use_threads=False)
             yield from _rows(names, batches, reading)
 
@@ -136,15 +138,6 @@ def explained(form: str) -> Iterator[None]:
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         reason = str(error).partition("\n")[0][:200]
         raise StreamError(f"can't be read as a complete {form} file: {reason}") from None
-
-
-def _wanted(names: list[str], reading: Reading) -> list[str] | None:
-    """Return the columns that are to be read; None for all."""
-    if "*" in reading.kept:
-        return None
-    needed = {*reading.keys, *reading.kept}
-    needed.update(name for _, choice in reading.required() for name in choice)
-    return [name for name in names if name in needed]
 
 
 def _rows(names: list[str], batches: Any, reading: Reading) -> Iterator[Named]:

@@ -42,11 +42,8 @@ _ASIDE += [f"[role={role}]" for role in ("navigation", "banner", "contentinfo")]
 
 
 def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
-    """Return the text of a page; the system ends this process when its time is over.
-
-    Args:
-        page: The page; its encoding, if HTTP says one; whether only its main content counts.
-    """
+    """Return the text of a page; the system ends this process when its time is over."""
+    # The encoding is the one that HTTP says; `main` if only the main content counts.
     data, label, main = page
     _limit_memory()
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
@@ -112,18 +109,17 @@ def _known(label: str) -> str:
     """Return Python's name of an encoding of the web; empty for any other."""
     from resiliparse.parse.encoding import map_encoding_to_html5
 
-    name = map_encoding_to_html5(label.strip().lower(), fallback_utf8=False) or ""
-    return _usable(WIDER.get(name, name))
+    return _usable(map_encoding_to_html5(label.strip().lower(), fallback_utf8=False) or "")
 
 
 def _detected(data: bytes) -> str:
     from resiliparse.parse.encoding import detect_encoding
 
-    name = detect_encoding(data) or ""
-    return _usable(WIDER.get(name, name)) or "utf-8"
+    return _usable(detect_encoding(data) or "") or "utf-8"
 
 
 def _usable(name: str) -> str:
+    name = WIDER.get(name, name)
     try:
         return name if codecs.lookup(name) else ""
     except LookupError:

@@ -103,7 +103,6 @@ def read_records(
 
     A path that can't be read, an unknown format, and columns that can't be there, are an InputError
     at once. All else is a BadRecord: one for each record, one for the rest of a damaged file.
-    `progress` is called with the numbers of bytes that were read.
     """
     return read_sources(_sources(path, reading, progress))
 
@@ -125,7 +124,6 @@ def read_parts(
     """Cut a file, a directory or standard input into parts of at most `size` records.
 
     The parts, one after the other, hold the records of `read_records`, and errors are the same.
-    `passing` is called for the records of web archives.
     """
     return _parts(_sources(path, reading, progress, passing), size)
 
@@ -425,10 +423,7 @@ SUFFIXES = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of a directory: its path, its name below the directory, its size, or its problem.
-
-    Its `identity`, the device and the inode, stays when it is moved.
-    """
+    """A file of a directory; its identity, the device and the inode, stays when it is moved."""
 
     path: str
     name: str
@@ -469,10 +464,7 @@ def walk(root: str) -> Iterator[Entry]:
 
 
 def size_of(path: str) -> int | None:
-    """Return the bytes of a file, or of all files of a directory, as `progress` counts them.
-
-    Return None if only reading would show how many there are.
-    """
+    """Return the bytes of a file or a directory; None if only reading would show how many."""
     if path == "-":
         return None
     try:

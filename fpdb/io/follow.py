@@ -28,10 +28,8 @@ _MISSES = 10
 def follow_parts(path: str, reading: Reading, note: Note) -> Iterator[Part]:
     """Yield the lines that come through standard input ("-") or into a directory, as JSON lines.
 
-    Parts hold what is there, and are never kept back to become larger. Standard input ends; a
-    directory doesn't, and of its files those are read whose names end like JSON lines. A last line
-    without an end counts as one when standard input has ended; in a file its end is waited for.
-    `note` is called when a file was replaced.
+    Parts are never kept back to become larger. Of a directory, which doesn't end, those files are
+    read whose names end like JSON lines. `note` is called when a file was replaced.
     """
     require_followable(path)
     if path == "-":
@@ -132,10 +130,7 @@ class _Folder:
             self.note(f"{entry.path} isn't what it was: read from its beginning again")
             file = self._begin(entry)
         stream.seek(file.offset)
-        while file.offset < status.st_size:
-            data = stream.read(min(_CHUNK, status.st_size - file.offset))
-            if not data:
-                break
+        while data := stream.read(min(_CHUNK, status.st_size - file.offset)):
             if len(file.head) < _HEAD:
                 file.head += data[: _HEAD - len(file.head)]
             file.offset += len(data)

@@ -28,10 +28,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A document as it was read.
-
-    `source` is the file and the line; `replaced` says that bytes that are no UTF-8 were replaced.
-    """
+    """A document as it was read; `replaced` says that bytes that are no UTF-8 were replaced."""
 
     source: str
     key: str | int | None
@@ -136,10 +133,7 @@ class UnfitError(ValueError):
     """What was found can't become a record."""
 
 
-Pick = Callable[[str, Mapping[str, Any], bool], Record]
-
-
-def picker(reading: Reading) -> Pick:
+def picker(reading: Reading) -> Callable[[str, Mapping[str, Any], bool], Record]:
     """Return the function that makes a Record of the fields of one, or raises UnfitError."""
     required, keys = reading.required(), reading.keys
     texts = [names for what, names in required if what == "text"]

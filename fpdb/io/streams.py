@@ -122,11 +122,7 @@ def _raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
 
 
 def chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
-    """Yield the bytes of a file, or of standard input ("-"), decompressed.
-
-    Raises:
-        StreamError: The file can't be opened or read, or isn't complete.
-    """
+    """Yield the bytes of a file, or of standard input ("-"), decompressed, or raise StreamError."""
     found = _raw_chunks(path, progress)
     packing = _packing(path)
     if path == "-":
@@ -146,10 +142,7 @@ def named(path: str, hint: str = "") -> Iterator[None]:
 
 
 class LineCutter:
-    """Cuts bytes into lines, without line feeds, as they come; of too long ones, a mark is left.
-
-    A byte order mark before the first line is dropped.
-    """
+    """Cuts bytes into lines, without line feeds, as they come; of too long ones, a mark is left."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest

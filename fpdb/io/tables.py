@@ -25,14 +25,8 @@ _MOST = 4096
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _NUMBERS = tuple(str(number) for number in range(1, _MOST + 1))
 _EXCESS = "holds more than {} bytes in one record"
-_LABELS = {
-    "1": True,
-    "true": True,
-    "duplicate": True,
-    "0": False,
-    "false": False,
-    "different": False,
-}
+_SAME = ("1", "true", "duplicate")
+_DIFFERENT = ("0", "false", "different")
 _SHARE = re.compile(r"[01]?\.[0-9]{1,20}|[0-9](?:\.[0-9]{1,20})?e-?[0-9]{1,3}")
 
 
@@ -152,9 +146,7 @@ class _Feed:
 def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, str, float | bool]]:
     """Yield the rows of a TSV or CSV file of pairs: two keys, and a similarity or a label.
 
-    The third column holds a Jaccard similarity with a decimal point, or a label: 1, true or
-    duplicate, and 0, false or different. The first row may name the columns instead. Standard
-    input ("-") is TSV.
+    The first row may name the columns instead. Standard input ("-") is TSV.
     """
     rows_of = csv_rows if PurePath(streams.unpacked_name(path)).suffix == ".csv" else tsv_rows
     with streams.named(path):
@@ -178,8 +170,8 @@ def _pair(row: list[str] | str) -> tuple[str, str, float | bool] | str:
         return f"found {len(row)} columns, expected 3"
     one, other, written = row
     word = written.strip().lower()
-    if word in _LABELS:
-        return one, other, _LABELS[word]
+    if word in _SAME or word in _DIFFERENT:
+        return one, other, word in _SAME
     if _SHARE.fullmatch(word) and 0 <= float(word) <= 1:
         return one, other, float(word)
     return f"found {written[:40]!r}, expected a similarity from 0.0 to 1.0, or a label"

@@ -48,10 +48,7 @@ class Passing:
 
 @dataclass(frozen=True)
 class Capture:
-    """A record of an archive: its offset in the file, its headers in lower case, and its block.
-
-    The block is empty unless the record is a response, a resource or a conversion.
-    """
+    """A record of an archive; its block is empty unless it may hold a page."""
 
     place: int
     kind: str
