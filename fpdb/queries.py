@@ -149,8 +149,7 @@ class Queries(ABC):
         search = self._usual if k is None and limit is None else self._search(k, limit)
         number = as_number(fingerprint, self._index.plan.bits)
         with self._transaction() as txn:
-            view = View(txn, self._index, self._catalog)
-            return near(view, number, search.k, search.limit)
+            return near(self._view(txn), number, search.k, search.limit)
 
     def query_fingerprints(
         self, fingerprints: Any, *, k: int | None = None, limit: int | None = None

@@ -79,9 +79,7 @@ class Output:
     def write(self, cells: Sequence[object], shown: Sequence[object] | None = None) -> None:
         """Write one result, in the form that fits the format.
 
-        Args:
-            cells: A value, or None, for each column; in JSON, None is left out.
-            shown: The fields of a tab-separated line, if they aren't the cells.
+        JSON leaves out what is None. A tab-separated line has the cells, unless others are `shown`.
         """
         if self.form == "tsv":
             render.row(*(cells if shown is None else shown))

@@ -28,7 +28,6 @@ app = typer.Typer(help="Work on Apache Spark.", rich_markup_mode="rich", no_args
 # What surrounds the message of an error: classes of Java, and marks for machines.
 _WRAPPING = re.compile(r"(?:[a-z]\w*\.)+[A-Z][\w$]*: |\[[A-Z][A-Z_.0-9]+\] | *SQLSTATE: \w+.*$")
 
-
 InputArgument = Annotated[
     str,
     typer.Argument(metavar="IN", help="A path or pattern of Spark, e.g. s3a://crawl/*.parquet."),

@@ -113,8 +113,7 @@ def _planned(fields: Header, bits: int, k: int, capacity: int, plan: Plan | None
 def new_database(described: Header, counters: Counters | None = None) -> tuple[list[str], Entries]:
     """Return the sub-databases and the first entries of a new database, to create it with.
 
-    Use it as `Environment.build(path, *new_database(header))`. Its identity and the time of its
-    creation are new in any case; counters are zero unless they are given.
+    Use it as `Environment.build(path, *new_database(header))`. Its identity and its time are new.
     """
     index, catalog = layout(described)
     own = {"uuid": str(uuid.uuid4()), "created": int(time.time())}

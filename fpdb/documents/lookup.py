@@ -90,8 +90,6 @@ def answers(view: View, questions: Questions, search: Search) -> Iterator[Matche
 def near(view: View, fingerprint: int, k: int, limit: int | None = None) -> Matches:
     """Find the documents within k of a fingerprint."""
     runs, complete = _runs(view, fingerprint, k)
-    if not runs:
-        return to_matches((), complete=complete)
     return _matches(view, runs, limit, complete=complete)
 
 
@@ -102,8 +100,7 @@ def _runs(view: View, fingerprint: int, k: int) -> tuple[Iterable[tuple[int, Ite
     if not nearby.distances:
         return (), nearby.complete
     known = nearby.ids
-    found = [(apart, number) for number, apart in nearby.distances.items()]
-    found.sort()
+    found = sorted((apart, number) for number, apart in nearby.distances.items())
     runs = ((apart, known.get(number) or index.ids(txn, number)) for apart, number in found)
     return runs, nearby.complete
 

@@ -575,10 +575,7 @@ def require_document(record: Stored, name: bytes, catalog: Catalog) -> None:
 
 
 def require_intact(view: View) -> None:
-    """Raise DamagedError unless all checksums are right, and so is the number of documents.
-
-    Whether the tables agree with each other is what `check` compares.
-    """
+    """Raise DamagedError unless all checksums are right, and so is the number of documents."""
     txn, index = view.txn, view.index
     counters = Counters.unpack(txn.get("counters", b"counters"))
     rows = sum(len(page[0]) for page in index.home.scan(txn))

@@ -103,11 +103,6 @@ class _Source:
     base: int = 0
     dropped: "array[int]" = field(default_factory=lambda: array("Q"))
 
-    @property
-    def plan(self) -> Plan:
-        """The tables of the database."""
-        return self.view.index.plan
-
     def read(self, items: Iterable[T]) -> Iterator[T]:
         """Yield what is read of this database; its errors name it."""
         try:
@@ -226,7 +221,8 @@ def _header(
 ) -> Header:
     """Describe the new database: as the sources, with tables that suit all their documents."""
     first = opened[0]
-    ks = sorted({source.plan.k for source in opened})
+    stored = [source.view.index.plan for source in opened]
+    ks = sorted({each.k for each in stored})
     if k is None and len(ks) > 1:
         raise InputError(
             f"the databases were created for k={', '.join(map(str, ks))}",
@@ -236,9 +232,9 @@ def _header(
     total = sum(source.counters.documents for source in opened)
     room = max(source.header["capacity"] for source in opened)
     if plan is None:
-        alike = all(source.plan == first.plan for source in opened) and wanted == first.plan.k
+        alike = all(each == stored[0] for each in stored) and wanted == stored[0].k
         if alike and capacity is None and total <= room:
-            plan = first.plan
+            plan = stored[0]
     room = max(total, room) if capacity is None else capacity
     return replanned(first.header, k=wanted, capacity=room, plan=plan)
 
