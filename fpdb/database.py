@@ -13,13 +13,21 @@ from fpdb.arrays import each
 from fpdb.documents.catalog import Keys
 from fpdb.documents.layout import new_database, new_header, read_layout, replanned
 from fpdb.documents.lookup import Search
-from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_fingerprints, as_keys, distinct, take
+from fpdb.documents.prepare import (
+    BATCH,
+    LOAD,
+    Preparer,
+    as_fingerprints,
+    as_keys,
+    distinct_keys,
+    take,
+)
 from fpdb.documents.writer import Writer
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.joins import find_clusters
 from fpdb.maintenance import portable
-from fpdb.maintenance.check import check_view, require_complete_copy, require_intact
+from fpdb.maintenance.check import check_view, require_checksums, require_complete_copy
 from fpdb.maintenance.compact import compact, stats
 from fpdb.models import Added, Cluster, Document, Key, Problem, Stats, require_choice, require_whole
 from fpdb.processes import mapped
@@ -251,7 +259,7 @@ class Database(Queries):
                 f"found {len(names)} keys and {len(array)} fingerprints, expected as many of both",
                 hint="the first key goes with the first fingerprint, and so on",
             )
-        names, array = distinct(names, array)
+        names, array = distinct_keys(names, array)
         now = int(time.time())
         if len(names) > BATCH:
             with self._environment.write(self._timeout) as txn:
@@ -375,7 +383,7 @@ class Database(Queries):
         before it appears at the path.
         """
         with self._environment.backup(path) as copy, copy.read() as txn:
-            require_intact(self._view(txn))
+            require_checksums(self._view(txn))
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[Path]:

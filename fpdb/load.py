@@ -116,7 +116,7 @@ class _Load(Run):
                 f"the file has the portable form, found {surplus[0]} of a new database",
                 hint="the portable form says how it was created; only its capacity may differ",
             )
-        source = portable.Source(file)
+        source = portable.PortableFile(file)
         if is_vacant(self.path):
             described = new_header(**{**vars(source.head), **self.new})
             with Environment.build(self.path, *new_database(described)) as environment:
@@ -125,7 +125,7 @@ class _Load(Run):
             with Database.open(self.path) as database:
                 self._add_dumped(database, source, BATCH)
 
-    def _add_dumped(self, database: Database, source: portable.Source, together: int) -> None:
+    def _add_dumped(self, database: Database, source: portable.PortableFile, together: int) -> None:
         """Add the documents up to the first bad line; then raise what is wrong with that."""
         source.head.require_fit(portable.Head.of(database.preparer.header), str(self.path))
         for line, batch in source.batches(together):

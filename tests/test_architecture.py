@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,8 @@ MODULES = {
     path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "fpdb").rglob("*.py"))
 }
 LONGEST_MODULE = 600
+# A shorter module that only one other imports belongs into that one.
+SHORTEST_HELPER = 60
 # What `import fpdb` must not load: the command line's packages, the dictionaries, the test tools.
 HEAVY = {"hypothesis", "jieba", "pytest", "rich", "rjieba", "typer"}
 # Modules and functions that read data as code.
@@ -62,6 +65,42 @@ def test_import_is_light():
 def test_no_module_is_too_long():
     lengths = {name: len(text(name).splitlines()) for name in MODULES}
     assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
+
+
+def test_no_short_module_has_a_single_importer():
+    importers = defaultdict(set)
+    for name in MODULES:
+        for imported in imports(name) - {name}:
+            importers[imported].add(name)
+    short = {
+        name: sorted(importers[name])
+        for name in MODULES
+        if not name.startswith("fpdb/cli/")
+        and not name.endswith(("__init__.py", "__main__.py"))
+        and len(text(name).splitlines()) < SHORTEST_HELPER
+        and len(importers[name]) <= 1
+    }
+    assert short == {}
+
+
+def test_no_class_or_type_has_the_name_of_another():
+    places = defaultdict(list)
+    for name in MODULES:
+        for found in types(tree(name)):
+            places[found.lstrip("_")].append(name)
+    assert {found: names for found, names in places.items() if len(names) > 1} == {}
+
+
+def test_no_public_function_has_the_name_of_another():
+    places = defaultdict(list)
+    for name in MODULES:
+        # A command may be called like the function that it calls, and so may a function for Spark.
+        if not name.startswith(("fpdb/cli/", "fpdb/integrations/")):
+            for node in tree(name).body:
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    places[node.name].append(name)
+    # An overloaded function is defined several times in one module.
+    assert {found: names for found, names in places.items() if len(set(names)) > 1} == {}
 
 
 def test_modules_say_what_they_are_for():
@@ -126,3 +165,34 @@ def unsafe(module):
                 found |= {"shell"} & {word for word in given if given[word] != "False"}
                 found |= {"system"} & {name if owner == "os" else ""}
     return found
+
+
+def imports(name):
+    """Return the modules of the package that a module imports."""
+    found = set()
+    for node in ast.walk(tree(name)):
+        match node:
+            case ast.Import(names=names):
+                found |= {path_of(alias.name) for alias in names}
+            case ast.ImportFrom(module=str(origin), level=0, names=names):
+                found |= {path_of(origin)} | {path_of(f"{origin}.{each.name}") for each in names}
+    return found & MODULES.keys()
+
+
+def path_of(module):
+    path = module.replace(".", "/")
+    return f"{path}/__init__.py" if f"{path}/__init__.py" in MODULES else f"{path}.py"
+
+
+def types(module):
+    """Yield the names of the classes and the type aliases at the top level of a module."""
+    for node in module.body:
+        match node:
+            case ast.ClassDef(name=name):
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if (
+                not isinstance(value, ast.Call | ast.Constant)
+                and name.lstrip("_")[:1].isupper()
+                and not name.isupper()
+            ):
+                yield name

@@ -222,7 +222,7 @@ def as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
     return np.array(names, np.uint64 if integer else object)
 
 
-def distinct(keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
+def distinct_keys(keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
     """Drop all but the last of equal keys, with their fingerprints; numbers are sorted as well."""
     if keys.dtype == np.uint64:
         if (keys[1:] > keys[:-1]).all():

@@ -130,7 +130,7 @@ def read_parts(
 
 def check_path(path: str, reading: Reading) -> str:
     """Return the format of a file, empty for a directory; raise InputError if none fits."""
-    streams.check(path)
+    streams.check_file(path)
     if reading.html == "html":
         require_html()
     folder = path != "-" and os.path.isdir(path)
@@ -182,7 +182,7 @@ def _sources(
     return iter([one]) if form else (_below(one, entry) for entry in walk(path))
 
 
-def _below(folder: Source, entry: "Entry") -> Source:
+def _below(folder: Source, entry: "FolderEntry") -> Source:
     """Return a file of a directory."""
     form, problem = "text", entry.problem
     try:
@@ -347,7 +347,7 @@ def _jsonl(source: Source) -> Iterator[Named]:
 
 def _table(rows: tables.Splitter, source: Source) -> Iterator[Named]:
     reading = source.reading
-    return tables.named(rows(source.lines(), reading.max_bytes), reading)
+    return tables.named_rows(rows(source.lines(), reading.max_bytes), reading)
 
 
 def _columns(rows: "Callable[[str, Reading], Iterator[Named]]", source: Source) -> Iterator[Named]:
@@ -375,7 +375,7 @@ def _text(source: Source) -> Iterator[Named]:
 
 def _html(source: Source) -> Iterator[Found]:
     largest = source.reading.max_html
-    data = streams.joined(source.chunks(), largest)
+    data = streams.join_chunks(source.chunks(), largest)
     if data is None:
         yield BadRecord(source.path, f"holds more than {largest:,} bytes of HTML")
     else:
@@ -422,7 +422,7 @@ SUFFIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """A file of a directory; its identity, the device and the inode, stays when it is moved."""
 
     path: str
@@ -432,7 +432,7 @@ class Entry:
     identity: tuple[int, int] = (0, 0)
 
 
-def walk(root: str) -> Iterator[Entry]:
+def walk(root: str) -> Iterator[FolderEntry]:
     """Yield all regular files, sorted, but no hidden ones, and none that a link leads out to.
 
     A link that leads to a file of the same directory counts as a file, one to a folder doesn't:
@@ -440,27 +440,29 @@ def walk(root: str) -> Iterator[Entry]:
     """
     real = os.path.join(os.path.realpath(root), "")
     # A stack of its own, because a tree may be deeper than Python's.
-    pending = [Entry(root, "")]
+    pending = [FolderEntry(root, "")]
     while pending:
         entry = pending.pop()
         try:
             linked = entry.name and os.path.islink(entry.path)
             if linked and not os.path.join(os.path.realpath(entry.path), "").startswith(real):
-                yield Entry(entry.path, entry.name, 0, "is a link that leads out of the directory")
+                yield FolderEntry(
+                    entry.path, entry.name, 0, "is a link that leads out of the directory"
+                )
                 continue
             status = os.stat(entry.path)
             if stat.S_ISREG(status.st_mode):
                 identity = (status.st_dev, status.st_ino)
-                yield Entry(entry.path, entry.name, status.st_size, "", identity)
+                yield FolderEntry(entry.path, entry.name, status.st_size, "", identity)
             elif stat.S_ISDIR(status.st_mode) and not linked:
                 names = sorted(os.listdir(entry.path), reverse=True)
                 pending += [
-                    Entry(os.path.join(entry.path, name), f"{entry.name}/{name}".lstrip("/"))
+                    FolderEntry(os.path.join(entry.path, name), f"{entry.name}/{name}".lstrip("/"))
                     for name in names
                     if not name.startswith(".")
                 ]
         except OSError as error:
-            yield Entry(entry.path, entry.name, 0, f"can't be read: {error.strerror}")
+            yield FolderEntry(entry.path, entry.name, 0, f"can't be read: {error.strerror}")
 
 
 def size_of(path: str) -> int | None:

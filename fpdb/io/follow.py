@@ -10,7 +10,7 @@ from functools import partial
 from typing import IO
 
 from fpdb.errors import InputError
-from fpdb.io.files import SUFFIXES, Entry, LineParts, Part, Source, walk
+from fpdb.io.files import SUFFIXES, FolderEntry, LineParts, Part, Source, walk
 from fpdb.io.records import BadRecord, Reading
 
 Note = Callable[[str], object]
@@ -107,12 +107,12 @@ class _Folder:
         for identity in [each for each, file in self._files.items() if file.misses > _MISSES]:
             del self._files[identity]
 
-    def _begin(self, entry: Entry) -> _File:
+    def _begin(self, entry: FolderEntry) -> _File:
         file = _File(LineParts(Source(entry.path, entry.name, "jsonl", self.reading)))
         self._files[entry.identity] = file
         return file
 
-    def _read(self, entry: Entry) -> Iterator[Part]:
+    def _read(self, entry: FolderEntry) -> Iterator[Part]:
         try:
             with open(entry.path, "rb", buffering=0) as stream:
                 yield from self._read_open(entry, stream)
@@ -121,7 +121,7 @@ class _Folder:
         except OSError as error:
             yield from self._problem(entry.path, f"can't be read: {error.strerror}")
 
-    def _read_open(self, entry: Entry, stream: IO[bytes]) -> Iterator[Part]:
+    def _read_open(self, entry: FolderEntry, stream: IO[bytes]) -> Iterator[Part]:
         status = os.fstat(stream.fileno())
         if (status.st_dev, status.st_ino) != entry.identity:
             return  # another file has this name now, and is read in its turn

@@ -82,7 +82,7 @@ def packing_of(first: bytes) -> Packing | None:
     return next((known for known in _PACKINGS if first.startswith(known.magic)), None)
 
 
-def check(path: str) -> None:
+def check_file(path: str) -> None:
     """Raise InputError at once if a file can't be opened, without opening it.
 
     A named pipe that is opened and closed again would lose its writer.
@@ -209,11 +209,11 @@ def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:
 
 def one_text(data: Iterable[bytes], largest: int) -> tuple[str, bool] | None:
     """Decode chunks as one text, and return whether bytes were replaced; None if it is too long."""
-    found = joined(data, largest)
+    found = join_chunks(data, largest)
     return None if found is None else _decode(found.removeprefix(_BYTE_ORDER_MARK))
 
 
-def joined(data: Iterable[bytes], largest: int) -> bytes | None:
+def join_chunks(data: Iterable[bytes], largest: int) -> bytes | None:
     """Join chunks, or return None if they have more than `largest` bytes."""
     found = bytearray()
     for chunk in data:

@@ -47,7 +47,7 @@ def check_columns(reading: Reading) -> None:
         )
 
 
-def named(rows: Iterator[Cells], reading: Reading) -> Iterator[Named]:
+def named_rows(rows: Iterator[Cells], reading: Reading) -> Iterator[Named]:
     """Yield each row with the names of its columns; an unusable header line ends the table."""
     names = _NUMBERS if numbered(reading) else ()
     for number, row, replaced in rows:

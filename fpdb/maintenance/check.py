@@ -87,7 +87,7 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     """
     directory = Path(os.path.realpath(path))
     open_checks.identify(directory)
-    child = Worker(_Reading(directory, deep=deep))
+    child = Worker(_ProblemReader(directory, deep=deep))
     try:
         while problem := child.call(_NEXT):
             yield problem
@@ -102,7 +102,7 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
         child.close()
 
 
-class _Reading:
+class _ProblemReader:
     """Reads a database in the child; each call returns the next problem, None after the last."""
 
     def __init__(self, directory: Path, *, deep: bool) -> None:
@@ -171,7 +171,7 @@ def check_view(view: View) -> Iterator[Problem]:
     yield from _check_header(view)
     for name in database_names(view.index, view.catalog):
         yield from _check_lookups(view.txn, name)
-    yield from _Comparison(view).problems()
+    yield from _Check(view).problems()
 
 
 def _check_header(view: View) -> Iterator[Problem]:
@@ -276,14 +276,14 @@ def _hashed(texts: Iterable[bytes]) -> Column:
     return np.array([xxhash.xxh3_64_intdigest(text, _SEEDS[0]) for text in texts], np.uint64)
 
 
-class Side(NamedTuple):
+class RowSet(NamedTuple):
     """One of two sets of rows that are compared: its digest, and how to read it again."""
 
     digest: Digest
     read: Callable[[], Iterable[Rows]]
 
 
-class _Comparison:
+class _Check:
     """Compares the tables of a snapshot with its documents, and with each other.
 
     With integer keys, `ids` has the documents, and only some have records. Then the home table is
@@ -310,12 +310,12 @@ class _Comparison:
             yield from problems
             if problems:
                 self._faulty.add(name)
-            found[name] = Side(digest, partial(self._stored, name, []))
+            found[name] = RowSet(digest, partial(self._stored, name, []))
         yield from self._compare_documents(found)
         for pages, table in zip(self._index.further, self._index.plan.tables[1:], strict=True):
             if self._faulty.isdisjoint([self._home, pages.name]):
                 expected = partial(self._permuted, table.permutation)
-                wanted = Side(Digest(expected()), expected)
+                wanted = RowSet(Digest(expected()), expected)
                 yield from self._compare(pages.name, found[pages.name], wanted)
 
     # What is stored
@@ -404,7 +404,7 @@ class _Comparison:
 
     # What the documents say
 
-    def _compare_documents(self, found: dict[str, Side]) -> Iterator[Problem]:
+    def _compare_documents(self, found: dict[str, RowSet]) -> Iterator[Problem]:
         """Compare the records, the home table, and `keys` or `ids` with each other."""
         expected = {name: Digest() for name in (self._home, self._by_key, "short")}
         if self._numbered:
@@ -425,7 +425,7 @@ class _Comparison:
             return
         if self._numbered:
             documents = found[self._by_key].digest.count
-            home = Side(
+            home = RowSet(
                 expected[self._home],
                 lambda: chain(found[self._home].read(), self._recorded(self._home)),
             )
@@ -438,7 +438,7 @@ class _Comparison:
             documents = expected[self._by_key].count
             compared = [self._by_key, self._home, "short"]
         for name in compared:
-            wanted = Side(expected[name], partial(self._recorded, name))
+            wanted = RowSet(expected[name], partial(self._recorded, name))
             yield from self._compare(name, found[name], wanted)
         if self._numbered and self._by_key in self._faulty:
             return  # nothing else says how many documents there are
@@ -511,7 +511,7 @@ class _Comparison:
 
     # Comparisons
 
-    def _compare(self, name: str, found: Side, expected: Side) -> Iterator[Problem]:
+    def _compare(self, name: str, found: RowSet, expected: RowSet) -> Iterator[Problem]:
         """Report the rows that are on one side only, if both could be read."""
         differs = found.digest.differs(expected.digest)
         if not differs.any() or name in self._faulty:
@@ -574,7 +574,7 @@ def require_document(record: Stored, name: bytes, catalog: Catalog) -> None:
     catalog.check_key(record.key)
 
 
-def require_intact(view: View) -> None:
+def require_checksums(view: View) -> None:
     """Raise DamagedError unless all checksums are right, and so is the number of documents."""
     txn, index = view.txn, view.index
     counters = Counters.unpack(txn.get("counters", b"counters"))

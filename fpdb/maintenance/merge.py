@@ -35,7 +35,7 @@ ROWS = 1 << 16  # of `ids`, that are written at once
 
 T = TypeVar("T")
 # A key, the place of its source, its id; an integer key also has the rest of its row of `ids`.
-_Key = tuple[Any, int, int, int, int]
+_SourceKey = tuple[Any, int, int, int, int]
 
 
 def merge(
@@ -90,7 +90,7 @@ def merge(
 
 
 @dataclass(eq=False)
-class _Source:
+class _MergeSource:
     """One snapshot of a database.
 
     `base` is added to the ids of its documents; `dropped` are those that are left out.
@@ -120,13 +120,13 @@ class _Source:
         with Ongoing(self.view.txn), self.view.txn.cursor("documents") as cursor:
             return self.base + (int.from_bytes(cursor.key()) + 1 if cursor.last() else 0)
 
-    def keys(self, place: int) -> Iterator[_Key]:
+    def keys(self, place: int) -> Iterator[_SourceKey]:
         """Yield the text keys as they are stored, with this source's place and the ids."""
         with self.view.txn.cursor("keys") as cursor:
             for key, number in cursor:
                 yield bytes(key), place, int.from_bytes(number), 0, 0
 
-    def ids(self, place: int) -> Iterator[_Key]:
+    def ids(self, place: int) -> Iterator[_SourceKey]:
         """Yield the integer keys, with this source's place and the rows of `ids`."""
         for rows in IntegerCatalog.ids.scan(self.view.txn):
             for number, high, added in zip(*(column.tolist() for column in rows), strict=True):
@@ -186,7 +186,7 @@ def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLi
     return list(known.values())
 
 
-def _open(path: str | os.PathLike[str], held: contextlib.ExitStack) -> _Source:
+def _open(path: str | os.PathLike[str], held: contextlib.ExitStack) -> _MergeSource:
     """Open a source, and a snapshot of it, until a stack ends."""
     environment = held.enter_context(
         Environment.open(path, readonly=True, verify=require_complete_copy)
@@ -194,10 +194,10 @@ def _open(path: str | os.PathLike[str], held: contextlib.ExitStack) -> _Source:
     described, index, catalog = read_layout(environment)
     txn = held.enter_context(environment.read())
     counters = Counters.unpack(txn.get("counters", b"counters"))
-    return _Source(environment.path, described, View(txn, index, catalog), counters)
+    return _MergeSource(environment.path, described, View(txn, index, catalog), counters)
 
 
-def _require_alike(opened: Sequence[_Source]) -> None:
+def _require_alike(opened: Sequence[_MergeSource]) -> None:
     """Raise an error if the documents of some databases don't fit into one."""
     first, *others = opened
     for other in others:
@@ -217,7 +217,7 @@ def _require_alike(opened: Sequence[_Source]) -> None:
 
 
 def _header(
-    opened: Sequence[_Source], k: int | None, capacity: int | None, plan: Plan | None
+    opened: Sequence[_MergeSource], k: int | None, capacity: int | None, plan: Plan | None
 ) -> Header:
     """Describe the new database: as the sources, with tables that suit all their documents."""
     first = opened[0]
@@ -243,7 +243,7 @@ class _Merge:
     """One merge: the sources, and the transaction that writes the new database."""
 
     def __init__(
-        self, sources: Sequence[_Source], into: WriteTransaction, index: Index, rule: str
+        self, sources: Sequence[_MergeSource], into: WriteTransaction, index: Index, rule: str
     ) -> None:
         self._sources = sources
         self._into = into
@@ -287,7 +287,7 @@ class _Merge:
     def _places(self) -> Iterator[tuple[Fingerprints, Column]]:
         return chain.from_iterable(source.read(source.places()) for source in self._sources)
 
-    def _kept(self, streams: list[Iterator[_Key]]) -> Iterator[_Key]:
+    def _kept(self, streams: list[Iterator[_SourceKey]]) -> Iterator[_SourceKey]:
         """Yield each key once, with the document that stays; note the others as dropped."""
         read = [source.read(keys) for source, keys in zip(self._sources, streams, strict=True)]
         for _, group in groupby(heapq.merge(*read), key=itemgetter(0)):
@@ -300,7 +300,7 @@ class _Merge:
                         self._sources[rival[1]].dropped.append(rival[2])
             yield kept
 
-    def _winner(self, rivals: list[_Key]) -> _Key:
+    def _winner(self, rivals: list[_SourceKey]) -> _SourceKey:
         """Return which of several documents with one key stays."""
         if self._rule == "error":
             self._require_same(rivals)
@@ -310,7 +310,7 @@ class _Merge:
             return max(rivals, key=itemgetter(-1))  # the first of equally old ones
         return max(rivals, key=lambda rival: self._sources[rival[1]].document(rival[2]).added)
 
-    def _require_same(self, rivals: list[_Key]) -> None:
+    def _require_same(self, rivals: list[_SourceKey]) -> None:
         """Raise an error if documents with one key differ in more than the time of adding."""
         first, *others = (
             self._sources[place].document(number)._replace(id=0, added=0)
@@ -326,7 +326,7 @@ class _Merge:
                 )
 
 
-def _blocks(keys: Iterator[_Key]) -> Iterator[Rows]:
+def _blocks(keys: Iterator[_SourceKey]) -> Iterator[Rows]:
     """Yield the rows of `ids` of integer keys in blocks."""
     while block := list(islice(keys, ROWS)):
         rows = np.array([(number, high, added) for number, _, _, high, added in block], np.uint64)

@@ -153,7 +153,7 @@ def _line(fields: Mapping[str, Any]) -> bytes:
     return _compact(fields).replace("\x7f", "\\u007f").encode("ascii") + b"\n"
 
 
-class Source:
+class PortableFile:
     """A file in the portable form: its head, and its documents in batches.
 
     Whatever is wrong with it raises an InputError that names the line.

@@ -507,7 +507,7 @@ def test_a_sketch_without_a_text_is_kept_under_an_integer_key(tmp_path):
 def test_what_is_held_at_once_is_bounded(data, tmp_path, monkeypatch):
     monkeypatch.setattr("fpdb.maintenance.portable._ROOM", 300)
     sizes = []
-    source = portable.Source(io.BytesIO(data))
+    source = portable.PortableFile(io.BytesIO(data))
     for line, batch in source.batches(2):
         assert line == 2 + sum(sizes)
         sizes.append(len(batch))

@@ -103,7 +103,7 @@ def check_portable(data):
     """Any bytes after a valid first line, or without one, are documents or an FpdbError."""
     head = _PORTABLE.partition(b"\n")[0] + b"\n" if data[:1] == b"\0" else b""
     try:
-        source = portable.Source(BytesIO(head + data[1:]))
+        source = portable.PortableFile(BytesIO(head + data[1:]))
         for _, batch in source.batches(100):
             prepared, bad = preparer().sift(batch)
             require(len(prepared) + len(bad) == len(batch), batch)
