@@ -133,7 +133,7 @@ class ReadTransaction:
     def copy_to(self, path: Path) -> None:
         """Write this moment into a new data file, compacted."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with disk_named(path):
+        with disk_named(path.parent):
             descriptor = os.open(path, flags, 0o600)
             try:
                 if self._shared.environment is not None:

@@ -1,5 +1,6 @@
 """Copies of a database that is written to: backups, and what other programs copy under a hold."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -192,6 +193,23 @@ def test_the_exit_code_is_that_of_the_program(db: Database) -> None:
     assert failed.returncode == 3
     assert "no such program can't be run: No such file or directory" in failed.stderr
     assert command("hold", db.path).returncode == 2
+
+
+def test_no_room_for_the_file_of_a_backup(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def refuse(path: str, flags: int, *rest: int) -> int:
+        if str(path).endswith("data.mdb") and flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(path, flags, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.open", refuse)
+        with pytest.raises(fpdb.DiskFullError, match="no room to write"):
+            db.backup(tmp_path / "copy")
+    assert os.listdir(tmp_path) == [db.path.name]
 
 
 def test_a_backup_from_the_command_line(db: Database, tmp_path: Path) -> None:
