@@ -39,6 +39,7 @@ def test_pairs_are_those_of_each_with_each(helper, data):
     assert len(expected) >= 3
 
 
+@pytest.mark.slow("it compares all pairs of some thousand fingerprints")
 def test_clusters_have_copies_matches_and_what_is_near_but_no_match(helper):
     workloads = helper("workloads")
     stored = workloads.clustered(np.random.default_rng(2), 20_000)

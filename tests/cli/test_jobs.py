@@ -6,12 +6,13 @@ import re
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import fpdb
-from fpdb.io.files import PART
+from fpdb.io.files import PART, read_parts
 
 pytestmark = pytest.mark.process
 
@@ -55,7 +56,7 @@ def source(tmp_path):
 @pytest.fixture
 def small_parts(monkeypatch):
     # The name of the module in its package is the function.
-    monkeypatch.setattr(sys.modules["fpdb.ingest"], "PART", 7)
+    monkeypatch.setattr(sys.modules["fpdb.ingest"], "read_parts", partial(read_parts, size=7))
     monkeypatch.setattr(sys.modules["fpdb.ingest"], "_BLOCK", 7)
 
 

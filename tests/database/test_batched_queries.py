@@ -241,6 +241,7 @@ def test_a_limit_of_a_batch_is_at_least_one(tmp_path):
         db.query_fingerprints([1], limit=0)
 
 
+@pytest.mark.slow("a crowd has more near fingerprints than are held at once")
 @pytest.mark.parametrize("bits", [64, 128])
 @pytest.mark.parametrize("limit", [None, 2])
 def test_a_crowd_is_asked_in_halves(

@@ -24,6 +24,7 @@ def outcome(recipe, text):
         return error
 
 
+@pytest.mark.slow("the preset tagged-title loads jieba's tagger")
 @pytest.mark.parametrize("name", PRESETS)
 @given(text=ANY_TEXT | NASTY)
 @example(text="")

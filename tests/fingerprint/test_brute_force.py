@@ -83,6 +83,7 @@ def grams(segments, n, joiner):
     return [joiner.join(segments[at : at + n]) for at in range(max(len(segments) - n + 1, 1))]
 
 
+@pytest.mark.slow("the definition hashes each word and bit in Python")
 @pytest.mark.parametrize(("name", "bits"), [("web", 64), ("web-128", 128)])
 @given(text=TEXTS)
 @example(text="_中_文_ 新闻 news_新闻")

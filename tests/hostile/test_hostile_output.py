@@ -156,6 +156,7 @@ def test_no_cell_of_csv_is_a_formula_and_tsv_is_left_alone(run, folder, monkeypa
     assert not any(cell.startswith("'=cmd|") for cell in plain)
 
 
+@pytest.mark.slow("it runs each command on hostile keys")
 def test_single_keys_reports_and_errors_are_harmless(run, folder, monkeypatch):
     monkeypatch.chdir(folder)
     for number in range(0, COUNT, 250):
