@@ -38,7 +38,7 @@ from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
-# Documents that are replaced in one transaction of a bulk load.
+# Documents that a bulk load replaces at a time, which bounds its memory; they are one transaction.
 _REPLACED = 50_000
 
 

@@ -62,6 +62,11 @@ def plan(
     for each in found:
         with contextlib.suppress(PlanError):  # queries with this k would take too many probes
             costs[each] = estimate_cost(each, documents, query_k)
+    if not costs:
+        raise PlanError(
+            f"queries with k = {query_k} take too many probes in all plans for k = {k}",
+            hint="give a smaller --query-k, or a larger -k",
+        )
     if as_json:
         listed = [{"chosen": each is found[0]} | _plain(each, costs[each]) for each in costs]
         asked["query_k"] = k if query_k is None else query_k

@@ -157,3 +157,10 @@ def test_all_numbers_of_the_three_ways(run):
 def test_usage_of_machines(run, arguments):
     done = run("plan", *arguments)
     assert (done.code, done.out) == (2, "")
+
+
+def test_queries_that_no_plan_answers_are_an_error(run):
+    done = run("plan", "--query-k", 30)
+    assert (done.code, done.out) == (3, "")
+    assert "error: queries with k = 30 take too many probes in all plans for k = 3" in done.err
+    assert "hint: give a smaller --query-k, or a larger -k" in done.err
