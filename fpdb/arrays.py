@@ -22,8 +22,11 @@ _SLICE = 1000
 
 
 def joined(blocks: Iterable[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
-    """Concatenate blocks of rows, of which there is at least one, column by column."""
-    return [np.concatenate(columns) for columns in zip(*blocks, strict=True)]
+    """Concatenate blocks of rows, of which there is at least one; a single one isn't copied."""
+    every = list(blocks)
+    if len(every) == 1:
+        return list(every[0])
+    return [np.concatenate(columns) for columns in zip(*every, strict=True)]
 
 
 def gathered(blocks: Iterable[Sequence[NDArray[Any]]], least: int) -> Iterator[list[NDArray[Any]]]:

@@ -151,7 +151,12 @@ def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
 
 def complete_buckets(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
     """Cut chunks where the bits above `shift` change."""
-    below = np.uint64(shift)  # of 64 and more, numpy makes 0: one bucket
+    if shift >= 64:  # one bucket
+        parts = list(chunks)
+        if parts:
+            yield joined(parts)
+        return
+    below = np.uint64(shift)
     kept: list[Rows] = []  # rows of one bucket, which may continue in the next chunk
     for rows in chunks:
         high = rows[0] >> below

@@ -106,7 +106,10 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
         at = _HEAD.size + 8 * columns
         if at + count * _row_bytes[widths] != len(value):
             raise _another_kind()
-        return _read_columns(value, wanted or columns, count, widths, at)
+        wanted = wanted or columns
+        if wanted == 1 and widths & 15 == 8:  # most pages that queries and joins read
+            return [np.frombuffer(value, np.uint64, count, at)]
+        return _read_columns(value, wanted, count, widths, at)
     except (struct.error, ValueError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 

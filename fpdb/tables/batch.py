@@ -144,7 +144,7 @@ def near_many(
         parts.append(part._replace(queries=part.queries + done))
         done += len(part.complete)
         _check_size(sum(len(part.ids) for part in parts))
-    return parts[0] if len(parts) == 1 else Hits(*joined(parts))
+    return Hits(*joined(parts))
 
 
 def find_together(
