@@ -93,7 +93,8 @@ class Database(Queries):
         write waits for other writers up to `timeout` seconds.
         """
         chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
-        environment = Environment.create(path, *new_database(described))
+        new = new_database(described)
+        environment = Environment.create(path, *new, verify=require_complete_copy)
         return cls(environment, chosen, timeout=timeout)
 
     @classmethod

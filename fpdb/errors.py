@@ -20,6 +20,7 @@ FpdbError
 ├─ LockTimeoutError (+ TimeoutError)   another writer held the lock: .pid
 ├─ ReadOnlyError                       a write through a read-only handle
 ├─ ClosedError                         a closed handle was used
+│  └─ MovedError                       its database was moved, removed or replaced
 ├─ WorkerError                         a child process can't be started, or was killed
 └─ MissingExtraError (+ ImportError)   a package that only some users need isn't installed
 
@@ -110,6 +111,10 @@ class ReadOnlyError(FpdbError):
 
 class ClosedError(FpdbError):
     """A handle was used after it was closed."""
+
+
+class MovedError(ClosedError):
+    """The database of a handle was moved, removed, or replaced by another one."""
 
 
 class WorkerError(FpdbError):

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Self
 
 import lmdb
 
-from fpdb.errors import ClosedError, DamagedError, FpdbError, NotADatabaseError, ReadOnlyError
+from fpdb.errors import (
+    ClosedError,
+    DamagedError,
+    FpdbError,
+    MovedError,
+    NotADatabaseError,
+    ReadOnlyError,
+)
 from fpdb.models import Snapshots
 from fpdb.storage import shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
@@ -34,23 +41,26 @@ _thread = threading.get_ident
 class ReadTransaction:
     """A snapshot, as a context manager; `raw` and `databases` are for the hottest loops."""
 
-    __slots__ = ("_shared", "cursors", "databases", "raw")
+    __slots__ = ("_handle", "_shared", "cursors", "databases", "raw")
 
     _writes = False
     raw: "lmdb.Transaction[memoryview]"
     databases: "dict[str, lmdb._Database]"
 
-    def __init__(self, shared: SharedEnvironment) -> None:
-        self._shared = shared
+    def __init__(self, handle: "Environment") -> None:
+        self._handle = handle
         self.cursors: dict[str, Cursor] = {}
 
     def __enter__(self) -> Self:
-        try:
-            self._begin(write=False)
-        except BaseException:
-            self._end()
-            raise
-        return self
+        while True:
+            self._shared = shared = self._handle.current()
+            try:
+                self._begin(write=False)
+            except BaseException as error:
+                self._end()
+                self._require_replaced(shared, error)
+            else:
+                return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         shared, fault = self._shared, error if isinstance(error, lmdb.Error) else None
@@ -68,6 +78,7 @@ class ReadTransaction:
         finally:
             del self.raw  # py-lmdb keeps the reader slot until it is collected
             del shared.active[self]
+            moved = self._writes and error is None and not self._handle.is_at_path(shared)
             if self._writes:
                 shared.lock.release()
         translated = shared.fault(fault) if fault is not None else None
@@ -75,6 +86,12 @@ class ReadTransaction:
             shared.ended()
         if translated is not None:
             raise translated from fault
+        if moved:
+            raise MovedError(
+                f"the database at {self._handle.path} was moved, removed or replaced during a "
+                "write, which isn't in what is there now",
+                hint="write again; fpdb moves and replaces databases between writes only",
+            )
 
     def require_open(self) -> None:
         """Raise if the block has ended, or if this is a child process that was forked in it."""
@@ -158,10 +175,12 @@ class ReadTransaction:
         shared = self._shared
         shared.active[self] = _thread()
         if shared.barred:
+            shared.locate(self._handle.path)
             shared.admit(self)
         try:
             self.raw = shared.begin(write=write, buffers=True)
         except lmdb.Error as error:
+            shared.locate(self._handle.path)
             self.raw = shared.begin_again(self, error, write=write)
         self.databases = shared.databases
 
@@ -169,6 +188,11 @@ class ReadTransaction:
         self._shared.active.pop(self, None)
         if self._shared.barred:
             self._shared.ended()
+
+    def _require_replaced(self, shared: SharedEnvironment, error: BaseException) -> None:
+        """Raise an error of beginning, unless the database was replaced at this very moment."""
+        if not isinstance(error, ClosedError) or self._handle.current() is shared:
+            raise error
 
 
 class Ongoing:
@@ -195,25 +219,24 @@ class WriteTransaction(ReadTransaction):
 
     _writes = True
 
-    def __init__(self, shared: SharedEnvironment, timeout: float) -> None:
-        super().__init__(shared)
+    def __init__(self, handle: "Environment", timeout: float) -> None:
+        super().__init__(handle)
         self._timeout = timeout
 
     def __enter__(self) -> Self:
-        shared = self._shared
-        if shared.barred:
-            shared.require_usable()
-        shared.lock.acquire(self._timeout)
-        try:
-            self._require_process()
-            if time.monotonic() >= shared.reader_check_due:
-                shared.check_readers()
-            self._begin(write=True)
-        except BaseException:
-            shared.lock.release()
-            self._end()
-            raise
-        return self
+        while True:
+            self._shared = shared = self._handle.acquire(self._timeout)
+            try:
+                self._require_process()
+                if time.monotonic() >= shared.reader_check_due:
+                    shared.check_readers()
+                self._begin(write=True)
+            except BaseException as error:
+                shared.lock.release()
+                self._end()
+                self._require_replaced(shared, error)
+            else:
+                return self
 
     def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
         """Store a value under a key, replacing what was there."""
@@ -248,22 +271,35 @@ class Environment:
     It may be used by all threads, and survives a fork.
     """
 
-    __slots__ = ("__weakref__", "_closer", "_shared", "path", "readonly")
+    __slots__ = ("__weakref__", "_closer", "_data", "_shared", "_verify", "path", "readonly")
 
-    def __init__(self, shared: SharedEnvironment, *, readonly: bool) -> None:
+    def __init__(
+        self,
+        shared: SharedEnvironment,
+        *,
+        readonly: bool,
+        verify: Callable[[Path], None] | None = None,
+    ) -> None:
         self.path = shared.directory
         self.readonly = readonly
+        self._data = str(self.path / DATA_FILE)
+        self._verify = verify
         self._shared: SharedEnvironment | None = shared
         self._closer = weakref.finalize(self, shared_environment.leave, shared)
 
     @classmethod
     def create(
-        cls, path: str | os.PathLike[str], names: Iterable[str], initial: Entries | None = None
+        cls,
+        path: str | os.PathLike[str],
+        names: Iterable[str],
+        initial: Entries | None = None,
+        *,
+        verify: Callable[[Path], None] | None = None,
     ) -> Self:
         """Create a database with these sub-databases and first entries, and open it."""
         with drafted(Path(os.path.realpath(path))) as draft:
             make_environment(draft, names, initial or {})
-        return cls.open(path)
+        return cls.open(path, verify=verify)
 
     @classmethod
     @contextlib.contextmanager
@@ -311,22 +347,56 @@ class Environment:
         `verify` is called for a copied one that wasn't opened before, and raises if it is torn.
         """
         directory = Path(os.path.realpath(path))
-        return cls(
-            shared_environment.join(directory, readonly=readonly, verify=verify), readonly=readonly
-        )
+        shared = shared_environment.join(directory, readonly=readonly, verify=verify)
+        return cls(shared, readonly=readonly, verify=verify)
 
     def read(self) -> ReadTransaction:
         """Return a snapshot for a `with` block; keep the block short, since it pins free pages."""
-        return ReadTransaction(self._usable())
+        return ReadTransaction(self)
 
     def write(self, timeout: float = LOCK_SECONDS) -> WriteTransaction:
         """Return a write transaction for a `with` block, which waits at most `timeout` seconds."""
-        shared = self._usable()
         if self.readonly:
             raise ReadOnlyError(
                 f"{self.path} was opened read-only", hint="open it with readonly=False"
             )
-        return WriteTransaction(shared, timeout)
+        return WriteTransaction(self, timeout)
+
+    def is_at_path(self, shared: SharedEnvironment) -> bool:
+        """Return whether an environment is that of the data file at the path now."""
+        try:
+            found = os.lstat(self._data)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == shared.identity
+
+    def current(self) -> SharedEnvironment:
+        """Return the environment of what is at the path now, or raise MovedError.
+
+        What has taken the place of the one that was opened must have the same header.
+        """
+        shared = self._shared
+        if shared is not None and self.is_at_path(shared):
+            return shared
+        return self._follow(shared)
+
+    def acquire(self, timeout: float) -> SharedEnvironment:
+        """Take the write lock of what is at the path now."""
+        shared = self.current()
+        while True:
+            if shared.barred:
+                shared.require_usable()
+            shared.lock.acquire(timeout)
+            try:
+                found = self.current()  # it may have been replaced during the wait
+            except BaseException:
+                shared.lock.release()
+                raise
+            if found is shared:
+                return shared
+            shared.lock.release()
+            shared.ended()
+            shared = found
 
     def require(self, names: Iterable[str]) -> None:
         """Raise NotADatabaseError unless there are these sub-databases."""
@@ -349,7 +419,16 @@ class Environment:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _usable(self) -> SharedEnvironment:
-        if self._shared is None:
-            raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
-        return self._shared
+    def _follow(self, opened: SharedEnvironment | None) -> SharedEnvironment:
+        with shared_environment.joining():
+            shared = self._shared
+            if shared is None:
+                raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
+            if shared is opened:  # no other thread was quicker
+                shared = shared_environment.follow(
+                    shared, self.path, readonly=self.readonly, verify=self._verify
+                )
+                self._closer.detach()
+                self._shared = shared
+                self._closer = weakref.finalize(self, shared_environment.leave, shared)
+            return shared

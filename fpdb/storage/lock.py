@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from fpdb.errors import LockTimeoutError
-from fpdb.storage.open_checks import disk_named
+from fpdb.errors import LockTimeoutError, MovedError
+from fpdb.storage.lmdb_file import DATA_FILE
+from fpdb.storage.open_checks import disk_named, identify
 
 LOCK_FILE = "fpdb.lock"
 
@@ -27,10 +28,11 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
 
 class WriteLock:
-    """The lock of one directory; not reentrant."""
+    """The lock of the database that is in a directory now; not reentrant."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
+        self._identity = identify(directory)
         self._owner: int | None = None
         self._thread_turn, self._thread_lock = threading.Lock(), threading.Lock()
         self._process_turn = self._process_lock = -1
@@ -39,7 +41,7 @@ class WriteLock:
         """Take the lock, or raise LockTimeoutError after `timeout` seconds."""
         if self._owner == threading.get_ident():
             raise LockTimeoutError(
-                f"this thread already writes to {self._directory}",
+                f"this thread already writes to {self.directory}",
                 hint="finish the first write transaction before the next one",
                 pid=os.getpid(),
             )
@@ -108,11 +110,21 @@ class WriteLock:
         if self._process_turn >= 0:
             return
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with disk_named(self._directory):
-            if self._process_lock < 0:
-                self._process_lock = os.open(self._directory / LOCK_FILE, flags, 0o600)
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-            self._process_turn = os.open(self._directory, flags)
+        with disk_named(self.directory):
+            turn = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self._require_same(turn)
+                if self._process_lock < 0:
+                    self._process_lock = os.open(LOCK_FILE, flags, 0o600, dir_fd=turn)
+            except BaseException:
+                os.close(turn)
+                raise
+            self._process_turn = turn
+
+    def _require_same(self, opened: int) -> None:
+        found = os.lstat(DATA_FILE, dir_fd=opened)
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise MovedError(f"another database is at {self.directory} now", hint="open it again")
 
     def _unlock_files(self) -> None:
         for descriptor in (self._process_turn, self._process_lock):
@@ -141,7 +153,7 @@ class WriteLock:
 
     def _timeout(self, timeout: float, pid: int | None, name: str) -> LockTimeoutError:
         return LockTimeoutError(
-            f"no write lock on {self._directory} within {timeout:g} s: {name} holds it",
+            f"no write lock on {self.directory} within {timeout:g} s: {name} holds it",
             hint="wait for that writer, or end it; the lock of a killed process is released",
             pid=pid,
         )

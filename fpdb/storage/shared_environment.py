@@ -5,8 +5,9 @@ its map while a transaction is open. So every handle of a directory uses one Sha
 which keeps a list of its open transactions. To replace the environment, it bars new transactions,
 waits until the open ones have ended, and then closes and opens it; handles don't notice.
 
-`join` and `leave` keep the table of the environments that this process has open.
-It is the only place where an environment is found by the identity of its data file.
+`join`, `follow` and `leave` keep the table of the environments that this process has open.
+It is the only place where an environment is found by the identity of its data file. A directory
+may be moved, and another one take its path: whatever opens by a path compares the identity.
 """
 
 import contextlib
@@ -20,7 +21,15 @@ from typing import NoReturn
 
 import lmdb
 
-from fpdb.errors import ClosedError, DamagedError, FpdbError, NotADatabaseError, StorageError
+from fpdb.errors import (
+    ClosedError,
+    DamagedError,
+    DatabaseNotFoundError,
+    FpdbError,
+    MovedError,
+    NotADatabaseError,
+    StorageError,
+)
 from fpdb.storage.drafts import require_sealed
 from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
@@ -44,8 +53,13 @@ READER_CHECK_SECONDS = 1.0
 class SharedEnvironment:
     """An LMDB environment, its sub-databases, its open transactions, and its handles."""
 
-    def __init__(self, directory: Path, *, readonly: bool) -> None:
+    def __init__(self, directory: Path, identity: Identity, *, readonly: bool) -> None:
         self.directory = directory
+        self.identity = identity
+        # A data file that is moved into another directory would have two lock files.
+        self.place = _place(directory)
+        # What two databases must share if handles of one may go on with the other.
+        self.header: bytes | None = None
         self.readonly = readonly
         self.users = 1
         self.pid = os.getpid()
@@ -69,8 +83,10 @@ class SharedEnvironment:
     def attach(self, environment: lmdb.Environment) -> None:
         """Start using an opened LMDB environment."""
         try:
+            self._require_same()
             with self._may_open(readonly=self.readonly):
                 self.databases = self._open_databases(environment)
+            self.header = self._read_header(environment)
         except BaseException:
             environment.close()
             raise
@@ -88,6 +104,10 @@ class SharedEnvironment:
                     self._replace(readonly=False)
         with self._gate:
             self._unbar()
+
+    def locate(self, directory: Path) -> None:
+        """Open by this path from now on; the caller has found the data file there."""
+        self.directory = self.lock.directory = directory
 
     def admit(self, transaction: object) -> None:
         """Wait until a transaction may begin; count it among the active ones."""
@@ -222,6 +242,19 @@ class SharedEnvironment:
             raise translate(error, self.directory) from error
         return opened
 
+    def _read_header(self, environment: lmdb.Environment) -> bytes | None:
+        if "header" not in self.databases:
+            return None
+        try:
+            with environment.begin() as transaction:
+                return transaction.get(b"header", db=self.databases["header"])
+        except lmdb.Error as error:
+            raise translate(error, self.directory) from error
+
+    def _require_same(self) -> None:
+        if identify(self.directory) != self.identity:
+            raise MovedError(f"another database is at {self.directory} now", hint="open it again")
+
     def _replace(self, *, readonly: bool) -> None:
         try:
             with self._changed:
@@ -231,6 +264,7 @@ class SharedEnvironment:
                 if not self._changed.wait_for(lambda: not self.active, DRAIN_SECONDS):
                     raise self._busy(f"another thread has been for {DRAIN_SECONDS:g} s")
             self._close()
+            self._require_same()
             require_openable(self.directory, readonly=readonly)
             self.attach(open_lmdb(self.directory, readonly=readonly))
             self.readonly = readonly
@@ -262,6 +296,11 @@ _open: dict[Identity, SharedEnvironment] = {}
 _lock = threading.RLock()
 
 
+def joining() -> contextlib.AbstractContextManager[object]:
+    """Keep other threads from joining and leaving environments in a block."""
+    return _lock
+
+
 def join(
     directory: Path,
     *,
@@ -270,30 +309,94 @@ def join(
     sync: bool = True,
 ) -> SharedEnvironment:
     """Return the environment of a directory; its first handle opens it."""
-    with _lock, disk_named(directory):
-        shared = _open.get(identify(directory))
-        # After a failure it is opened anew, unless the parent of this process still uses it.
-        if shared is not None and (
-            shared.failure is None or shared.environment is not None or shared.stranded
-        ):
-            shared.users += 1
+    while True:
+        with _lock, disk_named(directory):
+            identity = identify(directory)
             try:
-                shared.serve(readonly=readonly)
-            except BaseException:
-                leave(shared)
-                raise
-            return shared
-        require_openable(directory, readonly=readonly)
-        if verify:
-            require_sealed(directory, verify)
-        shared = SharedEnvironment(directory, readonly=readonly)
+                return _join(directory, identity, readonly, verify, sync=sync)
+            except (MovedError, DatabaseNotFoundError, NotADatabaseError):
+                if identify(directory) == identity:
+                    raise
+
+
+def _join(
+    directory: Path,
+    identity: Identity,
+    readonly: bool,  # noqa: FBT001
+    verify: Callable[[Path], None] | None,
+    *,
+    sync: bool,
+) -> SharedEnvironment:
+    shared = _open.get(identity)
+    _require_one_place(directory, identity)
+    # After a failure it is opened anew, unless the parent of this process still uses it.
+    if shared is not None and (
+        shared.failure is None or shared.environment is not None or shared.stranded
+    ):
+        shared.users += 1
+        shared.locate(directory)
         try:
-            shared.attach(open_lmdb(directory, readonly=readonly, sync=sync))
+            shared.serve(readonly=readonly)
         except BaseException:
-            shared.lock.close()
+            leave(shared)
             raise
-        _open[identify(directory)] = shared
         return shared
+    require_openable(directory, readonly=readonly)
+    if verify:
+        require_sealed(directory, verify)
+    shared = SharedEnvironment(directory, identity, readonly=readonly)
+    try:
+        shared.attach(open_lmdb(directory, readonly=readonly, sync=sync))
+    except BaseException:
+        shared.lock.close()
+        raise
+    _open[identity] = shared
+    return shared
+
+
+def follow(
+    opened: SharedEnvironment,
+    directory: Path,
+    *,
+    readonly: bool,
+    verify: Callable[[Path], None] | None,
+) -> SharedEnvironment:
+    """Leave an environment for the one that is at its path now, if both have the same header.
+
+    Otherwise raise MovedError, and keep it.
+    """
+    with _lock:
+        try:
+            found = join(directory, readonly=readonly, verify=verify)
+        except (DatabaseNotFoundError, NotADatabaseError) as error:
+            raise MovedError(
+                f"the database at {directory} was moved or removed: {error}",
+                hint="open it where it is now, or restore it",
+            ) from error
+        if found.header is None or found.header != opened.header:
+            leave(found)
+            raise MovedError(
+                f"another database has taken the place of the one that was opened at {directory}",
+                hint="open it again",
+            )
+        leave(opened)
+        return found
+
+
+def _require_one_place(directory: Path, identity: Identity) -> None:
+    """Raise unless the data file of a directory and the directory belong together."""
+    place = _place(directory)
+    for known, shared in _open.items():
+        if shared.environment is not None and (known == identity) != (shared.place == place):
+            raise MovedError(
+                f"the data file of {directory} was replaced within it, or is another database's",
+                hint="move whole directories; close all handles of both, then open it again",
+            )
+
+
+def _place(directory: Path) -> Identity:
+    found = directory.stat()
+    return found.st_dev, found.st_ino
 
 
 def leave(shared: SharedEnvironment) -> None:

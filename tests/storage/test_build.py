@@ -40,8 +40,8 @@ def test_it_appears_whole_behind_the_block(tmp_path: Path) -> None:
 def test_its_handle_ends_with_the_block(tmp_path: Path) -> None:
     with Environment.build(tmp_path / "db", NAMES) as built:
         pass
-    with pytest.raises(ClosedError):
-        built.read()
+    with pytest.raises(ClosedError), built.read():
+        pass
 
 
 def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,245 @@
+"""A handle means one database: what happens if that is moved, removed or replaced meanwhile."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fpdb.errors import ClosedError, MovedError
+from fpdb.storage import Environment, shared_environment
+
+Run = Callable[..., str]
+
+NAMES = ("header", "documents")
+
+
+def made(path: Path, header: bytes, who: bytes) -> Path:
+    with Environment.create(path, NAMES, {"header": {b"header": header}}) as env:
+        put(env, b"who", who)
+    return path
+
+
+def put(env: Environment, key: bytes, value: bytes) -> None:
+    with env.write() as txn:
+        txn.put("documents", key, value)
+
+
+def get(env: Environment, key: bytes) -> bytes | None:
+    with env.read() as txn:
+        value = txn.get("documents", key)
+        return None if value is None else bytes(value)
+
+
+@pytest.fixture
+def old(path: Path) -> Path:
+    return made(path, b"lineage", b"old")
+
+
+@pytest.fixture
+def twin(tmp_path: Path) -> Path:
+    """A database of the same lineage."""
+    return made(tmp_path / "twin", b"lineage", b"twin")
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Path:
+    """A database of another lineage."""
+    return made(tmp_path / "stranger", b"other", b"stranger")
+
+
+@pytest.fixture(params=[False, True], ids=["writable", "readonly"])
+def handle(old: Path, request: pytest.FixtureRequest) -> Iterator[Environment]:
+    with Environment.open(old, readonly=request.param) as env:
+        assert get(env, b"who") == b"old"
+        yield env
+    assert not shared_environment._open
+
+
+def write_while(env: Environment, act: Callable[[], object]) -> None:
+    with env.write() as txn:
+        txn.put("documents", b"a", b"1")
+        act()
+
+
+def replace(path: Path, by: Path) -> Path:
+    moved = path.with_name("moved")
+    path.rename(moved)
+    by.rename(path)
+    return moved
+
+
+def test_a_handle_goes_on_with_a_database_of_the_same_lineage(
+    handle: Environment, old: Path, twin: Path
+) -> None:
+    replace(old, twin)
+    assert get(handle, b"who") == b"twin"
+    if not handle.readonly:
+        put(handle, b"a", b"1")
+        with Environment.open(old, readonly=True) as env:
+            assert get(env, b"a") == b"1"
+
+
+def test_another_database_at_the_path_is_an_error(
+    handle: Environment, old: Path, stranger: Path
+) -> None:
+    moved = replace(old, stranger)
+    for _ in range(2):
+        with pytest.raises(MovedError, match="another database") as caught:
+            get(handle, b"who")
+        assert "open" in caught.value.hint
+    # Back in its place, it is what the handle means.
+    old.rename(stranger)
+    moved.rename(old)
+    assert get(handle, b"who") == b"old"
+
+
+@pytest.mark.parametrize("act", [shutil.rmtree, lambda path: path.rename(path.with_name("new"))])
+def test_nothing_is_acknowledged_into_a_removed_or_moved_database(
+    old: Path, act: Callable[[Path], object]
+) -> None:
+    with Environment.open(old) as env:
+        put(env, b"a", b"1")
+        act(old)
+        with pytest.raises(MovedError, match="moved or removed"):
+            put(env, b"b", b"2")
+        with pytest.raises(ClosedError):
+            get(env, b"a")
+
+
+def test_a_write_that_ends_in_a_removed_database_is_an_error(old: Path) -> None:
+    with Environment.open(old) as env:
+        with pytest.raises(MovedError, match="during a write"):
+            write_while(env, lambda: shutil.rmtree(old))
+        with pytest.raises(MovedError, match="removed"):
+            put(env, b"a", b"1")
+
+
+def test_a_writer_that_waited_while_it_was_replaced_writes_into_the_new_one(
+    old: Path, twin: Path
+) -> None:
+    waiting = threading.Event()
+    with Environment.open(old) as env, Environment.open(old) as other:
+
+        def write() -> None:
+            waiting.set()
+            put(other, b"waited", b"1")
+
+        def act() -> None:
+            thread.start()
+            waiting.wait()
+            replace(old, twin)
+
+        thread = threading.Thread(target=write)
+        with pytest.raises(MovedError):
+            write_while(env, act)
+        thread.join()
+        assert get(env, b"who") == b"twin"
+        assert get(env, b"waited") == b"1"
+    with Environment.open(old.with_name("moved"), readonly=True) as env:
+        assert get(env, b"waited") is None
+
+
+def test_a_snapshot_stays_what_it_was_when_its_database_is_replaced(
+    handle: Environment, old: Path, twin: Path
+) -> None:
+    with handle.read() as txn:
+        moved = replace(old, twin)
+        assert get(handle, b"who") == b"twin"
+        shutil.rmtree(moved)
+        assert bytes(txn.get("documents", b"who") or b"") == b"old"
+
+
+def test_a_moved_database_is_opened_by_its_new_path(old: Path, stranger: Path) -> None:
+    with Environment.open(old, readonly=True) as env:
+        moved = replace(old, stranger)
+        with Environment.open(moved) as other:
+            put(other, b"a", b"1")
+            assert get(other, b"who") == b"old"
+            with pytest.raises(MovedError):
+                get(env, b"who")
+    with Environment.open(old, readonly=True) as env:
+        assert get(env, b"a") is None
+
+
+def test_an_alias_serves_as_well_as_the_path(old: Path, tmp_path: Path) -> None:
+    alias = tmp_path / "alias"
+    alias.symlink_to(tmp_path, target_is_directory=True)
+    with Environment.open(old, readonly=True) as env, Environment.open(alias / old.name) as other:
+        put(other, b"a", b"1")
+        assert get(env, b"a") == b"1"
+
+
+def test_a_data_file_that_is_replaced_within_its_directory_is_an_error(
+    handle: Environment, old: Path, twin: Path
+) -> None:
+    # Both files would share LMDB's lock file, which is made for one.
+    (twin / "data.mdb").rename(old / "data.mdb")
+    with pytest.raises(MovedError, match="within"):
+        get(handle, b"who")
+    with pytest.raises(MovedError, match="within"):
+        Environment.open(old)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("new", ["same", "other", "removed"])
+def test_a_forked_child_compares_too(old: Path, tmp_path: Path, new: str, run: Run) -> None:
+    made(tmp_path / "new", b"lineage" if new == "same" else b"other", b"new")
+    out = run(
+        """
+        import os, shutil
+        from fpdb.errors import MovedError
+        env = Environment.open(argv[0])
+        with env.read() as txn:
+            pass
+        os.rename(argv[0], argv[0] + ".old")
+        if argv[2] != "removed":
+            os.rename(argv[1], argv[0])
+        if os.fork() == 0:
+            for write in (False, True):
+                try:
+                    with (env.write() if write else env.read()) as txn:
+                        print(bytes(txn.get("documents", b"who")).decode(), flush=True)
+                        if write:
+                            txn.put("documents", b"child", b"1")
+                except MovedError as error:
+                    print("MovedError", flush=True)
+            os._exit(0)
+        os.wait()
+        """,
+        old,
+        tmp_path / "new",
+        new,
+    )
+    assert out.split() == ["new" if new == "same" else "MovedError"] * 2
+    there = [each for each in (old, Path(f"{old}.old")) if each.exists()]
+    for place in there:
+        with Environment.open(place, readonly=True) as env:
+            assert (get(env, b"child") == b"1") == (new == "same" and place == old)
+
+
+def test_a_closed_handle_stays_closed_when_its_database_is_replaced(old: Path, twin: Path) -> None:
+    env = Environment.open(old)
+    replace(old, twin)
+    env.close()
+    with pytest.raises(ClosedError, match="closed"):
+        get(env, b"who")
+
+
+def test_a_database_that_is_replaced_a_hundred_times_leaves_no_descriptor(
+    old: Path, twin: Path
+) -> None:
+    spare = twin.with_name("spare")
+    with Environment.open(old) as env:
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(100):
+            old.rename(spare)
+            twin.rename(old)
+            spare.rename(twin)
+            put(env, b"number", str(number).encode())
+        assert len(os.listdir("/proc/self/fd")) <= before + 2
+    with Environment.open(old, readonly=True) as env:
+        assert get(env, b"who") == b"old"
+        assert get(env, b"number") == b"99"
