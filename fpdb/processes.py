@@ -6,6 +6,7 @@ the program that started it either, as multiprocessing would, so a script needs 
 `if __name__ == "__main__"`.
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -160,9 +161,25 @@ class Worker:
 
     def call(self, item: object) -> Any:
         """Return what the function makes of an item, or raise its error."""
+        self.send(item)
+        return self.receive()
+
+    def send(self, item: object) -> None:
+        """Begin a call, whose result `receive` returns; nothing else may be sent before that."""
         try:
             self._connection.send((self._work, item))
             self._work = None
+        except OSError:
+            raise self._lost() from None
+        except MemoryError:  # half of the item may already be in the socket
+            self.kill()
+            raise self._lost() from None
+        except Exception as error:  # pickle raises what it likes
+            raise _unfit(error) from None
+
+    def receive(self) -> Any:
+        """Wait for the end of a call; return its result, or raise its error."""
+        try:
             good, answer = self._connection.recv()
         except (EOFError, OSError):
             raise self._lost() from None
@@ -202,6 +219,48 @@ class Worker:
         """Forget, in a forked child, a process of its parent."""
         self._connection.close()
         self._process.returncode = 0
+
+
+class KeptWorkers:
+    """Child processes that run one function, and are kept for the next caller of any thread.
+
+    There are at most as many as there were callers at the same time. They end with this process.
+    Before one is started, `check` raises an error if the function can't run here.
+    """
+
+    def __init__(self, work: Callable[..., Any], check: Callable[[], object]) -> None:
+        self._work = work
+        self._check = check
+        self._idle: list[Worker] = []
+        atexit.register(self.end)
+        os.register_at_fork(after_in_child=self._leave_to_parent)
+
+    def take(self) -> Worker:
+        """Return a process that is idle, or a new one, whose messages are dropped."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            import subprocess
+
+            self._check()
+            return Worker(self._work, subprocess.DEVNULL)
+
+    def keep(self, worker: Worker) -> None:
+        """Keep a process, of which no answer is under way, for others."""
+        self._idle.append(worker)
+
+    def end(self) -> None:
+        """End the processes that are idle."""
+        while self._idle:
+            worker = self._idle.pop()
+            worker.kill()
+            worker.close()
+
+    def _leave_to_parent(self) -> None:
+        """Forget, in a forked child, the processes of its parent."""
+        for worker in self._idle:
+            worker.leave()
+        self._idle.clear()
 
 
 def _unfit(error: Exception) -> WorkerError:

@@ -1,10 +1,7 @@
 """Turn HTML into text, in processes of their own that are ended when a page takes too much."""
 
-import atexit
 import importlib.util
-import os
 import signal
-import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.message import Message
@@ -14,7 +11,7 @@ from fpdb.errors import HtmlError, MissingExtraError
 from fpdb.io import extraction
 from fpdb.io.records import LARGEST_HTML, BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import HtmlText
-from fpdb.processes import Worker
+from fpdb.processes import KeptWorkers
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
@@ -39,11 +36,7 @@ def html_text(
             f"holds {size:,} bytes of HTML, expected at most {max_bytes:,}",
             hint="max_bytes allows more, up to what 256 MiB of memory can hold",
         )
-    try:
-        worker = _idle.pop()
-    except IndexError:
-        require_html()
-        worker = Worker(extraction.read_page, subprocess.DEVNULL)
+    worker = _readers.take()
     try:
         found: HtmlText = worker.call((data, charset_of(content_type), main))
     except BaseException as error:
@@ -58,7 +51,7 @@ def html_text(
         raise HtmlError(
             reason, hint="such pages are hardly ever meant to be read; leave it out"
         ) from None
-    _idle.append(worker)
+    _readers.keep(worker)
     return found
 
 
@@ -81,26 +74,7 @@ def charset_of(content_type: str | None) -> str:
     return found[:40] if isinstance(found, str) else ""
 
 
-# At most as many as there were calls at the same time.
-_idle: list[Worker] = []
-
-
-def _end_all() -> None:
-    while _idle:
-        worker = _idle.pop()
-        worker.kill()
-        worker.close()
-
-
-def _leave_to_parent() -> None:
-    """Forget, in a forked child, the processes of its parent."""
-    for worker in _idle:
-        worker.leave()
-    _idle.clear()
-
-
-atexit.register(_end_all)
-os.register_at_fork(after_in_child=_leave_to_parent)
+_readers = KeptWorkers(extraction.read_page, require_html)
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,7 +212,7 @@ def test_the_process_ends_with_its_parent():
         "import fpdb, os, signal\n"
         "from fpdb.io import html\n"
         "fpdb.html_text('<p>a')\n"
-        "print(html._idle[0]._process.pid, flush=True)\n"
+        "print(html._readers._idle[0]._process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     command = [sys.executable, "-c", code]
@@ -226,7 +226,7 @@ def test_the_process_ends_with_its_parent():
 
 
 def test_without_the_extra(monkeypatch):
-    html._end_all()
+    html._readers.end()
     monkeypatch.setattr(html.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(fpdb.MissingExtraError) as caught:
         fpdb.html_text("<p>a")
