@@ -2,7 +2,7 @@
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
@@ -185,7 +185,10 @@ class Index:
     def near(  # noqa: PLR0912, PLR0915 - calls in the loop would take a quarter of the time
         self, txn: ReadTransaction, fingerprint: int, k: int, budget: int
     ) -> Nearby:
-        """Find all distinct fingerprints within k, reading at most about `budget` candidates."""
+        """Find all distinct fingerprints within k, reading at most about `budget` candidates.
+
+        If they are more, no table reads more than its share until the others have theirs.
+        """
         routes = self._routes.get(k) or self.routes(k)
         narrow, width = self._words == 1, 8 * self._words
         parts: list[memoryview] = []  # the first words of each page
@@ -236,6 +239,7 @@ class Index:
                     break
             own.append((permuted, before - room))
             if room < 0:
+                parts, rests, pages, own = self._shared(txn, fingerprint, routes, budget)
                 break
         nearby = Nearby({}, room >= 0, {})
         if pages:
@@ -263,6 +267,39 @@ class Index:
             nearby.distances[fingerprint] = 0
         return nearby
 
+    def _shared(
+        self, txn: ReadTransaction, fingerprint: int, routes: list[Route], budget: int
+    ) -> tuple[list[memoryview], list[memoryview], list[memoryview], list[tuple[int, int]]]:
+        """Read as much of a crowd as the budget allows, as `near` collects it.
+
+        Each table has an equal share, and what it doesn't need is shared by those that need more.
+        """
+        queries = [route.permutation.apply_one(fingerprint) for route in routes]
+        unread = {
+            number: _candidates(txn, route, queries[number], self._words)
+            for number, route in enumerate(routes)
+        }
+        read: list[list[memoryview]] = [[] for _ in routes]
+        while unread and budget > 0:
+            share = budget // len(unread)
+            for number, pages in list(unread.items()):
+                room = share
+                while room >= 0 and (page := next(pages, None)):
+                    read[number].append(page)
+                    room -= rows_of(page)
+                if room >= 0:
+                    del unread[number]
+                budget -= share - room
+        parts: list[memoryview] = []
+        rests: list[memoryview] = []
+        for route, pages_read in zip(routes, read, strict=True):
+            for page in pages_read:
+                columns = [word.data for word in unpack_rows(page, route.columns, self._words)]
+                parts.append(columns[0])
+                rests += columns[1:]
+        own = [(query, sum(map(rows_of, some))) for query, some in zip(queries, read, strict=True)]
+        return parts, rests, list(chain.from_iterable(read)), own
+
     def _id_at(self, pages: list[memoryview], row: int) -> int:
         """Return the id in a row of some pages of the home table."""
         for page in pages:
@@ -271,6 +308,28 @@ class Index:
                 break
             row -= count
         return number_at(page, self.home.columns, row)
+
+
+def _candidates(
+    txn: ReadTransaction, route: Route, permuted: int, words: int
+) -> Iterator[memoryview]:
+    """Yield the pages of all prefixes of a table, each once; `near` has the same loop inline."""
+    newest = last = -1
+    with txn.cursor(route.name) as cursor:
+        for high in sorted([(permuted ^ mask) | route.below for mask in route.masks]):
+            end = high.to_bytes(8 * words, "big") + _AFTER
+            there = cursor.prev() if cursor.set_range(end) else cursor.last()
+            while there:
+                key, page = cursor.item()
+                first = int.from_bytes(key, "big")
+                if first <= newest:
+                    break
+                last = max(last, first)
+                yield page
+                if first <= high - route.below << route.tail:
+                    break
+                there = cursor.prev()
+            newest = last
 
 
 def _compare(

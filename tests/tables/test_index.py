@@ -251,6 +251,41 @@ def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Undone) ->
     undone(work)
 
 
+@pytest.mark.parametrize("plan", ["choose 1", "choose 2", "128 bits"])
+def test_a_crowd_in_one_table_hides_nothing_that_another_finds(plan: str, undone: Undone) -> None:
+    index = Index(PLANS[plan])
+    dice = np.random.default_rng(9)
+    bits = index.plan.bits
+    [own] = to_ints(words(dice, bits, 1), bits)
+    routes = index.routes(index.plan.k)
+
+    for crowded, route in enumerate(routes):
+        # All of the crowd share the query's prefix in one table, and change many other bits.
+        permuted = route.permutation.apply_one(own)
+        below = route.below.bit_length()
+        crowd = {permuted ^ int(n) for n in dice.integers(0, 1 << min(below, 62), 3000)}
+        back = route.permutation.inverse
+        stored = [back.apply_one(n) for n in crowd if (n ^ permuted).bit_count() > index.plan.k]
+        # The original differs in one bit of that prefix, so only another table finds it.
+        original = back.apply_one(permuted ^ 1 << bits - 1)
+
+        def work(
+            txn: WriteTransaction,
+            crowded: int = crowded,
+            stored: list[int] = stored,
+            original: int = original,
+        ) -> None:
+            fill(txn, index, *numbered(index, [*stored, original]))
+            found = index.near(txn, own, index.plan.k, 1500)
+            assert not found.complete
+            assert found.distances == {original: 1}, crowded
+            # What the other tables don't need is enough for the crowd.
+            found = index.near(txn, own, index.plan.k, 10_000)
+            assert (found.complete, found.distances) == (True, {original: 1})
+
+        undone(work)
+
+
 def _candidates(txn: ReadTransaction, index: Index, number: int) -> int:
     """The smallest budget that lets a query finish, by bisection."""
     low, high = 0, PLENTY
