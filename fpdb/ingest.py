@@ -45,15 +45,17 @@ class Ingested:
     `records` counts what was read, `statuses` the documents by the statuses of `Added`, and `bad`
     the records that can't be used. `known` counts pages of web archives that are stored, and so
     aren't read again. `skipped` counts records of web archives that hold no page, by the reason.
-    `invalid_utf8` counts records in which bytes that are no UTF-8 were replaced by U+FFFD.
-    `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if only
-    reading to the end would show it.
+    `incomplete` counts documents whose search for near-duplicates a budget ended, so that one may
+    have been missed. `invalid_utf8` counts records in which bytes that are no UTF-8 were replaced
+    by U+FFFD. `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if
+    only reading to the end would show it.
     """
 
     records: int = 0
     known: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
     bad: int = 0
+    incomplete: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     invalid_utf8: int = 0
     bytes_read: int = 0
@@ -100,7 +102,7 @@ class Answer(NamedTuple):
     """What became of one record that `follow` read.
 
     `status` is one of `Added`, or "error"; then `error` says why. `matches` are the documents that
-    a duplicate resembles.
+    a duplicate resembles; they aren't `complete` if a budget ended the search.
     """
 
     source: str
@@ -394,6 +396,7 @@ class Run:
         for added in results:
             self.counts.records += 1
             self.counts.statuses[added.status] += 1
+            self.counts.incomplete += not added.matches.complete
             if self.on_added:
                 self.on_added(added)
 

@@ -185,7 +185,8 @@ class Added(NamedTuple):
     """The outcome for one document.
 
     `status` is added, replaced, unchanged, duplicate (not stored) or short (stored, found by
-    equal text only); `matches` are the documents that a duplicate resembles.
+    equal text only); `matches` are the documents that a duplicate resembles. If these aren't
+    `complete`, a budget ended the search, and a document that was added may be a duplicate.
     """
 
     key: Key

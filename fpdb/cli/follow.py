@@ -24,14 +24,16 @@ from fpdb.cli.options import (
 from fpdb.ingest import Answer
 from fpdb.io.follow import require_followable
 
-# The name of each status in the summary, as ingest writes it.
+# The names of the counts in the summary, as ingest writes them.
 _COUNTED = {
+    "read": "read",
     "added": "added",
     "replaced": "replaced",
     "unchanged": "unchanged",
     "duplicate": "duplicates",
     "short": "short",
     "error": "bad",
+    "incomplete": "incomplete",
 }
 
 
@@ -59,13 +61,13 @@ def follow(
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
     require(source != "-" or not sys.stdin.isatty(), "standard input is a terminal; name a DIR")
     require_followable(source)
-    statuses: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     sketched = similarity is not None
     # Ending between any two statements is safe: what isn't answered is sent again.
     signal.signal(signal.SIGTERM, _end)
     with contextlib.ExitStack() as ending:
         if not quiet:
-            ending.callback(_summarise, statuses)
+            ending.callback(_summarise, counts)
         ending.enter_context(render.interruptible("answered documents are stored"))
         database = open_or_create(path, recipe, sketched=sketched, quiet=quiet)
         for answer in fpdb.follow(
@@ -76,7 +78,9 @@ def follow(
             min_jaccard=similarity,
             on_note=render.note,
         ):
-            statuses[answer.status] += 1
+            counts["read"] += 1
+            counts[answer.status] += 1
+            counts["incomplete"] += not answer.matches.complete
             render.record(_describe(answer))
             render.flush()
 
@@ -86,14 +90,16 @@ def _end(*_: object) -> None:
     raise typer.Exit
 
 
-def _summarise(statuses: Counter[str]) -> None:
-    counts = [f"{name} {statuses[status]:,}" for status, name in _COUNTED.items()]
-    render.note(", ".join([f"read {statuses.total():,}", *counts]))
+def _summarise(counts: Counter[str]) -> None:
+    names = [name for name in _COUNTED if name != "incomplete" or counts[name]]
+    render.note(", ".join(f"{_COUNTED[name]} {counts[name]:,}" for name in names))
 
 
 def _describe(answer: Answer) -> dict[str, Any]:
     """Return an answer as the protocol writes it."""
     plain: dict[str, Any] = {"key": answer.key, "status": answer.status}
+    if not answer.matches.complete:
+        plain["complete"] = False
     if answer.error:
         plain["error"] = answer.error
     if answer.matches:

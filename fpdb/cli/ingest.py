@@ -58,6 +58,7 @@ def ingest(
       fpdb ingest crawl.fpdb texts/
 
     Prints each document that was skipped, the stored one that is nearest, and their distance.
+    With --json, also what was added though its search was incomplete.
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
     require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
@@ -88,13 +89,18 @@ def ingest(
 
 
 def _print_duplicate(added: fpdb.Added, *, as_json: bool) -> None:
-    """Print a document that wasn't added, with what it resembles."""
-    if added.status != "duplicate":
+    """Print a document that wasn't added, with what it resembles.
+
+    As JSON, also one that was added though the search for what it resembles is incomplete.
+    """
+    complete = added.matches.complete
+    if added.status != "duplicate" and (complete or not as_json):
         return
     try:
         if as_json:
             matches = [near_dict(match) for match in added.matches]
-            render.record({"key": added.key, "status": added.status, "matches": matches})
+            shown = {"key": added.key, "status": added.status, "complete": complete}
+            render.record(shown | {"matches": matches})
         else:
             nearest = added.matches[0]
             render.row(added.key, nearest.key, nearest.distance, *jaccard_cells(nearest))
@@ -129,7 +135,8 @@ class ProgressLine:
         if self._quiet:
             return
         counts, seconds = self.counts, self.counts.seconds
-        listed = ", ".join(f"{name} {getattr(counts, name):,}" for name in _COUNTS)
+        names = (*_COUNTS, "incomplete") if counts.incomplete else _COUNTS
+        listed = ", ".join(f"{name} {getattr(counts, name):,}" for name in names)
         rate = (counts.read - counts.bad) / seconds if seconds else 0
         render.note(f"{listed}; {seconds:.2f} s, {rate:,.0f} {self._unit}/s")
         if counts.skipped:

@@ -105,7 +105,10 @@ def query(
     if paths and not quiet:
         seconds = time.monotonic() - started
         rate = f"{seconds:.2f} s, {counts['queries'] / seconds:,.0f} queries/s"
-        render.note(f"queries {counts['queries']:,}, matches {counts['matches']:,}; {rate}")
+        listed = [f"queries {counts['queries']:,}", f"matches {counts['matches']:,}"]
+        if counts["incomplete"]:
+            listed.append(f"incomplete {counts['incomplete']:,}")
+        render.note(f"{', '.join(listed)}; {rate}")
     if counts["short"]:
         render.note(f"short texts: {counts['short']:,} (they match equal texts only)")
     if counts["replaced"]:
@@ -154,5 +157,6 @@ def _show(answers: Iterable[Asked], target: Output) -> Counter[str]:
                     (str(name), *near, found.complete), (name, *shown, *jaccard_cells(match))
                 )
         if not found.complete:
+            counts["incomplete"] += 1
             render.note(f"{name}: incomplete, because too many documents are that near")
     return counts

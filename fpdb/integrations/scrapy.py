@@ -158,9 +158,18 @@ class NearDuplicatesPipeline:
             return item
         except fpdb.FpdbError as error:
             self._count("failed")
-            self._report("Items pass unchecked while the database fails: %s; %s", error, error.hint)
+            message = "Items pass unchecked while the database fails: %s; %s"
+            self._report(logging.ERROR, message, error, error.hint)
             return item
         self._count(added.status)
+        if not added.matches.complete:
+            self._count("incomplete")
+            self._report(
+                logging.WARNING,
+                "The search for near-duplicates of %s was incomplete, because too many stored "
+                "documents are that near: duplicates may pass (fpdb/incomplete counts such items)",
+                added.key,
+            )
         if added.status != "duplicate":
             return item
         nearest = added.matches[0]
@@ -172,6 +181,7 @@ class NearDuplicatesPipeline:
         except KeyError:
             self._count("untagged")
             self._report(
+                logging.ERROR,
                 "Items of the class %s have no field %s, so they aren't tagged; "
                 "add it to the class, or name another one with FPDB_TAG_FIELD",
                 type(item).__name__,
@@ -197,11 +207,11 @@ class NearDuplicatesPipeline:
             raise fpdb.InputError(f"the item has no text in {' or '.join(fields)}")
         return fpdb.Document(key if self._database.keys == "integer" else str(key), text)
 
-    def _report(self, message: str, *values: object) -> None:
-        """Log an error of the whole crawl with its traceback, once."""
+    def _report(self, level: int, message: str, *values: object) -> None:
+        """Log something about the whole crawl once, an error with its traceback."""
         if message not in self._reported:
             self._reported.add(message)
-            logger.exception(message, *values)
+            logger.log(level, message, *values, exc_info=level == logging.ERROR)
 
     def _count(self, what: str) -> None:
         if self._crawler.stats is not None:

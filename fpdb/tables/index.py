@@ -274,12 +274,12 @@ class Index:
 
         Each table has an equal share, and what it doesn't need is shared by those that need more.
         """
-        queries = [route.permutation.apply_one(fingerprint) for route in routes]
+        own = [(route.permutation.apply_one(fingerprint), 0) for route in routes]
+        read: list[list[memoryview]] = [[] for _ in routes]
         unread = {
-            number: _candidates(txn, route, queries[number], self._words)
+            number: _candidates(txn, route, own[number][0], self._words)
             for number, route in enumerate(routes)
         }
-        read: list[list[memoryview]] = [[] for _ in routes]
         while unread and budget > 0:
             share = budget // len(unread)
             for number, pages in list(unread.items()):
@@ -289,15 +289,19 @@ class Index:
                     room -= rows_of(page)
                 if room >= 0:
                     del unread[number]
+                query, count = own[number]
+                own[number] = query, count + share - room
                 budget -= share - room
         parts: list[memoryview] = []
         rests: list[memoryview] = []
-        for route, pages_read in zip(routes, read, strict=True):
-            for page in pages_read:
-                columns = [word.data for word in unpack_rows(page, route.columns, self._words)]
-                parts.append(columns[0])
-                rests += columns[1:]
-        own = [(query, sum(map(rows_of, some))) for query, some in zip(queries, read, strict=True)]
+        for route, some in zip(routes, read, strict=True):
+            if self._words == 1:
+                parts += [raw_column(page, route.columns)[0] for page in some]
+                continue
+            for page in some:
+                high, low = unpack_rows(page, route.columns, 2)
+                parts.append(high.data)
+                rests.append(low.data)
         return parts, rests, list(chain.from_iterable(read)), own
 
     def _id_at(self, pages: list[memoryview], row: int) -> int:

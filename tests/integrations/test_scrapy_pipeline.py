@@ -93,6 +93,24 @@ def test_an_item_that_has_no_field_for_the_tag_passes_and_that_is_said_once(path
     assert "Bare have no field near_duplicate_of" in said.getMessage()
 
 
+def test_an_incomplete_search_is_counted_and_warned_of_once(path, caplog, monkeypatch):
+    monkeypatch.setattr("fpdb.documents.lookup.CANDIDATES", 100)
+    with fpdb.create(path) as database:
+        number = database.recipe.fingerprint(TEXT)
+        crowd = [number ^ (0x9E3779B97F4A7C15 * n) % 2**48 for n in range(1, 1000)]
+        database.add_fingerprints([f"c{n}" for n in range(len(crowd))], crowd)
+        # Only a table other than that of the crowd finds it.
+        database.add_fingerprints(["original"], [number ^ (1 << 63 | 1)])
+    texts = {"a": TEXT, "b": TEXT}
+    items = [{"url": url, "text": text} for url, text in texts.items()]
+    out, stats = process(path, items)
+    assert [item.get("near_duplicate_of") for item in out] == ["original", "original"]
+    assert stats == {"fpdb/duplicate": 2, "fpdb/incomplete": 2}
+    [said] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert said.levelno == logging.WARNING
+    assert "near-duplicates of a was incomplete" in said.getMessage()
+
+
 def test_an_item_that_was_seen_before_is_no_duplicate_of_itself(path):
     process(path, [{"url": "a", "text": TEXT}])
     (again, changed), stats = process(

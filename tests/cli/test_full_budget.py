@@ -1,0 +1,122 @@
+"""A budget that ends a search hides no duplicate of another table, and every answer says so."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb.documents import lookup
+
+KITES = "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more."
+BRIDGE = "The old bridge at Lindow is closed, because the river has washed out one of its piers."
+OTHER = "Snow fell on the hills above the reservoir last night, and more is forecast for tonight."
+BUDGET = 2000
+
+
+@pytest.fixture(autouse=True)
+def budget(monkeypatch):
+    monkeypatch.setattr(lookup, "CANDIDATES", BUDGET)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A database in which crowds share the first 16 bits of two texts; one has an original."""
+    path = tmp_path / "crawl.fpdb"
+    dice = np.random.default_rng(5)
+    with fpdb.create(path) as database:
+        kites, bridge = (database.recipe.fingerprint(text) for text in (KITES, BRIDGE))
+        for name, number in (("k", kites), ("b", bridge)):
+            crowd = number & ~((1 << 48) - 1) | dice.integers(0, 1 << 48, 3 * BUDGET, np.uint64)
+            database.add_fingerprints([f"{name}{n}" for n in range(len(crowd))], crowd)
+        # Two bits away, one of them among those that the crowd shares.
+        database.add_fingerprints(["original"], [kites ^ (1 << 63 | 1)])
+    return path
+
+
+@pytest.fixture
+def pages(tmp_path):
+    file = tmp_path / "pages.jsonl"
+    texts = {"reprint": KITES, "new": BRIDGE, "other": OTHER}
+    lines = [json.dumps({"key": key, "text": text}) for key, text in texts.items()]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def test_a_crowd_hides_no_duplicate_from_an_add(path):
+    with fpdb.open(path) as database:
+        added = database.add("reprint", KITES, skip_duplicates=True)
+        assert (added.status, [match.key for match in added.matches]) == ("duplicate", ["original"])
+        assert not added.matches.complete
+        added = database.add("new", BRIDGE, skip_duplicates=True)
+        assert (added.status, added.matches, added.matches.complete) == ("added", [], False)
+
+
+@pytest.mark.parametrize("few", [0, 1000])
+def test_a_batch_finds_in_a_crowd_what_single_queries_find(path, monkeypatch, few):
+    monkeypatch.setattr(lookup, "FEW", few)
+    with fpdb.open(path, readonly=True) as database:
+        numbers = [database.recipe.fingerprint(text) for text in (KITES, BRIDGE, OTHER)]
+        single = [database.query_fingerprint(number) for number in numbers]
+        assert [[match.key for match in found] for found in single] == [["original"], [], []]
+        assert [found.complete for found in single] == [False, False, True]
+        many = list(database.query_many([KITES, BRIDGE, OTHER]))
+        assert many == single
+        assert [found.complete for found in many] == [False, False, True]
+        hits = database.query_fingerprints(np.array(numbers, np.uint64))
+        assert (hits.queries.tolist(), hits.distances.tolist()) == ([0], [2])
+        assert hits.complete.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.process)])
+def test_an_ingest_counts_what_was_incomplete(path, pages, jobs):
+    with fpdb.open(path) as database:
+        counts = fpdb.ingest(database, str(pages), skip_duplicates=True, jobs=jobs)
+    assert (counts.added, counts.duplicates, counts.incomplete) == (2, 1, 2)
+
+
+def test_the_summary_of_ingest_counts_what_was_incomplete(run, path, pages):
+    done = run("ingest", path, pages, "--skip-duplicates")
+    assert done.rows == [["reprint", "original", "2"]]
+    assert "duplicates 1, short 0, bad 0, incomplete 2; " in done.err
+    again = run("ingest", path, pages)  # which searches nothing
+    assert "incomplete" not in again.err
+
+
+def test_json_of_ingest_names_what_was_incomplete(run, path, pages):
+    done = run("ingest", path, pages, "--skip-duplicates", "--json")
+    shown = [json.loads(line) for line in done.out.splitlines()]
+    assert [(each["key"], each["status"], each["complete"]) for each in shown] == [
+        ("reprint", "duplicate", False),
+        ("new", "added", False),
+    ]
+    assert [len(each["matches"]) for each in shown] == [1, 0]
+
+
+def test_each_line_of_follow_says_if_its_answer_is_incomplete(run, path, pages, monkeypatch):
+    folder = pages.parent / "crawled"
+    folder.mkdir()
+    pages.rename(folder / pages.name)
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupted)  # once everything is read
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    done = run("follow", path, folder, "--skip-duplicates")
+    answers = [json.loads(line) for line in done.out.splitlines()]
+    assert [(each["key"], each["status"], each.get("complete", True)) for each in answers] == [
+        ("reprint", "duplicate", False),
+        ("new", "added", False),
+        ("other", "added", True),
+    ]
+    assert "bad 0, incomplete 2\n" in done.err
+
+
+def test_a_query_says_what_was_incomplete(run, path, pages):
+    done = run("query", path, pages)
+    assert done.rows == [["reprint", "original", "2", "0.9688"]]
+    assert "queries 3, matches 1, incomplete 2; " in done.err
+    assert "new: incomplete, because too many documents are that near" in done.err
+    done = run("query", path, pages, "--json")
+    assert [json.loads(line)["complete"] for line in done.out.splitlines()] == [False, False, True]
