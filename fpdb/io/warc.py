@@ -3,6 +3,7 @@
 import io
 import re
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple
@@ -15,9 +16,16 @@ from fpdb.io.streams import Progress, packing_of
 _HEAD = 1 << 18
 # No record that anybody needs is larger; a larger one may have been made never to end.
 _LARGEST_RECORD = 1 << 30
-_STEP = 1 << 20
-# What damage may cost in a file: a file may be made so that each record reaches to its end.
-_MOST_REREAD = 1 << 28
+_STEP, _PACKED_STEP = 1 << 16, 1 << 14
+# What damage may cost in a file: a file may be made so that each record reaches to its end. One
+# that does is read twice.
+_MOST_REREAD = _LARGEST_RECORD + (1 << 28)
+_BEGINNING_OF_RECORD = b"\nWARC/1."
+# Two line ends, or a few more, follow a block.
+_MOST_BETWEEN = 16
+_REACHES = "has a length that reaches into the next record"
+# Where unpacking can be resumed: every so many bytes, and so many places at once.
+_APART, _MOST_STATES = 1 << 20, 4096
 _KEPT = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})
 # What a body of HTML that has no type begins with.
@@ -97,12 +105,14 @@ def read_captures(
     A pipe can't be searched: what follows the first damage is lost. A record whose block would be
     kept but has more than `largest` bytes is Broken.
     """
-    counted = _Counted(file, progress)
     packing = packing_of(file.peek(8))
-    mark = packing.magic if packing else b"\nWARC/1."
-    reported, reread = False, 0
+    packed = _Counted(file, progress)
+    source, mark = packed, packing.magic if packing else _BEGINNING_OF_RECORD
+    if packing and packing.name == "gzip":
+        source, mark = _Unpacked(packed), _BEGINNING_OF_RECORD
+    reported = False
     while True:
-        records = _Records(counted, largest)
+        records = _Records(source, largest)
         for found in records:
             reported = False
             yield found
@@ -112,28 +122,52 @@ def read_captures(
         if not reported:
             yield failure
         reported = True
-        reread += counted.tell() - failure.place
-        if reread > _MOST_REREAD or not file.seekable() or not counted.find(mark, failure.place):
+        if not file.seekable():
+            yield Broken(failure.place, "what follows isn't read: a pipe can't be searched")
             return
+        try:
+            if source.find(mark, records.place):
+                continue
+            problem = source.reread > _MOST_REREAD and "too much of it is damaged"
+        except OSError as error:
+            problem = error.strerror or str(error)
+        if problem:
+            yield Broken(failure.place, f"what follows isn't read: {problem}")
+        return
 
 
 class _Counted:
     """A file as FastWARC reads it, which counts the bytes: a pipe has no position otherwise."""
 
     def __init__(self, file: io.BufferedReader, progress: Progress | None) -> None:
-        self._file = file
+        self.file = file
         self._progress = progress
         self._place = 0
         self._seen = 0
+        self._taken = 0
+        # The head of a record is in here when FastWARC returns the record.
+        self._recent: deque[bytes] = deque(maxlen=4)
+        self._began = -1  # where the last member began
+
+    @property
+    def reread(self) -> int:
+        """The bytes that were read more than once."""
+        return self._taken - self._seen
 
     def read(self, size: int = -1) -> bytes:
         """Read what is there, up to some bytes."""
-        found = self._file.read1(size)
+        found = self._take(size)
         self._place += len(found)
-        if self._progress and self._place > self._seen:
-            self._progress(self._place - self._seen)
-        self._seen = max(self._seen, self._place)
+        self._taken += len(found)
+        if self._place > self._seen:
+            if self._progress:
+                self._progress(self._place - self._seen)
+            self._seen = self._place
+        self._recent.append(found)
         return found
+
+    def _take(self, size: int) -> bytes:
+        return self.file.read1(size)
 
     def tell(self) -> int:
         """Return the offset in the file."""
@@ -141,24 +175,154 @@ class _Counted:
 
     def seek(self, place: int, _: int = 0) -> int:
         """Go to an offset."""
-        self._place = self._file.seek(place)
-        return place
+        self._recent.clear()
+        self._go(place)
+        return self._place
+
+    def _go(self, place: int) -> None:
+        self._place = self.file.seek(place)
 
     def close(self) -> None:
         """Do nothing; FastWARC requires it."""
 
+    def keep(self, place: int) -> None:
+        """Forget what only a seek to a place before this one would need."""
+
+    def shown(self, place: int) -> int:
+        """Return where in the file on the disk a record begins."""
+        return place
+
+    def block_of(self, place: int) -> int:
+        """Return where the block begins of a record whose head was read just now."""
+        start = place - (self._place - sum(map(len, self._recent)))
+        head = b""
+        for chunk in self._recent:
+            if start >= len(chunk):
+                start -= len(chunk)
+                continue
+            head += chunk
+            if found := _HEAD_END.search(head, max(start, 0)):
+                return place + found.end() - start
+        return self._place
+
     def find(self, mark: bytes, place: int) -> bool:
         """Go to the next record after the one at an offset, by its mark; return if there is one."""
         line_end = mark.startswith(b"\n")
-        data, start = b"", self.seek(place + 1 - line_end)
+        data = b""
+        self.seek(place + 1 - line_end)
         while (at := data.find(mark)) < 0:
-            if not (chunk := self.read(_STEP)):
+            if self.reread > _MOST_REREAD or not (chunk := self._searched()):
                 return False
+            begun = self._place - len(chunk)
+            if begun == self._began and chunk.startswith(mark.lstrip()):
+                self.seek(begun)
+                return True
             # The beginning of the mark may be at the end of what was read.
-            start += max(len(data) - len(mark), 0)
             data = data[-len(mark) :] + chunk
-        self.seek(start + at + line_end)
+        self.seek(self._place - len(data) + at + line_end)
         return True
+
+    def _searched(self) -> bytes:
+        return self.read(_STEP)
+
+
+class _State(NamedTuple):
+    """Where unpacking can go on: offsets in what is unpacked and in the file, and the member's."""
+
+    place: int
+    packed: int
+    member: int
+    unpacker: Any
+
+
+class _Unpacked(_Counted):
+    """The unpacked bytes of a gzip file, whose offsets count them.
+
+    FastWARC unpacks too, but can't go back to a record inside of a member.
+    """
+
+    def __init__(self, packed: _Counted) -> None:
+        super().__init__(packed.file, None)
+        self._packed = packed
+        self._states: deque[_State] = deque()
+        self._ready = b""
+        self._begin(b"")
+
+    @property
+    def reread(self) -> int:
+        """The bytes that were unpacked more than once, or read."""
+        return super().reread + self._packed.reread
+
+    def _begin(self, rest: bytes) -> None:
+        """Begin a member, of which some bytes may be there already."""
+        self._unpacker = zlib.decompressobj(wbits=31)
+        self._rest = rest
+        self._member = -1
+
+    def _take(self, size: int) -> bytes:
+        found, self._ready = self._ready, b""
+        while not found:
+            if self._unpacker.eof:
+                self._begin(self._unpacker.unused_data)
+            self._rest = self._rest or self._packed.read(_PACKED_STEP)
+            if not self._rest:
+                if self._member >= 0:
+                    raise OSError("the packed bytes end too early")
+                return b""
+            begins = self._member < 0
+            if begins:
+                self._rest = self._rest.lstrip(b"\0")  # which may fill up the file
+                self._member = self._packed.tell() - len(self._rest)
+                self._began = self._place
+            if begins or self._place - self._states[-1].place >= _APART:
+                self._save(None if begins else self._unpacker.copy())
+            try:
+                found = self._unpacker.decompress(self._rest, _STEP)
+            except zlib.error as error:
+                raise OSError(str(error)) from None
+            self._rest = self._unpacker.unconsumed_tail
+        self._ready = found[size:]
+        return found[:size]
+
+    def _save(self, unpacker: Any) -> None:
+        if len(self._states) < _MOST_STATES:
+            packed = self._packed.tell() - len(self._rest)
+            self._states.append(_State(self._place, packed, self._member, unpacker))
+
+    def keep(self, place: int) -> None:
+        """Forget what only a seek to a place before this one would need."""
+        while len(self._states) > 1 and self._states[1].place <= place:
+            self._states.popleft()
+
+    def shown(self, place: int) -> int:
+        """Return where the member begins that a record begins in."""
+        return max((state.member for state in self._states if state.place <= place), default=0)
+
+    def _go(self, place: int) -> None:
+        while len(self._states) > 1 and self._states[-1].place > place:
+            self._states.pop()
+        state = self._states[-1]
+        self._begin(b"")
+        if state.unpacker:
+            self._unpacker = state.unpacker.copy()
+        self._place, self._member, self._began = state.place, state.member, -1
+        self._ready = b""
+        self._packed.seek(state.packed)
+        while self._place < place and (found := self._take(min(place - self._place, _STEP))):
+            self._taken += len(found)
+            self._place += len(found)
+
+    def _searched(self) -> bytes:
+        """Return the next bytes, after a damaged member those of the next one."""
+        while True:
+            try:
+                return self.read(_STEP)
+            except OSError:
+                if not self._packed.find(b"\x1f\x8b\x08", self._member):
+                    return b""
+                # Nothing before it is searched again.
+                self._states.clear()
+                self._begin(b"")
 
 
 class _Records:
@@ -166,38 +330,57 @@ class _Records:
 
     def __init__(self, file: _Counted, largest: int) -> None:
         self.failure: Broken | None = None
+        self.place = file.tell()
         self._file = file
         self._largest = largest
+        self._end = 0
+        self._holds_another = False
 
     def __iter__(self) -> Iterator[Capture | Broken]:
         from fastwarc.warc import ArchiveIterator
 
-        place = self._file.tell()
         held: Capture | Broken | None = None
+        reason = ""
         try:
             for record in ArchiveIterator(self._file, parse_http=False):
+                place = max(self.place, record.stream_pos)
                 if held:
-                    yield held
-                    held = None
-                place = max(place, record.stream_pos)
-                held = self._capture(record, place)
-            if held is None and self._file.tell() > place:
-                self.failure = Broken(place, "no record begins here")
+                    found, held = held, None
+                    self._require_end(place)
+                    yield found
+                self.place = place
+                self._file.keep(place)
+                held = self._capture(record)
+            place = self._file.tell()
+            if held:
+                found, held = held, None
+                self._require_end(place)
+                yield found
+            elif place > self.place:
+                reason = "no record begins here"
         except PageError as error:
-            self.failure = Broken(place, str(error))
+            reason = str(error)
         except OSError as error:
             reason = f"no record begins here, or it is damaged: {str(error)[:100]}"
             # A length that reaches into the next record is noticed only there.
-            if isinstance(held, Capture) and b"\r\n\r\nWARC/1." in held.block:
-                length = len(held.block)
-                held, reason = None, f"has {length:,} bytes, and then no record begins"
+            if held and self._holds_another:
+                held, reason = None, _REACHES
             elif held:
                 reason = f"what follows this record is damaged, or no record: {str(error)[:100]}"
-            self.failure = Broken(place, reason)
+        if reason:
+            self.failure = Broken(self._file.shown(self.place), reason)
         if held:
             yield held
 
-    def _capture(self, record: Any, place: int) -> Capture | Broken:
+    def _require_end(self, following: int) -> None:
+        """Raise PageError if a block holds a record, and none begins where the block ends.
+
+        White space there is skipped by FastWARC, and may be the middle of a record.
+        """
+        if self._holds_another and following - self._end > _MOST_BETWEEN:
+            raise PageError(_REACHES)
+
+    def _capture(self, record: Any) -> Capture | Broken:
         headers: dict[str, str] = {}
         for name, value in record.headers.items():
             headers.setdefault(name.strip().lower(), value.strip())
@@ -206,21 +389,27 @@ class _Records:
         if not (written.isascii() and written.isdigit() and len(written) <= 18):
             raise PageError(f"found the length {written[:40]!r}, expected a number")
         length = int(written)
+        self._end = self._file.block_of(self.place) + length
         kept = kind in _KEPT and length <= self._largest
         block = _read(record.reader, length) if kept else b""
-        got = len(block)
+        got, last = len(block), block
+        self._holds_another = _BEGINNING_OF_RECORD in block
         while got < length and not kept:
             if got > _LARGEST_RECORD:
                 raise PageError(f"goes on for more than {_LARGEST_RECORD:,} bytes")
-            step = record.reader.consume(min(length - got, _STEP))
-            if not step:
+            if not (piece := record.reader.read(min(length - got, _STEP))):
                 break
-            got += step
+            got += len(piece)
+            self._holds_another |= (
+                _BEGINNING_OF_RECORD in last[-len(_BEGINNING_OF_RECORD) :] + piece
+            )
+            last = piece
         if got < length:
             raise PageError(f"ends after {got:,} of {length:,} bytes")
+        shown = self._file.shown(self.place)
         if kind in _KEPT and not kept:
-            return Broken(place, f"holds {length:,} bytes, expected at most {self._largest:,}")
-        return Capture(place, kind, headers, block)
+            return Broken(shown, f"holds {length:,} bytes, expected at most {self._largest:,}")
+        return Capture(shown, kind, headers, block)
 
 
 def _read(reader: Any, most: int) -> bytes:

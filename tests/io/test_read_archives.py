@@ -159,13 +159,63 @@ def test_lengths_that_reach_too_far_are_read_a_bounded_number_of_times(monkeypat
     assert sum(taken) < 2 * len(hostile) + (1 << 22) + LIMIT + (1 << 17)
 
 
-def test_a_length_that_lies_loses_no_other_record():
-    # Longer than a block that is kept, and than any block that is kept may be.
-    for length in (2_500_000, 100_000_000):
-        bad = record("http://bad.example/", length=length)
-        found = captures(b"".join([SOME[0], bad, *SOME[1:], *SOME]), largest=1000)
-        assert uris(found) == ALL + ALL
-        assert len(broken(found)) == 1
+def padded(number, size):
+    """A page whose body is mostly white space, which FastWARC skips between records."""
+    return record(f"http://a.example/{number}", http(page(f"{number}") + " " * size))
+
+
+PACKINGS = {"plain": b"".join, "one": lambda records: gzip.compress(b"".join(records)),
+            "members": lambda records: packed(*records)}  # fmt: skip
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("place", [0, 7, 19])
+@pytest.mark.parametrize("length", [400, 15_000, 40_000, 250_000, 10**8, 10**15])
+def test_a_length_that_lies_loses_no_other_record(packing, place, length):
+    # It reaches into a text or white space, over some records, or over the end; blocks that are
+    # kept, and blocks that would be too large, or larger than any.
+    for size in (0, 30_000):
+        records = [padded(number, size) for number in range(20)]
+        lying = record("http://bad.example/", length=length)
+        data = PACKINGS[packing]([*records[:place], lying, *records[place:]])
+        found = captures(data, largest=100_000)
+        good = [f"http://a.example/{number}" for number in range(20)]
+        assert [uri for uri in uris(found) if "bad" not in uri] == good
+        assert ("http://bad.example/" in uris(found)) is not bool(broken(found))
+
+
+def test_lies_in_one_member_are_read_again_from_nearby(monkeypatch):
+    records = [padded(number, 300_000) for number in range(40)]
+    lying = record("http://bad.example/", length=700_000)
+    data = gzip.compress(b"".join([*records[:30], lying, *records[30:], lying, *records]))
+    monkeypatch.setattr(warc, "_MOST_REREAD", 6 << 20)
+    found = captures(data)
+    assert len(uris(found)) == 80
+    assert len(broken(found)) == 2
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_record_may_hold_others(packing):
+    # A page may quote an archive, and its author adds no records by that.
+    for size in (0, 30_000):
+        quoting = record("http://good.example/", http(b"".join(SOME) + b" " * size))
+        found = captures(PACKINGS[packing]([quoting, *SOME, quoting]))
+        assert uris(found) == ["http://good.example/", *ALL, "http://good.example/"]
+        assert not broken(found)
+        found = captures(PACKINGS[packing]([quoting, *SOME, quoting]), largest=1000)
+        assert uris(found) == ALL
+        assert len(broken(found)) == 2
+
+
+def test_a_file_that_cannot_be_read_to_its_end():
+    class Failing(io.BytesIO):
+        def readinto(self, buffer):
+            if self.tell() > 1000:
+                raise OSError(5, "Input/output error")
+            return super().readinto(memoryview(buffer)[:100])
+
+    for data in (b"".join(SOME), gzip.compress(random.Random(1).randbytes(9000))):
+        assert "Input/output error" in broken(captures(data, file=Failing))[-1][1]
 
 
 def test_endless_records_are_given_up(monkeypatch):
@@ -183,14 +233,18 @@ def test_endless_records_are_given_up(monkeypatch):
 
     file = io.BufferedReader(Endless(), 1 << 16)
     monkeypatch.setattr(warc, "_LARGEST_RECORD", 1 << 21)
-    [bad] = read_captures(file, LIMIT)
+    bad, rest = read_captures(file, LIMIT)
     assert "more than 2,097,152 bytes" in bad.reason
+    assert "what follows isn't read" in rest.reason
 
 
 def test_after_damage_a_pipe_is_not_searched():
     found = captures(b"".join([SOME[0], b"damage", *SOME]), file=Pipe)
     assert uris(found) == ALL[:1]
-    assert len(broken(found)) == 1
+    assert [reason for _, reason in broken(found)] == [
+        "what follows this record is damaged, or no record: Invalid WARC header",
+        "what follows isn't read: a pipe can't be searched",
+    ]
 
 
 def test_a_bomb_is_given_up_and_what_follows_is_read(monkeypatch):
@@ -206,8 +260,8 @@ def test_bytes_that_look_like_members_are_tried_a_bounded_number_of_times(monkey
     assert uris(captures(data)) == ALL
     monkeypatch.setattr(warc, "_MOST_REREAD", 50_000)
     found = captures(data)
-    assert len(found) == 1
-    assert broken(found)
+    assert len(found) == 2
+    assert "too much of it is damaged" in broken(found)[1][1]
 
 
 def test_a_record_that_is_too_large():
