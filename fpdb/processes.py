@@ -3,7 +3,7 @@
 A child is a new Python that gets its work over a socket, and that ends when the socket is closed,
 however that comes about. It isn't forked: LMDB and threads don't survive that. It doesn't import
 the program that started it either, as multiprocessing would, so a script needs no
-`if __name__ == "__main__"`.
+`if __name__ == "__main__"`. It imports nothing from its working directory.
 """
 
 import atexit
@@ -11,10 +11,14 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import sys
 import threading
+import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from fpdb.errors import InputError, WorkerError
@@ -28,12 +32,22 @@ Result = TypeVar("Result")
 MOST = 256
 # Items in flight for each worker: one that it works on, and one that waits.
 _AHEAD = 2
-_CODE = (
-    "import sys; sys.path[:] = sys.argv[2:]; "
-    "from fpdb.processes import serve; serve(int(sys.argv[1]))"
-)
+_CODE = """
+import sys
+sys.path[:] = sys.argv[2:]
+try:
+    from fpdb.processes import serve
+except Exception as error:
+    sys.exit(f"a worker process can't start: {type(error).__name__}: {error}")
+serve(int(sys.argv[1]))
+"""
+# A call that takes longer than the first looks at the process; one that is stopped (by SIGSTOP or
+# a debugger) gets the second to go on. A busy process may take as long as it needs.
+_LOOK_SECONDS = 5.0
+_STOPPED_SECONDS = 60.0
 # Each child has one processor; libraries that start a thread for each only get in the way.
-_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_LENGTH = struct.Struct("=Q")
 
 
 def count_jobs(jobs: int) -> int:
@@ -73,7 +87,7 @@ class Workers(Generic[Item, Result]):
         self._closed = False
         self._lock = threading.Lock()
         # A thread for each worker waits for the answers, and at once sends the next item.
-        self._threads = ThreadPoolExecutor(jobs, "fpdb-worker", _block_interrupts)
+        self._threads = ThreadPoolExecutor(jobs, "fpdb-worker")
 
     def __enter__(self) -> Self:
         return self
@@ -136,19 +150,20 @@ class Worker:
     def __init__(self, work: Callable[..., Any], stderr: int | None = None) -> None:
         """Start the process; `stderr` is where its messages go, as for `subprocess.Popen`."""
         import subprocess
-        from multiprocessing.connection import Connection
 
         own, other = socket.socketpair()
-        command = [sys.executable or "", "-c", _CODE, str(other.fileno()), *map(str, sys.path)]
+        # Ctrl-C, which a terminal sends to children too, is for this process alone: a child that
+        # is still starting would print a traceback.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with other:
                 self._process = subprocess.Popen(  # noqa: S603 - it is this very Python
-                    command,
+                    _command(other.fileno()),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
                     pass_fds=[other.fileno()],
-                    env=_ENVIRONMENT | os.environ,
+                    env=_environment(),
                 )
         except OSError as error:
             own.close()
@@ -156,8 +171,13 @@ class Worker:
                 f"a child process can't be started: {error.strerror}",
                 hint="are there too many processes? one job needs no worker",
             ) from None
-        self._connection: Connection[Any, Any] = Connection(own.detach())
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        own.settimeout(_LOOK_SECONDS)
+        self._channel = _Channel(own, self._look)
         self._work: Callable[..., Any] | None = work  # until it is sent
+        self._stopped_since: float | None = None  # as far as the running call has seen
+        self.gave_up = False  # whether the process was ended because it was stopped for too long
 
     def call(self, item: object) -> Any:
         """Return what the function makes of an item, or raise its error."""
@@ -166,39 +186,66 @@ class Worker:
 
     def send(self, item: object) -> None:
         """Begin a call, whose result `receive` returns; nothing else may be sent before that."""
-        try:
-            self._connection.send((self._work, item))
+        self._stopped_since = None
+        with self._errors_explained():
+            self._channel.send((self._work, item))
             self._work = None
-        except OSError:
-            raise self._lost() from None
-        except MemoryError:  # half of the item may already be in the socket
-            self.kill()
-            raise self._lost() from None
-        except Exception as error:  # pickle raises what it likes
-            raise _unfit(error) from None
 
     def receive(self) -> Any:
         """Wait for the end of a call; return its result, or raise its error."""
-        try:
-            good, answer = self._connection.recv()
-        except (EOFError, OSError):
-            raise self._lost() from None
-        except MemoryError:  # half of the answer may still be in the socket
-            self.kill()
-            raise self._lost() from None
-        except Exception as error:  # pickle raises what it likes
-            raise _unfit(error) from None
+        with self._errors_explained():
+            good, answer = self._channel.receive()
         if not good:
             raise answer
         return answer
+
+    @contextlib.contextmanager
+    def _errors_explained(self) -> Iterator[None]:
+        """Raise WorkerError for an error of the exchange; a torn one ends the process."""
+        try:
+            yield
+        except WorkerError:
+            raise
+        except (EOFError, OSError):
+            raise self._lost() from None
+        except MemoryError:  # half of a message may still be in the socket
+            self.kill()
+            raise self._lost() from None
+        except Warning:  # of a stopped process, where the program makes errors of warnings
+            self.kill()
+            raise
+        except Exception as error:  # pickle raises what it likes
+            raise _unfit(error) from None
 
     @property
     def exit_code(self) -> int | None:
         """The exit code of a process that was lost, or the negative of a signal; else None."""
         return self._process.returncode
 
+    def _look(self) -> None:
+        """Warn of a process that is stopped, which makes this one wait, and give up in the end."""
+        pid, now = self._process.pid, time.monotonic()
+        if not _is_stopped(pid):
+            self._stopped_since = None
+        elif self._stopped_since is None:
+            self._stopped_since = now
+            warnings.warn(
+                f"waiting for the worker process {pid}, which is stopped, for up to "
+                f"{_STOPPED_SECONDS:.0f} seconds: `kill -CONT {pid}` lets it go on",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        elif now - self._stopped_since >= _STOPPED_SECONDS:
+            self.gave_up = True
+            self.kill()
+            raise WorkerError(
+                f"the worker process {pid} was stopped, and nobody let it go on for "
+                f"{_STOPPED_SECONDS:.0f} seconds",
+                hint=f"`kill -CONT {pid}` would have; what was acknowledged is stored",
+            )
+
     def _lost(self) -> WorkerError:
-        self._connection.close()  # which ends a process that only couldn't be reached
+        self._channel.close()  # which ends a process that only couldn't be reached
         code = self._process.wait()
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
         return WorkerError(
@@ -213,11 +260,11 @@ class Worker:
     def close(self) -> None:
         """Release what the process took."""
         self._process.wait()
-        self._connection.close()
+        self._channel.close()
 
     def leave(self) -> None:
         """Forget, in a forked child, a process of its parent."""
-        self._connection.close()
+        self._channel.close()
         self._process.returncode = 0
 
 
@@ -263,6 +310,91 @@ class KeptWorkers:
         self._idle.clear()
 
 
+class _Channel:
+    """Values that are pickled and sent over a socket, each after its length."""
+
+    def __init__(self, end: socket.socket, on_wait: Callable[[], object] = lambda: None) -> None:
+        """Take one end of a pair; `on_wait` is called whenever the timeout of the socket passes."""
+        self._end = end
+        self._on_wait = on_wait
+
+    def send(self, value: object) -> None:
+        """Send a value; what can't be pickled, or has no room in memory, sends nothing."""
+        from multiprocessing.reduction import ForkingPickler
+
+        body = ForkingPickler.dumps(value)
+        rest = memoryview(b"".join((_LENGTH.pack(len(body)), body)))
+        while rest:
+            rest = rest[self._attempt(self._end.send, rest) :]
+
+    def receive(self) -> Any:
+        """Return the next value; raise EOFError if the other end is closed."""
+        return self.loaded(self.read())
+
+    def read(self) -> bytearray:
+        """Return the bytes of the next value."""
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        return self._read(length)
+
+    @staticmethod
+    def loaded(data: bytearray) -> Any:
+        """Return the value that the bytes hold."""
+        from multiprocessing.reduction import ForkingPickler
+
+        return ForkingPickler.loads(data)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._end.close()
+
+    def _read(self, length: int) -> bytearray:
+        data = bytearray(length)
+        rest = memoryview(data)
+        while rest:
+            count = self._attempt(self._end.recv_into, rest)
+            if not count:
+                raise EOFError
+            rest = rest[count:]
+        return data
+
+    def _attempt(self, transfer: Callable[[memoryview], int], data: memoryview) -> int:
+        while True:
+            try:
+                return transfer(data)
+            except TimeoutError:
+                self._on_wait()
+
+
+def _command(descriptor: int) -> list[str]:
+    """Return what starts a child with the path of this process, but for its relative entries.
+
+    `-P` keeps the working directory from the path until the code runs. In a source tree that isn't
+    installed, this package may have come from a relative entry.
+    """
+    flags = [
+        "-P",
+        *(["-E"] if sys.flags.ignore_environment else []),
+        *(["-s"] if sys.flags.no_user_site else []),
+    ]
+    path = [entry for entry in map(str, sys.path) if os.path.isabs(entry)]
+    own = str(Path(__file__).resolve().parents[1])
+    return [sys.executable or "", *flags, "-c", _CODE, str(descriptor), *path, own]
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a child, without a path whose relative entries it would follow."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return _SINGLE_THREAD | own
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+
 def _unfit(error: Exception) -> WorkerError:
     return WorkerError(
         f"a worker process can't take or return this: {type(error).__name__}: {error}",
@@ -270,40 +402,35 @@ def _unfit(error: Exception) -> WorkerError:
     )
 
 
-def _block_interrupts() -> None:
-    """Keep Ctrl-C from the processes that this thread starts, from their start on."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-
 def serve(number: int) -> None:
     """Run a worker: receive items until the socket is closed, with the first a function."""
-    from multiprocessing.connection import Connection
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_caller, args=[number], daemon=True).start()
-    connection: Connection[Any, Any] = Connection(number)
+    channel = _Channel(socket.socket(fileno=number))
+    work: Any = None
     # The other end may be gone at any moment; then there is nothing left to do.
-    with connection, contextlib.suppress(EOFError, OSError):
-        work: Any = None
+    with contextlib.suppress(EOFError, OSError):
         while True:
             try:
-                sent, item = connection.recv()
+                data = channel.read()
+            except MemoryError:  # what follows in the socket is the rest of it
+                sys.exit(1)
+            try:
+                sent, item = channel.loaded(data)
                 work = sent or work
-            except (EOFError, OSError):
-                raise
             except Exception as error:  # e.g. a class that only the caller has
-                connection.send((False, _unfit(error)))
+                channel.send((False, _unfit(error)))
                 continue
             try:
                 found = True, work(item)
             except Exception as error:  # it is raised where the result is used
                 found = False, error
             try:
-                connection.send(found)
+                channel.send(found)
             except OSError:
                 raise
             except Exception as error:  # pickle raises what it likes
-                connection.send((False, _unfit(error)))
+                channel.send((False, _unfit(error)))
 
 
 def _end_with_caller(number: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import fpdb
 from fpdb import processes as workers
-from fpdb.processes import MOST, count_jobs, mapped
+from fpdb.processes import MOST, Worker, count_jobs, mapped
 
 pytestmark = pytest.mark.process
 
@@ -141,6 +141,79 @@ def test_a_killed_worker_is_an_error_and_no_hang():
         os.kill(process, signal.SIGKILL)
     with pytest.raises(fpdb.WorkerError, match=r"^the worker process \d+ was killed by SIGKILL$"):
         next(results)
+    assert children() == []
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(workers, "_STOPPED_SECONDS", 0.4)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 23])  # the second is more than a socket takes
+def test_a_stopped_worker_is_named_and_given_up(impatient, size):
+    worker = Worker(len)
+    assert worker.call(b"abc") == 3
+    [pid] = children()
+    os.kill(pid, signal.SIGSTOP)
+    said = f"waiting for the worker process {pid}, which is stopped.*`kill -CONT {pid}`"
+    with (
+        pytest.warns(RuntimeWarning, match=said) as warned,
+        pytest.raises(fpdb.WorkerError, match=f"^the worker process {pid} was stopped") as caught,
+    ):
+        worker.call(bytes(size))
+    assert len(warned) == 1
+    assert f"kill -CONT {pid}" in caught.value.hint
+    assert worker.gave_up
+    worker.close()
+    assert children() == []
+
+
+def test_a_worker_that_is_let_go_on_answers(impatient, monkeypatch):
+    seen = []
+
+    def look(pid):
+        seen.append(is_stopped(pid))
+        if seen.count(True) == 3:
+            os.kill(pid, signal.SIGCONT)
+        return seen[-1]
+
+    is_stopped = workers._is_stopped
+    monkeypatch.setattr(workers, "_is_stopped", look)
+    worker = Worker(len)
+    for _ in range(2):  # the time that it was stopped before doesn't count
+        assert worker.call(b"abc") == 3
+        seen.clear()
+        os.kill(children()[0], signal.SIGSTOP)
+        with pytest.warns(RuntimeWarning, match="which is stopped"):
+            assert worker.call(b"abcd") == 4
+    worker.kill()
+    worker.close()
+
+
+def test_a_busy_worker_may_take_as_long_as_it_needs(monkeypatch):
+    monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "_STOPPED_SECONDS", 0.0)
+    looked = []
+    is_stopped = workers._is_stopped
+    monkeypatch.setattr(workers, "_is_stopped", lambda pid: looked.append(pid) or is_stopped(pid))
+    worker = Worker(time.sleep)
+    assert worker.call(0.3) is None
+    assert len(looked) > 3
+    worker.kill()
+    worker.close()
+
+
+def test_stopped_workers_end_a_map(impatient):
+    results = mapped(abs, range(40), 2)
+    next(results)
+    for process in children():
+        os.kill(process, signal.SIGSTOP)
+    with (
+        pytest.warns(RuntimeWarning, match="which is stopped"),
+        pytest.raises(fpdb.WorkerError, match="was stopped, and nobody let it go on"),
+    ):
+        list(results)
     assert children() == []
 
 

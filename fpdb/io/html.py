@@ -43,7 +43,7 @@ def html_text(
         # Half of an answer may be under way.
         worker.kill()
         worker.close()
-        if not isinstance(error, Exception):
+        if worker.gave_up or not isinstance(error, Exception):
             raise
         reason = f"can't be read as HTML in {extraction.MEMORY >> 20} MiB of memory"
         if worker.exit_code == -signal.SIGPROF:
