@@ -6,6 +6,7 @@ ends with the next write: copy what must last.
 
 import contextlib
 import os
+import sys
 import threading
 import time
 import weakref
@@ -28,7 +29,7 @@ from fpdb.storage import shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE, structure_faults
 from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, translate
-from fpdb.storage.shared_environment import LOCK_SECONDS, SharedEnvironment
+from fpdb.storage.shared_environment import LOCK_SECONDS, Mark, SharedEnvironment
 
 if TYPE_CHECKING:
     Cursor = lmdb.Cursor[memoryview]
@@ -41,7 +42,10 @@ _thread = threading.get_ident
 class ReadTransaction:
     """A snapshot, as a context manager; `raw` and `databases` are for the hottest loops."""
 
-    __slots__ = ("_handle", "_shared", "cursors", "databases", "raw")
+    __slots__ = (
+        *("__weakref__", "_handle", "_mark", "_shared"),
+        *("cursors", "databases", "raw", "thread"),
+    )
 
     _writes = False
     raw: "lmdb.Transaction[memoryview]"
@@ -49,11 +53,13 @@ class ReadTransaction:
 
     def __init__(self, handle: "Environment") -> None:
         self._handle = handle
+        self.thread = 0
         self.cursors: dict[str, Cursor] = {}
 
     def __enter__(self) -> Self:
         while True:
             self._shared = shared = self._handle.current()
+            self._mark: Mark = weakref.ref(self, shared.dropped)
             try:
                 self._begin(write=False)
             except BaseException as error:
@@ -65,8 +71,8 @@ class ReadTransaction:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         shared, fault = self._shared, error if isinstance(error, lmdb.Error) else None
         self.cursors = {}
-        if self not in shared.active:
-            self._leave_to_parent(error)
+        if self._mark not in shared.active:
+            self._leave(error)
             return
         try:
             if self._writes and error is None:
@@ -76,11 +82,13 @@ class ReadTransaction:
         except lmdb.Error as failure:
             fault = failure
         finally:
-            del self.raw  # py-lmdb keeps the reader slot until it is collected
-            del shared.active[self]
-            moved = self._writes and error is None and not self._handle.is_at_path(shared)
-            if self._writes:
-                shared.lock.release()
+            try:
+                del self.raw  # py-lmdb keeps the reader slot until it is collected
+                shared.active.discard(self._mark)
+                moved = self._writes and error is None and not self._handle.is_at_path(shared)
+            finally:
+                if self._writes:
+                    shared.lock.release(self)
         translated = shared.fault(fault) if fault is not None else None
         if shared.barred:
             shared.ended()
@@ -95,7 +103,7 @@ class ReadTransaction:
 
     def require_open(self) -> None:
         """Raise if the block has ended, or if this is a child process that was forked in it."""
-        if self not in self._shared.active:
+        if self._mark not in self._shared.active:
             raise ClosedError(
                 f"the transaction on {self._shared.directory} has ended, or is another process's",
                 hint="use a snapshot within its `with` block, in the process that began it",
@@ -160,32 +168,37 @@ class ReadTransaction:
             finally:
                 os.close(descriptor)
 
-    def _leave_to_parent(self, error: BaseException | None) -> None:
-        # A fork took place in the block. To end the transaction here would unpin the snapshot
+    def _leave(self, error: BaseException | None) -> None:
+        # If a fork took place in the block, to end the transaction here would unpin the snapshot
         # that the parent process is reading, in the memory that both share.
         with contextlib.suppress(AttributeError):
             del self.raw
         if self._writes and error is None:
             raise ClosedError(
-                f"the transaction on {self._shared.directory} belongs to the parent process",
-                hint="fork outside of transactions",
+                f"the transaction on {self._shared.directory} belongs to the parent process, or "
+                "ended when this thread began another one",
+                hint="fork outside of transactions, and don't hold one in a generator",
             )
 
     def _begin(self, *, write: bool) -> None:
-        shared = self._shared
-        shared.active[self] = _thread()
+        shared, mark = self._shared, self._mark
+        self.thread = _thread()
+        shared.active.add(mark)
         if shared.barred:
             shared.locate(self._handle.path)
-            shared.admit(self)
+            shared.admit(mark)
+        if write and shared.readonly:
+            shared.locate(self._handle.path)
+            shared.require_writing(mark)
         try:
             self.raw = shared.begin(write=write, buffers=True)
         except lmdb.Error as error:
             shared.locate(self._handle.path)
-            self.raw = shared.begin_again(self, error, write=write)
+            self.raw = shared.begin_again(mark, error, write=write)
         self.databases = shared.databases
 
     def _end(self) -> None:
-        self._shared.active.pop(self, None)
+        self._shared.active.discard(self._mark)
         if self._shared.barred:
             self._shared.ended()
 
@@ -224,19 +237,36 @@ class WriteTransaction(ReadTransaction):
         self._timeout = timeout
 
     def __enter__(self) -> Self:
+        caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
         while True:
-            self._shared = shared = self._handle.acquire(self._timeout)
+            self._shared = shared = self._handle.current()
+            self._mark = weakref.ref(self, shared.dropped)
             try:
+                if shared.barred:
+                    shared.require_usable()
+                shared.lock.acquire(self, caller, self._timeout)
+                if self._handle.current() is not shared:  # it was replaced during the wait
+                    self.abandon()
+                    continue
                 self._require_process()
                 if time.monotonic() >= shared.reader_check_due:
                     shared.check_readers()
                 self._begin(write=True)
+                shared.lock.begun(self.raw)
             except BaseException as error:
-                shared.lock.release()
-                self._end()
+                self.abandon()
                 self._require_replaced(shared, error)
             else:
                 return self
+
+    def abandon(self) -> None:
+        """Undo what was begun, unless the block has ended."""
+        try:
+            if self._mark in self._shared.active and hasattr(self, "raw"):
+                self.raw.abort()
+        finally:
+            self._end()
+            self._shared.lock.release(self)
 
     def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
         """Store a value under a key, replacing what was there."""
@@ -379,24 +409,6 @@ class Environment:
         if shared is not None and self.is_at_path(shared):
             return shared
         return self._follow(shared)
-
-    def acquire(self, timeout: float) -> SharedEnvironment:
-        """Take the write lock of what is at the path now."""
-        shared = self.current()
-        while True:
-            if shared.barred:
-                shared.require_usable()
-            shared.lock.acquire(timeout)
-            try:
-                found = self.current()  # it may have been replaced during the wait
-            except BaseException:
-                shared.lock.release()
-                raise
-            if found is shared:
-                return shared
-            shared.lock.release()
-            shared.ended()
-            shared = found
 
     def require(self, names: Iterable[str]) -> None:
         """Raise NotADatabaseError unless there are these sub-databases."""

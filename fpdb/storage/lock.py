@@ -1,9 +1,14 @@
 """The write lock: one writer at a time, over threads and processes, with a timeout and a name.
 
 LMDB's own lock can neither be interrupted nor time out, so this one is taken first. Threads
-queue at a `threading.Lock`, processes at an `flock` on a file that LMDB doesn't use. Each has a
+queue at an `RLock`, processes at an `flock` on a file that LMDB doesn't use. Each has a
 turnstile: the next in the queue keeps it locked, so that a busy writer, which takes the lock again
 right after releasing it, can't overtake the one that has been waiting.
+
+A signal handler may raise after any call, and before the first statement of any function, also of
+an `__exit__`. So the lock belongs to an object: to release it twice does no harm, and it is
+released when nothing refers to its owner any more. Threads queue at RLocks because only these tell
+whether a thread has one, after an exception out of `acquire`.
 """
 
 import contextlib
@@ -11,20 +16,73 @@ import fcntl
 import functools
 import os
 import platform
+import sys
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from types import FrameType
+from typing import NoReturn, Protocol
 
 from fpdb.errors import LockTimeoutError, MovedError
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import disk_named, identify
 
 LOCK_FILE = "fpdb.lock"
+# After this many seconds, who waits for another process is announced.
+ANNOUNCED_SECONDS = 2.0
 
+_OTHER_PROCESS = "wait for that writer, or end it; the lock of a killed process is released"
+_OTHER_THREAD = "wait until that thread has written, or give this one more time: open(…, timeout=…)"
 _RECORD_BYTES = 256
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+
+_announce: Callable[[str], object] | None = None
+
+
+def announce_waits(announce: Callable[[str], object]) -> None:
+    """Have a function called with a line for people once a write has waited for two seconds."""
+    global _announce  # noqa: PLW0603 - a process has one place for messages
+    _announce = announce
+
+
+class Owner(Protocol):
+    """What the lock belongs to, until it releases it or nothing refers to it any more."""
+
+    def abandon(self) -> None:
+        """Undo what was begun under the lock, and release it."""
+
+
+class Undoable(Protocol):
+    """What must be undone before the lock is released: LMDB's transaction, which has a lock too."""
+
+    def abort(self) -> None:
+        """Undo it; doing so again is a no-op."""
+
+
+class _Holding:
+    """Who has the lock, and where that was taken, without keeping either alive."""
+
+    __slots__ = ("_code", "_frame", "begun", "owner", "thread")
+
+    def __init__(
+        self, owner: Owner, dropped: Callable[["weakref.ref[Owner]"], None], frame: FrameType
+    ) -> None:
+        self.thread = threading.get_ident()
+        self.owner = weakref.ref(owner, dropped)
+        self.begun: Undoable | None = None
+        self._frame, self._code = id(frame), frame.f_code
+
+    def is_entered(self) -> bool:
+        """Return whether the function that took the lock is still running in this thread.
+
+        If it isn't, an exception has left it while a traceback kept the owner.
+        """
+        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - no other way to walk the stack
+        while frame and not (id(frame) == self._frame and frame.f_code is self._code):
+            frame = frame.f_back
+        return frame is not None
 
 
 class WriteLock:
@@ -33,78 +91,138 @@ class WriteLock:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._identity = identify(directory)
-        self._owner: int | None = None
-        self._thread_turn, self._thread_lock = threading.Lock(), threading.Lock()
+        self._holding: _Holding | None = None
+        self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._process_turn = self._process_lock = -1
 
-    def acquire(self, timeout: float) -> None:
-        """Take the lock, or raise LockTimeoutError after `timeout` seconds."""
-        if self._owner == threading.get_ident():
+    def acquire(self, owner: Owner, caller: FrameType, timeout: float) -> None:
+        """Take the lock, or raise LockTimeoutError after `timeout` seconds.
+
+        The function of the frame `caller` has the block at whose end the owner releases the lock.
+        """
+        if self.is_held():
             raise LockTimeoutError(
                 f"this thread already writes to {self.directory}",
                 hint="finish the first write transaction before the next one",
                 pid=os.getpid(),
             )
-        deadline = time.monotonic() + timeout
-        if not self._acquire_in_process(deadline):
-            raise self._timeout(timeout, os.getpid(), "another thread of this process")
+        began = time.monotonic()
         try:
+            if not self._acquire_in_process(began + timeout):
+                self._give_up(timeout, os.getpid(), "another thread of this process", _OTHER_THREAD)
             self._open()
-            if not (_poll(self._process_turn, deadline) and _poll(self._process_lock, deadline)):
-                self._give_up(timeout)
+            if not (
+                self._poll(self._process_turn, began, timeout)
+                and self._poll(self._process_lock, began, timeout)
+            ):
+                self._give_up(timeout, *self._holder())
             fcntl.flock(self._process_turn, fcntl.LOCK_UN)
             self._sign()
-            self._owner = threading.get_ident()
+            self._holding = _Holding(owner, self._dropped, caller)
         except BaseException:
-            self._unlock_files()
-            self._thread_lock.release()
+            if self._thread_lock.acquire(blocking=False):  # this thread has it, or nobody
+                self._unlock()
             raise
 
-    def release(self) -> None:
-        """Release the lock; a no-op in a process that was forked while it was held."""
-        if self._owner != threading.get_ident():
-            return
-        self._owner = None
-        self._unlock_files()
-        self._thread_lock.release()
+    def begun(self, transaction: Undoable) -> None:
+        """Abort this transaction before the lock is released for want of an owner."""
+        if self._holding is not None:
+            self._holding.begun = transaction
 
-    @contextlib.contextmanager
-    def held(self, timeout: float) -> Iterator[None]:
-        """Hold the lock during a block; a no-op if this thread holds it already."""
-        if self._owner == threading.get_ident():
-            yield
-            return
-        self.acquire(timeout)
-        try:
-            yield
-        finally:
-            self.release()
+    def release(self, owner: object) -> None:
+        """Release the lock if this owner has it, by this thread and in this process."""
+        holding = self._holding
+        if (
+            holding is not None
+            and holding.thread == threading.get_ident()
+            and holding.owner() is owner
+        ):
+            self._unlock()
+
+    def is_held(self) -> bool:
+        """Return whether this thread has the lock; release what an exception has left of it."""
+        holding = self._holding
+        if holding is None or holding.thread != threading.get_ident():
+            return False
+        if holding.is_entered():
+            return True
+        if (owner := holding.owner()) is not None:
+            owner.abandon()
+        self._end(holding)
+        return False
+
+    def attempt(self) -> "Attempt":
+        """Return a context manager that takes the lock, for its block, if nobody has it."""
+        return Attempt(self)
 
     def close(self) -> None:
-        """Close the lock's files, unless a thread holds it; it can be used again afterwards."""
-        if self._thread_lock.acquire(blocking=False):
-            self._close_files()
-            self._thread_lock.release()
+        """Close the lock's files, unless a thread has it; it can be used again afterwards."""
+        if self._holding is None and self._thread_lock.acquire(blocking=False):
+            try:
+                self._close_files()
+            finally:
+                self._thread_lock.release()
 
     def forget(self) -> None:
         """Drop what a forked process has inherited, without unlocking it for its parent."""
-        self._owner = None
-        self._thread_turn, self._thread_lock = threading.Lock(), threading.Lock()
+        self._holding = None
+        self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._close_files()
 
+    def _dropped(self, owner: "weakref.ref[Owner]") -> None:
+        holding = self._holding
+        # A thread can't end LMDB's transaction of another one, which ends it at its next write.
+        if (
+            holding is not None
+            and holding.owner is owner
+            and holding.thread == threading.get_ident()
+        ):
+            self._end(holding)
+
+    def _end(self, holding: _Holding) -> None:
+        if self._holding is holding:
+            try:
+                if holding.begun is not None:
+                    holding.begun.abort()
+            finally:
+                self._unlock()
+
+    def _unlock(self) -> None:
+        """Release everything that this thread has, whatever that is."""
+        self._holding = None
+        try:
+            if self._process_turn >= 0:
+                fcntl.flock(self._process_turn, fcntl.LOCK_UN)
+        finally:
+            try:
+                if self._process_lock >= 0:
+                    fcntl.flock(self._process_lock, fcntl.LOCK_UN)
+            finally:
+                # No function is called that an exception could leave at its beginning.
+                try:
+                    while True:
+                        self._thread_lock.release()
+                except RuntimeError:  # it isn't this thread's any more
+                    pass
+
     def _close_files(self) -> None:
-        for descriptor in (self._process_turn, self._process_lock):
+        files = self._process_turn, self._process_lock
+        self._process_turn = self._process_lock = -1
+        for descriptor in files:
             if descriptor >= 0:
                 os.close(descriptor)
-        self._process_turn = self._process_lock = -1
 
     def _acquire_in_process(self, deadline: float) -> bool:
-        if not self._thread_turn.acquire(timeout=_until(deadline)):
-            return False
         try:
-            return self._thread_lock.acquire(timeout=_until(deadline))
+            return self._thread_turn.acquire(timeout=_until(deadline)) and (
+                self._thread_lock.acquire(timeout=_until(deadline))
+            )
         finally:
-            self._thread_turn.release()
+            try:
+                while True:
+                    self._thread_turn.release()
+            except RuntimeError:
+                pass
 
     def _open(self) -> None:
         if self._process_turn >= 0:
@@ -126,10 +244,26 @@ class WriteLock:
         if (found.st_dev, found.st_ino) != self._identity:
             raise MovedError(f"another database is at {self.directory} now", hint="open it again")
 
-    def _unlock_files(self) -> None:
-        for descriptor in (self._process_turn, self._process_lock):
-            if descriptor >= 0:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+    def _poll(self, descriptor: int, began: float, timeout: float) -> bool:
+        announced, pause = began + ANNOUNCED_SECONDS, _SHORTEST_PAUSE
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                now = time.monotonic()
+                if now >= began + timeout:
+                    return False
+                if _announce and announced <= now:
+                    announced = began + timeout
+                    _, name, hint = self._holder()
+                    _announce(
+                        f"waiting at most {timeout:g} s for {name}, which writes to "
+                        f"{self.directory}: {hint}"
+                    )
+                time.sleep(min(pause, began + timeout - now))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                return True
 
     def _sign(self) -> None:
         record = _own_record(os.getpid())
@@ -138,44 +272,64 @@ class WriteLock:
             if os.pread(self._process_lock, _RECORD_BYTES, 0) != record:
                 os.pwrite(self._process_lock, record, 0)
 
-    def _holder(self) -> tuple[int | None, str]:
+    def _holder(self) -> tuple[int | None, str, str]:
+        """Return the process that has the lock, its name, and how to go on."""
+        hint = _OTHER_PROCESS
         try:
             record = os.pread(self._process_lock, _RECORD_BYTES, 0).decode()
             first, second, host = record.split(maxsplit=2)
             pid, namespace = int(first), int(second)
         except (OSError, ValueError):
-            return None, "an unknown process"
-        elsewhere = namespace != _pid_namespace()
-        return pid, f"process {pid}" + elsewhere * f" of another container ({host.strip()})"
+            return None, "an unknown process", hint
+        if namespace != _pid_namespace():
+            return pid, f"process {pid} of another container ({host.strip()})", hint
+        if _is_stopped(pid):
+            hint = (
+                f"`kill -CONT {pid}` lets it go on; `kill -KILL {pid}` ends it, and undoes what "
+                "it hasn't committed"
+            )
+            return pid, f"process {pid} (stopped)", hint
+        return pid, f"process {pid}", hint
 
-    def _give_up(self, timeout: float) -> NoReturn:
-        raise self._timeout(timeout, *self._holder())
-
-    def _timeout(self, timeout: float, pid: int | None, name: str) -> LockTimeoutError:
-        return LockTimeoutError(
+    def _give_up(self, timeout: float, pid: int | None, name: str, hint: str) -> NoReturn:
+        raise LockTimeoutError(
             f"no write lock on {self.directory} within {timeout:g} s: {name} holds it",
-            hint="wait for that writer, or end it; the lock of a killed process is released",
+            hint=hint,
             pid=pid,
         )
 
 
+class Attempt:
+    """Takes a lock for a block if nobody has it; the block gets whether this thread has it."""
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self, lock: WriteLock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> bool:
+        if self._lock.is_held():
+            return True
+        try:
+            caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
+            self._lock.acquire(self, caller, 0)
+        except LockTimeoutError:
+            return False
+        except BaseException:
+            self.abandon()
+            raise
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Release the lock, if this has it."""
+        self._lock.release(self)
+
+
 def _until(deadline: float) -> float:
     return min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)
-
-
-def _poll(descriptor: int, deadline: float) -> bool:
-    pause = _SHORTEST_PAUSE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            time.sleep(min(pause, left))
-            pause = min(pause * 2, _LONGEST_PAUSE)
-        else:
-            return True
 
 
 @functools.lru_cache(maxsize=1)
@@ -189,3 +343,11 @@ def _pid_namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[:1] in (["T"], ["t"])

@@ -2,12 +2,19 @@
 
 LMDB forbids to open an environment twice in a process, to carry it over a fork, and to replace
 its map while a transaction is open. So every handle of a directory uses one SharedEnvironment,
-which keeps a list of its open transactions. To replace the environment, it bars new transactions,
+which knows its open transactions. To replace the environment, it bars new transactions,
 waits until the open ones have ended, and then closes and opens it; handles don't notice.
+
+To open an environment for writing takes the write lock. While another process has that, it is
+opened for reading, so that nobody waits who doesn't write; the first write opens it anew.
 
 `join`, `follow` and `leave` keep the table of the environments that this process has open.
 It is the only place where an environment is found by the identity of its data file. A directory
 may be moved, and another one take its path: whatever opens by a path compares the identity.
+
+A signal handler may raise after any call. So nothing here must be undone to go on: what opens,
+replaces or closes holds `_lock`, by a `with` that no exception can come between, and `barred` may
+stay set; then the next transaction takes `_lock`, too, and lifts it.
 """
 
 import contextlib
@@ -15,9 +22,10 @@ import ctypes
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import lmdb
 
@@ -48,92 +56,102 @@ LOCK_SECONDS = 30.0
 DRAIN_SECONDS = 30.0
 FORK_SECONDS = 5.0
 READER_CHECK_SECONDS = 1.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+
+
+class Transaction(Protocol):
+    """An open transaction of a thread."""
+
+    thread: int
+
+
+Mark = weakref.ref[Transaction]
 
 
 class SharedEnvironment:
     """An LMDB environment, its sub-databases, its open transactions, and its handles."""
 
-    def __init__(self, directory: Path, identity: Identity, *, readonly: bool) -> None:
+    def __init__(self, directory: Path, identity: Identity, *, sync: bool = True) -> None:
         self.directory = directory
         self.identity = identity
         # A data file that is moved into another directory would have two lock files.
         self.place = _place(directory)
         # What two databases must share if handles of one may go on with the other.
         self.header: bytes | None = None
-        self.readonly = readonly
+        self.readonly = True  # the LMDB environment is, at this moment
         self.users = 1
         self.pid = os.getpid()
         self.lock = WriteLock(directory)
         self.environment: lmdb.Environment | None = None
         self.begin: Begin = self._refuse
         self.databases: dict[str, lmdb._Database] = {}
-        # The open transactions and their threads. Single operations on a dict are atomic, so
-        # beginning a transaction takes no lock.
-        self.active: dict[object, int] = {}
+        # The open transactions. Single operations on a set are atomic, so beginning a transaction
+        # takes no lock. What an exception drops leaves the set by itself, by `dropped`.
+        self.active: set[Mark] = set()
+        self.dropped = self.active.discard
         # While this is set, a transaction must call `admit` to begin, and `ended` after its end.
         self.barred = True
         self.failure: FpdbError | None = None
         self.stranded = False
         self.reader_check_due = 0.0
-        self._replacing = False
-        self._gate = threading.RLock()
-        self._changed = threading.Condition()
-        self._forking = False
-
-    def attach(self, environment: lmdb.Environment) -> None:
-        """Start using an opened LMDB environment."""
-        try:
-            self._require_same()
-            with self._may_open(readonly=self.readonly):
-                self.databases = self._open_databases(environment)
-            self.header = self._read_header(environment)
-        except BaseException:
-            environment.close()
-            raise
-        self.environment, self.begin, self.pid = environment, environment.begin, os.getpid()
-        self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
-        self._unbar()
+        self._writable = False  # a handle may write
+        self._sync = sync
 
     def serve(self, *, readonly: bool) -> None:
         """Serve one more handle, which may write."""
         self.require_usable()
-        if self.readonly and not readonly:
-            require_owner(self.directory)
-            with self._may_open(readonly=False), self._gate:
-                if self.readonly:
-                    self._replace(readonly=False)
-        with self._gate:
-            self._unbar()
+        if not readonly:
+            if not self._writable:
+                require_owner(self.directory)
+            self._writable = True
+            # The first write would do it, but not within a snapshot of its own thread.
+            if self.environment is not None and self.readonly and not self.active:
+                with self.lock.attempt() as free:
+                    if free:
+                        self._replace(writing=True)
+        self._settle()
+
+    def open(self, *, readonly: bool) -> None:
+        """Open the LMDB environment for the first handle."""
+        self._writable = not readonly
+        self._open_unless_writing()
+        self._settle()
 
     def locate(self, directory: Path) -> None:
         """Open by this path from now on; the caller has found the data file there."""
         self.directory = self.lock.directory = directory
 
-    def admit(self, transaction: object) -> None:
-        """Wait until a transaction may begin; count it among the active ones."""
-        me = threading.get_ident()
-        self.active.pop(transaction, None)
-        while True:
-            with self._changed:
-                # A thread with an open transaction can't wait for itself to end it.
-                while self._replacing and me not in list(self.active.values()):
-                    self._changed.wait()
+    def admit(self, mark: Mark) -> None:
+        """Wait until a transaction may begin, and count it among the active ones."""
+        self.dropped(mark)
+        # A thread with an open transaction can't wait for itself to end it.
+        if not self._is_active(threading.get_ident()):
+            with _lock:
                 self.require_usable()
-                if self.environment is not None:
-                    self.active[transaction] = me
-                    return
-            with self._may_open(readonly=self.readonly), self._gate:
                 if self.environment is None:
-                    self._replace(readonly=self.readonly)
+                    self._replace(writing=None)
+                self._settle()
+                self.active.add(mark)
+                return
+        self.require_usable()
+        self.active.add(mark)
+
+    def require_writing(self, mark: Mark) -> None:
+        """Open the environment for writing, if a writer kept that from being done before."""
+        self.dropped(mark)
+        with _lock:
+            if self.readonly:
+                self._replace(writing=True)
+            self.active.add(mark)
 
     def begin_again(
-        self, transaction: object, error: lmdb.Error, *, write: bool
+        self, mark: Mark, error: lmdb.Error, *, write: bool
     ) -> "lmdb.Transaction[memoryview]":
         """Remove what kept a transaction from beginning, and begin it once more."""
         if isinstance(error, lmdb.MapResizedError):
-            del self.active[transaction]
+            self.dropped(mark)
             self.map_anew()
-            self.admit(transaction)
+            self.admit(mark)
         elif isinstance(error, lmdb.ReadersFullError) and self.environment:
             self.environment.reader_check()
         else:
@@ -144,9 +162,7 @@ class SharedEnvironment:
             raise self.fault(again) from again
 
     def ended(self) -> None:
-        """Wake those who wait for a transaction to end."""
-        with self._changed:
-            self._changed.notify_all()
+        """Close the environment after its last transaction, if nobody needs it any more."""
         if self.users == 0 or self.failure:
             self.close_if_idle()
 
@@ -159,8 +175,8 @@ class SharedEnvironment:
 
     def map_anew(self) -> None:
         """Open the environment again, with the largest map that can be had now."""
-        with self._may_open(readonly=self.readonly), self._gate:
-            self._replace(readonly=self.readonly)
+        with _lock:
+            self._replace(writing=None)
 
     def check_readers(self) -> None:
         """Free the reader slots of dead processes; this is due once a second."""
@@ -170,7 +186,7 @@ class SharedEnvironment:
 
     def close_if_idle(self) -> None:
         """Close the environment if no handle needs it and no transaction is open."""
-        with self._gate:
+        with _lock:
             self.barred = True
             if (self.users == 0 or self.failure) and not self.active:
                 self._close()
@@ -185,23 +201,16 @@ class SharedEnvironment:
 
     def before_fork(self) -> None:
         """Keep new transactions out, and let the other threads leave."""
-        self._forking = self._gate.acquire(timeout=FORK_SECONDS)
-        if self._forking and threading.get_ident() not in list(self.active.values()):
-            with self._changed:
-                self.barred = self._replacing = True
-                self._changed.wait_for(lambda: not self.active, FORK_SECONDS)
+        self.barred = True
+        if not self._is_active(threading.get_ident()):
+            self._drain(FORK_SECONDS)
 
-    def after_fork_in_parent(self) -> None:
-        """Let the threads of the parent go on."""
-        if self._forking:
-            self._unbar()
-            self._gate.release()
-
-    def after_fork_in_child(self) -> None:
+    def after_fork_in_child(self, *, alone: bool) -> None:
         """Drop what the child inherited; its next transaction opens the environment anew."""
-        quiet = self._forking and not self.active
-        self._gate, self._changed = threading.RLock(), threading.Condition()
-        self.active, self.barred, self._replacing = {}, True, False
+        quiet = alone and not self.active
+        self.active = set()
+        self.dropped = self.active.discard
+        self.barred = True
         self.lock.forget()
         if quiet:
             self._close()
@@ -215,12 +224,43 @@ class SharedEnvironment:
                 hint="fork outside of transactions, in other threads too, or spawn",
             )
 
-    def _may_open(self, *, readonly: bool) -> contextlib.AbstractContextManager[None]:
+    def _is_active(self, thread: int) -> bool:
+        transactions = [mark() for mark in list(self.active)]
+        return any(other.thread == thread for other in transactions if other is not None)
+
+    def _drain(self, seconds: float) -> bool:
+        """Wait until no transaction is open; return whether that is so."""
+        ends, pause = time.monotonic() + seconds, _SHORTEST_PAUSE
+        while self.active:
+            if time.monotonic() >= ends:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return True
+
+    def _open_unless_writing(self) -> None:
+        """Open it for writing if a handle writes and nobody else does, else for reading."""
+        if not self._writable:
+            self._open(writing=False)
+            return
         # Opening a sub-database of a writable environment takes LMDB's write lock: that wait
         # can't be interrupted, and holds the interpreter's lock.
-        if readonly and self.readonly:
-            return contextlib.nullcontext()
-        return self.lock.held(LOCK_SECONDS)
+        with self.lock.attempt() as free:
+            self._open(writing=free)
+
+    def _open(self, *, writing: bool) -> None:
+        environment = open_lmdb(self.directory, readonly=not writing, sync=self._sync)
+        try:
+            self._require_same()
+            databases = self._open_databases(environment)
+            header = self._read_header(environment, databases)
+        except BaseException:
+            environment.close()
+            raise
+        self.header = header
+        self.databases, self.readonly, self.pid = databases, not writing, os.getpid()
+        self.environment, self.begin = environment, environment.begin
+        self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
 
     def _open_databases(self, environment: lmdb.Environment) -> "dict[str, lmdb._Database]":
         readonly = environment.flags()["readonly"]
@@ -242,12 +282,14 @@ class SharedEnvironment:
             raise translate(error, self.directory) from error
         return opened
 
-    def _read_header(self, environment: lmdb.Environment) -> bytes | None:
-        if "header" not in self.databases:
+    def _read_header(
+        self, environment: lmdb.Environment, databases: "dict[str, lmdb._Database]"
+    ) -> bytes | None:
+        if "header" not in databases:
             return None
         try:
             with environment.begin() as transaction:
-                return transaction.get(b"header", db=self.databases["header"])
+                return transaction.get(b"header", db=databases["header"])
         except lmdb.Error as error:
             raise translate(error, self.directory) from error
 
@@ -255,38 +297,44 @@ class SharedEnvironment:
         if identify(self.directory) != self.identity:
             raise MovedError(f"another database is at {self.directory} now", hint="open it again")
 
-    def _replace(self, *, readonly: bool) -> None:
-        try:
-            with self._changed:
-                self.barred = self._replacing = True
-                if threading.get_ident() in self.active.values():
-                    raise self._busy("this thread is")
-                if not self._changed.wait_for(lambda: not self.active, DRAIN_SECONDS):
-                    raise self._busy(f"another thread has been for {DRAIN_SECONDS:g} s")
-            self._close()
-            self._require_same()
-            require_openable(self.directory, readonly=readonly)
-            self.attach(open_lmdb(self.directory, readonly=readonly))
-            self.readonly = readonly
-        finally:
-            self._unbar()
+    def _replace(self, *, writing: bool | None) -> None:
+        """Open the environment anew: for writing, for reading, or for what is possible."""
+        self.barred = True
+        self.lock.is_held()  # which ends what an exception has left
+        if self._is_active(threading.get_ident()):
+            raise self._busy("this thread is", writing=writing)
+        if not self._drain(DRAIN_SECONDS):
+            who = f"another thread has been for {DRAIN_SECONDS:g} s"
+            raise self._busy(who, writing=writing)
+        self._close()
+        self._require_same()
+        require_openable(self.directory, readonly=not self._writable)
+        if writing is None:
+            self._open_unless_writing()
+        else:
+            self._open(writing=writing)
+        self._settle()
 
-    def _busy(self, who: str) -> StorageError:
+    def _busy(self, who: str, *, writing: bool | None) -> StorageError:
+        if writing:
+            return StorageError(
+                f"{self.directory} must be opened for writing, which another process's write "
+                f"prevented before, but {who} inside a transaction on it",
+                hint="end that snapshot, then write; after one write, a snapshot is no obstacle",
+            )
         return StorageError(
             f"{self.directory} must be opened anew, but {who} inside a transaction on it",
             hint="finish that transaction first",
         )
 
     def _close(self) -> None:
-        if self.environment is not None:
-            self.environment.close()
-        self.environment, self.begin, self.databases = None, self._refuse, {}
+        environment, self.environment = self.environment, None
+        self.begin, self.databases = self._refuse, {}
+        if environment is not None:
+            environment.close()
 
-    def _unbar(self) -> None:
-        with self._changed:
-            self._replacing = False
-            self.barred = self.environment is None or self.failure is not None or self.users == 0
-            self._changed.notify_all()
+    def _settle(self) -> None:
+        self.barred = self.environment is None or self.failure is not None or self.users == 0
 
     def _refuse(self, **_: object) -> NoReturn:
         raise ClosedError(f"{self.directory} was closed", hint="open it again")
@@ -344,9 +392,9 @@ def _join(
     require_openable(directory, readonly=readonly)
     if verify:
         require_sealed(directory, verify)
-    shared = SharedEnvironment(directory, identity, readonly=readonly)
+    shared = SharedEnvironment(directory, identity, sync=sync)
     try:
-        shared.attach(open_lmdb(directory, readonly=readonly, sync=sync))
+        shared.open(readonly=readonly)
     except BaseException:
         shared.lock.close()
         raise
@@ -425,26 +473,22 @@ def require_left(shared: SharedEnvironment) -> None:
 
 
 def _before_fork() -> None:
-    _lock.acquire()
-    for shared in _open.values():
+    for shared in list(_open.values()):
         shared.before_fork()
 
 
-def _after_fork_in_parent() -> None:
-    for shared in _open.values():
-        shared.after_fork_in_parent()
-    _lock.release()
-
-
 def _after_fork_in_child() -> None:
-    global _lock  # noqa: PLW0603 - the inherited one belongs to a thread of the parent
-    _lock = threading.RLock()
-    for shared in _open.values():
-        shared.after_fork_in_child()
+    # Unless a signal's exception ended the wait for `_lock`, this thread has it.
+    alone = _lock.acquire(blocking=False)
+    for shared in list(_open.values()):
+        shared.after_fork_in_child(alone=alone)
 
 
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+# Not in functions of Python, which a signal's exception could end at their beginning. What is
+# registered later comes first before a fork, and last after it.
 os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
+    before=_lock.acquire,
+    after_in_parent=_lock.release,
+    after_in_child=_lock._at_fork_reinit,  # type: ignore[attr-defined]  # noqa: SLF001 - as the standard library does
 )

@@ -148,12 +148,15 @@ def test_a_read_only_environment_becomes_writable(closed: Path) -> None:
 
 def test_it_cant_become_writable_under_a_reader_of_the_same_thread(closed: Path) -> None:
     with Environment.open(closed, readonly=True) as reader:
-        with reader.read() as txn:
-            with pytest.raises(StorageError, match="but this thread is inside a transaction"):
-                Environment.open(closed)
+        with reader.read() as txn, Environment.open(closed) as writer:
+            assert get(writer, bytes(8)) == bytes(100)
+            with pytest.raises(StorageError, match="but this thread is inside a trans") as caught:
+                put(writer, b"a", b"1")
+            assert "end that snapshot, then write" in caught.value.hint
             assert txn.entries("documents") == 1000
         assert get(reader, bytes(8)) == bytes(100)
-        Environment.open(closed).close()
+        with Environment.open(closed) as writer, reader.read():
+            put(writer, b"a", b"1")
 
 
 def test_databases_that_are_required(closed: Path) -> None:
@@ -331,7 +334,8 @@ def test_writers_free_the_slots_of_dead_readers_now_and_then(
         """
         import os
         env = Environment.open(argv[0], readonly=True)
-        env.read().__enter__()
+        txn = env.read()
+        txn.__enter__()
         os._exit(0)
         """,
         env.path,
