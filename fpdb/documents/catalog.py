@@ -21,7 +21,7 @@ from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import LARGEST_KEY, Stored, pack_record, require_checksum, unpack_record
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
-from fpdb.tables.pages import Pages
+from fpdb.tables.pages import Pages, out_of_order
 
 # Documents that are read in one step.
 SLICE = 1000
@@ -112,7 +112,7 @@ class Catalog(ABC):
             with txn.cursor(name) as cursor:
                 for key, value in cursor:
                     if name == "documents":
-                        require_checksum(value)
+                        require_checksum(value, int.from_bytes(key))
                     into.append(name, key, value)
         for pages in self.pages:
             pages.fill(into, pages.scan(txn))
@@ -174,7 +174,12 @@ class TextCatalog(Catalog):
         found: dict[Key, Stored | None] = {}
         for key in keys:
             number = txn.get("keys", key_bytes(str(key)))
-            found[key] = None if number is None else self.record(txn, int.from_bytes(number))
+            if number is None:
+                found[key] = None
+                continue
+            found[key] = stored = self.named(txn, int.from_bytes(number))
+            if stored.key != key:
+                raise _misled(key, stored.key)
         return found
 
     def write(
@@ -217,8 +222,13 @@ class TextCatalog(Catalog):
             yield from super().each(txn, prefix)
             return
         with txn.cursor("documents") as cursor:
-            for number, value in cursor:
-                yield unpack_record(value, int.from_bytes(number, "big"), self._bits)
+            last = -1
+            for key, value in cursor:
+                number = int.from_bytes(key)
+                if number <= last:
+                    raise out_of_order("documents")
+                last = number
+                yield unpack_record(value, number, self._bits)
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         start = prefix.encode("utf-8", "surrogatepass")[:_HEAD]
@@ -228,8 +238,14 @@ class TextCatalog(Catalog):
             there = cursor.set_range(start if last is None else last)
             if there and last is not None and bytes(cursor.key()) == last:
                 there = cursor.next()
-            while there and len(found) < SLICE and bytes(cursor.key()).startswith(start):
+            before = last or b""
+            while there and len(found) < SLICE and (key := bytes(cursor.key())).startswith(start):
+                if key <= before:
+                    raise out_of_order("keys")
+                before = key
                 stored = self.named(txn, int.from_bytes(cursor.value(), "big"))
+                if key_bytes(str(stored.key)) != key:
+                    raise _misled(key.decode(errors="replace"), stored.key)
                 if str(stored.key).startswith(prefix):
                     found.append(stored)
                 there = cursor.next()
@@ -377,6 +393,12 @@ def key_bytes(key: str) -> bytes:
         )
     digest = hashlib.blake2b(data, digest_size=_KEY_DIGEST_BYTES).digest()
     return data[:_HEAD] + digest
+
+
+def _misled(wanted: Key, found: Key) -> DamagedError:
+    return DamagedError(
+        f"the key {wanted!r} leads to the document with the key {found!r}", hint="run `fpdb check`"
+    )
 
 
 def _has_record(stored: Stored) -> bool:

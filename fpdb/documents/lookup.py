@@ -10,6 +10,7 @@ import numpy as np
 from fpdb.arrays import Marks, Places, unique
 from fpdb.documents.catalog import View, digest_of
 from fpdb.documents.similarity import Side, jaccard, known_documents, side_of, side_of_documents
+from fpdb.errors import DamagedError
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
@@ -131,7 +132,8 @@ def same_text(view: View, digest: bytes, search: Search) -> Matches:
     """Find the short documents with the very same text."""
     similar = 1.0 if search.least else None
     ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
-    same = sorted((_match(view, number, 0, similar) for number in ids[:DOCUMENTS]), key=_rank)
+    matches = (_match(view, number, 0, similar, digest) for number in ids[:DOCUMENTS])
+    same = sorted(matches, key=_rank)
     return to_matches(same[: search.limit], complete=len(ids) <= DOCUMENTS)
 
 
@@ -228,8 +230,14 @@ def _matches(
     return to_matches(matches if limit is None else matches[:limit], complete=complete)
 
 
-def _match(view: View, number: int, apart: int, similar: float | None = None) -> Match:
+def _match(
+    view: View, number: int, apart: int, similar: float | None = None, digest: bytes = b""
+) -> Match:
     stored = view.catalog.named(view.txn, number)
+    if digest and stored.digest != digest:
+        raise DamagedError(
+            f"the document {number} isn't the text that led to it", hint="run `fpdb check`"
+        )
     similarity = 1 - apart / view.index.plan.bits
     return Match(stored.key, number, apart, similarity, unpack_meta(stored.meta), similar)
 

@@ -372,7 +372,7 @@ class _Check:
         with self._txn.cursor(pages.name) as cursor:
             for key, value in cursor:
                 try:
-                    rows = unpack_rows(value, pages.columns)
+                    rows = unpack_rows(value, pages.columns, pages.seed_at(key))
                 except DamagedError as error:
                     problems.append(Problem(pages.name, f"page {bytes(key).hex()}: {error}"))
                     continue
@@ -583,8 +583,8 @@ def require_checksums(view: View) -> None:
         for _ in pages.scan(txn):
             pass
     with txn.cursor("documents") as cursor:
-        for value in cursor.iternext(keys=False, values=True):
-            require_checksum(value)
+        for number, value in cursor:
+            require_checksum(value, int.from_bytes(number))
     if rows != counters.documents - counters.short:
         raise DamagedError(
             f"the home table has {rows:,} rows, expected {counters.documents - counters.short:,}",

@@ -25,7 +25,7 @@ from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.models import Merged, MergedSource, require_choice, require_whole
 from fpdb.storage import Environment, Ongoing, WriteTransaction, open_checks
-from fpdb.storage.format import ID_BYTES, Counters, Header, Stored, require_checksum
+from fpdb.storage.format import ID_BYTES, Counters, Header, Stored, renumbered, require_checksum
 from fpdb.tables import Index, Plan
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
@@ -140,10 +140,13 @@ class _MergeSource:
                 at = bisect_left(self.dropped, number)
                 if at < len(self.dropped) and self.dropped[at] == number:
                     continue
+                moved = number + self.base
                 if name == "documents":
-                    require_checksum(value)
-                end = (number + self.base).to_bytes(ID_BYTES)
-                yield bytes(key[:-ID_BYTES]) + end, bytes(value)
+                    require_checksum(value, number)
+                    kept = renumbered(value, moved)
+                else:
+                    kept = bytes(value)
+                yield bytes(key[:-ID_BYTES]) + moved.to_bytes(ID_BYTES), kept
 
     def places(self) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield fingerprints with the new ids of their documents, in blocks."""

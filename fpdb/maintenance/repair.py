@@ -11,18 +11,19 @@ from pathlib import Path
 import numpy as np
 
 from fpdb.arrays import Column, Rows, among, gathered, joined
-from fpdb.documents.catalog import Catalog, IntegerCatalog
+from fpdb.documents.catalog import Catalog, IntegerCatalog, key_bytes
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
 from fpdb.maintenance.check import require_document, shown_id
 from fpdb.models import Key, Problem, Repaired, require_whole
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
-from fpdb.storage.columns import page_length, unpack_rows
+from fpdb.storage.columns import first_row, page_length, unpack_rows
 from fpdb.storage.format import (
     ID_BYTES,
     Counters,
     Header,
     Stored,
+    key_in_record,
     record_length,
     require_supported,
     unpack_header,
@@ -37,7 +38,6 @@ from fpdb.tables.pages import Pages
 _BATCH = 1 << 12
 _SHOWN = 24
 _BEYOND = 1 << 40  # an id that no database has reached
-_NO_ID = _BEYOND.to_bytes(ID_BYTES)
 _HIGH_BITS = 32  # of a fingerprint, in a row of `ids`
 
 
@@ -118,15 +118,18 @@ class _Repair:
         self._named = catalog.kind == "text"
         # With text keys, all that is needed of a document is in its record.
         self._tables = [] if self._named else [IntegerCatalog.ids, index.home]
-        # The pages and lengths of values that no leaf leads to any more, by their tree.
-        self._values: dict[str, list[tuple[int, int]]] = {"documents": []}
+        # The pages, lengths and keys of values that no leaf leads to any more, by their tree.
+        self._values: dict[str, list[tuple[int, int, bytes]]] = {"documents": []}
         self._values |= {pages.name: [] for pages in self._tables}
         self._next_id = 0
         self._short = self._sketches = 0
         # Sorted ids, with integer keys: of documents with a record, and of those without.
         self._recorded = self._bare = np.empty(0, np.uint64)
+        # The pages, lengths and text keys of such records.
+        self._loose: list[tuple[int, int, str]] = []
         for stray in survey.strays():
             self._adopt(stray)
+        self._adopt_loose()
 
     def run(self, built: Environment, memory: int) -> None:
         """Fill a new database."""
@@ -174,8 +177,8 @@ class _Repair:
             except (DamagedError, InputError) as error:
                 what = f"page {entry.page}, document {shown_id(entry.key)}: {error}"
                 self._report("documents", what)
-        for page, length in self._values["documents"]:
-            yield self._record(_NO_ID, self._survey.value(page, length))
+        for page, length, name in self._values["documents"]:
+            yield self._record(name, self._survey.value(page, length))
 
     def _record(self, name: bytes, value: bytes | None) -> Stored:
         """Return the document of a record, or raise an error."""
@@ -193,11 +196,11 @@ class _Repair:
         yield pages.empty()
         for entry in self._survey.entries(pages.name):
             try:
-                yield _unpack(entry.value, pages)
+                yield _unpack(entry.key, entry.value, pages)
             except DamagedError as error:
                 self._report(pages.name, f"page {entry.page}, {entry.key[:_SHOWN].hex()}: {error}")
-        for page, length in self._values[pages.name]:
-            yield _unpack(self._survey.value(page, length), pages)
+        for page, length, name in self._values[pages.name]:
+            yield _unpack(name, self._survey.value(page, length), pages)
 
     def _adopt(self, stray: Stray) -> None:
         """Find out which tree a stray page belongs to."""
@@ -207,19 +210,47 @@ class _Repair:
                 return
         if stray.entries:
             return
-        length = record_length(stray.value)
-        if self._is_record(_NO_ID, stray.value[:length]):
-            self._values["documents"].append((stray.page, length))
+        value = stray.value[: record_length(stray.value)]
+        key = key_in_record(value)
+        if isinstance(key, str):
+            self._loose.append((stray.page, len(value), key))
+            return
+        if key is not None and self._adopt_record(stray.page, value, key):
             return
         for pages in self._tables:
-            length = page_length(stray.value, pages.columns)
-            if _is_page(stray.value[:length], pages):
-                self._values[pages.name].append((stray.page, length))
+            value = stray.value[: page_length(stray.value, pages.columns)]
+            row = first_row(value, pages.columns)
+            own_key = pages.key(*row[: pages.key_width // ID_BYTES])
+            if _is_page(own_key, value, pages):
+                self._values[pages.name].append((stray.page, len(value), own_key))
                 return
+
+    def _adopt_loose(self) -> None:
+        """Find the ids of records with text keys, without which their checksums can't be verified.
+
+        Only `keys` has them.
+        """
+        wanted: dict[bytes, list[tuple[int, int]]] = {}
+        for page, length, key in self._loose:
+            with contextlib.suppress(InputError):
+                wanted.setdefault(key_bytes(key), []).append((page, length))
+        for entry in self._survey.entries("keys") if wanted else ():
+            for page, length in wanted.get(entry.key, ()):
+                value = self._survey.value(page, length)
+                self._adopt_record(page, value, int.from_bytes(entry.value or b""))
+
+    def _adopt_record(self, page: int, value: bytes, number: int) -> bool:
+        if number >> 8 * ID_BYTES:
+            return False
+        name = number.to_bytes(ID_BYTES)
+        intact = self._is_record(name, value)
+        if intact:
+            self._values["documents"].append((page, len(value), name))
+        return intact
 
     def _tree_of(self, entry: Entry) -> str | None:
         for pages in self._tables:
-            if len(entry.key) == pages.key_width and _is_page(entry.value, pages):
+            if len(entry.key) == pages.key_width and _is_page(entry.key, entry.value, pages):
                 return pages.name
         return "documents" if self._is_record(entry.key, entry.value) else None
 
@@ -320,10 +351,10 @@ class _Repair:
             yield of_words(words), numbers
 
 
-def _unpack(value: bytes | None, pages: Pages) -> Rows:
+def _unpack(key: bytes, value: bytes | None, pages: Pages) -> Rows:
     if value is None:
         raise DamagedError("it can't be read")
-    rows = unpack_rows(value, pages.columns)
+    rows = unpack_rows(value, pages.columns, pages.seed_at(key))
     if page_length(value, pages.columns) != len(value):
         raise DamagedError("it has another number of columns")
     # With 128 bits, a page of the home table has as many columns as one of `ids`.
@@ -332,8 +363,8 @@ def _unpack(value: bytes | None, pages: Pages) -> Rows:
     return rows
 
 
-def _is_page(value: bytes | None, pages: Pages) -> bool:
+def _is_page(key: bytes, value: bytes | None, pages: Pages) -> bool:
     try:
-        return len(_unpack(value, pages)[0]) > 0
+        return len(_unpack(key, value, pages)[0]) > 0
     except DamagedError:
         return False

@@ -1,5 +1,8 @@
 """The bytes of a page: columns of numbers, each as narrow as it can be, and a checksum.
 
+The seed of the checksum is made of the table and the page's key, so that a page in the place of
+another is noticed. XXH3 takes the lowest 64 bits of a seed.
+
 Part of the file format: docs/reference/format.md has the layout, and none of it may change.
 """
 
@@ -80,7 +83,7 @@ def rows_that_fit(shape: Shape) -> int:
     return room // max(sum(shape.widths), 1)
 
 
-def pack_rows(rows: Rows, shape: Shape) -> bytes:
+def pack_rows(rows: Rows, shape: Shape, seed: int) -> bytes:
     """Pack rows into a page of this shape."""
     nibbles = 0
     parts = [b"", _BASES[len(rows)].pack(*shape.bases)]
@@ -94,14 +97,16 @@ def pack_rows(rows: Rows, shape: Shape) -> bytes:
             parts.append((column - np.uint64(base)).astype(_TYPES[width]).tobytes())
     parts[0] = _BODY_HEAD.pack(len(rows[0]), nibbles)
     body = b"".join(parts)
-    return _checksum(body).to_bytes(_CHECKSUM_BYTES, "little") + body
+    return _checksum(body, seed).to_bytes(_CHECKSUM_BYTES, "little") + body
 
 
-def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = None) -> Rows:
+def unpack_rows(
+    value: memoryview | bytes, columns: int, seed: int, wanted: int | None = None
+) -> Rows:
     """Unpack the columns of a page, or the first `wanted`; a wide column is a view of the value."""
     try:
         checksum, count, widths = _HEAD.unpack_from(value)
-        if _checksum(value[_CHECKSUM_BYTES:]) != checksum:
+        if _checksum(value[_CHECKSUM_BYTES:], seed) != checksum:
             raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
         at = _HEAD.size + 8 * columns
         if at + count * _row_bytes[widths] != len(value):
@@ -114,7 +119,7 @@ def unpack_rows(value: memoryview | bytes, columns: int, wanted: int | None = No
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 
 
-def with_rows(value: memoryview, columns: int, rows: list[list[int]]) -> bytes | None:
+def with_rows(value: memoryview, columns: int, seed: int, rows: list[list[int]]) -> bytes | None:
     """Return a page with a few more rows, whose other bytes mostly remain as they are.
 
     The rows are columns, sorted by the first. Return None if the page must be packed anew: if it
@@ -123,7 +128,7 @@ def with_rows(value: memoryview, columns: int, rows: list[list[int]]) -> bytes |
     try:
         checksum, count, widths = _unpack_head(value)
         body = value[_CHECKSUM_BYTES:]
-        if _checksum(body) != checksum:
+        if _checksum(body, seed) != checksum:
             raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
         each = [widths >> 4 * index & 15 for index in range(columns)]
         at = _HEAD.size + 8 * columns
@@ -155,14 +160,14 @@ def with_rows(value: memoryview, columns: int, rows: list[list[int]]) -> bytes |
     except (struct.error, ValueError, TypeError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
     joined = b"".join(parts)
-    return _checksum(joined).to_bytes(_CHECKSUM_BYTES, "little") + joined
+    return _checksum(joined, seed).to_bytes(_CHECKSUM_BYTES, "little") + joined
 
 
-def raw_column(value: memoryview, columns: int) -> tuple[memoryview, int]:
+def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, int]:
     """Return the first column of a page as bytes of uint64, mostly uncopied, and its length."""
     try:
         checksum, count, widths = _unpack_head(value)
-        if _digest(value[4:]) & 0xFFFFFFFF != checksum:
+        if _digest(value[4:], seed) & 0xFFFFFFFF != checksum:
             raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
         start = 8 + 8 * columns
         if start + count * _row_bytes[widths] != len(value):
@@ -184,6 +189,20 @@ def page_length(value: memoryview | bytes, columns: int) -> int:
         return 0
     length: int = _HEAD.size + 8 * columns + count * sum(each)
     return length
+
+
+def first_row(value: bytes, columns: int) -> list[int]:
+    """Return the first row of a page with N columns, whose checksum wasn't verified.
+
+    Nothing is returned if the head can't be that of a page of this length with rows.
+    """
+    _, count, widths = _HEAD.unpack_from(value) if len(value) >= _HEAD.size else (0, 0, 0)
+    if not count or page_length(value, columns) != len(value):
+        return []
+    return [
+        int(column[0])
+        for column in _read_columns(value, columns, count, widths, _HEAD.size + 8 * columns)
+    ]
 
 
 def rows_of(value: memoryview) -> int:
@@ -226,5 +245,5 @@ def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: in
     return rows
 
 
-def _checksum(body: memoryview | bytes) -> int:
-    return xxhash.xxh3_64_intdigest(body) & 0xFFFFFFFF
+def _checksum(body: memoryview | bytes, seed: int) -> int:
+    return xxhash.xxh3_64_intdigest(body, seed) & 0xFFFFFFFF

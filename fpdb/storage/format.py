@@ -96,6 +96,19 @@ def _refuse_extension(code: int, _: bytes) -> NoReturn:
 Header = dict[str, Any]
 
 MAGIC = "fpdb"
+
+
+def seed_of(name: str, key: bytes | memoryview = b"") -> int:
+    """Return the seed of the checksum of a value: its sub-database, and the end of its key.
+
+    So a value that is intact has a wrong checksum in the place of another one.
+    """
+    return xxhash.xxh3_64_intdigest(name.encode()) ^ int.from_bytes(key[-8:])
+
+
+_HEADER_SEED = seed_of("header", b"header")
+_COUNTERS_SEED = seed_of("counters", b"counters")
+_RECORD_SEED = seed_of("documents")  # without the id
 READ_VERSION = 1  # the highest version that this code can read
 WRITE_VERSION = 1  # the highest version that this code can write
 OLDEST_VERSION = 1  # older databases need an upgrade first
@@ -128,7 +141,7 @@ def pack_header(header: Mapping[str, Any]) -> bytes:
         **header,
     }
     body = pack(complete, "header", MAX_HEADER_BYTES, binary=True)
-    return xxhash.xxh3_64_digest(body) + body
+    return xxhash.xxh3_64_digest(body, _HEADER_SEED) + body
 
 
 def unpack_header(data: bytes | memoryview) -> Header:
@@ -139,7 +152,7 @@ def unpack_header(data: bytes | memoryview) -> Header:
     if len(data) > MAX_HEADER_BYTES + CHECKSUM_BYTES:
         raise foreign
     checksum, body = bytes(data[:CHECKSUM_BYTES]), bytes(data[CHECKSUM_BYTES:])
-    if checksum != xxhash.xxh3_64_digest(body):
+    if checksum != xxhash.xxh3_64_digest(body, _HEADER_SEED):
         if MAGIC.encode() not in body[:32]:
             raise foreign
         raise DamagedError("the header's checksum is wrong", hint=_RESTORE)
@@ -200,7 +213,7 @@ class Counters(NamedTuple):
         """Pack the counters."""
         numbers = self[:4] if self.sketches is None else self
         body = _COUNTERS[len(numbers)].pack(*numbers)
-        return body + xxhash.xxh3_64_digest(body)
+        return body + xxhash.xxh3_64_digest(body, _COUNTERS_SEED)
 
     @classmethod
     def unpack(cls, value: memoryview | bytes | None) -> "Counters":
@@ -208,7 +221,11 @@ class Counters(NamedTuple):
         data = bytes(value or b"")
         body, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
         form = _COUNTERS.get(len(body) // 8)
-        if form is None or form.size != len(body) or checksum != xxhash.xxh3_64_digest(body):
+        if (
+            form is None
+            or form.size != len(body)
+            or checksum != xxhash.xxh3_64_digest(body, _COUNTERS_SEED)
+        ):
             raise DamagedError("the counters are damaged", hint="run `fpdb check`")
         return cls(*form.unpack(body))
 
@@ -253,18 +270,25 @@ def pack_record(stored: Stored, bits: int) -> bytes:
     if stored.sketch is not None:
         fields.append(stored.sketch)
     body: bytes = msgpack.packb(fields)
-    return _record_checksum(body) + body
+    return _record_checksum(body, stored.id) + body
 
 
-def require_checksum(value: memoryview | bytes) -> None:
-    """Raise DamagedError unless the checksum of a record is right."""
-    if bytes(value[:_RECORD_CHECKSUM_BYTES]) != _record_checksum(value[_RECORD_CHECKSUM_BYTES:]):
+def require_checksum(value: memoryview | bytes, number: int) -> None:
+    """Raise DamagedError unless a value is an intact record, and that of an id."""
+    checksum = _record_checksum(value[_RECORD_CHECKSUM_BYTES:], number)
+    if bytes(value[:_RECORD_CHECKSUM_BYTES]) != checksum:
         raise DamagedError("the checksum of a document is wrong", hint="run `fpdb check`")
+
+
+def renumbered(value: memoryview | bytes, number: int) -> bytes:
+    """Return an intact record as that of another id."""
+    body = bytes(value[_RECORD_CHECKSUM_BYTES:])
+    return _record_checksum(body, number) + body
 
 
 def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
     """Unpack the record of an id, or raise DamagedError."""
-    require_checksum(value)
+    require_checksum(value, number)
     body = value[_RECORD_CHECKSUM_BYTES:]
     fields: Any = unpack(body, "a document") if len(value) <= _LARGEST_RECORD else None
     if not _is_document(fields, bits):
@@ -307,5 +331,15 @@ def record_length(value: bytes) -> int:
     return _RECORD_CHECKSUM_BYTES + int(unpacker.tell())
 
 
-def _record_checksum(body: memoryview | bytes) -> bytes:
-    return xxhash.xxh3_64_digest(body)[-_RECORD_CHECKSUM_BYTES:]
+def key_in_record(value: bytes) -> Key | None:
+    """Return the key in a record, whose checksum wasn't verified; None if it has none."""
+    try:
+        fields = unpack(value[_RECORD_CHECKSUM_BYTES:])
+    except DamagedError:
+        return None
+    key = fields[0] if isinstance(fields, list) and fields else None
+    return key if type(key) is str or (type(key) is int and key >= 0) else None
+
+
+def _record_checksum(body: memoryview | bytes, number: int) -> bytes:
+    return xxhash.xxh3_64_digest(body, _RECORD_SEED ^ number)[-_RECORD_CHECKSUM_BYTES:]

@@ -18,7 +18,7 @@ from fpdb.storage import Cursor, ReadTransaction
 from fpdb.storage.columns import raw_column, unpack_rows
 from fpdb.tables.bits import Distances, Fingerprints, as_words, of_words, order, to_array
 from fpdb.tables.index import Index
-from fpdb.tables.pages import Pages, seek
+from fpdb.tables.pages import Pages, out_of_order, seek
 
 # Rows of a block: few enough to stay in the cache of one core.
 _ROWS = 1 << 16
@@ -428,11 +428,16 @@ def _in_turn(
     cursor: Cursor, table: Pages, lows: Column, highs: Column, wanted: int
 ) -> Iterator[tuple[list[memoryview], int]]:
     """Read all pages from the first range to the last."""
-    end, columns = int(highs[-1]), table.columns
+    end, columns, seed = int(highs[-1]), table.columns, table.seed
     if not seek(cursor, int(lows[0]).to_bytes(8, "big")):
         return
-    for page in cursor.iternext(keys=False, values=True):
-        parts, count = _read(page, columns, wanted)
+    last = -1
+    for key, page in cursor.iternext():
+        first = int.from_bytes(key)
+        if first <= last:
+            raise out_of_order(table.name)
+        last = first
+        parts, count = _read(page, columns, seed ^ first, wanted)
         if int.from_bytes(parts[0][:8], "little") > end:
             return
         yield parts, count
@@ -442,9 +447,9 @@ def _sought(
     cursor: Cursor, table: Pages, lows: Column, highs: Column, wanted: int
 ) -> Iterator[tuple[list[memoryview], int]]:
     """Read the pages that have ranges; of each page, from the first range to the last."""
-    starts, ends, columns = lows.tolist(), highs.tolist(), table.columns
+    starts, ends, columns, seed = lows.tolist(), highs.tolist(), table.columns, table.seed
     keys = lows.astype(">u8").tobytes()
-    set_range, step_back, value = cursor.set_range, cursor.prev, cursor.value
+    set_range, step_back, item = cursor.set_range, cursor.prev, cursor.item
     done = 0
     while done < len(starts):
         # The page before the first key that isn't lower; a check whether it is needed takes longer.
@@ -453,7 +458,8 @@ def _sought(
         else:
             there = cursor.last()
         while there:
-            page, count = _read(value(), columns, wanted)
+            key, value = item()
+            page, count = _read(value, columns, seed ^ int.from_bytes(key), wanted)
             words = page[0].cast("Q")  # faster to search than an array
             low, last = starts[done], words[-1]
             if low <= last:
@@ -470,11 +476,11 @@ def _sought(
             return
 
 
-def _read(page: memoryview, columns: int, wanted: int) -> tuple[list[memoryview], int]:
+def _read(page: memoryview, columns: int, seed: int, wanted: int) -> tuple[list[memoryview], int]:
     if wanted == 1:
-        column, count = raw_column(page, columns)
+        column, count = raw_column(page, columns, seed)
         return [column], count
-    rows = unpack_rows(page, columns, wanted)
+    rows = unpack_rows(page, columns, seed, wanted)
     return [row.data.cast("B") for row in rows], len(rows[0])
 
 

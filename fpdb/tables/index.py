@@ -49,6 +49,7 @@ class Route(NamedTuple):
     table: Pages
     name: str
     columns: int
+    seed: int
     tail: int  # the bits of a page's key after the fingerprint
     permutation: Permutation
     steps: Steps
@@ -85,6 +86,7 @@ class Index:
                     pages,
                     pages.name,
                     pages.columns,
+                    pages.seed,
                     8 * pages.key_width - 64 * self._words,
                     table.permutation,
                     table.permutation.steps,
@@ -134,8 +136,8 @@ class Index:
             end = fingerprint.to_bytes(8, "big") + _AFTER
             if not (cursor.prev() if cursor.set_range(end) else cursor.last()):
                 return ()
-            page = cursor.value()
-            column, _ = raw_column(page, self.home.columns)
+            key, page = cursor.item()
+            column, _ = raw_column(page, self.home.columns, self.home.seed_at(key))
             numbers = column.cast("Q")
             row = bisect_right(numbers, fingerprint) - 1
             if row < 0 or numbers[row] != fingerprint:
@@ -149,7 +151,7 @@ class Index:
         cursor = txn.raw.cursor(txn.databases[self.home.name])
         found = seek(cursor, self._home_key(fingerprint))
         while found:
-            rows = unpack_rows(cursor.value(), self.home.columns)
+            rows = self.home.rows_at(cursor)
             start, stop = 0, len(rows[0])
             for column, word in zip(rows, words, strict=False):
                 within = column[start:stop]
@@ -167,7 +169,7 @@ class Index:
         candidate, end = high << below, (high + 1) << below
         with txn.cursor(self.home.name) as cursor:
             while candidate < end and seek(cursor, self._home_key(candidate, number)):
-                rows = unpack_rows(cursor.value(), self.home.columns)
+                rows = self.home.rows_at(cursor)
                 for at in (rows[-1] == number).nonzero()[0].tolist():
                     fingerprint = _fingerprint_at(rows, at)
                     if fingerprint >> below == high:
@@ -176,7 +178,7 @@ class Index:
                 if last > candidate:
                     candidate = last
                 elif cursor.next():
-                    rows = unpack_rows(cursor.value(), self.home.columns)
+                    rows = self.home.rows_at(cursor)
                     candidate = max(candidate + 1, _fingerprint_at(rows, 0))
                 else:
                     return None
@@ -197,7 +199,7 @@ class Index:
         own: list[tuple[int, int]] = []  # of each table, the permuted query and its candidates
         kept = txn.cursors
         room = budget
-        for _, name, columns, tail, _, (still, left, right), below, masks in routes:
+        for _, name, columns, seed, tail, _, (still, left, right), below, masks in routes:
             permuted = fingerprint & still
             for mask, by in left:
                 permuted |= (fingerprint & mask) << by
@@ -223,9 +225,9 @@ class Index:
                     if first > last:  # noqa: PLR1730 - max() takes as long as a probe's seek
                         last = first
                     if narrow:
-                        part, count = raw_column(page, columns)
+                        part, count = raw_column(page, columns, seed ^ first)
                     else:
-                        high_words, low_words = unpack_rows(page, columns, 2)
+                        high_words, low_words = unpack_rows(page, columns, seed ^ first, 2)
                         part, count = high_words.data, len(low_words)
                         rests.append(low_words.data)
                     parts.append(part)
@@ -275,7 +277,7 @@ class Index:
         Each table has an equal share, and what it doesn't need is shared by those that need more.
         """
         own = [(route.permutation.apply_one(fingerprint), 0) for route in routes]
-        read: list[list[memoryview]] = [[] for _ in routes]
+        read: list[list[tuple[int, memoryview]]] = [[] for _ in routes]  # with their seeds
         unread = {
             number: _candidates(txn, route, own[number][0], self._words)
             for number, route in enumerate(routes)
@@ -284,9 +286,9 @@ class Index:
             share = budget // len(unread)
             for number, pages in list(unread.items()):
                 room = share
-                while room >= 0 and (page := next(pages, None)):
-                    read[number].append(page)
-                    room -= rows_of(page)
+                while room >= 0 and (found := next(pages, None)):
+                    read[number].append(found)
+                    room -= rows_of(found[1])
                 if room >= 0:
                     del unread[number]
                 query, count = own[number]
@@ -296,13 +298,13 @@ class Index:
         rests: list[memoryview] = []
         for route, some in zip(routes, read, strict=True):
             if self._words == 1:
-                parts += [raw_column(page, route.columns)[0] for page in some]
+                parts += [raw_column(page, route.columns, seed)[0] for seed, page in some]
                 continue
-            for page in some:
-                high, low = unpack_rows(page, route.columns, 2)
+            for seed, page in some:
+                high, low = unpack_rows(page, route.columns, seed, 2)
                 parts.append(high.data)
                 rests.append(low.data)
-        return parts, rests, list(chain.from_iterable(read)), own
+        return parts, rests, [page for _, page in chain.from_iterable(read)], own
 
     def _id_at(self, pages: list[memoryview], row: int) -> int:
         """Return the id in a row of some pages of the home table."""
@@ -316,8 +318,11 @@ class Index:
 
 def _candidates(
     txn: ReadTransaction, route: Route, permuted: int, words: int
-) -> Iterator[memoryview]:
-    """Yield the pages of all prefixes of a table, each once; `near` has the same loop inline."""
+) -> Iterator[tuple[int, memoryview]]:
+    """Yield the pages of all prefixes of a table, each once, with the seeds of their checksums.
+
+    `near` has the same loop inline.
+    """
     newest = last = -1
     with txn.cursor(route.name) as cursor:
         for high in sorted([(permuted ^ mask) | route.below for mask in route.masks]):
@@ -329,7 +334,7 @@ def _candidates(
                 if first <= newest:
                     break
                 last = max(last, first)
-                yield page
+                yield route.seed ^ first, page
                 if first <= high - route.below << route.tail:
                     break
                 there = cursor.prev()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from fpdb.arrays import Marks, Rows, among, differs, joined
+from fpdb.errors import DamagedError
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.columns import (
     LARGEST,
@@ -16,6 +17,7 @@ from fpdb.storage.columns import (
     unpack_rows,
     with_rows,
 )
+from fpdb.storage.format import seed_of
 
 # A page below a quarter is joined with the one before if both then leave room for some more.
 _SMALL = LARGEST // 4
@@ -31,6 +33,7 @@ class Pages:
 
     def __init__(self, name: str, keys: int, columns: int) -> None:
         self.name = name
+        self.seed = seed_of(name)
         self.columns = columns
         self._keys = keys
         self.key_width = 8 * keys
@@ -47,6 +50,20 @@ class Pages:
         """Return the key of the page that has these rows."""
         return self.key(*[int(column[0]) for column in rows[: self._keys]])
 
+    def seed_at(self, key: bytes | memoryview) -> int:
+        """Return the seed of the checksum of the page with a key."""
+        return self.seed ^ int.from_bytes(key)
+
+    def rows_at(self, cursor: Cursor, columns: int | None = None) -> Rows:
+        """Return all columns of the page that a cursor is at, or the first N."""
+        key, value = cursor.item()
+        return unpack_rows(value, self.columns, self.seed_at(key), columns)
+
+    def _packed(self, rows: Rows, shape: Shape) -> tuple[bytes, bytes]:
+        """Return key and value of the page that has these rows."""
+        key = self.first_key(rows)
+        return key, pack_rows(rows, shape, self.seed_at(key))
+
     def scan(
         self, txn: ReadTransaction, first: bytes | None = None, columns: int | None = None
     ) -> Iterator[Rows]:
@@ -56,15 +73,20 @@ class Pages:
         """
         with txn.cursor(self.name) as cursor:
             found = seek(cursor, first) if first else cursor.first()
+            last = b""
             while found:
-                yield unpack_rows(cursor.value(), self.columns, columns)
+                key = bytes(cursor.key())
+                if key <= last:
+                    raise out_of_order(self.name)
+                last = key
+                yield self.rows_at(cursor, columns)
                 found = cursor.next()
 
     def page_of(self, txn: ReadTransaction, first: int) -> tuple[Rows, int | None]:
         """Return the page that a row belongs to, and the first number of the next page."""
         with txn.cursor(self.name) as cursor:
             old, upper = _page_and_next(cursor, self.key(first))
-            rows = unpack_rows(cursor.value(), self.columns) if old else self.empty()
+            rows = self.rows_at(cursor) if old else self.empty()
             return rows, int.from_bytes(upper[:8], "big") if upper else None
 
     def fill(self, txn: WriteTransaction, blocks: Iterable[Rows]) -> None:
@@ -76,11 +98,11 @@ class Pages:
             for piece, shape in _pieces(rows):
                 if start + len(piece[0]) == len(rows[0]):  # the next block may still fit here
                     break
-                txn.append(self.name, self.first_key(piece), pack_rows(piece, shape))
+                txn.append(self.name, *self._packed(piece, shape))
                 start += len(piece[0])
             rows = [column[start:] for column in rows]
         for piece, shape in _pieces(rows):
-            txn.append(self.name, self.first_key(piece), pack_rows(piece, shape))
+            txn.append(self.name, *self._packed(piece, shape))
 
     def holds(self, txn: ReadTransaction, rows: Rows) -> Marks:
         """Mark those rows, which are sorted by their key, whose key is stored."""
@@ -93,7 +115,7 @@ class Pages:
                 old, upper = _page_and_next(cursor, keys[at])
                 if old is None:
                     break
-                stored = unpack_rows(cursor.value(), self.columns)[: self._keys]
+                stored = self.rows_at(cursor)[: self._keys]
                 stop = len(keys) if upper is None else bisect_left(keys, upper, at)
                 found[at:stop] = _among([column[at:stop] for column in wanted], stored)
                 at = stop
@@ -115,12 +137,12 @@ class Pages:
                 to_go = len(going) if upper is None else bisect_left(going, upper, go)
                 if old and to_go == go and to_come - come <= _FEW:
                     few = [column[come:to_come] for column in numbers]
-                    grown = with_rows(cursor.value(), self.columns, few)
+                    grown = with_rows(cursor.value(), self.columns, self.seed_at(old), few)
                     if grown is not None:
                         txn.put(self.name, old, grown)
                         come = to_come
                         continue
-                rows = unpack_rows(cursor.value(), self.columns) if old else self.empty()
+                rows = self.rows_at(cursor) if old else self.empty()
                 before = len(rows[0])
                 if to_go > go:
                     gone = [column[go:to_go] for column in remove[: self._keys]]
@@ -154,21 +176,25 @@ class Pages:
             with txn.cursor(self.name) as cursor:
                 if cursor.set_key(old) and cursor.prev():
                     before = bytes(cursor.key())
-                    both = joined([unpack_rows(cursor.value(), self.columns), rows])
+                    both = joined([self.rows_at(cursor), rows])
                     both_shape = shape_of(both)
                     if both_shape.size <= _ROOMY:
                         txn.delete(self.name, old)
                         old, rows, shape = before, both, both_shape
-        first = self.first_key(rows)
-        if old and old != first:
+        if old and old != self.first_key(rows):
             txn.delete(self.name, old)
         if shape.size <= LARGEST:
-            txn.put(self.name, first, pack_rows(rows, shape))
+            txn.put(self.name, *self._packed(rows, shape))
             return
         # A page that overflows is halved, so that both have room; a flood fills pages.
         flooded = shape.size > _FLOOD * LARGEST
         for piece, own in _pieces(rows) if flooded else _halves(rows, shape):
-            txn.put(self.name, self.first_key(piece), pack_rows(piece, own))
+            txn.put(self.name, *self._packed(piece, own))
+
+
+def out_of_order(name: str) -> DamagedError:
+    """Return the error of a scan that meets a key after a higher one."""
+    return DamagedError(f"the entries of {name} aren't in order", hint="run `fpdb check`")
 
 
 def seek(cursor: Cursor, key: bytes) -> bool:

@@ -76,6 +76,9 @@ def test_records_come_back_and_every_flipped_bit_is_seen() -> None:
         with pytest.raises(DamagedError) as caught:
             unpack_record(bytes(broken), 5, 64)
         assert caught.value.hint
+    for number in (4, 6, 5 + 2**32):
+        with pytest.raises(DamagedError):
+            unpack_record(data, number, 64)
     for length in (0, 3, 4, 5, len(data) - 1):
         with pytest.raises(DamagedError):
             unpack_record(data[:length], 5, 64)
@@ -86,7 +89,7 @@ def test_the_bytes_of_a_record_stay_what_they_are() -> None:
     body = b"\x96\xa1k\xc4\x02\x01\x02\xcd\x03\xe8\xc4\x01d\xc4\x00\x03"
     data = pack_record(Stored(1, "k", 0x0102, 1000, b"d", b"", 3), 16)
     assert data[4:] == body
-    assert data[:4].hex() == "5d143a32"
+    assert data[:4].hex() == "8eff31cb"
 
 
 def test_counters_come_back_and_every_flipped_bit_is_seen() -> None:

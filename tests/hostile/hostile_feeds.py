@@ -27,7 +27,13 @@ import fpdb
 from fpdb.cli import main
 from fpdb.fingerprint import segmentation
 from fpdb.storage.columns import unpack_rows
-from fpdb.storage.format import require_supported, unpack, unpack_header, unpack_record
+from fpdb.storage.format import (
+    require_supported,
+    seed_of,
+    unpack,
+    unpack_header,
+    unpack_record,
+)
 
 WATCHDOG_SECONDS = 60.0
 _MOST_DATA = 1 << 30
@@ -112,17 +118,21 @@ def array(folder: Path) -> str:
 def stored(folder: Path, kind: str) -> str:
     """Read bytes whose checksum is right."""
     body = (folder / "bytes").read_bytes()
-    digest = xxhash.xxh3_64_digest(body)
+
+    def digest(name: str, key: bytes = b"") -> bytes:
+        return xxhash.xxh3_64_digest(body, seed_of(name, key))
+
     try:
         match kind:
             case "record":
-                unpack_record(digest[-4:] + body, 0, 64)
+                unpack_record(digest("documents")[-4:] + body, 0, 64)
             case "page":
-                unpack_rows(memoryview(digest[-4:][::-1] + body), 2)
+                page = digest("table-00")[-4:][::-1] + body
+                unpack_rows(memoryview(page), 2, seed_of("table-00"))
             case "meta":
                 unpack(body, "metadata")
             case "header":
-                require_supported(unpack_header(digest + body), readonly=True)
+                require_supported(unpack_header(digest("header", b"header") + body), readonly=True)
     except fpdb.FpdbError as error:
         return f"{type(error).__name__}: {error}"
     return "fine"

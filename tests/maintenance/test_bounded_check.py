@@ -24,6 +24,8 @@ from fpdb.storage.columns import Shape, pack_rows, unpack_rows
 from fpdb.storage.format import (
     pack_header,
     pack_record,
+    renumbered,
+    seed_of,
     unpack_header,
     unpack_record,
 )
@@ -89,7 +91,12 @@ class Damager:
         dice, index = self.dice, self.db._index
         pages = dice.choice([index.home, *index.further, *self.db._catalog.pages])
         key, value = self.some_entry(pages.name)
-        rows = list(zip(*(c.tolist() for c in unpack_rows(value, pages.columns)), strict=True))
+        rows = list(
+            zip(
+                *(c.tolist() for c in unpack_rows(value, pages.columns, pages.seed_at(key))),
+                strict=True,
+            )
+        )
         at, other = dice.sample(range(len(rows)), 2)
         column = dice.randrange(min(pages.columns, 2))  # a bare document may have any time
         kind = dice.choice(["drop", "thin", "add", "twice", "swap", "change", "cut", "flip"])
@@ -112,11 +119,12 @@ class Damager:
         if kind == "cut":
             return
         columns = [np.array(numbers, np.uint64) for numbers in zip(*rows, strict=True)]
-        data = pack_rows(columns, Shape([0] * len(columns), [8] * len(columns), 0))
-        if kind == "flip":
-            data = data[:-1] + bytes([data[-1] ^ 1])
         if dice.random() < 0.9:
             key = pages.first_key(columns)
+        shape = Shape([0] * len(columns), [8] * len(columns), 0)
+        data = pack_rows(columns, shape, pages.seed_at(key))
+        if kind == "flip":
+            data = data[:-1] + bytes([data[-1] ^ 1])
         self.txn.put(pages.name, key, data)
 
     def entry(self) -> None:
@@ -134,8 +142,9 @@ class Damager:
 
     def record(self) -> None:
         """Give a document another fingerprint."""
-        name = self.db[named(self.dice.randrange(90), self.db.keys)].id.to_bytes(8)
-        record = unpack_record(self.txn.get("documents", name) or b"", 0, self.db.plan.bits)
+        number = self.db[named(self.dice.randrange(90), self.db.keys)].id
+        name = number.to_bytes(8)
+        record = unpack_record(self.txn.get("documents", name) or b"", number, self.db.plan.bits)
         record = record._replace(fingerprint=(record.fingerprint or 0) ^ 1 << 7)
         self.txn.put("documents", name, pack_record(record, self.db.plan.bits))
 
@@ -166,7 +175,7 @@ def test_more_differences_than_memory_is_set_aside_for(
     with contextlib.suppress(Undone), db._environment.write() as txn:
         with txn.cursor(pages.name) as cursor:
             assert cursor.first()
-            rows = len(unpack_rows(cursor.value(), pages.columns)[0])
+            rows = len(pages.rows_at(cursor)[0])
             cursor.delete()
         found = list(check_view(View(txn, db._index, db._catalog)))
         raise Undone
@@ -183,11 +192,8 @@ def test_an_empty_page_is_reported(db: Database) -> None:
             with txn.cursor(pages.name) as cursor:
                 assert cursor.first()
                 key = (int.from_bytes(cursor.key()) + 1).to_bytes(pages.key_width)
-            txn.put(
-                pages.name,
-                key,
-                pack_rows(pages.empty(), Shape([0] * pages.columns, [8] * pages.columns, 0)),
-            )
+            shape = Shape([0] * pages.columns, [8] * pages.columns, 0)
+            txn.put(pages.name, key, pack_rows(pages.empty(), shape, pages.seed_at(key)))
             found = list(check_view(View(txn, db._index, db._catalog)))
             raise Undone
         what = f"page {key.hex()} has the wrong key, expected "
@@ -220,7 +226,11 @@ def test_a_record_with_fields_of_another_kind_is_reported(
         for name, value in change.items():
             fields[RECORD.index(name)] = value
         body = msgpack.packb(fields)
-        txn.put("documents", number, xxhash.xxh3_64_digest(body)[-4:] + body)
+        txn.put(
+            "documents",
+            number,
+            xxhash.xxh3_64_digest(body, seed_of("documents", number))[-4:] + body,
+        )
         found = list(check_view(View(txn, db._index, db._catalog)))
         raise Undone
     what = f"the document {int.from_bytes(number)}: its fields aren't those of a document"
@@ -230,7 +240,7 @@ def test_a_record_with_fields_of_another_kind_is_reported(
 def test_a_record_under_no_id_is_reported(db: Database) -> None:
     with contextlib.suppress(Undone), db._environment.write() as txn:
         value = bytes(txn.get("documents", db[named(7, db.keys)].id.to_bytes(8)) or b"")
-        txn.put("documents", b"\1\2", value)
+        txn.put("documents", b"\1\2", renumbered(value, 0x0102))
         found = list(check_view(View(txn, db._index, db._catalog)))
         raise Undone
     what = "the document 0102…: its fields aren't those of a document"

@@ -17,7 +17,7 @@ from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
 from fpdb.storage.columns import pack_rows, shape_of, unpack_rows
-from fpdb.storage.format import Counters, pack_record, unpack_record
+from fpdb.storage.format import Counters, pack_record, renumbered, unpack_record
 from fpdb.tables.bits import as_words, to_array
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan
@@ -212,15 +212,21 @@ def test_rows_out_of_order_within_a_page_are_reported(db: Database, table: int) 
     pages = tables(db)[table]
 
     def swap(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        rows = unpack_rows(value, pages.columns)
+        rows = unpack_rows(value, pages.columns, pages.seed_at(key))
         middle = np.arange(len(rows[0]))
         middle[[5, 6]] = middle[[6, 5]]
         rows = [column[middle] for column in rows]
-        return key, pack_rows(rows, shape_of(rows))
+        return key, pack_rows(rows, shape_of(rows), pages.seed_at(key))
 
     found = problems(db, lambda txn, _: rewrite(txn, pages.name, swap))
     assert places(found) == {pages.name}
     assert found[0].what.startswith("1 rows aren't in order, or are stored twice, first ")
+
+
+def under(pages: Pages, key: bytes, other: bytes, value: bytes) -> bytes:
+    """Forge a page so that its checksum is right under another key."""
+    rows = unpack_rows(value, pages.columns, pages.seed_at(key))
+    return pack_rows(rows, shape_of(rows), pages.seed_at(other))
 
 
 @pytest.mark.parametrize("table", [0, 2])
@@ -230,8 +236,8 @@ def test_pages_out_of_order_are_reported(db: Database, table: int) -> None:
     def exchange(txn: WriteTransaction, _: Database) -> None:
         with txn.cursor(pages.name) as cursor:
             (first, one), (second, two), *_ = [(bytes(k), bytes(v)) for k, v in cursor]
-        txn.put(pages.name, first, two)
-        txn.put(pages.name, second, one)
+        txn.put(pages.name, first, under(pages, second, first, two))
+        txn.put(pages.name, second, under(pages, first, second, one))
 
     found = problems(db, exchange)
     assert places(found) == {pages.name}
@@ -245,7 +251,8 @@ def test_a_page_under_a_wrong_key_is_reported(db: Database, table: int, by: int)
     pages = tables(db)[table]
 
     def shift(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        return (int.from_bytes(key, "big") + by).to_bytes(len(key), "big"), value
+        other = (int.from_bytes(key, "big") + by).to_bytes(len(key), "big")
+        return other, under(pages, key, other, value)
 
     found = problems(db, lambda txn, _: rewrite(txn, pages.name, shift))
     assert places(found) == {pages.name}
@@ -257,8 +264,11 @@ def test_a_row_that_is_stored_twice_is_reported(db: Database, table: int) -> Non
     pages = tables(db)[table]
 
     def double(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        rows = [np.concatenate((c[:1], c)) for c in unpack_rows(value, pages.columns)]
-        return key, pack_rows(rows, shape_of(rows))
+        rows = [
+            np.concatenate((c[:1], c))
+            for c in unpack_rows(value, pages.columns, pages.seed_at(key))
+        ]
+        return key, pack_rows(rows, shape_of(rows), pages.seed_at(key))
 
     found = problems(db, lambda txn, _: rewrite(txn, pages.name, double))
     assert places(found) == {pages.name}
@@ -337,7 +347,7 @@ def test_a_record_without_its_key_is_reported(db: Database) -> None:
 
     def orphan(txn: WriteTransaction, db: Database) -> None:
         value = bytes(txn.get("documents", number_bytes(db, WITH_TEXT)) or b"")
-        txn.put("documents", (2**40).to_bytes(8, "big"), value)
+        txn.put("documents", (2**40).to_bytes(8, "big"), renumbered(value, 2**40))
 
     where = "keys" if db._catalog.kind == "text" else "ids"
     found = [problem for problem in problems(db, orphan) if problem.where == where]
@@ -365,7 +375,7 @@ def test_a_record_with_another_fingerprint_is_reported(db: Database) -> None:
 
     def change(txn: WriteTransaction, db: Database) -> None:
         bits = db.plan.bits
-        record = unpack_record(txn.get("documents", own) or b"", 0, bits)
+        record = unpack_record(txn.get("documents", own) or b"", int.from_bytes(own), bits)
         assert record.fingerprint is not None
         other = record.fingerprint ^ 1 << (bits - 8)
         txn.put("documents", own, pack_record(record._replace(fingerprint=other), bits))

@@ -20,7 +20,7 @@ def columns_of(rows: list[tuple[int, ...]]) -> Rows:
 
 def page_of(rows: list[tuple[int, ...]]) -> bytes:
     columns = columns_of(rows)
-    return pack_rows(columns, shape_of(columns))
+    return pack_rows(columns, shape_of(columns), 3)
 
 
 @given(
@@ -37,12 +37,14 @@ def test_what_is_inserted_is_read(
 
     old, new = [row(number) for number in sorted(stored)], [row(number) for number in sorted(more)]
     page = page_of(old)
-    grown = with_rows(memoryview(page), width, [list(column) for column in zip(*new, strict=True)])
+    grown = with_rows(
+        memoryview(page), width, 3, [list(column) for column in zip(*new, strict=True)]
+    )
     if grown is None:
         wide = max(stored) - min(stored) >= 2**32
         assert width > 1 or not wide or stored & more or min(more) < min(stored)
         return
-    found = zip(*(column.tolist() for column in unpack_rows(grown, width)), strict=True)
+    found = zip(*(column.tolist() for column in unpack_rows(grown, width, 3)), strict=True)
     assert list(found) == sorted([*old, *new])
     assert len(grown) <= LARGEST
 
@@ -52,9 +54,9 @@ def test_a_full_page_takes_no_more() -> None:
     rows = [(number << 54,) for number in range(largest)]
     full, roomy = page_of(rows), page_of(rows[:-1])
     assert len(roomy) + 8 == len(full) == 16 + 8 * largest
-    assert with_rows(memoryview(full), 1, [[7]]) is None
-    assert with_rows(memoryview(roomy), 1, [[7, 8]]) is None
-    assert len(with_rows(memoryview(roomy), 1, [[7]]) or b"") == len(full)
+    assert with_rows(memoryview(full), 1, 3, [[7]]) is None
+    assert with_rows(memoryview(roomy), 1, 3, [[7, 8]]) is None
+    assert len(with_rows(memoryview(roomy), 1, 3, [[7]]) or b"") == len(full)
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, 100])
@@ -62,6 +64,6 @@ def test_a_damaged_page_isnt_continued(cut: int) -> None:
     page = bytearray(page_of([(number << 55,) for number in range(100)]))
     page[cut] ^= 4
     with pytest.raises(DamagedError):
-        with_rows(memoryview(page), 1, [[7]])
+        with_rows(memoryview(page), 1, 3, [[7]])
     with pytest.raises(DamagedError):
-        with_rows(memoryview(page)[:cut], 1, [[7]])
+        with_rows(memoryview(page)[:cut], 1, 3, [[7]])

@@ -16,11 +16,13 @@ from fpdb.storage.columns import (
     with_rows,
 )
 
+SEED = 2**70 + 5  # of which the lowest 64 bits count
+
 
 def page(columns: int) -> bytes:
     rng = np.random.default_rng(columns)
     rows = [np.sort(rng.integers(0, 2**64, 50, np.uint64)) for _ in range(columns)]
-    return pack_rows(rows, shape_of(rows))
+    return pack_rows(rows, shape_of(rows), SEED)
 
 
 @pytest.mark.parametrize("found", [1, 2, 3])
@@ -29,14 +31,14 @@ def test_a_page_with_other_columns(found: int, expected: int) -> None:
     value = page(found)
     assert page_length(value, found) == len(value)
     if found == expected:
-        assert len(unpack_rows(value, expected)) == expected
-        assert raw_column(memoryview(value), expected)[1] == 50
+        assert len(unpack_rows(value, expected, SEED)) == expected
+        assert raw_column(memoryview(value), expected, SEED)[1] == 50
         return
     for read in (
-        lambda: unpack_rows(value, expected),
-        lambda: unpack_rows(value, expected, 1),
-        lambda: raw_column(memoryview(value), expected),
-        lambda: with_rows(memoryview(value), expected, [[5]] * expected),
+        lambda: unpack_rows(value, expected, SEED),
+        lambda: unpack_rows(value, expected, SEED, 1),
+        lambda: raw_column(memoryview(value), expected, SEED),
+        lambda: with_rows(memoryview(value), expected, SEED, [[5]] * expected),
     ):
         with pytest.raises(DamagedError, match="another table"):
             read()

@@ -80,7 +80,12 @@ def content(txn: ReadTransaction, pages: Pages, largest: int = LARGEST) -> list[
     found: list[Row] = []
     for key, value in entries(txn, pages):
         assert len(value) <= largest
-        rows = list(zip(*(c.tolist() for c in unpack_rows(value, pages.columns)), strict=True))
+        rows = list(
+            zip(
+                *(c.tolist() for c in unpack_rows(value, pages.columns, pages.seed_at(key))),
+                strict=True,
+            )
+        )
         assert key == b"".join(number.to_bytes(8, "big") for number in rows[0][: pages._keys])
         found += rows
     keys = [row[: pages._keys] for row in found]
@@ -439,13 +444,13 @@ def any_rows(draw: st.DrawFn) -> Rows:
 @given(any_rows())
 def test_columns_come_back_whatever_they_span(rows: Rows) -> None:
     shape = shape_of(rows)
-    value = pack_rows(rows, shape)
+    value = pack_rows(rows, shape, 5)
     assert len(value) == shape.size
     for data in (value, memoryview(value)):
-        again = unpack_rows(data, len(rows))
+        again = unpack_rows(data, len(rows), 5)
         assert [column.tolist() for column in again] == [column.tolist() for column in rows]
         assert all(column.dtype == np.uint64 for column in again)
-        first = unpack_rows(data, len(rows), 1)
+        first = unpack_rows(data, len(rows), 5, 1)
         assert [column.tolist() for column in first] == [rows[0].tolist()]
 
 
@@ -459,7 +464,7 @@ def test_a_column_is_as_narrow_as_its_span(span: int, width: int, base: int) -> 
     shape = shape_of(rows)
     assert shape.widths == [width, width]
     assert shape.size == 8 + 2 * 8 + 2 * 2 * width
-    assert [c.tolist() for c in unpack_rows(pack_rows(rows, shape), 2)] == [
+    assert [c.tolist() for c in unpack_rows(pack_rows(rows, shape, 5), 2, 5)] == [
         [base, base + span],
         [base + span, base],
     ]
@@ -479,42 +484,42 @@ def test_the_bytes_of_a_page_stay_what_they_are() -> None:
         np.array([5, 5, 5], np.uint64),
         np.array([7, TOP, 2**32], np.uint64),
     ]
-    value = pack_rows(rows, shape_of(rows))
+    value = pack_rows(rows, shape_of(rows), 5)
     assert value[4:] == bytes.fromhex(
         "03 00 02 08"
         "e8 03 00 00 00 00 00 00  05 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00"
         "00 00 01 00 00 01"
         "07 00 00 00 00 00 00 00  ff ff ff ff ff ff ff ff  00 00 00 00 01 00 00 00"
     )
-    assert value[:4].hex() == "08d4fea4"
+    assert value[:4].hex() == "ae75e3c2"
 
 
 @pytest.mark.parametrize("width", [0, 1, 2, 4, 8])
 def test_every_flipped_bit_of_a_page_is_seen(width: int) -> None:
     span = 0 if not width else 2 ** (8 * width) - 1
     rows = [np.array([0, span // 2, span], np.uint64), np.array([9, 0, span], np.uint64)]
-    value = pack_rows(rows, shape_of(rows))
+    value = pack_rows(rows, shape_of(rows), 5)
     for bit in range(8 * len(value)):
         broken = bytearray(value)
         broken[bit // 8] ^= 1 << bit % 8
         with pytest.raises(DamagedError, match="checksum of a page") as caught:
-            unpack_rows(bytes(broken), 2)
+            unpack_rows(bytes(broken), 2, 5)
         assert caught.value.hint
 
 
 def test_a_page_that_was_cut_is_damaged() -> None:
     rows = [np.arange(50, dtype=np.uint64) << np.uint64(40)]
-    value = pack_rows(rows, shape_of(rows))
+    value = pack_rows(rows, shape_of(rows), 5)
     for length in (0, 1, 7, 8, 15, len(value) - 1):
         with pytest.raises(DamagedError):
-            unpack_rows(value[:length], 1)
+            unpack_rows(value[:length], 1, 5)
 
 
 def test_a_right_checksum_over_nonsense_is_damaged_too() -> None:
     for body in (b"\3\0\3\0" + bytes(8) + bytes(9), b"\xff\xff\x08\0" + bytes(8), b"\1\0\1\0"):
-        value = columns._checksum(body).to_bytes(4, "little") + body
+        value = columns._checksum(body, 5).to_bytes(4, "little") + body
         with pytest.raises(DamagedError, match="a page can't be read"):
-            unpack_rows(value, 1)
+            unpack_rows(value, 1, 5)
 
 
 def test_a_damaged_page_is_reported_by_whoever_reads_it(

@@ -34,6 +34,7 @@ from fpdb.storage.format import (
     pack_header,
     pack_record,
     require_supported,
+    seed_of,
     unpack,
     unpack_header,
     unpack_record,
@@ -139,26 +140,32 @@ def check_stored(data):
     if len(data) < 2:
         return
     body = data[2:]
-    digest = xxhash.xxh3_64_digest(body)
     kind, columns = data[0] % 4, data[1] % 3 + 1
     try:
         if kind == 0:
-            record = unpack_record(digest[-4:] + body, 0, 64)
+            record = unpack_record(_digest("documents", bytes(8), body)[-4:] + body, 0, 64)
             require(isinstance(record, Stored), record)
         elif kind == 1:
-            require_supported(unpack_header(digest + body), readonly=bool(columns % 2))
+            require_supported(
+                unpack_header(_digest("header", b"header", body) + body), readonly=bool(columns % 2)
+            )
         elif kind == 2:
             unpack(body)
         else:
+            digest = _digest("table-00", b"", body)
             check_page(memoryview(digest[-4:][::-1] + body), columns)
     except fpdb.FpdbError as error:
         require(str(error) and error.hint, error)
 
 
+def _digest(name, key, body):
+    return xxhash.xxh3_64_digest(body, seed_of(name, key))
+
+
 def check_page(page, columns):
     """All ways of reading a page say the same, and a page that was written comes back."""
-    rows = unpack_rows(page, columns)
-    column, count = raw_column(page, columns)
+    rows = unpack_rows(page, columns, _SEED)
+    column, count = raw_column(page, columns, _SEED)
     require(np.array_equal(np.frombuffer(column, np.uint64), rows[0]), count)
     require(all(len(each) == count for each in rows))
     if not count:
@@ -169,13 +176,14 @@ def check_page(page, columns):
     shape = shape_of(rows)
     if shape.size > 4080:
         return
-    packed = memoryview(pack_rows(rows, shape))
-    require(all(map(np.array_equal, unpack_rows(packed, columns), rows)))
+    packed = memoryview(pack_rows(rows, shape, _SEED))
+    require(all(map(np.array_equal, unpack_rows(packed, columns, _SEED), rows)))
     added = [[int(each[0]) + (place == 0)] for place, each in enumerate(rows)]
-    if added[0][0] < 1 << 64 and (grown := with_rows(packed, columns, added)):
-        require(len(unpack_rows(grown, columns)[0]) == count + 1)
+    if added[0][0] < 1 << 64 and (grown := with_rows(packed, columns, _SEED, added)):
+        require(len(unpack_rows(grown, columns, _SEED)[0]) == count + 1)
 
 
+_SEED = seed_of("table-00")
 WEB = fpdb.recipe("web")
 RECIPES = [
     fpdb.recipe(name) for name in ("web", "char-4", "simhash-py", "bigram-32", "charikar")
@@ -270,7 +278,7 @@ SEEDS = {
         b"\0\0" + _RECORD[4:],
         b"\1\0" + pack_header({"uuid": "u", "recipe": {}})[8:],
         b"\2\0" + msgpack.packb({"a": [1, -2, 3.5, "x", None, True, {"b": []}]}),
-        b"\3\1" + pack_rows(_ROWS, shape_of(_ROWS))[4:],
+        b"\3\1" + pack_rows(_ROWS, shape_of(_ROWS), _SEED)[4:],
         b"\3\0" + struct.pack("<HHQ", 3, 2, 9) + bytes(range(6)),
     ],
     "texts": [bytes([kind]) + text.encode() for kind in range(16) for text in _TEXTS],

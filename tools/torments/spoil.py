@@ -120,6 +120,8 @@ def parts(path: Path) -> Parts:
     with fpdb.open(path, readonly=True) as db:
         keys = {document.id: document.key for document in db.scan()}
         home, catalog = db._index.home, db._catalog
+    from fpdb.storage.columns import unpack_rows
+
     with Survey(open_data(path)) as survey:
         file = survey.file
         found: dict[Any, list[range]] = {key: [] for key in keys.values()}
@@ -131,7 +133,7 @@ def parts(path: Path) -> Parts:
             for pages, column in ((catalog.pages[0], 0), (home, -1)):
                 ranges_of = dict(_values(file, survey.leaves[pages.name]))
                 for entry in survey.entries(pages.name):
-                    rows = _unpacked(entry.value, pages.columns)
+                    rows = unpack_rows(entry.value or b"", pages.columns, pages.seed_at(entry.key))
                     for number in rows[column].tolist():
                         if number not in recorded:
                             found[number] += ranges_of[entry.key]
@@ -143,12 +145,6 @@ def parts(path: Path) -> Parts:
             if file.reached[number] == REACHED and number not in others
         ]
     return Parts(found, [0, 1, *special], leaves)
-
-
-def _unpacked(value: bytes | None, columns: int) -> Any:
-    from fpdb.storage.columns import unpack_rows
-
-    return unpack_rows(value or b"", columns)
 
 
 def _values(file: LmdbFile, leaves: Iterable[int]) -> Iterator[tuple[bytes, list[range]]]:

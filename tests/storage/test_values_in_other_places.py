@@ -1,0 +1,157 @@
+"""A value that is intact, but lies where another one belongs, is an error at its first read."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+
+import fpdb
+from fpdb import DamagedError, Database
+from fpdb.storage.format import Counters, pack_header, unpack_header
+
+COUNT = 2000
+NUMBERS = np.random.default_rng(8).integers(0, 2**64, COUNT, np.uint64)
+TEXT = "the library lends books for four weeks and whoever keeps them longer pays a fee "
+
+
+def named(keys: str, number: int) -> Any:
+    return number if keys == "integer" else f"k{number:05d}"
+
+
+@pytest.fixture(params=["text", "integer"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    with fpdb.create(tmp_path / "db", recipe="char-4", keys=request.param) as made:
+        made.add_fingerprints([named(made.keys, n) for n in range(COUNT)], NUMBERS)
+        for number in range(COUNT, COUNT + 20):
+            made.add(named(made.keys, number), TEXT * 2 + str(number), {"n": number})
+        for number in range(COUNT + 20, COUNT + 30):
+            made.add(named(made.keys, number), f"short {number}")
+        yield made
+
+
+def entries(db: Database, name: str) -> list[tuple[bytes, bytes]]:
+    with db._environment.read() as txn, txn.cursor(name) as cursor:
+        return [(bytes(key), bytes(value)) for key, value in cursor]
+
+
+def exchange(db: Database, name: str, other: str | None = None, place: int = 1) -> None:
+    """Put two values in the place of each other: of one sub-database, or of two."""
+    one = entries(db, name)[place]
+    two = entries(db, other)[place] if other else entries(db, name)[place + 1]
+    with db._environment.write() as txn:
+        txn.put(name, one[0], two[1])
+        txn.put(other or name, two[0], one[1])
+
+
+def read_everything(db: Database) -> dict[str, Callable[[], object]]:
+    """Name each way of reading, so that a failure says which one answered."""
+    keys = [named(db.keys, number) for number in range(COUNT + 30)]
+    return {
+        "scan": lambda: list(db.scan()),
+        "gets": lambda: [db.get(key) for key in keys[1::3]],
+        "queries": lambda: [db.query_fingerprint(int(number)) for number in NUMBERS[::7]],
+        "batch": lambda: db.query_fingerprints(NUMBERS),
+        "pairs": lambda: list(db.pairs()),
+    }
+
+
+def refusing(db: Database) -> set[str]:
+    refused = set()
+    for name, read in read_everything(db).items():
+        try:
+            read()
+        except DamagedError:
+            refused.add(name)
+    return refused
+
+
+def test_pages_of_one_table(db: Database) -> None:
+    exchange(db, "table-00")
+    assert refusing(db) >= {"queries", "batch", "pairs"}
+    assert any("page" in problem.what for problem in db.check())
+
+
+def test_pages_of_two_tables_with_the_same_columns(db: Database) -> None:
+    exchange(db, "table-01", "table-02")
+    assert refusing(db) >= {"queries", "batch", "pairs"}
+
+
+def test_a_page_under_a_second_key(db: Database) -> None:
+    (first, _), (_, other) = entries(db, "table-01")[1:3]
+    with db._environment.write() as txn:
+        txn.put("table-01", first, other)
+    assert refusing(db) >= {"queries", "batch", "pairs"}
+
+
+def test_records_of_other_ids(db: Database) -> None:
+    exchange(db, "documents")
+    assert refusing(db) >= {"scan", "gets"}
+    with pytest.raises(DamagedError):
+        db.compact(db.path.with_name("compacted"))
+
+
+def test_a_key_that_leads_to_another_document(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db", recipe="char-4") as db:
+        for number in range(3):
+            db.add(f"k{number}", TEXT * 2 + str(number))
+        exchange(db, "keys")
+        for read in (
+            lambda: db["k1"],
+            lambda: list(db.scan(prefix="k")),
+            lambda: db.add("k1", TEXT),
+        ):
+            with pytest.raises(DamagedError, match="leads to the document"):
+                read()
+
+
+def test_a_key_whose_record_is_gone(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db", recipe="char-4") as db:
+        db.add("k", TEXT * 2)
+        with db._environment.write() as txn:
+            txn.delete("documents", bytes(8))
+        with pytest.raises(DamagedError, match="isn't there"):
+            db.get("k")
+
+
+def test_a_short_text_that_is_another(db: Database) -> None:
+    (one, _), (two, _) = entries(db, "short")[:2]
+    digests = {one[:16]: one, two[:16]: two}
+    texts = [f"short {number}" for number in range(COUNT + 20, COUNT + 30)]
+    assert all(db.query(text) for text in texts)
+    with db._environment.write() as txn:
+        for key in digests.values():
+            txn.delete("short", key)
+        txn.put("short", one[:16] + two[16:], b"")
+        txn.put("short", two[:16] + one[16:], b"")
+    wrong = 0
+    for text in texts:
+        try:
+            assert db.query(text)
+        except DamagedError:
+            wrong += 1
+    assert wrong == 2
+
+
+def test_header_and_counters_belong_to_their_sub_databases(db: Database) -> None:
+    header, counters = dict(entries(db, "header")), dict(entries(db, "counters"))
+    body = header[b"header"][8:]
+    assert header[b"header"] == pack_header(unpack_header(header[b"header"]))
+    assert header[b"header"][:8] != xxhash.xxh3_64_digest(body)
+    forged = counters[b"counters"][:32] + xxhash.xxh3_64_digest(counters[b"counters"][:32])
+    with pytest.raises(DamagedError):
+        Counters.unpack(forged)
+
+
+@pytest.mark.process
+def test_merged_records_are_those_of_their_new_ids(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with fpdb.create(tmp_path / name, recipe="char-4") as db:
+            db.add(name, TEXT * 2, name)
+    merged = fpdb.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    assert merged.documents == 2
+    with fpdb.open(tmp_path / "c") as db:
+        assert [(d.key, d.id, d.meta) for d in db.scan()] == [("a", 0, "a"), ("b", 1, "b")]
+        assert not list(db.check())
