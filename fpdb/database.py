@@ -359,7 +359,7 @@ class Database(Queries):
 
     def compact(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
         *,
         capacity: int | None = None,
         k: int | None = None,
@@ -371,11 +371,32 @@ class Database(Queries):
         With a capacity or a k, its tables are those of the best plan for them; with a plan, those
         of that plan. It is made beside the path and moved there once it is complete. What is added
         meanwhile isn't in it.
+
+        Without a path, it replaces this database, and writers wait until it has. Handles in all
+        processes go on with it; with other tables, they raise MovedError and must be opened again.
         """
         require_whole("memory", memory, LEAST_MEMORY)
         head = replanned(self._header, k=k, capacity=capacity, plan=plan)
+        if path is None:
+            with self._environment.lockout(self._timeout), self._transaction() as txn:
+                compact(
+                    self._view(txn), described=head, path=self.path, memory=memory, replace=True
+                )
+            return
         with self._transaction() as txn:
             compact(self._view(txn), described=head, path=path, memory=memory)
+
+    def swap(self, path: str | os.PathLike[str]) -> None:
+        """Exchange the directories of this database and of the one at a path, at once and for good.
+
+        It waits for writers of both. Handles in all processes go on with what is at their path then
+        if that has the same header: if it is a compacted, restored or other copy of what they had.
+        Else they raise MovedError, this one too, and must be opened again. Open snapshots stay what
+        they are.
+        """
+        with Environment.open(path, verify=require_complete_copy) as other:
+            read_layout(other)
+            self._environment.swap(other, self._timeout)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the database to a new directory while others write; it is on disk on return.
@@ -392,10 +413,12 @@ class Database(Queries):
 
         Run that program as a process of its own in the `with` block: this process may not open
         the files itself, since closing them again would end its locks. What is freed meanwhile
-        isn't used again, so the file grows with what is written.
+        isn't used again, so the file grows with what is written. If the database is replaced
+        meanwhile, the end of the block raises MovedError: copy it again.
         """
-        with self._transaction():
+        with self._transaction() as txn:
             yield self.path
+            txn.require_in_place()
 
     def close(self) -> None:
         """Close the handle; closing it again is a no-op."""

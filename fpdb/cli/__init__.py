@@ -16,7 +16,7 @@ from fpdb.cli.follow import follow
 from fpdb.cli.get import delete, get
 from fpdb.cli.ingest import ingest
 from fpdb.cli.load import load
-from fpdb.cli.maintain import backup, check, compact, hold, merge, repair, stats
+from fpdb.cli.maintain import backup, check, compact, hold, merge, repair, stats, swap
 from fpdb.cli.pairs import clusters, pairs
 from fpdb.cli.plan import plan
 from fpdb.cli.query import query
@@ -38,7 +38,7 @@ _GROUPS = {
     "Find": (ingest, query, pairs, clusters),
     "Look": (compare, evaluate),
     "Connect": (follow, load, export),
-    "Maintain": (create, get, delete, stats, check, backup, hold, compact, merge, repair),
+    "Maintain": (create, get, delete, stats, check, backup, hold, compact, swap, merge, repair),
     "Recipes": (fingerprint, plan),
 }
 

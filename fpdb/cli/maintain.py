@@ -13,6 +13,7 @@ from fpdb.cli import render
 from fpdb.cli.options import (
     AnyCapacityOption,
     AnyNewKOption,
+    AnyNewPathOption,
     DatabaseArgument,
     JsonOption,
     NewPathOption,
@@ -134,7 +135,11 @@ def repair(
 
 def compact(
     path: DatabaseArgument,
-    output: NewPathOption,
+    output: AnyNewPathOption = None,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Replace the database; processes that use it go on."),
+    ] = False,
     capacity: AnyCapacityOption = None,
     k: AnyNewKOption = None,
     quiet: QuietOption = False,
@@ -142,14 +147,37 @@ def compact(
     """Rewrite a database, smaller or for more.
 
     Example:
-      fpdb compact crawl.fpdb --output smaller.fpdb
+      fpdb compact crawl.fpdb --replace
       fpdb compact crawl.fpdb --output larger.fpdb --capacity 5e7
+
+    With --replace, writers wait until it is done. With other tables, processes that use it must
+    open it again.
     """
-    with fpdb.open(path, readonly=True) as database:
+    if replace == (output is not None):
+        raise typer.BadParameter("give either --output or --replace")
+    with fpdb.open(path, readonly=not replace) as database:
         size = database.stats().bytes
         database.compact(output, capacity=capacity, k=k)
     if not quiet:
-        _note_new(output, f" instead of {size:,}")
+        _note_new(output or path, f" instead of {size:,}")
+
+
+def swap(
+    path: DatabaseArgument,
+    other: Annotated[
+        Path, typer.Argument(metavar="OTHER", help="The directory of the other database.")
+    ],
+) -> None:
+    """Exchange two databases while they are in use.
+
+    Example:
+      fpdb swap crawl.fpdb restored.fpdb
+
+    Processes that use them go on with a compacted, restored or other copy of what they had. Else
+    their next call is an error, and they must open the database again.
+    """
+    with fpdb.open(path) as database:
+        database.swap(other)
 
 
 def merge(

@@ -107,10 +107,9 @@ JobsOption = Annotated[
         help="Number of workers; 0: all processors.",
     ),
 ]
-NewPathOption = Annotated[
-    Path,
-    typer.Option("--output", "-o", metavar="NEW", help="The directory of the new database."),
-]
+_NEW_PATH = typer.Option("--output", "-o", metavar="NEW", help="The directory of the new database.")
+NewPathOption = Annotated[Path, _NEW_PATH]
+AnyNewPathOption = Annotated[Path | None, _NEW_PATH]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")]
 

@@ -113,10 +113,11 @@ def _planned(fields: Header, bits: int, k: int, capacity: int, plan: Plan | None
 def new_database(described: Header, counters: Counters | None = None) -> tuple[list[str], Entries]:
     """Return the sub-databases and the first entries of a new database, to create it with.
 
-    Use it as `Environment.build(path, *new_database(header))`. Its identity and its time are new.
+    Use it as `Environment.build(path, *new_database(header))`. Its uuid and its time are new, but
+    with the counters of another database it is a copy of that one, and keeps them.
     """
     index, catalog = layout(described)
-    own = {"uuid": str(uuid.uuid4()), "created": int(time.time())}
+    own = {} if counters else {"uuid": str(uuid.uuid4()), "created": int(time.time())}
     if counters is None:
         counters = Counters(sketches=0 if catalog.sketched else None)
     first = {

@@ -20,13 +20,23 @@ from fpdb.tables.planner import USUAL, first_look
 _WORTHWHILE = 1.2
 
 
-def compact(view: View, *, described: Header, path: str | os.PathLike[str], memory: int) -> None:
-    """Write what a snapshot shows into a new database, which a header describes."""
+def compact(
+    view: View,
+    *,
+    described: Header,
+    path: str | os.PathLike[str],
+    memory: int,
+    replace: bool = False,
+) -> None:
+    """Write what a snapshot shows into a new database, which a header describes.
+
+    It may replace the one at the path, if that is locked.
+    """
     txn = view.txn
     counters = Counters.unpack(txn.get("counters", b"counters"))
     tables = Index(Plan.from_dict(described["plan"]))
     new = new_database(described, counters)
-    with Environment.build(path, *new) as built, built.write() as into:
+    with Environment.build(path, *new, replace=replace) as built, built.write() as into:
         view.catalog.copy(txn, into)
         count = counters.documents - counters.short
         load_tables(into, tables, lambda: _fingerprints(view), count, memory)

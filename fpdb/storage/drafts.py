@@ -4,6 +4,9 @@ A draft is a directory beside the place, `.NAME.RANDOM.new`, with a claim file t
 locked. A draft whose claim nobody locks was left by a killed process, and is removed by the next
 process that makes a database of this name.
 
+A draft may also replace the database at its place: both are exchanged at once, and then what was
+there is a draft to remove.
+
 A copy of a directory that others write to may be torn: parts of one file from different moments,
 each intact in itself. Nothing in such a file shows its age, but it is another file than the one
 that was copied. So a data file is sealed where fpdb made it, and a file without its seal is
@@ -11,10 +14,12 @@ verified before it is opened for the first time.
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import glob
 import os
+import shutil
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +28,7 @@ from tempfile import mkdtemp
 
 import lmdb
 
-from fpdb.errors import ClosedError
+from fpdb.errors import ClosedError, OpenError, StorageError
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import LOCK_FILE
 from fpdb.storage.open_checks import (
@@ -40,19 +45,27 @@ CLAIM_FILE = "unfinished"
 _SUFFIX = ".new"
 _ABANDONED_SECONDS = 60
 
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+_UNABLE = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EBUSY, errno.EOPNOTSUPP}
+
 SEAL_FILE = "fpdb.seal"
 _SEAL_BYTES = 64
+_FILES = {DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, CLAIM_FILE}
 _GENERATION = 0x80087601  # FS_IOC_GETVERSION: changes when the number of an inode is used again
 
 
 @contextlib.contextmanager
-def drafted(directory: Path) -> Iterator[Path]:
+def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a draft of a database, and move it to its place when the block ends.
 
     Nobody ever sees an unfinished database, and of two makers the slower one gets an error. If the
-    block fails, nothing is left.
+    block fails, nothing is left. With `replace`, it replaces a database, which the caller keeps
+    locked.
     """
-    require_vacant(directory)
+    if replace:
+        _require_only_files(directory)
+    else:
+        require_vacant(directory)
     remove_abandoned(directory)
     place, owner = directory.parent, os.getpid()
     with disk_named(place):
@@ -68,19 +81,63 @@ def drafted(directory: Path) -> Iterator[Path]:
                 sync(draft / DATA_FILE)
                 seal(draft)
                 sync(draft)
-                try:
-                    draft.rename(directory)  # onto nothing, or an empty directory
-                except OSError:
-                    require_vacant(directory)  # another process may have been quicker
-                    raise
-                sync(place)
+                if replace:
+                    shutil.copymode(directory, draft)
+                    shutil.copymode(directory / DATA_FILE, draft / DATA_FILE)
+                    claim.enter_context(_claimed(directory, os.O_CREAT))
+                    exchange(draft, directory)
+                else:
+                    _move(draft, directory)
             # Not earlier: a draft without its claim would stay for ever if this process was killed.
             with contextlib.suppress(OSError):
                 (directory / CLAIM_FILE).unlink()
+            if replace:
+                _remove(draft)
     except BaseException:
         if os.getpid() == owner:  # a child that was forked in the block has nothing to clean up
             _remove(draft)
         raise
+
+
+def _move(draft: Path, directory: Path) -> None:
+    try:
+        draft.rename(directory)  # onto nothing, or an empty directory
+    except OSError:
+        require_vacant(directory)  # another process may have been quicker
+        raise
+    sync(directory.parent)
+
+
+def exchange(first: Path, second: Path) -> None:
+    """Exchange two directories, so that there is one at each path at every moment; for good."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    number = errno.ENOSYS
+    if rename is not None:
+        failed = rename(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _EXCHANGE)
+        number = ctypes.get_errno() if failed else 0
+    if number in _UNABLE:
+        raise StorageError(
+            f"the file system can't exchange {first} and {second}: {os.strerror(number)}",
+            hint="both must be in one local file system of Linux, neither within the other nor a "
+            "mount; else stop those who use them, and rename the directories",
+        )
+    with disk_named(first):
+        if number:
+            raise OSError(number, os.strerror(number), str(first), None, str(second))
+        sync(first.parent)
+        sync(second.parent)
+
+
+def _require_only_files(directory: Path) -> None:
+    """Raise OpenError if there is anything in a directory that would be removed with it."""
+    with disk_named(directory):
+        foreign = sorted(set(os.listdir(directory)) - _FILES)
+    if foreign:
+        raise OpenError(
+            f"{directory} holds {foreign[0]}, expected only the files of a database, which will be "
+            "removed",
+            hint="move it to another directory",
+        )
 
 
 def remove_abandoned(directory: Path) -> None:
@@ -135,7 +192,8 @@ def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
 
 def _remove(draft: Path) -> None:
     with contextlib.suppress(OSError):
-        for name in (DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, CLAIM_FILE):
+        # The claim last: without it, what a kill leaves would stay for ever.
+        for name in sorted(_FILES, key=CLAIM_FILE.__eq__):
             (draft / name).unlink(missing_ok=True)
         draft.rmdir()
 

@@ -20,12 +20,13 @@ from fpdb.errors import (
     ClosedError,
     DamagedError,
     FpdbError,
+    InputError,
     MovedError,
     NotADatabaseError,
     ReadOnlyError,
 )
 from fpdb.models import Snapshots
-from fpdb.storage import shared_environment
+from fpdb.storage import drafts, shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE, structure_faults
 from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, translate
@@ -107,6 +108,14 @@ class ReadTransaction:
             raise ClosedError(
                 f"the transaction on {self._shared.directory} has ended, or is another process's",
                 hint="use a snapshot within its `with` block, in the process that began it",
+            )
+
+    def require_in_place(self) -> None:
+        """Raise MovedError unless the database that it reads is still at its path."""
+        if not self._handle.is_at_path(self._shared):
+            raise MovedError(
+                f"{self._handle.path} was moved, removed or replaced while it was held",
+                hint="copy it again: the copy may be of both",
             )
 
     def explained(self, error: lmdb.Error) -> FpdbError:
@@ -295,6 +304,15 @@ class WriteTransaction(ReadTransaction):
             )
 
 
+class Lockout(WriteTransaction):
+    """Keeps all writers out and writes nothing, so the database may be another at the end."""
+
+    __slots__ = ()
+
+    def __exit__(self, *_: object) -> None:
+        self.abandon()
+
+
 class Environment:
     """A handle of a directory; all of its handles in a process share one LMDB environment.
 
@@ -334,13 +352,19 @@ class Environment:
     @classmethod
     @contextlib.contextmanager
     def build(
-        cls, path: str | os.PathLike[str], names: Iterable[str], initial: Entries | None = None
+        cls,
+        path: str | os.PathLike[str],
+        names: Iterable[str],
+        initial: Entries | None = None,
+        *,
+        replace: bool = False,
     ) -> Iterator[Self]:
         """Create a database for a block to fill; it appears, synced, when the block ends.
 
-        Until then nothing waits for the disk: a power cut costs only the draft.
+        Until then nothing waits for the disk: a power cut costs only the draft. It may replace one
+        that has a `lockout`.
         """
-        with drafted(Path(os.path.realpath(path))) as draft:
+        with drafted(Path(os.path.realpath(path)), replace=replace) as draft:
             make_environment(draft, names, initial or {})
             shared = shared_environment.join(draft, readonly=False, sync=False)
             with cls(shared, readonly=False) as handle:
@@ -386,10 +410,7 @@ class Environment:
 
     def write(self, timeout: float = LOCK_SECONDS) -> WriteTransaction:
         """Return a write transaction for a `with` block, which waits at most `timeout` seconds."""
-        if self.readonly:
-            raise ReadOnlyError(
-                f"{self.path} was opened read-only", hint="open it with readonly=False"
-            )
+        self._require_writable()
         return WriteTransaction(self, timeout)
 
     def is_at_path(self, shared: SharedEnvironment) -> bool:
@@ -409,6 +430,22 @@ class Environment:
         if shared is not None and self.is_at_path(shared):
             return shared
         return self._follow(shared)
+
+    def lockout(self, timeout: float = LOCK_SECONDS) -> "Lockout":
+        """Return what keeps all writers out of what is at the path, for a `with` block."""
+        self._require_writable()
+        return Lockout(self, timeout)
+
+    def swap(self, other: "Environment", timeout: float) -> None:
+        """Exchange the directories of two databases; handles of both notice it when they begin."""
+        first, second = sorted((self, other), key=lambda handle: handle.current().identity)
+        if first.current() is second.current():
+            raise InputError(
+                f"found {other.path} to swap with itself", hint="give the path of another database"
+            )
+        # Always in the same order: two swaps at once would wait for each other.
+        with first.lockout(timeout), second.lockout(timeout):
+            drafts.exchange(self.path, other.path)
 
     def require(self, names: Iterable[str]) -> None:
         """Raise NotADatabaseError unless there are these sub-databases."""
@@ -431,13 +468,19 @@ class Environment:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _require_writable(self) -> None:
+        if self.readonly:
+            raise ReadOnlyError(
+                f"{self.path} was opened read-only", hint="open it with readonly=False"
+            )
+
     def _follow(self, opened: SharedEnvironment | None) -> SharedEnvironment:
         with shared_environment.joining():
             shared = self._shared
             if shared is None:
                 raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
             if shared is opened:  # no other thread was quicker
-                shared = shared_environment.follow(
+                shared = shared_environment.join_anew(
                     shared, self.path, readonly=self.readonly, verify=self._verify
                 )
                 self._closer.detach()

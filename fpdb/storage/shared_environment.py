@@ -8,7 +8,7 @@ waits until the open ones have ended, and then closes and opens it; handles don'
 To open an environment for writing takes the write lock. While another process has that, it is
 opened for reading, so that nobody waits who doesn't write; the first write opens it anew.
 
-`join`, `follow` and `leave` keep the table of the environments that this process has open.
+`join`, `join_anew` and `leave` keep the table of the environments that this process has open.
 It is the only place where an environment is found by the identity of its data file. A directory
 may be moved, and another one take its path: whatever opens by a path compares the identity.
 
@@ -39,6 +39,7 @@ from fpdb.errors import (
     StorageError,
 )
 from fpdb.storage.drafts import require_sealed
+from fpdb.storage.format import unpack_header
 from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
     Identity,
@@ -253,11 +254,10 @@ class SharedEnvironment:
         try:
             self._require_same()
             databases = self._open_databases(environment)
-            header = self._read_header(environment, databases)
+            self._require_header(self._read_header(environment, databases))
         except BaseException:
             environment.close()
             raise
-        self.header = header
         self.databases, self.readonly, self.pid = databases, not writing, os.getpid()
         self.environment, self.begin = environment, environment.begin
         self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
@@ -292,6 +292,12 @@ class SharedEnvironment:
                 return transaction.get(b"header", db=databases["header"])
         except lmdb.Error as error:
             raise translate(error, self.directory) from error
+
+    def _require_header(self, found: bytes | None) -> None:
+        if self.header not in (None, found):  # the number of an inode was used again
+            self.failure = _replaced(self.directory, self.header, found)
+            raise self.failure
+        self.header = found
 
     def _require_same(self) -> None:
         if identify(self.directory) != self.identity:
@@ -402,7 +408,7 @@ def _join(
     return shared
 
 
-def follow(
+def join_anew(
     opened: SharedEnvironment,
     directory: Path,
     *,
@@ -423,12 +429,38 @@ def follow(
             ) from error
         if found.header is None or found.header != opened.header:
             leave(found)
-            raise MovedError(
-                f"another database has taken the place of the one that was opened at {directory}",
-                hint="open it again",
-            )
+            raise _replaced(directory, opened.header, found.header)
         leave(opened)
         return found
+
+
+def _replaced(directory: Path, opened: bytes | None, found: bytes | None) -> MovedError:
+    own, other = _described(opened), _described(found)
+    differing = [name for name in other if own.get(name) != other[name]]
+    was, now = ({name: each.get(name) for name in differing} for each in (own, other))
+    return MovedError(
+        f"another database is at {directory} now: {now}, and what was opened has {was}",
+        hint="open it again",
+    )
+
+
+def _described(header: bytes | None) -> dict[str, object]:
+    """Return what tells databases apart, as far as a header has it."""
+    with contextlib.suppress(FpdbError):
+        fields = unpack_header(header or b"")
+        plan = fields["plan"]
+        return {
+            "recipe": fields["recipe"].get("name"),
+            "recipe_id": fields["recipe_id"],
+            "k": plan.get("k"),
+            "keys": fields["keys"],
+            "sketch": fields.get("sketch"),
+            "capacity": fields["capacity"],
+            "plan": [table.get("prefix") for table in plan.get("tables", [])],
+            "uuid": fields["uuid"],
+            "created": fields["created"],
+        }
+    return {}
 
 
 def _require_one_place(directory: Path, identity: Identity) -> None:

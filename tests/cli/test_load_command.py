@@ -197,9 +197,31 @@ def test_compact_writes_another_database(run, tmp_path, path, array):
     assert again.code == 3
     assert "already" in again.err
     assert run("compact", path).code == 2
+    assert run("compact", path, "--replace", "--output", tmp_path / "third").code == 2
     inside = run("compact", path, "--output", path / "new")
     assert inside.code == 3
     assert f"{path} is a database" in inside.err
+
+
+def test_compact_replaces_a_database_and_swap_exchanges_two(run, tmp_path, path, array):
+    load(run, path, tmp_path / "ready.npy", "--quiet")
+    backup = tmp_path / "backup"
+    run("backup", path, "--output", backup)
+    with fpdb.open(path) as db:
+        size = db.stats().bytes
+        db.delete_many(range(0, 3000, 2))
+        before = stored(path)
+        done = run("compact", path, "--replace")
+        assert (done.code, done.out) == (0, "")
+        assert done.err.startswith(f"{path}: 1,500 documents, ")
+        assert stored(path) == before
+        assert len(db) == 1500
+        assert db.stats().bytes < size
+        assert run("swap", path, backup).code == 0
+        assert (len(db), stored(backup)) == (3000, before)
+    nothing = run("swap", path, tmp_path / "nothing")
+    assert nothing.code == 3
+    assert "there is no database" in nothing.err
 
 
 def test_stats_show_what_a_rebuild_would_gain(run, tmp_path, path, array):

@@ -1,0 +1,239 @@
+"""Databases that are exchanged, compacted in place, moved and removed under those who use them."""
+
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fpdb
+from fpdb import Database, Document, MovedError, Recipe
+from fpdb.storage import drafts
+
+Start = Callable[..., subprocess.Popen[str]]
+Run = Callable[..., str]
+
+TEXT = "nine words of a text that is long enough"
+
+
+def made(path: Path, recipe: Recipe, *keys: str) -> Path:
+    with fpdb.create(path, recipe=recipe) as db:
+        add(db, *keys)
+    return path
+
+
+def add(db: Database, *keys: str) -> None:
+    list(db.add_many([Document(key, f"{TEXT} {key}") for key in keys]))
+
+
+def keys_at(path: Path) -> set[object]:
+    with fpdb.open(path, readonly=True) as db:
+        assert not list(db.check())
+        return set(db)
+
+
+def test_two_databases_change_places(db: Database, path: Path, tiny: Recipe) -> None:
+    add(db, "own")
+    other = made(path.with_name("other"), tiny, "other")
+    db.swap(other)
+    assert (keys_at(path), keys_at(other)) == ({"other"}, {"own"})
+    with pytest.raises(MovedError, match="uuid") as caught:
+        len(db)
+    assert "again" in caught.value.hint
+    with fpdb.open(path) as new:
+        new.swap(other)
+    assert set(db) == {"own"}
+
+
+def test_a_handle_goes_on_with_a_compacted_or_restored_copy(db: Database, path: Path) -> None:
+    add(db, "first")
+    compacted, restored = path.with_name("compacted"), path.with_name("restored")
+    db.backup(restored)
+    add(db, "second")
+    db.compact(compacted)
+    db.swap(compacted)
+    add(db, "third")
+    assert keys_at(path) == {"first", "second", "third"}
+    db.swap(restored)
+    assert set(db) == keys_at(path) == {"first"}
+    assert keys_at(restored) == {"first", "second", "third"}
+
+
+def test_compacting_without_a_path_replaces_the_database(db: Database, path: Path) -> None:
+    add(db, *map(str, range(3000)))
+    db.delete_many(map(str, range(2900)))
+    before, mode = db.stats(), 0o750
+    path.chmod(mode)
+    with db.snapshot() as snapshot:
+        db.compact()
+        assert len(snapshot) == 100
+    after = db.stats()
+    assert after.bytes < before.bytes
+    assert (after.uuid, after.created, after.documents) == (before.uuid, before.created, 100)
+    add(db, "new")
+    assert len(keys_at(path)) == 101
+    assert path.stat().st_mode & 0o777 == mode
+    assert os.listdir(path.parent) == [path.name]
+    assert "unfinished" not in os.listdir(path)
+
+
+def test_another_plan_asks_for_a_new_handle(db: Database, path: Path) -> None:
+    add(db, "a")
+    db.compact(capacity=10**9)
+    with pytest.raises(MovedError, match="plan"):
+        add(db, "b")
+    assert keys_at(path) == {"a"}
+
+
+def test_a_swap_in_a_snapshot_leaves_it_what_it_was(db: Database, path: Path, tiny: Recipe) -> None:
+    add(db, "own")
+    other = made(path.with_name("other"), tiny, "other")
+    with db.snapshot() as snapshot:
+        db.swap(other)
+        shutil.rmtree(other)
+        assert set(snapshot) == {"own"}
+        assert snapshot.query(f"{TEXT} own")
+
+
+def test_what_a_hold_no_longer_protects_is_an_error(db: Database, path: Path) -> None:
+    with pytest.raises(MovedError, match="while it was held"), db.hold():
+        db.compact()
+
+
+def test_what_cant_be_swapped(
+    db: Database, path: Path, tiny: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(fpdb.DatabaseNotFoundError):
+        db.swap(tmp_path / "nothing")
+    with pytest.raises(fpdb.InputError, match="itself"):
+        db.swap(path)
+    alias = tmp_path / "alias"
+    alias.symlink_to(path)
+    with pytest.raises(fpdb.InputError, match="itself"):
+        db.swap(alias)
+    other = made(tmp_path / "other", tiny)
+    with fpdb.open(path, readonly=True) as reader, pytest.raises(fpdb.ReadOnlyError):
+        reader.swap(other)
+    with pytest.raises(fpdb.StorageError, match="file system") as caught:
+        drafts.exchange(other, Path("/proc/self"))
+    assert caught.value.hint
+    (path / "notes.txt").write_text("mine")
+    with pytest.raises(fpdb.OpenError, match=r"notes\.txt"):
+        db.compact()
+    assert (path / "notes.txt").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["alias", "db", "other"]
+
+
+def test_a_writer_waits_for_a_swap_and_writes_into_the_new_one(
+    db: Database, path: Path, tiny: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(db, "own")
+    threads = []
+    exchange = drafts.exchange
+
+    def slow(first: Path, second: Path) -> None:
+        thread = threading.Thread(target=add, args=(db, "late"))
+        thread.start()
+        threads.append(thread)
+        thread.join(0.1)  # it waits for the lock, by now or soon
+        exchange(first, second)
+
+    monkeypatch.setattr(drafts, "exchange", slow)
+    db.compact()
+    threads[0].join()
+    assert keys_at(path) == {"own", "late"}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_at_the_exchange_leaves_one_of_both(
+    db: Database, path: Path, moment: str, run: Run
+) -> None:
+    add(db, "a", "b")
+    db.delete("b")
+    before = path.stat().st_ino
+    run(
+        """
+        import signal
+        from fpdb.storage import drafts
+        exchange = drafts.exchange
+        def killed(first, second):
+            if argv[1] == "after":
+                exchange(first, second)
+            os.kill(os.getpid(), signal.SIGKILL)
+        drafts.exchange = killed
+        if os.fork():
+            os.wait()
+        else:
+            fpdb.open(argv[0]).compact()
+        """,
+        path,
+        moment,
+    )
+    assert (path.stat().st_ino == before) == (moment == "before")
+    assert keys_at(path) == set(db) == {"a"}
+    (draft,) = (each for each in path.parent.iterdir() if each != path)
+    os.utime(draft, (0, 0))
+    db.compact()
+    assert os.listdir(path.parent) == [path.name]
+    assert keys_at(path) == {"a"}
+
+
+SERVER = """
+db = fpdb.open(argv[0])
+add = "some words that are enough for it "
+len(db)
+for worker in range(4):
+    if os.fork() == 0:
+        count = 0
+        while os.path.exists(argv[1]):
+            key = f"{worker} {count}"
+            try:
+                db.add(key, add + key)
+            except fpdb.MovedError:
+                os._exit(7)
+            assert db.get(key) is not None and db.query(add + key), key
+            os.write(1, f"{key}\\n".encode())
+            count += 1
+        os._exit(0)
+codes = [os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(4)]
+print("codes", *codes, flush=True)
+"""
+
+
+@pytest.mark.process
+def test_workers_of_a_server_go_on_while_it_is_compacted(
+    db: Database, path: Path, start: Start
+) -> None:
+    add(db, "first")
+    works = path.with_name("works")
+    works.touch()
+    server = start(SERVER, path, works)
+    assert server.stdout is not None
+    said = []
+    for _ in range(6):
+        said += [server.stdout.readline().strip() for _ in range(8)]
+        db.compact()
+    works.unlink()
+    *more, codes = (line.strip() for line in server.stdout)
+    assert codes == "codes 0 0 0 0", server.stderr and server.stderr.read()
+    assert {*said, *more, "first"} == keys_at(path)
+
+
+@pytest.mark.process
+def test_a_swap_to_another_recipe_ends_all_workers_of_a_server(
+    db: Database, path: Path, start: Start
+) -> None:
+    add(db, "first")
+    other = made(path.with_name("other"), fpdb.recipe("char-4"))
+    server = start(SERVER, path, path)
+    assert server.stdout is not None
+    said = [server.stdout.readline().strip() for _ in range(8)]
+    db.swap(other)
+    *more, codes = (line.strip() for line in server.stdout)
+    assert codes == "codes 7 7 7 7"
+    assert keys_at(path) == set()
+    assert {*said, *more, "first"} == keys_at(other)
