@@ -109,10 +109,10 @@ def column(values: Any, what: str) -> Any:
     errors.
 
     Raises:
-        InputError: There is a null, or the values are a table.
+        InputError: There is a null or a masked value, or the values are a table.
     """
     if isinstance(values, np.ndarray):
-        return values
+        return _unmasked(values, what)
     chunks = _imported(values)
     if chunks is None and not hasattr(values, "__array__"):
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
@@ -159,6 +159,16 @@ def each(values: Any, what: str) -> Iterable[Any]:
     found = column(values, what)
     taken: Iterable[Any] = found.tolist() if isinstance(found, np.ndarray) else found
     return taken
+
+
+def _unmasked(array: NDArray[Any], what: str) -> NDArray[Any]:
+    masked = int(np.count_nonzero(getattr(array, "mask", False)))
+    if masked:
+        raise InputError(
+            f"found {masked} masked value{'s' * (masked > 1)} in a column of {what}",
+            hint="array.compressed() leaves them out, array.data takes them as they are",
+        )
+    return np.asarray(array)
 
 
 def _imported(values: Any) -> Any:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -21,6 +20,7 @@ from fpdb.documents.prepare import (
     as_keys,
     distinct_keys,
     take,
+    unchanging,
 )
 from fpdb.documents.writer import Writer
 from fpdb.errors import InputError, RecipeMismatchError
@@ -29,7 +29,17 @@ from fpdb.joins import find_clusters
 from fpdb.maintenance import portable
 from fpdb.maintenance.check import check_view, require_checksums, require_complete_copy
 from fpdb.maintenance.compact import compact, stats
-from fpdb.models import Added, Cluster, Document, Key, Problem, Stats, require_choice, require_whole
+from fpdb.models import (
+    Added,
+    Cluster,
+    Document,
+    Key,
+    Problem,
+    Stats,
+    now,
+    require_choice,
+    require_whole,
+)
 from fpdb.processes import mapped
 from fpdb.queries import KEPT, Queries, Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
@@ -249,34 +259,35 @@ class Database(Queries):
 
         `keys` may be an array of numbers; `fingerprints` is an array as `recipe.fingerprint_many`
         returns it, or any numbers. Of a key that comes twice, the last counts. An empty database
-        is filled in one transaction, which sorts in about `memory` bytes besides the arrays. To
+        is filled in one transaction, which sorts in about `memory` bytes besides the arrays, and
+        besides copies of arrays that may be written to. To
         others a million documents are added at a time; if that is interrupted, run it again.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        array = as_fingerprints(fingerprints, self.plan.bits)
-        names = as_keys(keys, self._catalog)
+        array = unchanging(as_fingerprints(fingerprints, self.plan.bits))
+        names = unchanging(as_keys(keys, self._catalog))
         if len(names) != len(array):
             raise InputError(
                 f"found {len(names)} keys and {len(array)} fingerprints, expected as many of both",
                 hint="the first key goes with the first fingerprint, and so on",
             )
         names, array = distinct_keys(names, array)
-        now = int(time.time())
+        added = now()
         if len(names) > BATCH:
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
                 if not writer.documents:
-                    return writer.fill(names, array, now, memory)
+                    return writer.fill(names, array, added, memory)
         changed = 0
         for start in range(0, len(names), LOAD):
             some, numbers = names[start : start + LOAD], array[start : start + LOAD]
             with self._environment.write(self._timeout) as txn:
-                new, other = self._writer(txn).extend(some, numbers, now)
-                changed += new + self._replace(txn, some[other], numbers[other], now)
+                new, other = self._writer(txn).extend(some, numbers, added)
+                changed += new + self._replace(txn, some[other], numbers[other], added)
         return changed
 
     def _replace(
-        self, txn: WriteTransaction, keys: Keys, fingerprints: Fingerprints, now: int
+        self, txn: WriteTransaction, keys: Keys, fingerprints: Fingerprints, time: int
     ) -> int:
         """Replace documents by fingerprints; return how many were something else."""
         replaced = 0
@@ -284,7 +295,7 @@ class Database(Queries):
             some = slice(start, start + _REPLACED)
             rows = zip(keys[some].tolist(), self._index.numbers(fingerprints[some]), strict=True)
             sketch = self._catalog.no_sketch
-            documents = [Stored(0, key, number, now, sketch=sketch) for key, number in rows]
+            documents = [Stored(0, key, number, time, sketch=sketch) for key, number in rows]
             added = self._add_within(txn, documents)
             replaced += sum(each.status != "unchanged" for each in added)
         return replaced

@@ -1,5 +1,6 @@
 """The immutable values that fpdb takes and returns."""
 
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,13 @@ LARGEST_TEXT = 1 << 21
 MOST_BYTES = 1 << 40
 # The first field of the first line of the portable form; no other tool's records have it.
 PORTABLE = "fpdb_portable"
+# The last second of the year 9999, after which a time has no usual written form.
+LATEST = 253_402_300_799
+
+
+def now() -> int:
+    """Return the time in seconds since 1970; one that a wrong clock shows is clamped."""
+    return min(max(int(time.time()), 0), LATEST)
 
 
 def require_whole(name: str, value: object, least: int | None = None) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Rows
 from fpdb.errors import DamagedError, InputError
-from fpdb.models import Key
+from fpdb.models import LATEST, Key
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import LARGEST_KEY, Stored, pack_record, require_checksum, unpack_record
 from fpdb.tables import Index
@@ -297,7 +297,7 @@ class IntegerCatalog(Catalog):
         return self.record(txn, number) or Stored(number, number, None, 0)
 
     def _bare(self, txn: ReadTransaction, number: int, high: int, added: int) -> Stored:
-        if high >> 32:
+        if high >> 32 or added > LATEST:
             raise DamagedError(
                 "a page can't be read: it is one of another table", hint="run `fpdb check`"
             )

@@ -1,12 +1,11 @@
 """The layout of a database: which tables and which catalog its header names, old or new."""
 
-import time
 import uuid
 from typing import Any
 
 from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
 from fpdb.errors import DamagedError, PlanError
-from fpdb.models import require_choice, require_whole
+from fpdb.models import now, require_choice, require_whole
 from fpdb.storage import Environment
 from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
@@ -117,7 +116,7 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
     with the counters of another database it is a copy of that one, and keeps them.
     """
     index, catalog = layout(described)
-    own = {} if counters else {"uuid": str(uuid.uuid4()), "created": int(time.time())}
+    own = {} if counters else {"uuid": str(uuid.uuid4()), "created": now()}
     if counters is None:
         counters = Counters(sketches=0 if catalog.sketched else None)
     first = {

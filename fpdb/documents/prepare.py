@@ -5,12 +5,12 @@ That is nearly all of the work of adding, and it needs no database: a worker pro
 
 import contextlib
 import operator
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpdb.arrays import column, differs
 from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
@@ -18,7 +18,7 @@ from fpdb.documents.layout import layout
 from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
-from fpdb.models import Document, Key
+from fpdb.models import LATEST, Document, Key, now
 from fpdb.storage import pack
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
@@ -29,7 +29,6 @@ BATCH = 1000
 LOAD = 1_000_000
 _BATCH_CHARACTERS = 1 << 23
 _MOST = (1 << 63) - 1
-_LATEST = 253_402_300_799  # the last second of the year 9999
 
 
 class Preparer:
@@ -93,7 +92,7 @@ class Preparer:
         numbered = self.catalog.kind == "integer"
         texts = [document.text for document in documents if document.fingerprint is None]
         signed = self._signed([text for text in texts if text is not None])
-        now = int(time.time())
+        present = now()
         prepared: list[Stored] = []
         for document, meta in zip(documents, metas, strict=True):
             key, text = document.key, document.text
@@ -110,7 +109,7 @@ class Preparer:
                     id=int(key) if numbered else 0,
                     key=key,
                     fingerprint=number,
-                    added=now if document.added is None else document.added,
+                    added=present if document.added is None else document.added,
                     digest=(document.digest or b"") if text is None else digest_of(text),
                     meta=meta,
                     characters=document.characters if text is None else len(text),
@@ -222,6 +221,11 @@ def as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
     return np.array(names, np.uint64 if integer else object)
 
 
+def unchanging(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that no other thread can change: a copy, unless it is read-only."""
+    return array.copy() if array.flags.writeable else array
+
+
 def distinct_keys(keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
     """Drop all but the last of equal keys, with their fingerprints; numbers are sorted as well."""
     if keys.dtype == np.uint64:
@@ -248,7 +252,7 @@ def _check_stored(document: Document) -> None:
             "a whole number from 0",
         ),
         ("characters", not characters or digest or document.text is not None, "a digest as well"),
-        ("added", type(added) is int and 0 <= added <= _LATEST, "seconds since 1970, whole"),
+        ("added", type(added) is int and 0 <= added <= LATEST, "seconds since 1970, whole"),
     ):
         if not good:
             raise InputError(

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from array import array
 from collections.abc import Iterator
 from itertools import islice
@@ -15,7 +14,7 @@ from fpdb.documents.catalog import Catalog, IntegerCatalog, key_bytes
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
 from fpdb.maintenance.check import require_document, shown_id
-from fpdb.models import Key, Problem, Repaired, require_whole
+from fpdb.models import Key, Problem, Repaired, now, require_whole
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
 from fpdb.storage.columns import first_row, page_length, unpack_rows
 from fpdb.storage.format import (
@@ -317,7 +316,7 @@ class _Repair:
         # Which of several fingerprints is that of an id can't be known.
         kept = (counts == 1) & ~among(bare, self._recorded)
         self._bare, high = bare[kept], high[first[kept]]
-        added = np.full(len(self._bare), int(time.time()), np.uint64)
+        added = np.full(len(self._bare), now(), np.uint64)
         dated = np.zeros(len(self._bare), np.bool_)
         for own, _, times in self._rows(IntegerCatalog.ids):
             there = among(own, self._bare)

@@ -12,7 +12,7 @@ import msgpack
 import xxhash
 
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError
-from fpdb.models import Key
+from fpdb.models import LATEST, Key
 
 ID_BYTES = 8
 LARGEST_KEY = 1 << 16
@@ -22,6 +22,9 @@ MAX_DEPTH = 32
 # than metadata can, and no longer ones than a recipe has words.
 _MOST_CONTAINERS = 1 << 16
 _MOST_ENTRIES = 1 << 22
+# How many times larger than the limit a value may be that is packed, to say how large it is.
+_EXCESS = 4
+_SIZED = (str, bytes, bytearray, memoryview)
 _JSON = json.JSONEncoder(allow_nan=False)
 
 
@@ -31,31 +34,44 @@ def pack(value: Any, what: str, limit: int, *, binary: bool = False) -> bytes:
     `what` names it in errors, and at most `limit` bytes are packed.
     """
     try:
-        packed: bytes = msgpack.packb(value)
-        if len(packed) <= limit:
+        # A value that shares its parts may be far larger than what it takes in memory.
+        most = _EXCESS * limit
+        packed: bytes = b"" if _size(value, most) > most else msgpack.packb(value)
+        if 0 < len(packed) <= limit:
             if not binary:
                 _JSON.encode(value)
-            _require_shallow(unpack(packed, what))  # which refuses what only msgpack can hold
+            unpack(packed, what)  # which refuses what only msgpack can hold
     except (DamagedError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(
             f"{what} can't be stored: {error}",
             hint="use None, bool, numbers of 64 bits, str, list and dict with str keys; turn all "
             "else into text first",
         ) from None
-    if len(packed) > limit:
+    if not 0 < len(packed) <= limit:
+        size = f"{len(packed):,}" if packed else f"more than {most:,}"
         raise InputError(
-            f"{what} takes {len(packed):,} bytes when packed, at most {limit:,} are allowed",
+            f"{what} takes {size} bytes when packed, at most {limit:,} are allowed",
             hint="keep large values elsewhere, and store a reference to them",
         )
     return packed
 
 
-def _require_shallow(value: Any, levels: int = MAX_DEPTH) -> None:
-    if isinstance(value, list | dict):
-        if not levels:
-            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
-        for item in value.values() if isinstance(value, dict) else value:
-            _require_shallow(item, levels - 1)
+def _size(value: Any, limit: int, levels: int = MAX_DEPTH) -> int:
+    """Return how many bytes a value takes at least, or a number above the limit."""
+    if isinstance(value, dict):
+        items = [*value, *value.values()]
+    elif isinstance(value, list | tuple):
+        items = list(value)
+    else:
+        return 1 + len(value) if isinstance(value, _SIZED) else 1
+    if not levels:
+        raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+    size = 1
+    for item in items:
+        size += 1 + len(item) if type(item) is str else _size(item, limit - size, levels - 1)
+        if size > limit:
+            break
+    return size
 
 
 def unpack(data: bytes | memoryview, what: str = "a stored value") -> Any:
@@ -315,7 +331,7 @@ def _is_document(fields: Any, bits: int) -> bool:
         and all(type(data) is bytes for data in (fingerprint, digest, meta, *sketches))
         and type(added) is int
         and type(characters) is int
-        and 0 <= added < 1 << 64
+        and 0 <= added <= LATEST
         and len(fingerprint) in {0, bits // 8}
     )
 

@@ -1,0 +1,164 @@
+"""Clocks that are wrong, masked arrays, arrays that change, and metadata that shares its parts."""
+
+import io
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb import Database, Document, Recipe
+from fpdb.cli.output import format_time
+from fpdb.database import BATCH
+from fpdb.documents import prepare
+from fpdb.errors import DamagedError, InputError
+from fpdb.models import LATEST
+from fpdb.storage.format import Stored, pack_record, unpack_record
+
+TEXT = "the quick brown fox jumps over the lazy dog"
+CLOCKS = {
+    "before 1970": (-100.5, 0),
+    "1970": (0.0, 0),
+    "2200": (7_258_118_400.0, 7_258_118_400),
+    "after 9999": (float(LATEST + 1), LATEST),
+    "2^63": (2.0**63, LATEST),
+    "2^64": (2.0**64, LATEST),
+    "before all time": (-(2.0**63), 0),
+}
+NUMBERS = np.arange(1, 3001, dtype=np.uint64) << np.uint64(40)
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+@pytest.mark.parametrize(("seconds", "stored"), CLOCKS.values(), ids=CLOCKS)
+def test_whatever_the_clock_shows_documents_are_stored_and_read(
+    tmp_path: Path,
+    tiny: Recipe,
+    monkeypatch: pytest.MonkeyPatch,
+    keys: str,
+    seconds: float,
+    stored: int,
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: seconds)
+    names: list[Any] = list(range(10, 10 + BATCH + 5))
+    one, other = (3, 4) if keys == "integer" else ("3", "4")
+    if keys == "text":
+        names = [f"page/{name}" for name in names]
+    with fpdb.create(tmp_path / "x", recipe=tiny, keys=keys) as db:
+        db.add_fingerprints(names, NUMBERS[: len(names)])
+        db.add(one, TEXT, {"n": 1})
+        list(db.add_many([Document(other, "short")]))
+        db.add_fingerprints(names[:1], NUMBERS[-1:])
+        assert {document.added for document in db.scan()} == {stored}
+        assert db.get(one) is not None
+        assert format_time(stored)
+        assert format_time(db.stats().created)
+        assert list(db.check()) == []
+        dumped = io.BytesIO()
+        db.dump(dumped)
+        db.compact(tmp_path / "smaller")
+    with fpdb.open(tmp_path / "smaller") as smaller:
+        assert list(smaller.check()) == []
+    dumped.seek(0)
+    fpdb.load(tmp_path / "y", dumped)
+    with fpdb.open(tmp_path / "y", readonly=True) as again:
+        assert len(again) == len(names) + 2
+        assert {document.added for document in again.scan()} == {stored}
+
+
+def test_a_stored_time_that_no_clock_shows_is_damage(tmp_path: Path, tiny: Recipe) -> None:
+    stored = Stored(1, "key", 7, LATEST)
+    assert unpack_record(pack_record(stored, 64), 1, 64) == stored
+    for added in (-1, LATEST + 1, 1 << 63):
+        with pytest.raises(DamagedError):
+            unpack_record(pack_record(stored._replace(added=added), 64), 1, 64)
+    with fpdb.create(tmp_path / "x", recipe=tiny, keys="integer") as db:
+        with db._environment.write(1) as txn:
+            db._writer(txn).fill(NUMBERS[:9], NUMBERS[:9], LATEST + 1, 1 << 24)
+        with pytest.raises(DamagedError):
+            db.get(int(NUMBERS[0]))
+
+
+MASK = np.arange(3000) == 7
+TAKERS: dict[str, Callable[[Database, Any], object]] = {
+    "keys": lambda db, some: db.add_fingerprints(some, NUMBERS),
+    "fingerprints": lambda db, some: db.add_fingerprints(NUMBERS, some),
+    "queries": lambda db, some: list(db.query_fingerprints(some)),
+    "deleted keys": lambda db, some: db.delete_many(some),
+    "texts": lambda db, some: db.recipe.batch(some.astype(str)),
+}
+
+
+@pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS)
+def test_masked_values_are_refused_and_a_mask_of_none_is_ignored(
+    numbered: Database, take: Callable[[Database, Any], object]
+) -> None:
+    with pytest.raises(InputError, match="1 masked value") as caught:
+        take(numbered, np.ma.masked_array(NUMBERS, MASK))
+    assert "compressed" in caught.value.hint
+    assert not len(numbered)
+    take(numbered, np.ma.masked_array(NUMBERS, False))
+
+
+@pytest.mark.parametrize("stored", [0, 10])
+def test_an_array_that_changes_meanwhile_is_stored_as_it_was(
+    numbered: Database, stored: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbered.add_fingerprints(range(stored), range(stored))
+    keys, numbers = NUMBERS.copy(), NUMBERS.copy()
+    entered = type(numbered)._writer
+
+    def changing(self: Database, *arguments: Any) -> Any:
+        # As another thread would at this moment.
+        thread = threading.Thread(target=lambda: (keys.fill(5), numbers.fill(6)))
+        thread.start()
+        thread.join()
+        return entered(self, *arguments)
+
+    monkeypatch.setattr(type(numbered), "_writer", changing)
+    assert numbered.add_fingerprints(keys, numbers) == len(NUMBERS)
+    monkeypatch.undo()
+    assert list(numbered.check()) == []
+    assert all(document.key == document.fingerprint for document in numbered.scan())
+
+
+def test_an_array_that_cannot_change_is_not_copied() -> None:
+    numbers = NUMBERS.copy()
+    numbers.flags.writeable = False
+    assert prepare.unchanging(numbers) is numbers
+    assert prepare.unchanging(NUMBERS) is not NUMBERS
+
+
+def shared(levels: int, leaf: Any) -> Any:
+    for _ in range(levels):
+        leaf = [leaf, leaf]
+    return leaf
+
+
+SHARED = {
+    "lists": shared(31, []),
+    "maps": {"a": [{"b": shared(28, {"c": 1})}]},
+    "tuples": shared(30, ()),
+    "texts": ["x" * 60_000] * 60_000,
+    "names": [{"x" * 60_000: 1}] * 60_000,
+    "bytes": [b"x" * 60_000] * 60_000,
+}
+
+
+@pytest.mark.parametrize("meta", SHARED.values(), ids=SHARED)
+def test_metadata_that_shares_its_parts_is_counted_as_it_would_be_stored(
+    db: Database, meta: Any
+) -> None:
+    start = time.process_time()
+    with pytest.raises(InputError, match="at most 65,536 are allowed"):
+        db.add("key", TEXT, meta)
+    assert time.process_time() - start < 1
+    few = shared(5, [1])
+    db.add("key", TEXT, few)
+    stored = db.get("key")
+    assert stored is not None
+    assert stored.meta == json.loads(json.dumps(few))
