@@ -16,8 +16,11 @@ The types of results are in `fpdb.models`. The folders are the architecture, and
     arrays                  columns of numbers, and of pandas, polars and Arrow
     models                  frozen values
     errors                  the exception tree
+    interrupts              Ctrl-C in a process that runs the command line
 """
 
+# Before all others, because Ctrl-C may come while those are imported.
+from fpdb import interrupts  # noqa: F401
 from fpdb.database import Database
 from fpdb.documents.catalog import digest_of as text_digest
 from fpdb.errors import (

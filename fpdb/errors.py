@@ -21,7 +21,7 @@ FpdbError
 ├─ ReadOnlyError                       a write through a read-only handle
 ├─ ClosedError                         a closed handle was used
 │  └─ MovedError                       its database was moved, removed or replaced
-├─ WorkerError                         a child process can't be started, or was killed
+├─ WorkerError                         a child process can't be started, or was killed or stopped
 └─ MissingExtraError (+ ImportError)   a package that only some users need isn't installed
 
 The message has what was found and what was expected, and the `hint` what to do about it.

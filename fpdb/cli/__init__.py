@@ -1,11 +1,14 @@
 """The command line: each command opens a database, calls the library, and prints."""
 
+import errno
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
 
 import fpdb
+from fpdb import interrupts
 from fpdb.cli import recipes, render, spark
 from fpdb.cli.compare import compare
 from fpdb.cli.create import create
@@ -34,6 +37,11 @@ app = typer.Typer(
 )
 # The base of all usage errors, which typer doesn't export.
 _UsageError: type[Any] = typer.BadParameter.mro()[1]
+_SHORT_MEMORY = "there isn't enough memory for this"
+_MORE_MEMORY = (
+    "raise the limit (ulimit -v, or that of the container), or use fewer jobs; what was "
+    "acknowledged is stored"
+)
 _GROUPS = {
     "Find": (ingest, query, pairs, clusters),
     "Look": (compare, evaluate),
@@ -71,20 +79,41 @@ app.add_typer(recipes.app, name="recipes", rich_help_panel="Recipes")
 
 def main() -> None:
     """Run the command line: exit 0 fine, 2 usage, 3 an error of fpdb, 130 interrupted."""
+    try:
+        interrupts.begin()
+        code = _run()
+        interrupts.finish()
+    except KeyboardInterrupt:
+        code = interrupts.EXIT_CODE
+    if code == interrupts.EXIT_CODE:
+        render.note_interrupt()
+        interrupts.finish()
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run a command and return its exit code; print an error and its hint."""
     render.prepare_streams()
     try:
-        # Only help is drawn in panels; a usage error is a line that no panel wraps.
-        code = app(standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = render.warn
+            # Only help is drawn in panels; a usage error is a line that no panel wraps.
+            code: int = app(standalone_mode=False)
         render.flush()
     except FpdbError as error:
         render.fail(error)
         code = 3
+    except MemoryError:
+        render.fail(FpdbError(_SHORT_MEMORY, hint=_MORE_MEMORY))
+        code = 3
     except OSError as error:
         render.discard_output()
-        what = f"standard output can't be written: {error.strerror}"
-        render.fail(FpdbError(what, hint="is the disk full?"))
+        what, hint = f"standard output can't be written: {error.strerror}", "is the disk full?"
+        if error.errno == errno.ENOMEM:
+            what, hint = _SHORT_MEMORY, _MORE_MEMORY
+        render.fail(FpdbError(what, hint=hint))
         code = 3
     except _UsageError as error:
         error.show()
         code = error.exit_code
-    sys.exit(code)
+    return code

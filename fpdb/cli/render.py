@@ -19,16 +19,20 @@ from typing import IO, Any
 import typer
 
 from fpdb.errors import FpdbError
+from fpdb.interrupts import EXIT_CODE
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 # What may begin a formula; some spreadsheets accept the wide forms as well.
 _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
 # How wide the progress line is that is shown.
 _progress_width = 0
+_interrupt_noted = False
 
 
 def prepare_streams() -> None:
     """Write UTF-8 in any locale, and escape what can't be written."""
+    global _interrupt_noted  # noqa: PLW0603 - another command begins
+    _interrupt_noted = False
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -159,6 +163,11 @@ def note(message: str) -> None:
     sys.stderr.write(safe(message) + "\n")
 
 
+def warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning of Python as a line, in place of `warnings.showwarning`."""
+    note(f"warning: {message}")
+
+
 def shows_progress() -> bool:
     """Return whether standard error is a terminal."""
     return sys.stderr.isatty()
@@ -175,12 +184,20 @@ def progress(message: str) -> None:
 
 @contextlib.contextmanager
 def interruptible(outcome: str) -> Iterator[None]:
-    """End a command with exit code 130 if it is interrupted, and print what is left behind."""
+    """End a command if it is interrupted, and print what is left behind."""
     try:
         yield
     except KeyboardInterrupt:
-        note(f"interrupted: {outcome}")
-        raise typer.Exit(130) from None
+        note_interrupt(outcome)
+        raise typer.Exit(EXIT_CODE) from None
+
+
+def note_interrupt(outcome: str = "") -> None:
+    """Print, once, that the command was interrupted, and what is left behind."""
+    global _interrupt_noted  # noqa: PLW0603 - a command is interrupted once
+    if not _interrupt_noted:
+        _interrupt_noted = True
+        note(f"interrupted: {outcome}" if outcome else "interrupted")
 
 
 def fail(error: FpdbError) -> None:

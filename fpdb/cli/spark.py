@@ -173,6 +173,8 @@ def _session(output: str) -> Iterator[tuple["SparkSession", Any]]:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Spark starts `python -m`, which would import from the working directory.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     started = time.monotonic()
     own = SparkSession.getActiveSession() is None
     try:

@@ -1,14 +1,23 @@
 """Commands and workers in a directory full of hostile modules execute none of them."""
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from cli_reference import commands
+
+from fpdb.cli import app
 
 pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+TEXT = "one two three four five six seven eight"
 
 HOSTILE = {
     *sys.stdlib_module_names,
@@ -74,9 +83,8 @@ def test_a_worker_imports_nothing_from_the_working_directory(hostile, tmp_path):
 
 def test_a_worker_finds_what_was_imported_from_a_relative_path(tmp_path):
     # As in a source tree, whose fpdb isn't installed.
-    root = Path(__file__).parents[2]
     program = (
-        f"import os, sys; os.chdir({str(root)!r}); sys.path[:0] = ['']; import fpdb\n"
+        f"import os, sys; os.chdir({str(ROOT)!r}); sys.path[:0] = ['']; import fpdb\n"
         "sys.path = [p for p in sys.path if not os.path.exists(os.path.join(p, 'fpdb')) or not p]\n"
         f"os.chdir({str(tmp_path)!r})\n"
         "from fpdb.processes import mapped; print([*mapped(abs, [-1, -2], 2)])"
@@ -90,3 +98,93 @@ def test_a_worker_finds_what_was_imported_from_a_relative_path(tmp_path):
         text=True,
     )
     assert (done.stdout, done.stderr) == ("[(-1, 1), (-2, 2)]\n", "")
+
+
+# What each command is given; the files are beside the working directory.
+COMMANDS = {
+    "ingest": ["../x.fpdb", "../pages.jsonl", "../page.html", "../x.parquet", "--jobs", "2"],
+    "query": ["../x.fpdb", "../lines.txt", "--format", "lines", "--jobs", "2", "--json"],
+    "pairs": ["../x.fpdb", "--output", "../pairs.parquet"],
+    "clusters": ["../x.fpdb"],
+    "compare": ["-t", TEXT, "-t", TEXT],
+    "eval": ["../pages.jsonl"],
+    "follow": ["../x.fpdb", "-"],
+    "load": ["../loaded.fpdb", "../x.fpdb.jsonl.gz"],
+    "export": ["../x.fpdb", "--output", "../x.fpdb.jsonl.gz"],
+    "create": ["../x.fpdb", "--recipe", "web"],
+    "get": ["../x.fpdb", "k1"],
+    "delete": ["../x.fpdb", "absent"],
+    "stats": ["../x.fpdb"],
+    "check": ["../x.fpdb", "--deep"],
+    "backup": ["../x.fpdb", "--output", "../copy.fpdb"],
+    "hold": ["../x.fpdb", "--", "true"],
+    "compact": ["../x.fpdb", "--output", "../small.fpdb"],
+    "swap": ["../x.fpdb", "../small.fpdb"],
+    "merge": ["../copy.fpdb", "../loaded.fpdb", "--output", "../merged.fpdb"],
+    "repair": ["../x.fpdb", "--output", "../repaired.fpdb"],
+    "fingerprint": ["-t", TEXT, "-t", "国务院今天发布了关于放假的通知", "--jobs", "2"],
+    "plan": [],
+    "recipes list": [],
+    "recipes show": ["web"],
+    "recipes idf": ["../lines.txt", "--output", "../idf.tsv"],
+}
+# Those that make what others need come first.
+FIRST = ("create", "ingest", "export", "load", "backup", "compact")
+
+
+def test_there_is_a_run_of_each_command():
+    paths = {path for path, found, _ in commands(app) if not hasattr(found, "list_commands")}
+    names = {path.removeprefix("fpdb ") for path in paths}
+    assert {name for name in names if not name.startswith("spark ")} == set(COMMANDS)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("started", ["script", "module"])
+def test_no_command_imports_from_the_working_directory(hostile, tmp_path, started):
+    script = tmp_path / "fpdb"
+    script.write_text(SCRIPT)
+    begin = {"script": [script], "module": ["-P", "-m", "fpdb"]}[started]
+    place_files(tmp_path)
+    for name in dict.fromkeys((*FIRST, *COMMANDS)):
+        done = subprocess.run(
+            [sys.executable, *begin, *name.split(), *COMMANDS[name]],
+            check=False,
+            cwd=hostile,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, executed(hostile)) == (0, ""), (name, done.stderr)
+
+
+@pytest.mark.spark
+def test_no_command_of_spark_imports_from_the_working_directory(java, hostile, tmp_path):
+    place_files(tmp_path)
+    script = tmp_path / "fpdb"
+    script.write_text(SCRIPT)
+    command = ["spark", "fingerprint", "../pages.jsonl", "../prints.parquet"]
+    done = subprocess.run(
+        [sys.executable, script, *command],
+        check=False,
+        cwd=hostile,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, executed(hostile)) == (0, ""), done.stderr
+
+
+def place_files(folder):
+    """Write the files that the commands read."""
+    texts = [" ".join(f"word{place}of{number}" for place in range(20)) for number in range(1500)]
+    table = pa.table({"key": [f"row{number}" for number in range(9)], "text": texts[:9]})
+    pq.write_table(table, folder / "x.parquet")
+    (folder / "lines.txt").write_text("".join(f"{text}\n" for text in texts))
+    (folder / "pages.jsonl").write_text(
+        "".join(
+            json.dumps({"key": f"k{number}", "text": text}) + "\n"
+            for number, text in enumerate(texts)
+        )
+    )
+    (folder / "page.html").write_text(f"<html><title>A page</title><p>{texts[0]}</p></html>")

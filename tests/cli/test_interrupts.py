@@ -1,0 +1,179 @@
+"""Ctrl-C ends a command at any moment with exit code 130 and one line."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fpdb
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(fpdb.__file__).parents[1]
+TEXT = "one two three four five six seven eight"
+# What an installer makes of the entry point.
+SCRIPT = f"""\
+#!{sys.executable}
+import sys
+from fpdb.cli import main
+if __name__ == '__main__':
+    sys.argv[0] = sys.argv[0].removesuffix('.exe')
+    sys.exit(main())
+"""
+# Runs in each process once Python itself has started. It waits where a module is imported, at the
+# exit of the interpreter, or nowhere.
+PAUSE = """
+import atexit, os, sys, time
+
+place = os.environ["PAUSE_AT"]
+reached = os.environ["PAUSE_FILE"]
+
+def pause(*_):
+    sys.meta_path[:] = [each for each in sys.meta_path if each is not Finder]
+    with open(reached, "w"):
+        pass
+    while os.path.exists(reached):
+        time.sleep(0.01)
+
+class Finder:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == place:
+            pause()
+
+if place == "exit":
+    atexit.register(pause)
+elif place == "start":
+    with open(reached, "w"):
+        pass
+else:
+    sys.meta_path.insert(0, Finder)
+"""
+
+
+@pytest.fixture
+def starting(tmp_path):
+    """Start a command that pauses at a place, and wait until it is there."""
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(PAUSE)
+    script = tmp_path / "fpdb"
+    script.write_text(SCRIPT)
+    reached = tmp_path / "reached"
+    started = []
+
+    def start(place, *arguments, command=(sys.executable, str(script)), **options):
+        reached.unlink(missing_ok=True)
+        path = os.pathsep.join((str(hooks), str(ROOT)))
+        environment = {"PYTHONPATH": path, "PAUSE_AT": place, "PAUSE_FILE": str(reached)}
+        process = subprocess.Popen(
+            [*command, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | environment,
+            **options,
+        )
+        started.append(process)
+        deadline = time.monotonic() + 30
+        while not reached.exists():
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.001)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+MODULE = (sys.executable, "-m", "fpdb")
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("fpdb.database", None),
+        ("fpdb.database", MODULE),
+        ("numpy", None),
+        pytest.param("typer", None, marks=pytest.mark.full),
+        ("fpdb.cli.spark", MODULE),
+        ("rjieba", None),  # in the command
+    ],
+)
+def test_an_interrupt_while_a_module_is_imported(starting, place, command):
+    options = {"command": command} if command else {}
+    process = starting(place, "fingerprint", "-t", "国务院今天发布了关于放假的通知", **options)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, b"", b"interrupted\n")
+
+
+def test_an_interrupt_at_the_exit_of_the_interpreter_is_too_late(starting, tmp_path):
+    process = starting("exit", "fingerprint", "-t", TEXT)
+    process.send_signal(signal.SIGINT)
+    (tmp_path / "reached").unlink()
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, bool(out), err) == (0, True, b"")
+
+
+def test_a_program_that_imports_fpdb_keeps_its_interrupts(starting, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text("try:\n    import fpdb\nexcept KeyboardInterrupt:\n    print('its own')\n")
+    process = starting("numpy", command=(sys.executable, str(script)))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, b"its own\n", b"")
+
+
+def test_an_ignored_interrupt_stays_ignored(starting, tmp_path):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = starting("numpy", "fingerprint", "-t", TEXT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    process.send_signal(signal.SIGINT)
+    (tmp_path / "reached").unlink()
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, bool(out), err) == (0, True, b"")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", [None, MODULE])
+def test_an_interrupt_at_any_moment_of_a_command(starting, tmp_path, command):
+    options = {"command": command} if command else {}
+    lines = tmp_path / "pages.txt"
+    lines.write_text("".join(f"{TEXT} {number}\n" for number in range(2000)))
+    path = tmp_path / "crawl.fpdb"
+    with fpdb.create(path) as database:
+        database.add("a", TEXT)
+    commands = [
+        ["--version"],
+        ["fingerprint", "--format", "lines", lines],
+        ["check", path],
+        ["query", path, lines, "--format", "lines", "--jobs", "2"],
+        ["backup", path, "--output", tmp_path / "copy.fpdb"],
+    ]
+    ended = []
+    for arguments in commands:
+        for step in range(42):
+            subprocess.run(["rm", "-rf", tmp_path / "copy.fpdb"], check=True)
+            process = starting("start", *arguments, **options)
+            time.sleep(step * 0.025)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+            seen = (arguments[0], step, process.returncode, err.decode())
+            # Before the first line of fpdb is run, its traceback is Python's alone.
+            early = process.returncode == -signal.SIGINT and b"/fpdb/" not in err
+            late = process.returncode == 0 and b"interrupted" not in err
+            interrupted = process.returncode == 130 and re.fullmatch(rb"interrupted.*\n", err)
+            assert early or late or interrupted, seen
+            assert step < 4 or not early, seen
+            ended.append(process.returncode)
+            assert not list(tmp_path.glob(".copy.fpdb*")), seen
+    assert ended.count(130) > len(ended) / 4
