@@ -12,6 +12,7 @@ from fpdb.arrays import each
 from fpdb.documents.catalog import Keys
 from fpdb.documents.layout import new_database, new_header, read_layout, replanned
 from fpdb.documents.lookup import Search
+from fpdb.documents.places import read_places, write_places
 from fpdb.documents.prepare import (
     BATCH,
     LOAD,
@@ -43,7 +44,7 @@ from fpdb.models import (
 from fpdb.processes import mapped
 from fpdb.queries import KEPT, Queries, Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
-from fpdb.storage.format import Header, Stored
+from fpdb.storage.format import FilePlace, FilePlaces, Header, Stored
 from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
@@ -223,10 +224,23 @@ class Database(Queries):
         *,
         skip_duplicates: bool = False,
         min_jaccard: float | None = None,
-    ) -> Iterator[Added]:
-        """Add what the `preparer` of this database prepared, in one transaction."""
+        places: FilePlaces | None = None,
+    ) -> list[Added]:
+        """Add what the `preparer` of this database prepared, in one transaction.
+
+        The same transaction stores how far the files were read that the documents are from.
+        """
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
-        yield from self._add(documents, duplicates)
+        if not documents and not places:
+            return []
+        with self._environment.write(self._timeout) as txn:
+            write_places(txn, places or {})
+            return self._add_within(txn, documents, duplicates)
+
+    def file_places(self) -> list[FilePlace]:
+        """Return how far each file was read, as `add_prepared` stored it."""
+        with self._transaction() as txn:
+            return list(read_places(txn))
 
     def _duplicates(self, min_jaccard: float | None, *, skip_duplicates: bool) -> Search | None:
         """Return the search that finds what a document that isn't to be added resembles."""

@@ -199,6 +199,9 @@ def follow(
 ) -> Iterator[Answer]:
     """Add JSON lines as they are written; yield what became of each once it is durable.
 
+    How far the files of a directory are read is stored with their documents, so that a later call
+    goes on there.
+
     Args:
         database: Where the documents are stored; those that are there together, in a transaction.
         source: "-" for standard input, at whose end it ends, or a directory in which files grow.
@@ -208,12 +211,17 @@ def follow(
         on_note: Called with a line of text when a file is replaced or cut.
     """
     reading = reading or Reading()
-    parts = follow_parts(source, reading, on_note)
+    known = () if source == "-" else database.file_places()
     take = Take(database.preparer.adapted(reading.max_bytes), to_add)
-    for part in parts:
+    for part, places in follow_parts(source, reading, on_note, known):
         taken = take(part)
-        stored = database.add_prepared(
-            taken.prepared, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard
+        stored = iter(
+            database.add_prepared(
+                taken.prepared,
+                skip_duplicates=skip_duplicates,
+                min_jaccard=min_jaccard,
+                places=places,
+            )
         )
         for found in taken.found:
             if isinstance(found, Bad):

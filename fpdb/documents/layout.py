@@ -9,6 +9,7 @@ from fpdb.models import now, require_choice, require_whole
 from fpdb.storage import Environment
 from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
+    FILES,
     MINHASH,
     Counters,
     Header,
@@ -35,7 +36,7 @@ def layout(stored: Header) -> tuple[Index, Catalog]:
 
 def database_names(index: Index, catalog: Catalog) -> list[str]:
     """Return the names of all sub-databases."""
-    return ["header", "counters", *catalog.names, *index.names]
+    return ["header", "counters", FILES, *catalog.names, *index.names]
 
 
 def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:

@@ -23,6 +23,7 @@ from fpdb.io.streams import Line, LineCutter, Progress, StreamError, TooLong
 from fpdb.io.tables import Named
 from fpdb.io.warc import Passing, read_pages
 from fpdb.models import PORTABLE
+from fpdb.storage.format import FileIdentity
 
 # Can be pickled, and returns the records when it is called.
 Part = Callable[[], Iterable[Record | BadRecord]]
@@ -236,9 +237,14 @@ class LineParts:
     def __init__(self, source: Source, size: int = PART) -> None:
         self._source = replace(source, progress=None, passing=None)
         self._size = size
-        self._cutter = LineCutter(source.reading.max_bytes)
+        self._cutter = LineCutter(source.reading.max_bytes, begun=source.first > 1)
         self._lines: list[bytes | TooLong] = []
         self._room = PART_BYTES
+
+    @property
+    def taken(self) -> int:
+        """The number of lines that are in parts, or were before the first."""
+        return self._source.first - 1
 
     def feed(self, data: bytes) -> Iterator[Part]:
         """Take bytes, and yield the parts that are full."""
@@ -421,15 +427,22 @@ SUFFIXES = {
 }
 
 
+_NONE = FileIdentity(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """A file of a directory; its identity, the device and the inode, stays when it is moved."""
+    """A file of a directory; its identity stays when it is moved.
+
+    It was `modified` at a time in nanoseconds.
+    """
 
     path: str
     name: str
     size: int = 0
     problem: str = ""
-    identity: tuple[int, int] = (0, 0)
+    identity: FileIdentity = _NONE
+    modified: int = 0
 
 
 def walk(root: str) -> Iterator[FolderEntry]:
@@ -452,8 +465,10 @@ def walk(root: str) -> Iterator[FolderEntry]:
                 continue
             status = os.stat(entry.path)
             if stat.S_ISREG(status.st_mode):
-                identity = (status.st_dev, status.st_ino)
-                yield FolderEntry(entry.path, entry.name, status.st_size, "", identity)
+                identity = FileIdentity(status.st_dev, status.st_ino)
+                yield FolderEntry(
+                    entry.path, entry.name, status.st_size, "", identity, status.st_mtime_ns
+                )
             elif stat.S_ISDIR(status.st_mode) and not linked:
                 names = sorted(os.listdir(entry.path), reverse=True)
                 pending += [

@@ -1,17 +1,24 @@
 """Follow what grows: lines of standard input, or of the files of a directory, as they come."""
 
+import hashlib
 import os
 import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import IO
+from operator import attrgetter
+from types import MappingProxyType
+from typing import IO, NamedTuple
 
+import numpy as np
+
+from fpdb.arrays import Places
 from fpdb.errors import InputError
 from fpdb.io.files import SUFFIXES, FolderEntry, LineParts, Part, Source, walk
 from fpdb.io.records import BadRecord, Reading
+from fpdb.storage.format import FileIdentity, FilePlace, FilePlaces
 
 Note = Callable[[str], object]
 
@@ -19,22 +26,32 @@ _CHUNK = 1 << 18
 _POLL_SECONDS = 0.1
 # Looking for what is new takes at most about this share of a processor.
 _POLL_SHARE = 0.1
-# These first bytes show whether a file is still the one that was read.
+# These first bytes, and those before the place, show whether a file is still what was read.
 _HEAD = 256
 # A file that is moved while the directory is read may be missed; it isn't forgotten at once.
 _MISSES = 10
 
 
-def follow_parts(path: str, reading: Reading, note: Note) -> Iterator[Part]:
+class NewPart(NamedTuple):
+    """Lines that are new, and how far the files are read with them."""
+
+    part: Part
+    places: FilePlaces = MappingProxyType({})
+
+
+def follow_parts(
+    path: str, reading: Reading, note: Note, known: Iterable[FilePlace] = ()
+) -> Iterator[NewPart]:
     """Yield the lines that come through standard input ("-") or into a directory, as JSON lines.
 
     Parts are never kept back to become larger. Of a directory, which doesn't end, those files are
-    read whose names end like JSON lines. `note` is called when a file was replaced.
+    read whose names end like JSON lines, each from the place on that is `known`. `note` is called
+    when a file was replaced.
     """
     require_followable(path)
     if path == "-":
-        return _follow_input(reading)
-    return _Folder(reading, path, note).parts()
+        return map(NewPart, _follow_input(reading))
+    return _Folder(reading, path, note, known).parts()
 
 
 def require_followable(path: str) -> None:
@@ -59,25 +76,32 @@ def _follow_input(reading: Reading) -> Iterator[Part]:
 
 @dataclass
 class _File:
-    """A file, and how far it was read."""
+    """A file, and how far it was read: to the offset, in parts to the place."""
 
     lines: LineParts
+    place: FilePlace | None = None
     offset: int = 0
     head: bytes = b""
+    # Where the lines end that are in no part yet.
+    ends: Places = field(default_factory=lambda: np.empty(0, np.int64))
     misses: int = 0
 
 
-@dataclass
 class _Folder:
-    reading: Reading
-    root: str
-    note: Note
+    """A directory that is followed, from the places on that were stored."""
 
-    def __post_init__(self) -> None:
-        self._files: dict[tuple[int, int], _File] = {}  # by device and inode
+    def __init__(self, reading: Reading, root: str, note: Note, known: Iterable[FilePlace]) -> None:
+        self._reading, self._root, self._note = reading, root, note
+        self._real = os.path.realpath(root)
+        self._files: dict[FileIdentity, _File] = {}
+        # The places of files that aren't among those; and what was stored, by the paths of then.
+        self._known = {place.identity: place for place in known}
+        self._paths = {place.path: place for place in self._known.values()}
+        self._missing: set[FileIdentity] = set()
+        self._gone: set[FileIdentity] = set()  # to be forgotten with the next part
         self._noted: set[str] = set()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[NewPart]:
         while True:
             started = time.monotonic()
             found = False
@@ -88,58 +112,137 @@ class _Folder:
                 took = time.monotonic() - started
                 time.sleep(max(_POLL_SECONDS, took / _POLL_SHARE))
 
-    def _new(self) -> Iterator[Part]:
-        for file in self._files.values():
-            file.misses += 1
-        for entry in walk(self.root):
+    def _new(self) -> Iterator[NewPart]:
+        older: list[FolderEntry] = []
+        newer: list[FolderEntry] = []
+        missing = self._files.keys() | self._known.keys()
+        for entry in walk(self._root):
             if entry.problem:
                 yield from self._problem(entry.path, entry.problem)
                 continue
-            known = self._files.get(entry.identity)
-            if known is None:
-                # A log that is rotated gets another name, and is read to its end nevertheless.
-                if SUFFIXES.get(os.path.splitext(entry.name)[1].lower()) != "jsonl":
-                    continue
-                known = self._begin(entry)
-            known.misses = 0
-            if entry.size != known.offset:
+            missing.discard(entry.identity)
+            file = self._files.get(entry.identity)
+            if file:
+                file.misses = 0
+                if entry.size != file.offset:
+                    older.append(entry)
+            # A log that is rotated gets another name, and is read to its end nevertheless.
+            elif entry.identity in self._known:
+                older.append(entry)
+            elif SUFFIXES.get(os.path.splitext(entry.name)[1].lower()) == "jsonl":
+                newer.append(entry)
+        # A file that was moved while the directory was read comes before what replaced it.
+        moved = missing - self._missing
+        self._missing = missing
+        for entries in (older, [] if moved else newer):
+            for entry in sorted(entries, key=attrgetter("modified", "path")):
                 yield from self._read(entry)
-        for identity in [each for each, file in self._files.items() if file.misses > _MISSES]:
-            del self._files[identity]
+        for identity in missing & self._files.keys():
+            self._files[identity].misses += 1
+            if self._files[identity].misses > _MISSES:
+                self._forget(identity)
 
-    def _begin(self, entry: FolderEntry) -> _File:
-        file = _File(LineParts(Source(entry.path, entry.name, "jsonl", self.reading)))
-        self._files[entry.identity] = file
-        return file
+    def _forget(self, identity: FileIdentity) -> None:
+        """Forget a file, for good with the next part; until then it may come back."""
+        place = self._files.pop(identity).place
+        if place:
+            self._known[identity] = place
+            self._gone.add(identity)
 
-    def _read(self, entry: FolderEntry) -> Iterator[Part]:
+    def _read(self, entry: FolderEntry) -> Iterator[NewPart]:
         try:
             with open(entry.path, "rb", buffering=0) as stream:
-                yield from self._read_open(entry, stream)
+                status = os.fstat(stream.fileno())
+                # Another file may have this name now, and is read in its turn.
+                if (status.st_dev, status.st_ino) == entry.identity:
+                    yield from self._read_open(entry, stream, status.st_size)
         except FileNotFoundError:
             return  # it was moved just now, and is found again
         except OSError as error:
             yield from self._problem(entry.path, f"can't be read: {error.strerror}")
 
-    def _read_open(self, entry: FolderEntry, stream: IO[bytes]) -> Iterator[Part]:
-        status = os.fstat(stream.fileno())
-        if (status.st_dev, status.st_ino) != entry.identity:
-            return  # another file has this name now, and is read in its turn
-        file = self._files[entry.identity]
-        if status.st_size < file.offset or stream.read(len(file.head)) != file.head:
-            self.note(f"{entry.path} isn't what it was: read from its beginning again")
-            file = self._begin(entry)
+    def _read_open(self, entry: FolderEntry, stream: IO[bytes], size: int) -> Iterator[NewPart]:
+        file = self._file_of(entry, stream.fileno(), size)
         stream.seek(file.offset)
-        while data := stream.read(min(_CHUNK, status.st_size - file.offset)):
+        while data := stream.read(min(_CHUNK, size - file.offset)):
             if len(file.head) < _HEAD:
                 file.head += data[: _HEAD - len(file.head)]
+            ends = (np.frombuffer(data, np.uint8) == ord("\n")).nonzero()[0]
+            file.ends = np.concatenate([file.ends, ends + (file.offset + 1)])
             file.offset += len(data)
-            yield from file.lines.feed(data)
-        yield from file.lines.rest()
+            for part in file.lines.feed(data):
+                yield self._placed(entry, file, stream.fileno(), part)
+        for part in file.lines.rest():
+            yield self._placed(entry, file, stream.fileno(), part)
 
-    def _problem(self, path: str, reason: str) -> Iterable[Part]:
+    def _file_of(self, entry: FolderEntry, number: int, size: int) -> _File:
+        """Return how far an open file was read; one that isn't what was read begins anew."""
+        file, path = self._files.get(entry.identity), self._path(entry)
+        if file:
+            begins = os.pread(number, len(file.head), 0) == file.head
+            if size >= file.offset and (_holds(number, file.place) if file.place else begins):
+                return file
+            changed = True
+        else:
+            self._gone.discard(entry.identity)
+            place = self._known.pop(entry.identity, None)
+            changed = place is not None and place.path == path
+            if place is None:
+                place = self._moved_here(path)
+            if place and _holds(number, place):
+                return self._begin(entry, place, os.pread(number, _HEAD, 0))
+        if changed:
+            self._note(f"{entry.path} isn't what it was: read from its beginning again")
+        return self._begin(entry)
+
+    def _moved_here(self, path: str) -> FilePlace | None:
+        """Return the place of a file that had this path, and isn't there any more."""
+        place = self._paths.get(path)
+        if place is None or place.identity not in self._missing:
+            return None
+        self._gone.add(place.identity)
+        return place
+
+    def _begin(
+        self, entry: FolderEntry, place: FilePlace | None = None, head: bytes = b""
+    ) -> _File:
+        first, offset = (place.lines + 1, place.offset) if place else (1, 0)
+        source = Source(entry.path, entry.name, "jsonl", self._reading, first=first)
+        file = _File(LineParts(source), place, offset, head[:offset])
+        self._files[entry.identity] = file
+        return file
+
+    def _placed(self, entry: FolderEntry, file: _File, number: int, part: Part) -> NewPart:
+        """Say how far the file is read with a part."""
+        count = file.lines.taken - (file.place.lines if file.place else 0)
+        offset = int(file.ends[count - 1])
+        file.ends = file.ends[count:]
+        digest = _digest(file.head, number, offset)
+        file.place = FilePlace(entry.identity, self._path(entry), offset, file.lines.taken, digest)
+        places: dict[FileIdentity, FilePlace | None] = dict.fromkeys(self._gone)
+        for identity in self._gone:
+            self._known.pop(identity, None)
+        self._gone.clear()
+        return NewPart(part, {**places, entry.identity: file.place})
+
+    def _path(self, entry: FolderEntry) -> str:
+        return os.path.join(self._real, entry.name)
+
+    def _problem(self, path: str, reason: str) -> Iterable[NewPart]:
         """Report what is wrong with a file, once."""
         if path in self._noted:
             return []
         self._noted.add(path)
-        return [partial(tuple, [BadRecord(path, reason)])]
+        return [NewPart(partial(tuple, [BadRecord(path, reason)]))]
+
+
+def _holds(number: int, place: FilePlace) -> bool:
+    """Return whether an open file still has what was read up to a place."""
+    return _digest(os.pread(number, _HEAD, 0), number, place.offset) == place.digest
+
+
+def _digest(head: bytes, number: int, offset: int) -> bytes:
+    """Return the digest of the head of an open file, and of what is before an offset."""
+    length = min(_HEAD, offset)
+    before = os.pread(number, length, offset - length)
+    return hashlib.blake2b(head[:length] + before, digest_size=16).digest()

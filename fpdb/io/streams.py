@@ -144,11 +144,12 @@ def named(path: str, hint: str = "") -> Iterator[None]:
 class LineCutter:
     """Cuts bytes into lines, without line feeds, as they come; of too long ones, a mark is left."""
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, largest: int, *, begun: bool = False) -> None:
+        """Begin; a file that has `begun` before these bytes has no byte order mark in them."""
         self._largest = largest
         self._rest = bytearray()
         self._quotes: int | None = None  # those of a line that is too long already
-        self._begun = False
+        self._begun = begun
 
     def feed(self, data: bytes) -> list[bytes | TooLong]:
         """Take bytes, and return the lines that end in them."""

@@ -22,6 +22,7 @@ import xxhash
 from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
 from fpdb.documents.catalog import Catalog, View, key_bytes
 from fpdb.documents.layout import database_names, layout, read_layout
+from fpdb.documents.places import check_places, read_places
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import SKETCH_BYTES, canonical
 from fpdb.fingerprint.sketches import mix
@@ -39,7 +40,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
-from fpdb.storage.lmdb_file import DATA_FILE
+from fpdb.storage.lmdb_file import DATA_FILE, structure_faults
 from fpdb.tables import Permutation
 from fpdb.tables.bits import as_words, of_words, to_array
 from fpdb.tables.pages import Pages
@@ -123,10 +124,10 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
         faults = survey.meta_faults(directory)
         if deep:
             # A snapshot keeps the pages that are read here from being used again.
-            with _opened(directory) as environment, environment.read():
-                faults += survey.structure_faults(directory)
+            with Environment.open(directory, readonly=True) as environment, environment.read():
+                faults += structure_faults(directory)
         yield from (Problem(DATA_FILE, fault) for fault in faults)
-        with _opened(directory) as environment:
+        with Environment.open(directory, readonly=True) as environment:
             _, index, catalog = read_layout(environment)
             with environment.read() as txn:
                 yield from check_view(View(txn, index, catalog))
@@ -141,13 +142,8 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
         yield Problem(DATA_FILE, what)
 
 
-def _opened(directory: Path) -> Environment:
-    # Another user whose database is suspect might have forged its lock file, too.
-    return Environment.open(directory, readonly=True, own_locks_only=True)
-
-
 def _limit(directory: Path) -> None:
-    size = os.lstat(directory / DATA_FILE).st_size
+    size = (directory / DATA_FILE).stat().st_size
     seconds = _SECONDS + _SECONDS_A_MEGABYTE * (size >> 20)
     for what, most in (
         (resource.RLIMIT_DATA, _MEMORY),
@@ -176,6 +172,7 @@ def check_view(view: View) -> Iterator[Problem]:
     yield from _check_header(view)
     for name in database_names(view.index, view.catalog):
         yield from _check_lookups(view.txn, name)
+    yield from check_places(view.txn)
     yield from _Check(view).problems()
 
 
@@ -590,6 +587,8 @@ def require_checksums(view: View) -> None:
     with txn.cursor("documents") as cursor:
         for number, value in cursor:
             require_checksum(value, int.from_bytes(number))
+    for _ in read_places(txn):
+        pass
     if rows != counters.documents - counters.short:
         raise DamagedError(
             f"the home table has {rows:,} rows, expected {counters.documents - counters.short:,}",

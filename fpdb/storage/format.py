@@ -4,6 +4,7 @@ All of it is part of the file format. What LMDB itself writes is in lmdb_file, p
 """
 
 import json
+import os
 import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -244,6 +245,60 @@ class Counters(NamedTuple):
         ):
             raise DamagedError("the counters are damaged", hint="run `fpdb check`")
         return cls(*form.unpack(body))
+
+
+FILES = "files"
+
+
+class FileIdentity(NamedTuple):
+    """What a file is, under any name."""
+
+    device: int
+    inode: int
+
+    def pack(self) -> bytes:
+        """Pack it as a key."""
+        return _IDENTITY.pack(*self)
+
+
+_IDENTITY = struct.Struct(">QQ")
+
+
+class FilePlace(NamedTuple):
+    """How far a file was read: to the end of a line.
+
+    The digest is that of its first bytes and of those before the offset.
+    """
+
+    identity: FileIdentity
+    path: str
+    offset: int
+    lines: int
+    digest: bytes
+
+    def pack(self) -> bytes:
+        """Pack all but the identity, which is the key."""
+        body: bytes = msgpack.packb([os.fsencode(self.path), *self[2:]])
+        return xxhash.xxh3_64_digest(body, seed_of(FILES, self.identity.pack())) + body
+
+    @classmethod
+    def unpack(cls, key: memoryview | bytes, value: memoryview | bytes) -> "FilePlace":
+        """Unpack a key and its value, or raise DamagedError."""
+        body = value[CHECKSUM_BYTES:]
+        if bytes(value[:CHECKSUM_BYTES]) != xxhash.xxh3_64_digest(body, seed_of(FILES, key)):
+            raise DamagedError("the place of a file is damaged", hint="run `fpdb check`")
+        fields = unpack(body, "the place of a file")
+        kinds = [bytes, int, int, bytes]
+        if len(key) != _IDENTITY.size or not isinstance(fields, list):
+            fields = []
+        if [type(field) for field in fields] != kinds:
+            raise DamagedError("the place of a file has other fields", hint="run `fpdb check`")
+        path, offset, lines, digest = fields
+        identity = FileIdentity(*_IDENTITY.unpack(key))
+        return cls(identity, os.fsdecode(path), offset, lines, digest)
+
+
+FilePlaces = Mapping[FileIdentity, FilePlace | None]
 
 
 _RECORD_CHECKSUM_BYTES = 4

@@ -27,8 +27,9 @@ from typing import NoReturn, Protocol
 
 from fpdb.errors import LockTimeoutError, MovedError
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LOCK_FILE, disk_named, identify, open_file
+from fpdb.storage.open_checks import disk_named, identify
 
+LOCK_FILE = "fpdb.lock"
 # After this many seconds, who waits for another process is announced.
 ANNOUNCED_SECONDS = 2.0
 
@@ -226,13 +227,13 @@ class WriteLock:
     def _open(self) -> None:
         if self._process_turn >= 0:
             return
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with disk_named(self.directory):
             turn = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 self._require_same(turn)
                 if self._process_lock < 0:
-                    path, flags = self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT
-                    self._process_lock = open_file(path, flags, folder=turn)
+                    self._process_lock = os.open(LOCK_FILE, flags, 0o600, dir_fd=turn)
             except BaseException:
                 os.close(turn)
                 raise

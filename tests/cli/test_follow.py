@@ -183,7 +183,11 @@ def test_a_directory_is_followed_across_a_restart(start, path, tmp_path):
     talk.process.terminate()
     assert talk.end() == (0, "", "")
     again = Talk(start(*follow))
-    assert [each["status"] for each in again.hear(3)] == ["unchanged", "duplicate", "unchanged"]
+    with (folder / "1.jsonl").open("a") as file:  # nothing else is read again
+        file.write(json.dumps(page("d", KITES.format("two"))) + "\n")
+    [last] = again.hear()
+    assert (last["key"], last["duplicate_of"]) == ("d", "c")
+    assert last["source"] == f"{folder}/1.jsonl:3"
     again.process.terminate()
     assert again.end()[0] == 0
 

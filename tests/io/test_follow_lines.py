@@ -32,7 +32,7 @@ class Folder:
         Folder.looks = 0
         return [
             each.reason if isinstance(each, BadRecord) else (each.key, each.source)
-            for each in next(self._parts)()
+            for each in next(self._parts).part()
         ]
 
     def write(self, name, text, mode="a"):

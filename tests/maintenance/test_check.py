@@ -13,11 +13,20 @@ import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
 from fpdb.documents.catalog import View
+from fpdb.documents.places import read_places, write_places
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
 from fpdb.storage.columns import pack_rows, shape_of, unpack_rows
-from fpdb.storage.format import Counters, pack_record, renumbered, unpack_record
+from fpdb.storage.format import (
+    FILES,
+    Counters,
+    FileIdentity,
+    FilePlace,
+    pack_record,
+    renumbered,
+    unpack_record,
+)
 from fpdb.tables.bits import as_words, to_array
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan
@@ -449,6 +458,21 @@ def test_counters_that_are_off_are_reported(db: Database, change: Any, where: st
 
     have = {"documents": DOCUMENTS, "short": 3}[name]
     assert problems(db, alter) == [Problem("counters", f"{have} {where}, expected {have + by}")]
+
+
+def test_a_place_of_a_followed_file_that_is_damaged_or_another_s_is_reported(db: Database) -> None:
+    place = FilePlace(FileIdentity(1, 7), "/crawled/a.jsonl", 100, 3, bytes(16))
+    other = place._replace(identity=FileIdentity(1, 8))
+
+    def alter(txn: WriteTransaction, _: Database) -> None:
+        write_places(txn, {place.identity: place, other.identity: other})
+        assert list(read_places(txn)) == [place, other]
+        txn.put(FILES, place.identity.pack(), other.pack())
+        txn.put(FILES, other.identity.pack(), other.pack()[:-1] + b"x")
+        txn.put(FILES, b"short", place.pack())
+
+    found = problems(db, alter)
+    assert [problem.where for problem in found] == [FILES] * 3
 
 
 def test_counters_that_would_give_an_id_twice_are_reported(db: Database) -> None:
