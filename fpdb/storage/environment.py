@@ -213,8 +213,11 @@ class ReadTransaction:
 
     def _require_replaced(self, shared: SharedEnvironment, error: BaseException) -> None:
         """Raise an error of beginning, unless the database was replaced at this very moment."""
-        if not isinstance(error, ClosedError) or self._handle.current() is shared:
-            raise error
+        if isinstance(error, FpdbError):
+            replaced = self._handle.current() is not shared
+            if replaced or (isinstance(error, MovedError) and not shared.failure):
+                return  # in the second case it was moved away and back
+        raise error
 
 
 class Ongoing:

@@ -27,7 +27,7 @@ from typing import NoReturn, Protocol
 
 from fpdb.errors import LockTimeoutError, MovedError
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import disk_named, identify
+from fpdb.storage.open_checks import Identity, disk_named, identify
 
 LOCK_FILE = "fpdb.lock"
 # After this many seconds, who waits for another process is announced.
@@ -88,9 +88,9 @@ class _Holding:
 class WriteLock:
     """The lock of the database that is in a directory now; not reentrant."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, identity: Identity | None = None) -> None:
         self.directory = directory
-        self._identity = identify(directory)
+        self._identity = identity or identify(directory)
         self._holding: _Holding | None = None
         self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._process_turn = self._process_lock = -1
@@ -229,7 +229,10 @@ class WriteLock:
             return
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with disk_named(self.directory):
-            turn = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                turn = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise self._moved("no") from error
             try:
                 self._require_same(turn)
                 if self._process_lock < 0:
@@ -240,9 +243,15 @@ class WriteLock:
             self._process_turn = turn
 
     def _require_same(self, opened: int) -> None:
-        found = os.lstat(DATA_FILE, dir_fd=opened)
+        try:
+            found = os.lstat(DATA_FILE, dir_fd=opened)
+        except FileNotFoundError as error:
+            raise self._moved("no") from error
         if (found.st_dev, found.st_ino) != self._identity:
-            raise MovedError(f"another database is at {self.directory} now", hint="open it again")
+            raise self._moved("another")
+
+    def _moved(self, which: str) -> MovedError:
+        return MovedError(f"{which} database is at {self.directory} now", hint="open it again")
 
     def _poll(self, descriptor: int, began: float, timeout: float) -> bool:
         announced, pause = began + ANNOUNCED_SECONDS, _SHORTEST_PAUSE

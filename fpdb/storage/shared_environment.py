@@ -82,7 +82,7 @@ class SharedEnvironment:
         self.readonly = True  # the LMDB environment is, at this moment
         self.users = 1
         self.pid = os.getpid()
-        self.lock = WriteLock(directory)
+        self.lock = WriteLock(directory, identity)
         self.environment: lmdb.Environment | None = None
         self.begin: Begin = self._refuse
         self.databases: dict[str, lmdb._Database] = {}
@@ -300,7 +300,11 @@ class SharedEnvironment:
         self.header = found
 
     def _require_same(self) -> None:
-        if identify(self.directory) != self.identity:
+        try:
+            found = identify(self.directory)
+        except (DatabaseNotFoundError, NotADatabaseError) as error:
+            raise MovedError(str(error), hint=error.hint) from error
+        if found != self.identity:
             raise MovedError(f"another database is at {self.directory} now", hint="open it again")
 
     def _replace(self, *, writing: bool | None) -> None:
@@ -368,8 +372,8 @@ def join(
             identity = identify(directory)
             try:
                 return _join(directory, identity, readonly, verify, sync=sync)
-            except (MovedError, DatabaseNotFoundError, NotADatabaseError):
-                if identify(directory) == identity:
+            except FpdbError:
+                if identify(directory) == identity:  # else it was replaced at this very moment
                     raise
 
 

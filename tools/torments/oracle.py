@@ -39,7 +39,7 @@ def flaws(db: fpdb.Database, whose: Callable[[Any], bool] = lambda _: True) -> l
     """Check a database: by its own means, and by asking for each document by its fingerprint."""
     problems = [f"{problem.where}: {problem.what}" for problem in db.check()]
     with db.snapshot() as snapshot:
-        documents = [d for d in db.scan() if d.fingerprint is not None and whose(d.key)]
+        documents = [d for d in snapshot.scan() if d.fingerprint is not None and whose(d.key)]
         hits = snapshot.query_fingerprints([d.fingerprint for d in documents], k=0)
     found = set(zip(hits.queries.tolist(), hits.ids.tolist(), strict=True))
     problems += [

@@ -18,6 +18,7 @@ TORMENTS = {
     "full": "a full disk, four ways",
     "power": "power cuts",
     "copies": "copies of a database under load",
+    "swaps": "swaps, moves and removals of a database in use",
     "growth": "a million replacements",
     "damage": "damaged data files: read, checked, repaired",
 }

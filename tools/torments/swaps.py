@@ -1,0 +1,380 @@
+"""Databases that are swapped, compacted in place, moved and removed under those who use them.
+
+Servers open a database, fork workers again and again, and run threads. All add documents, query and
+keep snapshots, while other processes replace the database, some of which are killed in the middle.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from figures import ControlError, Figures, going
+from oracle import flaws
+from worker import Channel, Worker, Workers
+
+import fpdb
+from fpdb.storage import Environment
+
+ROUNDS = 300
+CONTROL_ROUNDS = 20
+FORKING, THREADED = 2, 1  # servers
+CHILDREN = 2  # of a forking server at a time
+LIFE = 20  # documents that a child adds before another one takes its place
+THREADS = 3
+SETTLING = 0.05  # seconds that a state lasts
+LONGEST = 0.25  # seconds until a process that replaces the database is killed
+_SHOWN = 5
+
+_refusal: type[fpdb.FpdbError] = fpdb.MovedError
+
+
+def missing() -> str:
+    """Return what this torment lacks here: nothing."""
+    return ""
+
+
+def serve(channel: Channel, path: str, name: str, flaw: str = "") -> None:
+    """Open a database and fork workers that use it, without ever using it itself again."""
+    _blind(flaw)
+    db = fpdb.open(path)
+    channel.tell(ready=True)
+    children: set[int] = set()
+    for number in range(1 << 30):
+        while len(children) >= CHILDREN:
+            pid, status = os.wait()
+            children.remove(pid)
+            if status:
+                raise RuntimeError(f"a child ended with {os.waitstatus_to_exitcode(status)}")
+        server = os.getpid()
+        pid = os.fork()
+        if pid:
+            children.add(pid)
+            continue
+        for count in range(LIFE):
+            if os.getppid() != server:
+                break
+            _use(db, channel, f"{name}/{number}/{count}")
+        os._exit(0)
+
+
+def serve_threads(channel: Channel, path: str, name: str, flaw: str = "") -> None:
+    """Open a database and use it in several threads at once."""
+    _blind(flaw)
+    db = fpdb.open(path)
+    channel.tell(ready=True)
+
+    def work(thread: int) -> None:
+        try:
+            for count in range(1 << 30):
+                _use(db, channel, f"{name}/{thread}/{count}")
+        except BaseException as error:
+            print(f"a thread ended: {error!r}", flush=True)
+            os._exit(1)
+
+    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def compact(channel: Channel, path: str) -> None:
+    """Compact a database in its place."""
+    with fpdb.open(path) as db:
+        channel.tell(ready=True)
+        db.compact()
+    channel.tell(done=True)
+
+
+def swap(channel: Channel, path: str, other: str) -> None:
+    """Exchange two databases."""
+    with fpdb.open(path) as db:
+        channel.tell(ready=True)
+        db.swap(other)
+    channel.tell(done=True)
+
+
+def _blind(flaw: str) -> None:
+    """Make a process not compare what is at its path, as the control does."""
+    global _refusal  # noqa: PLW0603 - a process is blind or not
+    if flaw:
+        Environment.is_at_path = lambda *_: True  # type: ignore[method-assign]
+        _refusal = fpdb.FpdbError
+
+
+def _use(db: fpdb.Database, channel: Channel, key: str) -> None:
+    """Add one document, however often the database is moved away, and look at it."""
+    document = fpdb.Document(key, fingerprint=random.Random(key).getrandbits(64))
+    refused = torn = 0
+    while True:
+        began = time.monotonic()
+        try:
+            list(db.add_many([document]))
+            break
+        except _refusal:
+            refused += 1
+            time.sleep(0.002)
+    ended = time.monotonic()
+    with contextlib.suppress(_refusal):
+        db.query_fingerprint(document.fingerprint or 0)
+    if random.random() < 0.1:
+        with contextlib.suppress(_refusal), db.snapshot() as snapshot:
+            before = len(snapshot), sum(1 for _ in snapshot.scan(prefix=key[:1]))
+            time.sleep(SETTLING * random.random())
+            torn = before != (len(snapshot), sum(1 for _ in snapshot.scan(prefix=key[:1])))
+    channel.tell(key=key, began=began, ended=ended, refused=refused, torn=int(torn))
+
+
+@dataclass
+class Stage:
+    """The database, the others that take its place, and what the servers have said."""
+
+    work: Path
+    workers: Workers
+    seed: int
+    flaw: str = ""
+    pending: dict[str, tuple[float, float]] = field(default_factory=dict)
+    stored: set[str] = field(default_factory=set)
+    acknowledged: int = 0
+    refused: int = 0
+    torn: int = 0
+    kills: int = 0
+    lost: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Make the databases, and start the servers."""
+        self.work.mkdir()
+        self.path, self.other = self.work / "db", self.work / "other"
+        self.chance = random.Random(self.seed)
+        fpdb.create(self.path).close()
+        self.stranger = self.work / "stranger"
+        with fpdb.create(self.stranger, recipe="char-4", k=5) as db:
+            db.add("its own", "the only document that it may have")
+        jobs = ["swaps.serve"] * FORKING + ["swaps.serve_threads"] * THREADED
+        self.servers = [self._begin(job, name=f"{n}", flaw=self.flaw) for n, job in enumerate(jobs)]
+
+    def _begin(self, job: str, **arguments: Any) -> Worker:
+        worker = self.workers.take()
+        worker.begin(job, path=str(self.path), **arguments)
+        worker.ready()
+        return worker
+
+    def listen(self, seconds: float = SETTLING) -> None:
+        """Take down what the servers say for some time, and everything that they said before."""
+        ends = time.monotonic() + seconds
+        time.sleep(seconds)
+        for server in self.servers:
+            while (message := server.hear(0.001)) is not None:
+                self.pending[message["key"]] = message["began"], message["ended"]
+                self.acknowledged += 1
+                self.refused += message["refused"]
+                self.torn += message["torn"]
+                if message["ended"] > ends + 1:
+                    break
+            if server.ended:
+                raise RuntimeError(f"a server ended by itself: {server.errors()}")
+
+    def act(self, job: str, **arguments: Any) -> bool:
+        """Let another process replace the database; kill every second one. Return if it did."""
+        worker = self._begin(job, **arguments)
+        if kill := self.chance.random() < 0.5:
+            time.sleep(self.chance.random() * LONGEST)
+            done = {"done": True} in list(worker.kill())
+            self.kills += 1
+        else:
+            done = worker.hear(60) == {"done": True}
+        if worker.errors() or not (kill or done):
+            raise RuntimeError(f"{job} failed: {worker.errors()}")
+        self.workers.drop(worker)
+        return done
+
+    def compacted(self) -> None:
+        """Compact the database in its place."""
+        self.act("swaps.compact")
+        self.judge()
+
+    def swapped(self) -> None:
+        """Swap the database with a copy of it for a moment."""
+        own = self.path.stat().st_ino
+        with fpdb.open(self.path, readonly=True) as db:
+            db.compact(self.other)
+        self.act("swaps.swap", other=str(self.other))
+        self.listen()
+        if self.path.stat().st_ino != own:
+            self.act_back(self.other)
+        self.judge(also=self.other)
+        shutil.rmtree(self.other)
+
+    def estranged(self) -> None:
+        """Swap the database with one of another recipe for a moment."""
+        own = self.path.stat().st_ino
+        self.act("swaps.swap", other=str(self.stranger))
+        self.listen()
+        if self.path.stat().st_ino != own:
+            self.act_back(self.stranger)
+        with fpdb.open(self.stranger, readonly=True) as db:
+            foreign = set(db) - {"its own"}
+        if foreign:
+            self.problems.append(f"{len(foreign)} documents were written by another recipe")
+        self.judge()
+
+    def act_back(self, other: Path) -> None:
+        """Swap back, in this process."""
+        with fpdb.open(self.path) as db:
+            db.swap(other)
+
+    def moved(self) -> None:
+        """Move the database away for a moment, without waiting for writers."""
+        aside = self.work / "aside"
+        self.path.rename(aside)
+        gone = time.monotonic()
+        time.sleep(SETTLING * self.chance.random())
+        back = time.monotonic()
+        aside.rename(self.path)
+        self.listen()
+        self.judge(absent=(gone, back))
+
+    def removed(self) -> None:
+        """Put a copy in the place of the database, remove it, and move the database back."""
+        aside = self.work / "aside"
+        with fpdb.open(self.path, readonly=True) as db:
+            db.compact(self.other)
+        self.path.rename(aside)
+        came = time.monotonic()
+        self.other.rename(self.path)
+        time.sleep(SETTLING * self.chance.random())
+        (self.path / "data.mdb").unlink()
+        gone = time.monotonic()
+        _remove(self.path)
+        time.sleep(SETTLING * self.chance.random())
+        back = time.monotonic()
+        aside.rename(self.path)
+        self.listen()
+        self.judge(excused=(came, gone), absent=(gone, back))
+
+    def judge(
+        self,
+        *,
+        also: Path | None = None,
+        excused: tuple[float, float] = (1, 0),
+        absent: tuple[float, float] = (1, 0),
+    ) -> None:
+        """Compare what is stored with what was acknowledged.
+
+        Args:
+            also: Another database that was at the path.
+            excused: When a database was at the path that was removed then, with all in it.
+            absent: When there was no database at the path.
+        """
+        self.listen()
+        with fpdb.open(self.path, readonly=True) as db:
+            found = {str(key) for key in db}
+            self.problems += flaws(db)
+        elsewhere: set[str] = set()
+        if also is not None:
+            with fpdb.open(also, readonly=True) as db:
+                elsewhere = {str(key) for key in db}
+                self.problems += flaws(db)
+        wrong = [key for key in self.stored if key not in found]
+        for key, (began, ended) in self.pending.items():
+            if absent[0] < began and ended < absent[1]:
+                wrong.append(f"{key} (acknowledged while there was no database)")
+            if key in found:
+                self.stored.add(key)
+            elif key not in elsewhere and not (ended >= excused[0] and began <= excused[1]):
+                wrong.append(key)
+        self.pending = {}
+        self.stored -= set(wrong)
+        self.lost += len(wrong)
+        self.problems += [f"lost: {key}" for key in wrong[:_SHOWN]]
+
+    def finish(self) -> None:
+        """End the servers, judge for the last time, and let the drafts be removed."""
+        for server in self.servers:
+            server.kill()
+        self.judge_drafts()
+
+    def judge_drafts(self) -> None:
+        """Find drafts that the next maker doesn't remove."""
+        time.sleep(SETTLING)  # children end by themselves
+        for draft in self.work.glob(".db.*.new"):
+            os.utime(draft, (0, 0))
+        with fpdb.open(self.path) as db:
+            db.compact()
+        left = [draft.name for draft in self.work.glob(".*")]
+        if left:
+            self.problems.append(f"left: {left}")
+
+
+def _remove(folder: Path) -> None:
+    # Somebody may be opening it, which makes a lock file.
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
+            return
+    shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _staged(work: Path, seed: int, flaw: str = "") -> Iterator[Stage]:
+    with Workers() as workers:
+        yield Stage(work, workers, seed, flaw)
+
+
+def run(rounds: int, seed: int, work: Path) -> Figures:
+    """Replace the database again and again, in each way, and judge it each time."""
+    control = _control(seed, work)
+    acts: tuple[Callable[[Stage], None], ...] = (
+        *(Stage.compacted, Stage.swapped, Stage.estranged),
+        *(Stage.moved, Stage.removed),
+    )
+    counts: dict[str, int] = {}
+    notes: dict[str, object] = {}
+    inconsistent = 0
+    with _staged(work / "stage", seed) as stage:
+        for number in going(rounds):
+            act = stage.chance.choice(acts)
+            act(stage)
+            counts[act.__name__] = counts.get(act.__name__, 0) + 1
+            if stage.problems:
+                inconsistent += 1
+                notes[f"round {number}"] = stage.problems[:_SHOWN]
+                stage.problems = []
+        stage.finish()
+        inconsistent += bool(stage.problems)
+    notes |= {
+        "acts": counts,
+        "kills": stage.kills,
+        "calls refused": stage.refused,
+        "torn snapshots": stage.torn,
+        "wrong at the end": stage.problems,
+    }
+    return Figures(
+        sum(counts.values()),
+        stage.acknowledged,
+        stage.lost,
+        inconsistent + stage.torn,
+        control=control,
+        notes=notes,
+    )
+
+
+def _control(seed: int, work: Path) -> str:
+    """Remove the database of servers that don't look at their path, until something is lost."""
+    with _staged(work / "control", seed, "blind") as stage:
+        for number in range(CONTROL_ROUNDS):
+            stage.removed()
+            if stage.lost:
+                return (
+                    f"servers that don't compare what is at their path lost {stage.lost} documents "
+                    f"at removal {number + 1}"
+                )
+    raise ControlError(f"blind servers lost nothing in {CONTROL_ROUNDS} removals")
