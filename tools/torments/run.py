@@ -15,6 +15,7 @@ TORMENTS = {
     "kills": "kill -9 of one writer at random moments",
     "processes": "kill -9 among three writers and two readers",
     "calls": "a kill, EIO and ENOSPC at every storage system call",
+    "interrupts": "exceptions out of signal handlers at any moment",
     "full": "a full disk, four ways",
     "power": "power cuts",
     "copies": "copies of a database under load",
