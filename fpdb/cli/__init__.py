@@ -24,6 +24,7 @@ from fpdb.cli.pairs import clusters, pairs
 from fpdb.cli.plan import plan
 from fpdb.cli.query import query
 from fpdb.errors import FpdbError
+from fpdb.storage.lock import announce_waits
 
 app = typer.Typer(
     name="fpdb",
@@ -94,6 +95,7 @@ def main() -> None:
 def _run() -> int:
     """Run a command and return its exit code; print an error and its hint."""
     render.prepare_streams()
+    announce_waits(render.note)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn

@@ -189,21 +189,24 @@ class WriteLock:
 
     def _unlock(self) -> None:
         """Release everything that this thread has, whatever that is."""
-        self._holding = None
         try:
-            if self._process_turn >= 0:
-                fcntl.flock(self._process_turn, fcntl.LOCK_UN)
+            self._unlock_files()
+        except BaseException:
+            self._unlock_files()
+            raise
         finally:
+            self._holding = None
+            # No function is called that an exception could leave at its beginning.
             try:
-                if self._process_lock >= 0:
-                    fcntl.flock(self._process_lock, fcntl.LOCK_UN)
-            finally:
-                # No function is called that an exception could leave at its beginning.
-                try:
-                    while True:
-                        self._thread_lock.release()
-                except RuntimeError:  # it isn't this thread's any more
-                    pass
+                while True:
+                    self._thread_lock.release()
+            except RuntimeError:  # it isn't this thread's any more
+                pass
+
+    def _unlock_files(self) -> None:
+        for descriptor in (self._process_turn, self._process_lock):
+            if descriptor >= 0:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def _close_files(self) -> None:
         files = self._process_turn, self._process_lock

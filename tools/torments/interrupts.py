@@ -30,7 +30,7 @@ ROUNDS = 100_000  # interrupts
 TIMEOUT = 5.0  # seconds after which a lock counts as stuck
 SHORT = 0.3
 THREADS = 2
-SIGNAL = signal.SIGUSR1
+SIGNAL = int(signal.SIGUSR1)
 WATCHED = {
     module.__file__ for module in (environment, lock, shared_environment, contextlib, weakref)
 }
@@ -141,23 +141,18 @@ def _watch(
 ) -> dict[str, Any]:
     """Have a process interrupted, and write after each interrupt; return what it reports."""
     victim.begin("interrupts.suffer", path=str(path), how=how, seed=seed, rounds=rounds, flaw=flaw)
-    stuck = 0
+    stuck, numbers = 0, going(rounds + 1)
     with fpdb.open(path, timeout=SHORT if flaw else TIMEOUT) as db:
-        for number in going(rounds + 1):
-            message = victim.hear(120)
-            if message is None:
-                raise RuntimeError(f"the interrupted process says nothing: {victim.errors()}")
+        while message := victim.hear(120):
             if "interrupts" in message:
                 return message | {"stuck": stuck + message["stuck"]}
+            number = next(numbers, None)
             try:
-                db.add(f"other {number % ASKS}", _text(number))
+                db.add(f"other {message['wrote'] % ASKS}", _text(message["wrote"]))
             except fpdb.LockTimeoutError:
                 stuck += 1
-            victim.tell(go=True, last=bool(flaw) and stuck > 0)
-        victim.hear(120)
-        victim.tell(go=True, last=True)
-        message = victim.hear(120) or {}
-        return message | {"stuck": stuck + message["stuck"]}
+            victim.tell(last=number is None or bool(flaw and stuck))
+    raise RuntimeError(f"the interrupted process says nothing: {victim.errors()}")
 
 
 def _judge(path: Path, result: dict[str, Any]) -> tuple[int, list[str]]:
@@ -219,6 +214,8 @@ class _Victim:
         place = dict.fromkeys(acts, 0)
         while self._counts["interrupts"] < rounds and not self._last:
             for act in acts:
+                if self._counts["interrupts"] == rounds or self._last:
+                    break
                 place[act] += 1
                 wire = Tripwire(place[act])
                 if not self._interrupt(act, lambda wire=wire, act=act: wire.run(act)):
@@ -344,4 +341,6 @@ def _timed(act: Act, delay: float) -> None:
 
 
 def _text(number: int) -> str:
-    return f"Red kites nest above quarry {number} again: {number * number} pairs in April, they say."
+    return (
+        f"Red kites nest above quarry {number} again: {number * number} pairs in April, they say."
+    )
