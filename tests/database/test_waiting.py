@@ -89,7 +89,8 @@ def test_a_write_within_a_snapshot_that_began_beside_a_writer(filled: Path, stop
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_waiting_command_prints_for_whom(filled: Path, stopped: int, terminal: bool) -> None:
-    code = "from fpdb.storage import lock; lock.ANNOUNCED_SECONDS = 0.05; from fpdb.cli import main; main()"
+    code = "from fpdb.storage import lock; lock.ANNOUNCED_SECONDS = 0.05; "
+    code += "from fpdb.cli import main; main()"
     own, other = pty.openpty() if terminal else os.pipe()
     command = [sys.executable, "-c", code, "delete", filled, "a"]
     with subprocess.Popen(command, stderr=other, start_new_session=True) as process:

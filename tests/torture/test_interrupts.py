@@ -57,7 +57,7 @@ def test_an_interrupt_at_any_place_of_an_add_leaves_nobody_waiting(
             wire = interrupts.Tripwire(place)
             try:
                 wire.run(lambda: db.add("a", f"{TEXT} {place}"))  # noqa: B023
-            except interrupts.Interrupt as error:
+            except interrupts.SignalError as error:
                 kept = error if place % 2 else None
                 where = "".join(traceback.format_exception(error))
             else:
@@ -83,7 +83,7 @@ def test_an_interrupt_at_any_place_of_a_read_keeps_no_snapshot(
             wire = interrupts.Tripwire(place)
             try:
                 wire.run(lambda: len(db))
-            except interrupts.Interrupt:
+            except interrupts.SignalError:
                 pass
             else:
                 break

@@ -38,7 +38,7 @@ ASKS = 20  # keys of each writer
 Act = Callable[[], object]
 
 
-class Interrupt(Exception):
+class SignalError(Exception):
     """What the handler of the signal raises."""
 
 
@@ -65,7 +65,7 @@ class Tripwire:
         return self._step
 
     def _step(self, frame: FrameType, event: str, _: object) -> Any:
-        fuse = None  # noqa: F841 - as above
+        fuse = None
         if event == "opcode" and frame.f_lasti in _heeding(frame.f_code):
             fuse = self._count()  # noqa: F841
         return self._step
@@ -98,10 +98,10 @@ def _heeding(code: CodeType) -> frozenset[int]:
 
 @contextlib.contextmanager
 def raising() -> Iterator[None]:
-    """Let the signal raise Interrupt in a block."""
+    """Let the signal raise SignalError in a block."""
 
     def raise_it(*_: object) -> None:
-        raise Interrupt
+        raise SignalError
 
     before = signal.signal(SIGNAL, raise_it)
     try:
@@ -116,7 +116,7 @@ def missing() -> str:
 
 
 def run(rounds: int, seed: int, work: Path) -> Figures:
-    """Interrupt a process again and again, and write from this one after each interrupt."""
+    """SignalError a process again and again, and write from this one after each interrupt."""
     control = _control(work / "control", seed)
     total = {"rounds": 0, "acknowledged": 0, "lost": 0, "inconsistent": 0}
     notes: dict[str, object] = {}
@@ -170,7 +170,7 @@ def _judge(path: Path, result: dict[str, Any]) -> tuple[int, list[str]]:
 
 
 def _control(path: Path, seed: int) -> str:
-    """Interrupt a process whose lock doesn't end with its owner, until it is stuck."""
+    """SignalError a process whose lock doesn't end with its owner, until it is stuck."""
     fpdb.create(path).close()
     with Workers() as workers:
         result = _watch(workers.take(), path, "every place", seed, 500, "kept")
@@ -209,7 +209,7 @@ class _Victim:
         self._stop = threading.Event()
 
     def go_through_places(self, rounds: int) -> None:
-        """Interrupt each act at each place where a signal is heeded, again and again."""
+        """SignalError each act at each place where a signal is heeded, again and again."""
         acts = (self._add, self._delete, self._query, self._open, self._snapshot)
         place = dict.fromkeys(acts, 0)
         while self._counts["interrupts"] < rounds and not self._last:
@@ -218,12 +218,12 @@ class _Victim:
                     break
                 place[act] += 1
                 wire = Tripwire(place[act])
-                if not self._interrupt(act, lambda wire=wire, act=act: wire.run(act)):
+                if not self._interrupt(lambda wire=wire, act=act: wire.run(act)):
                     self._counts["places"] = max(self._counts["places"], wire.places)
                     place[act] = 0  # it has fewer places than that
 
     def wait_for_timers(self, rounds: int) -> None:
-        """Interrupt acts at random moments."""
+        """SignalError acts at random moments."""
         signal.signal(signal.SIGALRM, signal.getsignal(SIGNAL))
         acts = (self._add, self._add, self._delete, self._query, self._open, self._snapshot)
         usual = dict.fromkeys(acts, 0.001)
@@ -231,7 +231,7 @@ class _Victim:
             act = self._chance.choice(acts)
             began = time.perf_counter()
             delay = self._chance.uniform(5e-6, 1.2 * usual[act])
-            if not self._interrupt(act, lambda act=act, delay=delay: _timed(act, delay)):
+            if not self._interrupt(lambda act=act, delay=delay: _timed(act, delay)):
                 took = time.perf_counter() - began
                 usual[act] += (min(took, 0.1) - usual[act]) / 8
 
@@ -256,16 +256,16 @@ class _Victim:
             **self._counts, stuck=self._stuck, errors=self._errors, documents=self._documents
         )
 
-    def _interrupt(self, act: Act, run: Act) -> bool:
+    def _interrupt(self, run: Act) -> bool:
         """Run an act; return whether it was interrupted, after both processes wrote."""
         self._counts["operations"] += 1
         self._doubtful: str | None = None
         try:
             run()
-        except Interrupt as error:
+        except SignalError as error:
             # A notebook keeps the last exception, with all that its frames refer to.
             self._kept = error if self._counts["interrupts"] % 2 else None
-        except Exception as error:  # noqa: BLE001 - whatever else comes is a fault
+        except Exception as error:
             self._fail(error)
         else:
             return False
@@ -283,7 +283,7 @@ class _Victim:
     def _write(self) -> None:
         try:
             self._put(f"after {self._chance.randrange(ASKS)}")
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -327,12 +327,12 @@ class _Victim:
                 self._db.add(keys[turn % ASKS], _text(turn))
                 self._documents[keys[turn % ASKS]] = turn
                 self._db.query(_text(turn))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self._fail(error)
 
 
 def _timed(act: Act, delay: float) -> None:
-    """Interrupt an act after some time, unless it has ended by then."""
+    """SignalError an act after some time, unless it has ended by then."""
     try:
         signal.setitimer(signal.ITIMER_REAL, delay)
         act()
