@@ -21,6 +21,8 @@ from fpdb.cli.options import (
 )
 from fpdb.cli.output import format_time
 from fpdb.errors import FpdbError
+from fpdb.maintenance.check import require_complete_copy
+from fpdb.storage import Environment
 
 
 def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
@@ -29,7 +31,11 @@ def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
     Example:
       fpdb stats crawl.fpdb
     """
-    with fpdb.open(path, readonly=True) as database:
+    # Only counts are read, for which another user's lock file need not be trusted.
+    environment = Environment.open(
+        path, readonly=True, verify=require_complete_copy, own_locks_only=True
+    )
+    with fpdb.Database(environment) as database:
         found = database.stats()
     each = found.bytes_used / found.documents if found.documents else None
     if as_json:

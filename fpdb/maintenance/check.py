@@ -40,7 +40,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
-from fpdb.storage.lmdb_file import DATA_FILE, structure_faults
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Permutation
 from fpdb.tables.bits import as_words, of_words, to_array
 from fpdb.tables.pages import Pages
@@ -124,10 +124,10 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
         faults = survey.meta_faults(directory)
         if deep:
             # A snapshot keeps the pages that are read here from being used again.
-            with Environment.open(directory, readonly=True) as environment, environment.read():
-                faults += structure_faults(directory)
+            with _opened(directory) as environment, environment.read():
+                faults += survey.structure_faults(directory)
         yield from (Problem(DATA_FILE, fault) for fault in faults)
-        with Environment.open(directory, readonly=True) as environment:
+        with _opened(directory) as environment:
             _, index, catalog = read_layout(environment)
             with environment.read() as txn:
                 yield from check_view(View(txn, index, catalog))
@@ -142,8 +142,13 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
         yield Problem(DATA_FILE, what)
 
 
+def _opened(directory: Path) -> Environment:
+    # Another user whose database is suspect might have forged its lock file, too.
+    return Environment.open(directory, readonly=True, own_locks_only=True)
+
+
 def _limit(directory: Path) -> None:
-    size = (directory / DATA_FILE).stat().st_size
+    size = os.lstat(directory / DATA_FILE).st_size
     seconds = _SECONDS + _SECONDS_A_MEGABYTE * (size >> 20)
     for what, most in (
         (resource.RLIMIT_DATA, _MEMORY),

@@ -30,10 +30,12 @@ import lmdb
 
 from fpdb.errors import ClosedError, OpenError, StorageError
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.lock import LOCK_FILE
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
+    LOCK_FILE,
+    SEAL_FILE,
     disk_named,
+    open_file,
     open_lmdb,
     require_vacant,
     translate,
@@ -48,7 +50,6 @@ _ABANDONED_SECONDS = 60
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _UNABLE = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EBUSY, errno.EOPNOTSUPP}
 
-SEAL_FILE = "fpdb.seal"
 _SEAL_BYTES = 64
 _FILES = {DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, CLAIM_FILE}
 _GENERATION = 0x80087601  # FS_IOC_GETVERSION: changes when the number of an inode is used again
@@ -170,8 +171,11 @@ def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> Non
 
 def sync(path: Path) -> None:
     """Wait until a file or a directory is on the disk."""
-    with _opened(path, os.O_RDONLY) as descriptor:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _require_process(owner: int, directory: Path) -> None:
@@ -208,6 +212,9 @@ def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
     """Verify the data file unless it is sealed, and seal it; one of several processes does it."""
     if _is_sealed(directory):
         return
+    if os.lstat(directory / DATA_FILE).st_uid != os.geteuid():
+        verify(directory)  # nothing is made in another user's directory
+        return
     with contextlib.ExitStack() as stack:
         try:
             descriptor = stack.enter_context(_opened(directory / SEAL_FILE))
@@ -243,7 +250,7 @@ def _identity(directory: Path) -> bytes:
 
 @contextlib.contextmanager
 def _opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = open_file(path, flags)
     try:
         yield descriptor
     finally:
@@ -253,6 +260,4 @@ def _opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
 def _write_seal(descriptor: int, directory: Path) -> None:
     # On a full disk the file remains unsealed, and is verified again next time.
     with contextlib.suppress(OSError):
-        owner = os.stat(directory / DATA_FILE)
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)  # root's seal would shut the owner out
         os.pwrite(descriptor, _identity(directory), 0)

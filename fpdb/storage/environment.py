@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 import lmdb
 
 from fpdb.errors import (
+    AccessError,
     ClosedError,
     DamagedError,
     FpdbError,
@@ -28,9 +29,10 @@ from fpdb.errors import (
 from fpdb.models import Snapshots
 from fpdb.storage import drafts, shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
-from fpdb.storage.lmdb_file import DATA_FILE, structure_faults
-from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, translate
+from fpdb.storage.lmdb_file import DATA_FILE
+from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, last_commit, translate
 from fpdb.storage.shared_environment import LOCK_SECONDS, Mark, SharedEnvironment
+from fpdb.storage.survey import structure_faults
 
 if TYPE_CHECKING:
     Cursor = lmdb.Cursor[memoryview]
@@ -75,6 +77,7 @@ class ReadTransaction:
         if self._mark not in shared.active:
             self._leave(error)
             return
+        overtaken = shared.unguarded and self._is_overtaken()
         try:
             if self._writes and error is None:
                 self.raw.commit()
@@ -93,6 +96,12 @@ class ReadTransaction:
         translated = shared.fault(fault) if fault is not None else None
         if shared.barred:
             shared.ended()
+        if overtaken and (error is None or isinstance(error, (Exception, GeneratorExit))):
+            raise AccessError(
+                f"{shared.directory} was written to while user {os.geteuid()} read it without its "
+                "lock file",
+                hint="run as its owner, or read it again while nobody writes to it",
+            ) from error
         if translated is not None:
             raise translated from fault
         if moved:
@@ -177,6 +186,11 @@ class ReadTransaction:
             finally:
                 os.close(descriptor)
 
+    def _is_overtaken(self) -> bool:
+        # A transaction uses the pages again that the one two before it has freed. So it is the
+        # third after a snapshot that may change it, from when the second has committed.
+        return last_commit(self._shared.directory) > self.raw.id() + 1
+
     def _leave(self, error: BaseException | None) -> None:
         # If a fork took place in the block, to end the transaction here would unpin the snapshot
         # that the parent process is reading, in the memory that both share.
@@ -191,6 +205,9 @@ class ReadTransaction:
 
     def _begin(self, *, write: bool) -> None:
         shared, mark = self._shared, self._mark
+        if shared.unguarded:
+            shared.locate(self._handle.path)
+            shared.map_anew_if_copied()
         self.thread = _thread()
         shared.active.add(mark)
         if shared.barred:
@@ -398,13 +415,19 @@ class Environment:
         *,
         readonly: bool = False,
         verify: Callable[[Path], None] | None = None,
+        own_locks_only: bool = False,
     ) -> Self:
         """Open an existing database; never create anything.
 
         `verify` is called for a copied one that wasn't opened before, and raises if it is torn.
+        With `own_locks_only`, another user's is read without the lock file that they might forge.
         """
-        directory = Path(os.path.realpath(path))
-        shared = shared_environment.join(directory, readonly=readonly, verify=verify)
+        shared = shared_environment.join(
+            Path(os.path.realpath(path)),
+            readonly=readonly,
+            verify=verify,
+            own_locks_only=own_locks_only,
+        )
         return cls(shared, readonly=readonly, verify=verify)
 
     def read(self) -> ReadTransaction:

@@ -22,7 +22,6 @@ import struct
 from array import array
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from fpdb.errors import DamagedError, NotADatabaseError
@@ -374,19 +373,3 @@ def _require_intact(descriptor: int, name: str) -> Meta:
         if len(free) < len(beyond):
             raise cut
     return newest
-
-
-def structure_faults(directory: Path) -> list[str]:
-    """Return what is wrong with the pages of a data file, their trees, and the free pages.
-
-    Every page must be reachable once, or free. Others may not write to the file meanwhile.
-    """
-    from lmdb import verify  # costs time that only a verification needs
-
-    try:
-        found: list[str] = verify.verify(directory, subdir=True)  # type: ignore[no-untyped-call]
-    except verify.VerifyError as error:
-        return [str(error)]
-    except (ArithmeticError, LookupError, TypeError, ValueError, struct.error) as error:
-        return [f"the structure can't be followed: {type(error).__name__}: {error}"]
-    return found

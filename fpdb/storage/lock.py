@@ -27,9 +27,8 @@ from typing import NoReturn, Protocol
 
 from fpdb.errors import LockTimeoutError, MovedError
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import Identity, disk_named, identify
+from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, identify, open_file
 
-LOCK_FILE = "fpdb.lock"
 # After this many seconds, who waits for another process is announced.
 ANNOUNCED_SECONDS = 2.0
 
@@ -230,7 +229,6 @@ class WriteLock:
     def _open(self) -> None:
         if self._process_turn >= 0:
             return
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with disk_named(self.directory):
             try:
                 turn = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -239,7 +237,8 @@ class WriteLock:
             try:
                 self._require_same(turn)
                 if self._process_lock < 0:
-                    self._process_lock = os.open(LOCK_FILE, flags, 0o600, dir_fd=turn)
+                    path, flags = self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT
+                    self._process_lock = open_file(path, flags, folder=turn)
             except BaseException:
                 os.close(turn)
                 raise

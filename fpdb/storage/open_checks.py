@@ -1,7 +1,9 @@
 """Opening LMDB: the checks of a directory before LMDB sees it, its settings, and its errors.
 
-LMDB trusts whatever it opens. So these are checked first: that the path is on a local disk, that
-the data file is a regular file of this user, and that its meta pages and its length are right.
+LMDB trusts whatever it opens, and follows links. So these are checked first: that the path is on
+a local disk, that each file is a regular one of the right user, and that the meta pages and the
+length of the data file are right. LMDB then opens the descriptors that were checked, by their
+names in /proc, so that nobody can swap a file in between.
 """
 
 import contextlib
@@ -9,9 +11,11 @@ import errno
 import os
 import resource
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import lmdb
 
@@ -27,14 +31,17 @@ from fpdb.errors import (
     OpenError,
     StorageError,
 )
-from fpdb.storage.lmdb_file import DATA_FILE, require_intact
+from fpdb.storage.lmdb_file import DATA_FILE, LmdbFile, require_intact
 
 LMDB_LOCK_FILE = "lock.mdb"
+LOCK_FILE = "fpdb.lock"
+SEAL_FILE = "fpdb.seal"
 LARGEST_MAP, SMALLEST_MAP = 1 << 40, 64 << 20
 MAX_READERS = 4096
 MAX_DATABASES = 80
 
 MOUNTS = Path("/proc/self/mountinfo")
+DESCRIPTORS = Path("/proc/self/fd")
 # Between machines, neither memory maps nor locks are coherent on these.
 REMOTE = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse", "gfs", "gfs2", "glusterfs", "gpfs"}
@@ -45,6 +52,15 @@ REMOTE = frozenset(
 # py-lmdb's would choose the format of a new file.
 _ENGINE_0_9 = 0
 _ATTEMPTS = 5
+
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 Identity = tuple[int, int]
 
@@ -67,6 +83,10 @@ def require_openable(directory: Path, *, readonly: bool) -> None:
         if not readonly:
             require_owner(directory)
         with disk_named(directory):
+            owner = os.fstat(descriptor).st_uid
+            for name in (LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE):
+                with contextlib.suppress(FileNotFoundError):
+                    _require_file(os.lstat(directory / name), directory / name, owner)
             require_intact(descriptor, str(directory / DATA_FILE))
     finally:
         os.close(descriptor)
@@ -76,7 +96,44 @@ def open_data(directory: Path) -> int:
     """Open the data file of a directory that is not in use in this process, to read it."""
     _find_data(directory)
     with disk_named(directory):
-        return os.open(directory / DATA_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return open_file(directory / DATA_FILE, os.O_RDONLY)
+
+
+def open_file(path: Path, flags: int, *, folder: int | None = None) -> int:
+    """Open a file of a database (of its opened `folder`), which must be regular, and no link."""
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        name = path if folder is None else path.name
+        descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _not_a_file(path, "is a symbolic link, expected a regular file") from error
+        raise
+    try:
+        _require_file(os.fstat(descriptor), path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require_file(found: os.stat_result, path: Path, owner: int | None = None) -> None:
+    """Raise OpenError unless this is a regular file, and with an `owner`, theirs alone."""
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS[stat.S_IFMT(found.st_mode)]
+        raise _not_a_file(path, f"is {kind}, expected a regular file")
+    if path.name != DATA_FILE and found.st_nlink > 1:
+        # What is written to it would be written to the file with the other name.
+        raise _not_a_file(path, f"has {found.st_nlink} names (hard links), expected one")
+    if owner is not None and found.st_uid != owner:
+        raise _not_a_file(
+            path, f"belongs to user {found.st_uid}, expected user {owner} as {DATA_FILE}"
+        )
+
+
+def _not_a_file(path: Path, what: str) -> OpenError:
+    hint = "remove it while no process has the database open; it is made anew"
+    return OpenError(f"{path} {what}", hint=hint)
 
 
 def require_owner(directory: Path) -> None:
@@ -165,28 +222,57 @@ def file_system_of(device: int) -> str:
     return ""
 
 
+class _Place(NamedTuple):
+    """What LMDB opens; without `locked`, it is the data file alone."""
+
+    path: str
+    locked: bool = True
+
+
 def open_lmdb(
-    directory: Path, *, readonly: bool, create: bool = False, sync: bool = True
+    directory: Path,
+    *,
+    readonly: bool,
+    create: bool = False,
+    sync: bool = True,
+    own_locks_only: bool = False,
 ) -> lmdb.Environment:
     """Open the environment of a directory with the largest map that this process may have.
 
+    A reader who may not use the lock file opens the data file without it. Nothing then protects
+    its snapshots from writers: compare `last_commit` after each. With `own_locks_only` this holds
+    for every database of another user, who could change a lock file that this process has mapped.
+
     Without `sync`, commits don't wait for the disk.
     """
-    data, locks = directory / DATA_FILE, directory / LMDB_LOCK_FILE
-    owner = None if create else data.stat()
-    had_locks = locks.exists()
-    smallest = max(4 * owner.st_size if owner else 0, SMALLEST_MAP)
+    with disk_named(directory), contextlib.ExitStack() as stack:
+        size = 0 if create else os.lstat(directory / DATA_FILE).st_size
+        if create:
+            place = _Place(name_of(stack.enter_context(_pinned(directory, os.O_DIRECTORY))))
+        else:
+            place = stack.enter_context(
+                _found(directory, readonly=readonly, own_locks_only=own_locks_only)
+            )
+        return _open_at(place, directory, size, readonly=readonly, sync=sync)
+
+
+def _open_at(
+    place: _Place, directory: Path, data_size: int, *, readonly: bool, sync: bool
+) -> lmdb.Environment:
+    smallest = max(4 * data_size, SMALLEST_MAP)
     size = LARGEST_MAP
     attempts = 0
     while True:
         try:
             environment = lmdb.open(
-                str(directory),
+                place.path,
+                subdir=place.locked,
+                lock=place.locked,
                 map_size=size,
                 readonly=readonly,
                 create=False,
                 sync=sync,
-                mode=stat.S_IMODE(owner.st_mode) if owner else 0o600,
+                mode=0o600,
                 max_readers=MAX_READERS,
                 max_dbs=MAX_DATABASES,
                 # A spare one would keep its reader slot over a fork, and closing the
@@ -209,11 +295,97 @@ def open_lmdb(
             if attempts == _ATTEMPTS or not (passing or getattr(error, "code", 0) == errno.ENOENT):
                 raise translate(error, directory) from error
             time.sleep(0.01 * 2**attempts)
-    if owner and not had_locks and os.geteuid() == 0 != owner.st_uid:
-        # A lock file of root's would shut the owner out.
-        os.chown(locks, owner.st_uid, owner.st_gid)
     environment.reader_check()
     return environment
+
+
+@contextlib.contextmanager
+def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator[_Place]:
+    """Yield what LMDB opens of an existing database, while the descriptors that it names are open.
+
+    They are of the kind O_PATH, because closing any other descriptor of a lock file would drop the
+    locks that LMDB has taken on it.
+    """
+    user = os.geteuid()
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(_pinned(directory, os.O_DIRECTORY))
+        data = stack.enter_context(_pinned(directory / DATA_FILE, folder=folder))
+        about = os.fstat(data)
+        _require_file(about, directory / DATA_FILE)
+        ours = about.st_uid == user
+        if ours:
+            _make_lock_file(folder, stat.S_IMODE(about.st_mode))
+        try:
+            lock = stack.enter_context(_pinned(directory / LMDB_LOCK_FILE, folder=folder))
+        except FileNotFoundError:
+            usable = False
+        else:
+            _require_file(os.fstat(lock), directory / LMDB_LOCK_FILE, about.st_uid)
+            usable = (ours or not own_locks_only) and _may_write(lock)
+        if usable and ours and not _others_may_write(folder):
+            yield _Place(name_of(folder))
+        elif usable:
+            links = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fpdb-")))
+            (links / DATA_FILE).symlink_to(name_of(data))
+            (links / LMDB_LOCK_FILE).symlink_to(name_of(lock))
+            yield _Place(str(links))
+        elif readonly:
+            yield _Place(name_of(data), locked=False)
+        else:
+            raise _may_not_lock(folder)
+
+
+@contextlib.contextmanager
+def _pinned(path: Path, flags: int = 0, *, folder: int | None = None) -> Iterator[int]:
+    """Open a path, or a file of a folder, for its status and its name in /proc only."""
+    name = path if folder is None else path.name
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def name_of(descriptor: int) -> str:
+    """Return a path that leads to what a descriptor of this process was opened for."""
+    return str(DESCRIPTORS / str(descriptor))
+
+
+def _may_write(descriptor: int) -> bool:
+    return os.access(name_of(descriptor), os.W_OK, effective_ids=True)
+
+
+def _others_may_write(folder: int) -> bool:
+    found = os.fstat(folder)
+    mode = stat.S_IWGRP | stat.S_IWOTH
+    return found.st_uid not in {0, os.geteuid()} or bool(found.st_mode & mode)
+
+
+def _make_lock_file(folder: int, mode: int) -> None:
+    """Create LMDB's lock file, if it is missing and this user may create it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        os.close(os.open(LMDB_LOCK_FILE, flags, mode, dir_fd=folder))
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+
+
+def _may_not_lock(folder: int) -> OSError:
+    frozen = os.fstatvfs(folder).f_flag & os.ST_RDONLY
+    number = errno.EROFS if frozen else errno.EACCES
+    return OSError(number, os.strerror(number), LMDB_LOCK_FILE)
+
+
+def last_commit(directory: Path) -> int:
+    """Return the number of the last transaction in the data file, as it is now."""
+    file = LmdbFile(open_data(directory))
+    try:
+        return max((meta.transaction for meta in file.metas() if meta.valid), default=0)
+    finally:
+        file.close()
 
 
 _LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk
@@ -295,7 +467,7 @@ def explain(number: int, error: Exception, directory: Path) -> FpdbError | None:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return AccessError(
                 f"user {os.geteuid()} may not use {directory}: {error}",
-                hint="run as its owner; readers need write permission too, on lock.mdb",
+                hint="run as its owner",
             )
         case errno.EMFILE | errno.ENFILE:
             return OpenError(

@@ -45,6 +45,7 @@ from fpdb.storage.open_checks import (
     Identity,
     disk_named,
     identify,
+    last_commit,
     open_lmdb,
     require_openable,
     require_owner,
@@ -72,7 +73,14 @@ Mark = weakref.ref[Transaction]
 class SharedEnvironment:
     """An LMDB environment, its sub-databases, its open transactions, and its handles."""
 
-    def __init__(self, directory: Path, identity: Identity, *, sync: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        identity: Identity,
+        *,
+        sync: bool = True,
+        own_locks_only: bool = False,
+    ) -> None:
         self.directory = directory
         self.identity = identity
         # A data file that is moved into another directory would have two lock files.
@@ -80,6 +88,8 @@ class SharedEnvironment:
         # What two databases must share if handles of one may go on with the other.
         self.header: bytes | None = None
         self.readonly = True  # the LMDB environment is, at this moment
+        self.unguarded = False  # no writer knows of its snapshots
+        self.own_locks_only = own_locks_only
         self.users = 1
         self.pid = os.getpid()
         self.lock = WriteLock(directory, identity)
@@ -179,6 +189,20 @@ class SharedEnvironment:
         with _lock:
             self._replace(writing=None)
 
+    def map_anew_if_copied(self) -> None:
+        """Open the environment again if its map is of a file that nobody writes to any more.
+
+        On an overlay, the first one who opens a file to write makes a copy of it.
+        """
+        commit = last_commit(self.directory)
+        environment = self.environment
+        if (
+            environment is not None
+            and environment.info()["last_txnid"] < commit
+            and not self._is_active(threading.get_ident())
+        ):
+            self.map_anew()
+
     def check_readers(self) -> None:
         """Free the reader slots of dead processes; this is due once a second."""
         self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
@@ -250,7 +274,12 @@ class SharedEnvironment:
             self._open(writing=free)
 
     def _open(self, *, writing: bool) -> None:
-        environment = open_lmdb(self.directory, readonly=not writing, sync=self._sync)
+        environment = open_lmdb(
+            self.directory,
+            readonly=not writing,
+            sync=self._sync,
+            own_locks_only=self.own_locks_only,
+        )
         try:
             self._require_same()
             databases = self._open_databases(environment)
@@ -259,6 +288,7 @@ class SharedEnvironment:
             environment.close()
             raise
         self.databases, self.readonly, self.pid = databases, not writing, os.getpid()
+        self.unguarded = not environment.flags()["lock"]
         self.environment, self.begin = environment, environment.begin
         self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
 
@@ -365,13 +395,21 @@ def join(
     readonly: bool,
     verify: Callable[[Path], None] | None = None,
     sync: bool = True,
+    own_locks_only: bool = False,
 ) -> SharedEnvironment:
     """Return the environment of a directory; its first handle opens it."""
     while True:
         with _lock, disk_named(directory):
             identity = identify(directory)
             try:
-                return _join(directory, identity, readonly, verify, sync=sync)
+                return _join(
+                    directory,
+                    identity,
+                    readonly,
+                    verify,
+                    sync=sync,
+                    own_locks_only=own_locks_only,
+                )
             except FpdbError:
                 if identify(directory) == identity:  # else it was replaced at this very moment
                     raise
@@ -384,6 +422,7 @@ def _join(
     verify: Callable[[Path], None] | None,
     *,
     sync: bool,
+    own_locks_only: bool,
 ) -> SharedEnvironment:
     shared = _open.get(identity)
     _require_one_place(directory, identity)
@@ -402,7 +441,7 @@ def _join(
     require_openable(directory, readonly=readonly)
     if verify:
         require_sealed(directory, verify)
-    shared = SharedEnvironment(directory, identity, sync=sync)
+    shared = SharedEnvironment(directory, identity, sync=sync, own_locks_only=own_locks_only)
     try:
         shared.open(readonly=readonly)
     except BaseException:
@@ -425,7 +464,12 @@ def join_anew(
     """
     with _lock:
         try:
-            found = join(directory, readonly=readonly, verify=verify)
+            found = join(
+                directory,
+                readonly=readonly,
+                verify=verify,
+                own_locks_only=opened.own_locks_only,
+            )
         except (DatabaseNotFoundError, NotADatabaseError) as error:
             raise MovedError(
                 f"the database at {directory} was moved or removed: {error}",

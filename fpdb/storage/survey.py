@@ -1,5 +1,7 @@
 """The pages of a data file: what is wrong with them, and what can be read of a damaged one."""
 
+import os
+import struct
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +31,7 @@ from fpdb.storage.lmdb_file import (
     parse_page,
     run_length,
 )
-from fpdb.storage.open_checks import open_data
+from fpdb.storage.open_checks import name_of, open_data
 
 _GLANCES = 20
 _DEEPEST = 32  # levels of a tree; LMDB's cursors have no more
@@ -87,6 +89,25 @@ def meta_faults(directory: Path) -> list[str]:
     finally:
         file.close()
     return []
+
+
+def structure_faults(directory: Path) -> list[str]:
+    """Return what is wrong with the pages of a data file, their trees, and the free pages.
+
+    Every page must be reachable once, or free. Others may not write to the file meanwhile.
+    """
+    from lmdb import verify  # costs time that only a verification needs
+
+    descriptor = open_data(directory)
+    try:
+        found: list[str] = verify.verify(name_of(descriptor), subdir=False)  # type: ignore[no-untyped-call]
+    except verify.VerifyError as error:
+        return [str(error)]
+    except (ArithmeticError, LookupError, TypeError, ValueError, struct.error) as error:
+        return [f"the structure can't be followed: {type(error).__name__}: {error}"]
+    finally:
+        os.close(descriptor)
+    return found
 
 
 class Walk:

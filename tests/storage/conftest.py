@@ -37,10 +37,13 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start a script in a process of its own, with its arguments as `argv`."""
     processes: list[subprocess.Popen[str]] = []
 
-    def start_script(script: str, *argv: object) -> subprocess.Popen[str]:
+    def start_script(
+        script: str, *argv: object, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
         preamble = "import sys\nargv = sys.argv[1:]\nfrom fpdb.storage import Environment\n"
         process = subprocess.Popen(
             [sys.executable, "-c", preamble + textwrap.dedent(script), *map(str, argv)],
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import random
-import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lmdb
@@ -194,55 +192,3 @@ def test_network_file_systems_are_refused(
         Environment.create(tmp_path / "new", ["header"])
     mounts.write_text(other)
     Environment.open(closed).close()
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
-AS_NOBODY = """
-import os
-from fpdb.errors import AccessError
-os.setgid(65534); os.setuid(65534)
-def attempt(**options):
-    try:
-        with Environment.open(argv[0], **options) as env, env.read() as txn:
-            print("read", txn.entries("header"))
-    except AccessError as error:
-        print("refused:", error, "|", error.hint)
-"""
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A database that other users can read, in a directory that lets them through."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "db")
-        Environment.create(path, ["header"]).close()
-        for directory in (path.parent, path):
-            directory.chmod(0o755)
-        for file in path.iterdir():
-            file.chmod(0o644)
-        yield path
-
-
-@needs_root
-def test_another_users_database_is_not_written(run: Callable[..., str], public: Path) -> None:
-    out = run(AS_NOBODY + "attempt()", public)
-    assert "refused:" in out
-    assert "belongs to user 0, and this process runs as user 65534" in out
-
-
-@needs_root
-def test_a_reader_needs_the_lock_file(run: Callable[..., str], public: Path) -> None:
-    assert "readers need write permission too" in run(AS_NOBODY + "attempt(readonly=True)", public)
-    (public / "lock.mdb").chmod(0o666)
-    assert run(AS_NOBODY + "attempt(readonly=True)", public) == "read 0\n"
-
-
-@needs_root
-def test_what_root_reads_stays_its_owners(closed: Path) -> None:
-    (closed / "lock.mdb").unlink()
-    os.chown(closed / "data.mdb", 65534, 65534)
-    with Environment.open(closed, readonly=True):
-        assert (closed / "lock.mdb").stat().st_uid == 65534
-    with pytest.raises(PermissionError, match="belongs to user 65534"):
-        Environment.open(closed)

@@ -1,0 +1,59 @@
+"""What commands do with another user's database: nothing in it changes, and no link is followed."""
+
+import os
+
+import pytest
+
+import fpdb
+
+NOBODY = 65534
+INSPECTIONS = (("check",), ("check", "--deep"), ("stats",), ("repair", "--output", "new"))
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user"),
+]
+
+
+@pytest.fixture
+def suspect(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "suspect.fpdb"
+    with fpdb.create(path, recipe="char-4") as db:
+        db.add_fingerprints([f"u{n}" for n in range(400)], range(400))
+    (path / "fpdb.seal").unlink()
+    (path / "lock.mdb").unlink()
+    return path
+
+
+def give(path):
+    for file in (path, *path.iterdir()):
+        os.chown(file, NOBODY, NOBODY, follow_symlinks=False)
+
+
+def state(path):
+    return {file.name: (file.read_bytes(), file.stat().st_uid) for file in path.iterdir()}
+
+
+@pytest.mark.parametrize("lock", ["none", "forged"])
+@pytest.mark.parametrize("command", INSPECTIONS, ids=" ".join)
+def test_an_inspection_leaves_no_trace(run, suspect, command, lock):
+    if lock == "forged":
+        (suspect / "lock.mdb").write_bytes(b"by its owner")
+    give(suspect)
+    before = state(suspect)
+    done = run(command[0], suspect, *command[1:])
+    assert done.code == 0, done.err
+    assert state(suspect) == before
+
+
+@pytest.mark.parametrize("command", [("stats",), ("check",), ("backup", "--output", "new")])
+def test_no_link_is_followed(run, suspect, tmp_path, command):
+    (suspect / "lock.mdb").symlink_to(tmp_path / "precious")
+    for owner in (0, NOBODY):
+        os.chown(suspect / "data.mdb", owner, owner)
+        done = run(command[0], suspect, *command[1:])
+        assert done.code == 3
+        assert "lock.mdb is a symbolic link, expected a regular file" in done.err
+        assert "Traceback" not in done.err
+        assert sorted(os.listdir(tmp_path)) == ["suspect.fpdb"]
