@@ -17,7 +17,8 @@ from fpdb.documents.layout import new_database, new_header
 from fpdb.documents.prepare import BATCH
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.ingest import Bad, Ingested, Run, Take, parse_key, to_add
-from fpdb.io.arrow import Columns, find_columns, words_of
+from fpdb.io.arrow import Columns, find_columns
+from fpdb.io.decoding import FingerprintBlock
 from fpdb.io.files import read_parts, size_of
 from fpdb.io.records import Reading
 from fpdb.io.streams import chunks, named, read_lines
@@ -171,28 +172,26 @@ class _Load(Run):
                     f"recipe {columns.recipe_id}",
                     hint="load them into a database that is created with that recipe",
                 )
-            for path, batch in columns.batches():
-                self._add_columns(database, str(path), batch)
+            sketched = "sketch" in columns.names and database.sketch is not None
+            for path, block in columns.blocks(sketched=sketched):
+                self._add_columns(database, str(path), block)
 
-    def _add_columns(self, database: Database, source: str, batch: Any) -> None:
-        """Add the rows of a batch: bare fingerprints at once, the others as documents."""
-        numbers = words_of(batch["fingerprint"])
-        known = batch["fingerprint"].is_valid().to_numpy(zero_copy_only=False)
-        if "sketch" not in batch.schema.names or database.sketch is None:
-            self._add(database, batch["key"].filter(known).to_pylist(), numbers[known])
-            batch, numbers = batch.filter(~known), numbers[~known]
+    def _add_columns(self, database: Database, source: str, block: FingerprintBlock) -> None:
+        """Add the rows of a block: bare fingerprints at once, the others as documents."""
+        if len(block.keys):
+            self._add(database, block.keys, block.fingerprints)
+        for row, reason in block.unfit.items():
+            self.refuse(Bad(f"{source}:{row}", reason))
         documents = []
-        for row, number in zip(
-            batch.to_pylist(), to_ints(numbers, database.plan.bits), strict=True
+        for fields, number, known in zip(
+            block.others, to_ints(block.numbers, database.plan.bits), block.known, strict=True
         ):
-            missing = row.pop("fingerprint") is None
-            problem = row.pop("problem", None)
-            if missing and not row.get("digest"):
-                self.refuse(Bad(f"{source}: {row['key']}", problem or "no fingerprint"))
+            problem = fields.pop("problem", None)
+            if not known and not fields.get("digest"):
+                self.refuse(Bad(f"{source}: {fields['key']}", problem or "no fingerprint"))
             else:
-                documents.append(
-                    Document(**row, fingerprint=None if missing else number, short=missing)
-                )
+                fingerprint = number if known else None
+                documents.append(Document(**fields, fingerprint=fingerprint, short=not known))
         self.count(database.add_many(documents))
         self.show()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
@@ -356,8 +356,8 @@ def _table(rows: tables.Splitter, source: Source) -> Iterator[Named]:
     return tables.named_rows(rows(source.lines(), reading.max_bytes), reading)
 
 
-def _columns(rows: "Callable[[str, Reading], Iterator[Named]]", source: Source) -> Iterator[Named]:
-    yield from rows(source.path, source.reading)
+def _columns(form: Literal["Parquet", "Arrow"], source: Source) -> Iterator[Named]:
+    yield from arrow.file_rows(form, source.path, source.reading)
     if source.progress:
         source.progress(os.path.getsize(source.path))
 
@@ -401,8 +401,8 @@ FORMATS = {
     "jsonl": _format(_jsonl, has_fields=True, by_line=True),
     "tsv": _format(partial(_table, tables.tsv_rows), has_fields=True, is_table=True),
     "csv": _format(partial(_table, tables.csv_rows), has_fields=True, is_table=True),
-    "parquet": _format(partial(_columns, arrow.parquet_rows), has_fields=True, by_path=True),
-    "arrow": _format(partial(_columns, arrow.arrow_rows), has_fields=True, by_path=True),
+    "parquet": _format(partial(_columns, "Parquet"), has_fields=True, by_path=True),
+    "arrow": _format(partial(_columns, "Arrow"), has_fields=True, by_path=True),
     "lines": _format(_lines, by_line=True),
     "text": _format(_text, is_document=True),
     "html": Format(_html, is_document=True),
