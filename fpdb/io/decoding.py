@@ -190,14 +190,16 @@ def _limit(file: ColumnFile) -> None:
 
 def _row_blocks(file: ColumnFile) -> Iterator[RowBlock]:
     opened = _parquet if file.form == "Parquet" else _arrow
-    names, batches = opened(file.path, functools.partial(_needed, file.reading))
+    names, batches = opened(file, functools.partial(_needed, file.reading))
     if reason := header_reason(tuple(names), file.reading):
         raise StreamError(reason)
+    yield from row_blocks(batches, file.reading, validate=file.form == "Arrow")
+
+
+def _require_plausible(file: ColumnFile, rows: int) -> None:
     most = _MOST_ROWS + _MOST_ROWS_A_BYTE * os.path.getsize(file.path)
-    for block in row_blocks(batches, file.reading, validate=file.form == "Arrow"):
-        if block.first > most:
-            raise unreadable(file.form, f"it has more than {most:,} rows, too many for its size")
-        yield block
+    if rows > most:
+        raise unreadable(file.form, f"it says that it has {rows:,} rows, too many for its size")
 
 
 def _needed(reading: Reading, names: list[str]) -> list[str]:
@@ -213,13 +215,13 @@ Batches = Iterable["pyarrow.RecordBatch"]
 Choice = Callable[[list[str]], list[str]]
 
 
-def _arrow(path: str, choose: Choice) -> tuple[list[str], Batches]:
+def _arrow(file: ColumnFile, choose: Choice) -> tuple[list[str], Batches]:
     """Open a file in the format of files or of streams."""
     import pyarrow
     from pyarrow import ipc
 
     # If it is cut meanwhile, that ends this process; but batches may be larger than its memory.
-    source = pyarrow.memory_map(path)
+    source = pyarrow.memory_map(file.path)
 
     def opened(options: Any = None) -> Any:
         source.seek(0)
@@ -234,17 +236,27 @@ def _arrow(path: str, choose: Choice) -> tuple[list[str], Batches]:
     fields = [place for place, name in enumerate(names) if name in chosen]
     reader = opened(ipc.IpcReadOptions(included_fields=fields, use_threads=False))
     if isinstance(reader, ipc.RecordBatchFileReader):
-        return names, map(reader.get_batch, range(reader.num_record_batches))
-    return names, reader
+        reader = map(reader.get_batch, range(reader.num_record_batches))
+    return names, _counted(file, reader)
 
 
-def _parquet(path: str, choose: Choice, most: int = _ROWS) -> tuple[list[str], Batches]:
+def _counted(file: ColumnFile, batches: Batches) -> Batches:
+    """Yield batches; raise StreamError before one that says that it has far too many rows."""
+    count = 0
+    for batch in batches:
+        count += batch.num_rows
+        _require_plausible(file, count)
+        yield batch
+
+
+def _parquet(file: ColumnFile, choose: Choice, most: int = _ROWS) -> tuple[list[str], Batches]:
     """Open a Parquet file, to read N rows at a time at most."""
     from pyarrow import parquet
 
-    file = parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
-    names = list(file.schema_arrow.names)
-    return names, _parquet_batches(file, choose(names), most)
+    reader = parquet.ParquetFile(file.path, buffer_size=_BUFFER, pre_buffer=False)
+    _require_plausible(file, reader.metadata.num_rows)
+    names = list(reader.schema_arrow.names)
+    return names, _counted(file, _parquet_batches(reader, choose(names), most))
 
 
 def _parquet_batches(file: Any, names: list[str], most: int) -> Iterator["pyarrow.RecordBatch"]:
@@ -516,7 +528,7 @@ def _fingerprints(file: ColumnFile) -> Iterator[FingerprintBlock]:
     from pyarrow import compute
 
     largest, first = file.reading.max_bytes, 1
-    _, batches = _parquet(file.path, lambda names: [n for n in file.names if n in names], _LOADED)
+    _, batches = _parquet(file, lambda names: [n for n in file.names if n in names], _LOADED)
     for batch in batches:
         columns = [_Column(name, batch[name]) for name in batch.schema.names]
         start = 0
