@@ -531,6 +531,7 @@ def _fingerprints(file: ColumnFile) -> Iterator[FingerprintBlock]:
     _, batches = _parquet(file, lambda names: [n for n in file.names if n in names], _LOADED)
     for batch in batches:
         columns = [_Column(name, batch[name]) for name in batch.schema.names]
+        others = [column.name for column in columns if column.name != "fingerprint"]
         start = 0
         while rest := batch.num_rows - start:
             count, unfit = _fitting(columns, start, rest, largest, _LOADED_BYTES)
@@ -543,7 +544,7 @@ def _fingerprints(file: ColumnFile) -> Iterator[FingerprintBlock]:
             yield FingerprintBlock(
                 _keys_of(some["key"]),
                 _words_of(some["fingerprint"]),
-                other.drop_columns("fingerprint").to_pylist(),
+                other.select(others).to_pylist(),
                 _words_of(other["fingerprint"]),
                 other["fingerprint"].is_valid().to_pylist(),
                 {first + row: reason for row, reason in unfit.items()},
