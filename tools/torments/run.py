@@ -22,6 +22,7 @@ TORMENTS = {
     "swaps": "swaps, moves and removals of a database in use",
     "growth": "a million replacements",
     "damage": "damaged data files: read, checked, repaired",
+    "arrow": "Parquet and Arrow files with changed bytes",
 }
 
 
