@@ -9,8 +9,8 @@ there is a draft to remove.
 
 A copy of a directory that others write to may be torn: parts of one file from different moments,
 each intact in itself. Nothing in such a file shows its age, but it is another file than the one
-that was copied. So a data file is sealed where fpdb made it, and a file without its seal is
-verified before it is opened for the first time.
+that was copied. So a data file is sealed where fpdb made it, by what no copy can take along, and a
+file without its seal is verified before it is opened for the first time.
 """
 
 import contextlib
@@ -50,9 +50,11 @@ _ABANDONED_SECONDS = 60
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _UNABLE = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EBUSY, errno.EOPNOTSUPP}
 
-_SEAL_BYTES = 64
+_SEAL_BYTES = 96
 _FILES = {DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, CLAIM_FILE}
-_GENERATION = 0x80087601  # FS_IOC_GETVERSION: changes when the number of an inode is used again
+_GENERATION = 0x80087601  # FS_IOC_GETVERSION of Linux
+# statx: AT_EMPTY_PATH, STATX_BTIME, and what it fills in
+_BY_DESCRIPTOR, _BIRTH, _STATX_BYTES, _BIRTH_OFFSET = 0x1000, 0x800, 256, 80
 
 
 @contextlib.contextmanager
@@ -235,17 +237,38 @@ def _is_sealed(directory: Path) -> bool:
     return False
 
 
-def _identity(directory: Path) -> bytes:
-    """Return what identifies the data file among all others, its copies included."""
+def _identity(directory: Path) -> bytes | None:
+    """Return what identifies the data file among all others, its copies included.
+
+    The number of an inode is used again, on some file systems at once; the time of its birth and
+    its generation are not, and nobody can set them. Where a file has neither, return None: it
+    can't be sealed, and is verified at each opening.
+    """
     with _opened(directory / DATA_FILE, os.O_RDONLY) as descriptor:
-        found = os.fstat(descriptor)
-        try:
-            answer = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
-            # A device may get another number when the machine starts again.
-            name = f"inode {found.st_ino} generation {struct.unpack_from('=I', answer)[0]}"
-        except OSError:
-            name = f"inode {found.st_ino} device {found.st_dev}"
-    return f"{name}\n".encode().ljust(_SEAL_BYTES)
+        marks = f"{_birth(descriptor)}{_generation(descriptor)}"
+        # A device may get another number when the machine starts again.
+        name = f"inode {os.fstat(descriptor).st_ino}{marks}\n"
+    return name.encode().ljust(_SEAL_BYTES) if marks else None
+
+
+def _birth(descriptor: int) -> str:
+    status = getattr(ctypes.CDLL(None), "statx", None)
+    found = ctypes.create_string_buffer(_STATX_BYTES)
+    if status is None or status(descriptor, b"", _BY_DESCRIPTOR, _BIRTH, found):
+        return ""
+    if not struct.unpack_from("=I", found)[0] & _BIRTH:
+        return ""
+    seconds, fraction = struct.unpack_from("=qI", found, _BIRTH_OFFSET)
+    return f" born {seconds}.{fraction:09}"
+
+
+def _generation(descriptor: int) -> str:
+    try:
+        answer = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
+    except OSError:
+        return ""
+    number = struct.unpack_from("=I", answer)[0]
+    return f" generation {number}" if number else ""
 
 
 @contextlib.contextmanager
@@ -260,4 +283,5 @@ def _opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
 def _write_seal(descriptor: int, directory: Path) -> None:
     # On a full disk the file remains unsealed, and is verified again next time.
     with contextlib.suppress(OSError):
-        os.pwrite(descriptor, _identity(directory), 0)
+        if name := _identity(directory):
+            os.pwrite(descriptor, name, 0)

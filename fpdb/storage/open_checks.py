@@ -41,7 +41,7 @@ MAX_READERS = 4096
 MAX_DATABASES = 80
 
 MOUNTS = Path("/proc/self/mountinfo")
-DESCRIPTORS = Path("/proc/self/fd")
+DESCRIPTORS = "/proc/self/fd"
 # Between machines, neither memory maps nor locks are coherent on these.
 REMOTE = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse", "gfs", "gfs2", "glusterfs", "gpfs"}
@@ -77,7 +77,7 @@ def identify(directory: Path) -> Identity:
 
 def require_openable(directory: Path, *, readonly: bool) -> None:
     """Check a directory that is not in use in this process."""
-    descriptor = open_data(directory)
+    descriptor = _open_to_copy(directory)
     try:
         require_local(directory)
         if not readonly:
@@ -90,6 +90,17 @@ def require_openable(directory: Path, *, readonly: bool) -> None:
             require_intact(descriptor, str(directory / DATA_FILE))
     finally:
         os.close(descriptor)
+
+
+def _open_to_copy(directory: Path) -> int:
+    """Open the data file for writing, where its owner may, though nothing is written.
+
+    An overlay, as containers have, then makes its copy of the file before anything is read of it.
+    """
+    if _find_data(directory).st_uid == os.geteuid():
+        with contextlib.suppress(OSError):
+            return open_file(directory / DATA_FILE, os.O_RDWR)
+    return open_data(directory)
 
 
 def open_data(directory: Path) -> int:
@@ -246,6 +257,11 @@ def open_lmdb(
     Without `sync`, commits don't wait for the disk.
     """
     with disk_named(directory), contextlib.ExitStack() as stack:
+        if not os.path.isdir(DESCRIPTORS):
+            raise OpenError(
+                f"there is no {DESCRIPTORS}, through which LMDB opens {directory}",
+                hint="mount /proc where this process runs",
+            )
         size = 0 if create else os.lstat(directory / DATA_FILE).st_size
         if create:
             place = _Place(name_of(stack.enter_context(_pinned(directory, os.O_DIRECTORY))))
@@ -306,13 +322,12 @@ def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator
     They are of the kind O_PATH, because closing any other descriptor of a lock file would drop the
     locks that LMDB has taken on it.
     """
-    user = os.geteuid()
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(_pinned(directory, os.O_DIRECTORY))
         data = stack.enter_context(_pinned(directory / DATA_FILE, folder=folder))
         about = os.fstat(data)
         _require_file(about, directory / DATA_FILE)
-        ours = about.st_uid == user
+        ours = about.st_uid == os.geteuid()
         if ours:
             _make_lock_file(folder, stat.S_IMODE(about.st_mode))
         try:
@@ -321,7 +336,13 @@ def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator
             usable = False
         else:
             _require_file(os.fstat(lock), directory / LMDB_LOCK_FILE, about.st_uid)
-            usable = (ours or not own_locks_only) and _may_write(lock)
+            usable = (
+                (ours or not own_locks_only)
+                and _may_write(lock)
+                # On an overlay, who writes makes a copy of both files, and a reader of the older
+                # data file would take the state that the newer lock file names.
+                and ((ours and _may_write(data)) or not _is_on_overlay(folder))
+            )
         if usable and ours and not _others_may_write(folder):
             yield _Place(name_of(folder))
         elif usable:
@@ -348,11 +369,15 @@ def _pinned(path: Path, flags: int = 0, *, folder: int | None = None) -> Iterato
 
 def name_of(descriptor: int) -> str:
     """Return a path that leads to what a descriptor of this process was opened for."""
-    return str(DESCRIPTORS / str(descriptor))
+    return f"{DESCRIPTORS}/{descriptor}"
 
 
 def _may_write(descriptor: int) -> bool:
     return os.access(name_of(descriptor), os.W_OK, effective_ids=True)
+
+
+def _is_on_overlay(folder: int) -> bool:
+    return file_system_of(os.fstat(folder).st_dev) == "overlay"
 
 
 def _others_may_write(folder: int) -> bool:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 import fpdb
 from fpdb import DamagedError, Database, Document
-from fpdb.storage.drafts import SEAL_FILE
+from fpdb.storage import drafts
+from fpdb.storage.open_checks import SEAL_FILE
 
 pytestmark = pytest.mark.process
 
@@ -184,3 +186,32 @@ def test_another_users_copy_is_verified_each_time(
         fpdb.open(copy, readonly=True).close()
     assert verified == [copy, copy]
     assert sorted(os.listdir(copy)) == before
+
+
+@pytest.mark.parametrize("mark", ["_birth", "_generation"])
+def test_a_file_with_the_inode_of_the_sealed_one_is_another(
+    closed: Path, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    """Each mark suffices, where the file system has it."""
+    for name in {"_birth", "_generation"} - {mark}:
+        monkeypatch.setattr(drafts, name, lambda _: "")
+    data = closed / "data.mdb"
+    content = data.read_bytes()
+    drafts.seal(closed)
+    if not (closed / SEAL_FILE).read_bytes():
+        pytest.skip(f"this file system has no {mark}")
+    for _ in range(20):
+        data.unlink()
+        data.write_bytes(content)  # often gets the inode that has just become free
+        assert not drafts._is_sealed(closed)
+        time.sleep(0.005)  # births are dated in steps of a few milliseconds
+
+
+def test_without_any_mark_each_opening_verifies(
+    closed: Path, verified: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_birth", "_generation"):
+        monkeypatch.setattr(drafts, name, lambda _: "")
+    for turn in range(2):
+        fpdb.open(closed).close()
+        assert verified == [closed] * (turn + 1)

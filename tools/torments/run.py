@@ -20,6 +20,7 @@ TORMENTS = {
     "power": "power cuts",
     "copies": "copies of a database under load",
     "swaps": "swaps, moves and removals of a database in use",
+    "mounts": "torn copies in the place of a database, on several file systems",
     "growth": "a million replacements",
     "damage": "damaged data files: read, checked, repaired",
     "arrow": "Parquet and Arrow files with changed bytes",
