@@ -121,11 +121,11 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
     """Yield everything that is wrong with a database, which this process reads within limits."""
     try:
         _limit(directory)
-        faults = survey.meta_faults(directory)
+        faults: list[str] = []
         if deep:
             # A snapshot keeps the pages that are read here from being used again.
             with _opened(directory) as environment, environment.read():
-                faults += survey.structure_faults(directory)
+                faults = survey.structure_faults(directory)
         yield from (Problem(DATA_FILE, fault) for fault in faults)
         with _opened(directory) as environment:
             _, index, catalog = read_layout(environment)

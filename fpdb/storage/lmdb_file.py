@@ -16,15 +16,18 @@ read for a repair. Numbers have the byte order of the machine.
               the pad of the tree of free pages is the size of a page
 """
 
-import contextlib
 import os
 import struct
+import sys
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 from fpdb.errors import DamagedError, NotADatabaseError
+from fpdb.storage.format import Counters
 
 DATA_FILE = "data.mdb"
 LMDB_MAGIC = 0xBEEFC0DE
@@ -46,13 +49,20 @@ _LAST_PAGE = 2**48
 _PAGE_SIZES = [1 << bits for bits in range(9, 17)]
 _USUAL_PAGE_SIZE = 4096
 
-_ATTEMPTS = 3
+_GLANCES = 20
+DEEPEST = 32  # levels of a tree; LMDB's cursors have no more
 _SMALL = 64  # pages of the trees of names and of the header, unless a recipe has a table of weights
 _LARGE = 1 << 20  # only a list of free pages, or a header with a table of weights, is longer
 
 UNSEEN, REACHED, FREE, WITHIN = range(4)  # what is known of a page; WITHIN has no head
 
+_NO_STATE = -1  # below every number of writes
+
 _BACKUP_HINT = "restore it from a backup"
+_REPAIR_HINT = (
+    "run `fpdb repair`, which writes the newest state that can be read into a new database, "
+    "or restore a backup"
+)
 
 
 class Tree(NamedTuple):
@@ -209,6 +219,12 @@ def _parse_node(page: bytes, kind: int, at: int) -> Node | None:
     return Node(page[begin:end], value, length, big, _NUMBER.unpack(value)[0] if big else 0)
 
 
+def _key_at(page: bytes, at: int) -> bytes:
+    """Return the key of a node."""
+    begin = at + NODE_HEAD.size
+    return page[begin : begin + int.from_bytes(page[begin - 2 : begin], sys.byteorder)]
+
+
 def listed_pages(value: bytes | None) -> "array[int] | None":
     """Parse a list of free pages: their count, then the pages, the highest first."""
     if not value or len(value) % _NUMBER.size:
@@ -315,6 +331,33 @@ class LmdbFile:
                 return self.value(node)
         return None
 
+    def look_up(self, root: int, key: bytes) -> bytes | None:
+        """Return the value of a key in a tree, as LMDB finds it: from page to page below the root.
+
+        It parses no more of them than that takes, and is None wherever something is wrong.
+        """
+        number = root
+        for _ in range(DEEPEST):
+            page = self.page(number)
+            kind = kind_of(page) if page else 0
+            if not page or kind not in {BRANCH, LEAF}:
+                return None
+            _, _, lower, _ = PAGE_HEAD.unpack_from(page)
+            if not PAGE_HEAD.size < lower <= len(page):
+                return None
+            slots = struct.unpack_from(f"={(lower - PAGE_HEAD.size) // 2}H", page, PAGE_HEAD.size)
+            if kind == LEAF:
+                place = bisect_left(slots, key, key=partial(_key_at, page))
+                node = _parse_node(page, kind, slots[place]) if place < len(slots) else None
+                return self.value(node) if node and node.key == key else None
+            # The first way of a branch has no key: it leads to all that is below the second.
+            place = bisect_right(slots, key, 1, key=partial(_key_at, page)) - 1
+            below = _parse_node(page, kind, slots[place])
+            if below is None:
+                return None
+            number = below.number
+        return None
+
     def mark_run(self, run: range) -> bool:
         """Mark the pages of one value as reached; return whether that is the first time."""
         if not run:
@@ -337,17 +380,77 @@ class LmdbFile:
         return _USUAL_PAGE_SIZE
 
 
+def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
+    """Return the meta page of the newest state, and what is wrong with the meta pages.
+
+    LMDB takes the meta page with the higher transaction number, and has no checksum of either. But
+    each commit writes the meta page that its number is even or odd for, and counts fpdb's writes.
+    """
+    metas = file.metas()
+    counts = [_count_writes(file, meta) for meta in metas]
+    valid = [slot for slot, meta in enumerate(metas) if meta.valid]
+    taken = newest = valid[0] if valid else None
+    faults = []
+    if len(valid) < METAS:
+        faults.append("a meta page is damaged")
+    else:
+        first, second = metas
+        taken = newest = max(first.transaction, second.transaction) % METAS
+        if not _follow_each_other(first.transaction, second.transaction):
+            faults.append(
+                f"the meta pages are of the transactions {first.transaction} and "
+                f"{second.transaction}, expected two that follow each other"
+            )
+        if first.main.root == second.main.root != NO_PAGE:
+            faults.append("both meta pages lead to the same state")
+    for slot, count in enumerate(counts):
+        known = _NO_STATE if newest is None else counts[newest]
+        if count is not None and known is not None and count > known:
+            newest = slot
+    if newest != taken:
+        faults.append("LMDB would take an older state, since the newest meta page is damaged")
+    if faults and None in counts:
+        faults.append("what the last commit added may be lost, what it deleted may be back")
+    return None if newest is None else metas[newest], faults
+
+
+def _follow_each_other(first: int, second: int) -> bool:
+    """Return whether these can be the numbers of the last commit and the one before."""
+    if first == second == 0:  # nothing was committed
+        return True
+    return first % METAS == 0 and second % METAS == 1 and abs(first - second) == 1
+
+
+def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
+    """Return the number of writes that a state has counted, None if it can't be read."""
+    root = meta.main.root
+    tree = file.look_up(root, b"counters")
+    if tree is None or len(tree) != _TREE.size:
+        # Nothing, or an intact page of something else, to which a damaged meta page leads.
+        page = file.page(root)
+        return _NO_STATE if root == NO_PAGE or (page and parse_page(page).intact) else None
+    try:
+        return Counters.unpack(file.look_up(Tree(*_TREE.unpack(tree)).root, b"counters")).writes
+    except DamagedError:
+        return None
+
+
 def require_intact(descriptor: int, name: str) -> Meta:
     """Return the newest meta page, or raise an error that says why LMDB may not map this file."""
-    # Another process may commit while this one reads; only a fault that remains is one.
-    for _ in range(_ATTEMPTS - 1):
-        with contextlib.suppress(DamagedError):
-            return _require_intact(descriptor, name)
-    return _require_intact(descriptor, name)
+    for _ in range(_GLANCES):
+        file = LmdbFile(descriptor)
+        before = file.meta_bytes()
+        try:
+            return _require_intact(file, name)
+        except DamagedError:
+            again = LmdbFile(descriptor)
+            if again.size == file.size and again.meta_bytes() == before:
+                raise
+    # Other processes commit all the time, and who commits has found an intact file.
+    return max(file.metas(), key=lambda meta: meta.transaction)
 
 
-def _require_intact(descriptor: int, name: str) -> Meta:
-    file = LmdbFile(descriptor)
+def _require_intact(file: LmdbFile, name: str) -> Meta:
     metas = file.metas()
     if metas and not any(
         meta.magic == LMDB_MAGIC and meta.version == LMDB_FORMAT for meta in metas
@@ -360,9 +463,9 @@ def _require_intact(descriptor: int, name: str) -> Meta:
     cut = DamagedError(f"{name} is cut short: {file.size:,} bytes found", hint=_BACKUP_HINT)
     if len(metas) < METAS:
         raise cut
-    if not all(meta.valid for meta in metas):
-        raise DamagedError(f"{name} has a broken meta page", hint=_BACKUP_HINT)
-    newest = max(metas, key=lambda meta: meta.transaction)
+    newest, faults = newest_state(file)
+    if newest is None or faults:
+        raise DamagedError(f"{name}: {'; '.join(faults)}", hint=_REPAIR_HINT)
     # Pages that a transaction took and gave back are never written, and the last ones are then
     # beyond the end of an intact file. Any other page beyond the end is a loss.
     beyond = range(file.size // file.page_size, newest.last_page + 1)

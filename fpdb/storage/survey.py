@@ -9,10 +9,10 @@ from typing import NamedTuple, Self
 
 from fpdb.errors import DamagedError
 from fpdb.models import Problem
-from fpdb.storage.format import Counters
 from fpdb.storage.lmdb_file import (
     BRANCH,
     DATA_FILE,
+    DEEPEST,
     FREE,
     LEAF,
     METAS,
@@ -28,67 +28,16 @@ from fpdb.storage.lmdb_file import (
     Tree,
     kind_of,
     listed_pages,
+    newest_state,
     parse_page,
     run_length,
 )
 from fpdb.storage.open_checks import name_of, open_data
 
-_GLANCES = 20
-_DEEPEST = 32  # levels of a tree; LMDB's cursors have no more
 # Pages that a file may lack at its end: taken and given back by transactions, and never written.
 _FREE_TAIL = 1 << 20
 _LONGEST_RUN = 40  # pages of a record with the longest key and the longest metadata
 _FREE_KEY_BYTES = 8
-
-
-def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
-    """Return the meta page of the newest state, and what is wrong with the meta pages.
-
-    LMDB takes the meta page with the higher transaction number, and has no checksum of either.
-    Each commit of fpdb counts its writes, so these counters say which one is newer.
-    """
-    metas = file.metas()
-    valid = [meta for meta in metas if meta.valid]
-    writes = {meta: _count_writes(file, meta) for meta in metas}
-    by_lmdb = newest = max(valid, key=lambda meta: meta.transaction, default=None)
-    for meta, count in writes.items():
-        known = -1 if newest is None else writes[newest]
-        if count is not None and known is not None and count > known:
-            newest = meta
-    faults = []
-    if len(valid) < METAS:
-        faults.append("a meta page is damaged")
-    if newest is not by_lmdb:
-        faults.append("LMDB would take an older state, since the newest meta page is damaged")
-    if faults and None in writes.values():
-        faults.append("what the last commit added may be lost, what it deleted may be back")
-    return newest, faults
-
-
-def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
-    """Return the number of writes that a state has counted, None if it can't be read."""
-    try:
-        return Counters.unpack(
-            file.entry(file.named_trees(meta.main).get("counters"), b"counters")
-        ).writes
-    except DamagedError:
-        return None
-
-
-def meta_faults(directory: Path) -> list[str]:
-    """Return what is wrong with the meta pages, if they mislead LMDB about the newest state."""
-    file = LmdbFile(open_data(directory))
-    try:
-        for _ in range(_GLANCES):
-            before = file.meta_bytes()
-            _, faults = newest_state(file)
-            # A commit of another process is no damage, and who commits has found an intact file.
-            if not faults or file.meta_bytes() == before:
-                # LMDB isn't misled by a damaged one: it can't be opened.
-                return faults if sum(meta.valid for meta in file.metas()) == METAS else []
-    finally:
-        file.close()
-    return []
 
 
 def structure_faults(directory: Path) -> list[str]:
@@ -125,7 +74,7 @@ class Walk:
         """Follow a page and all below it; its keys are at least `low`, and below `high`."""
         file = self._file
         page, fault = NodePage(0, [], intact=False), ""
-        if not METAS <= number < len(file.reached) or depth > _DEEPEST:
+        if not METAS <= number < len(file.reached) or depth > DEEPEST:
             fault = "doesn't exist"
         elif file.reached[number]:
             fault = "is a page of something else"

@@ -83,7 +83,7 @@ def test_a_lost_second_meta_page(closed: Path) -> None:
     data = bytearray((closed / "data.mdb").read_bytes())
     data[4096:8192] = bytes(4096)
     (closed / "data.mdb").write_bytes(data)
-    refused(closed, DamagedError, "has a broken meta page")
+    refused(closed, DamagedError, "a meta page is damaged")
 
 
 def test_random_damage_to_the_meta_pages_raises_named_errors_only(closed: Path) -> None:
