@@ -21,7 +21,7 @@ from fpdb.io.arrow import Columns, find_columns
 from fpdb.io.decoding import FingerprintBlock
 from fpdb.io.files import read_parts, size_of
 from fpdb.io.records import Reading
-from fpdb.io.streams import chunks, named, read_lines
+from fpdb.io.streams import check_file, chunks, named, read_lines
 from fpdb.maintenance import portable
 from fpdb.models import Document, Key
 from fpdb.storage import Environment
@@ -94,11 +94,13 @@ def load(
                 run.dumped(file)
             except InputError as error:
                 raise InputError(f"{source}: {error}", hint=error.hint) from None
-    elif columns := find_columns(source):
-        with named(source):
-            run.columns(columns)
     else:
-        run.records(source, reading)
+        check_file(source)
+        if columns := find_columns(source):
+            with named(source):
+                run.columns(columns)
+        else:
+            run.records(source, reading)
     return run.counts
 
 

@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -49,9 +49,22 @@ def _presets(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
+Named = TypeVar("Named", str, Path, None)
+
+
+def require_name(given: Named) -> Named:
+    """Raise a usage error for "-", which means standard output elsewhere."""
+    if str(given) == "-":
+        raise typer.BadParameter(
+            "found -, expected a path: this isn't written to standard output; "
+            "fpdb export writes a database there"
+        )
+    return given
+
+
 DatabaseArgument = Annotated[
     Path,
-    typer.Argument(metavar="DB", help="The directory of the database."),
+    typer.Argument(metavar="DB", callback=require_name, help="The directory of the database."),
 ]
 _RECIPE = typer.Option(
     "--recipe",
@@ -107,7 +120,13 @@ JobsOption = Annotated[
         help="Number of workers; 0: all processors.",
     ),
 ]
-_NEW_PATH = typer.Option("--output", "-o", metavar="NEW", help="The directory of the new database.")
+_NEW_PATH = typer.Option(
+    "--output",
+    "-o",
+    metavar="NEW",
+    callback=require_name,
+    help="The directory of the new database.",
+)
 NewPathOption = Annotated[Path, _NEW_PATH]
 AnyNewPathOption = Annotated[Path | None, _NEW_PATH]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")]

@@ -7,7 +7,13 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import JsonOption, QuietOption, RecipeOption, choose_recipe
+from fpdb.cli.options import (
+    JsonOption,
+    QuietOption,
+    RecipeOption,
+    choose_recipe,
+    require_name,
+)
 from fpdb.fingerprint import DESCRIPTIONS, PRESETS, write_recipe
 from fpdb.io.streams import read_lines
 
@@ -54,7 +60,14 @@ def show(
 def idf(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Texts, one a line.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where the table goes.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            callback=require_name,
+            help="Where the table goes.",
+        ),
     ],
     recipe: RecipeOption = "web",
     quiet: QuietOption = False,

@@ -19,7 +19,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import RecipeOption, SimilarityOption, choose_recipe
+from fpdb.cli.options import RecipeOption, SimilarityOption, choose_recipe, require_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,10 @@ InputArgument = Annotated[
     str,
     typer.Argument(metavar="IN", help="A path or pattern of Spark, e.g. s3a://crawl/*.parquet."),
 ]
-OutputArgument = Annotated[str, typer.Argument(metavar="OUT", help="A new directory for Parquet.")]
+OutputArgument = Annotated[
+    str,
+    typer.Argument(metavar="OUT", callback=require_name, help="A new directory for Parquet."),
+]
 DistanceOption = Annotated[
     int | None, typer.Option("--k", "-k", metavar="K", min=0, help="Largest distance; default 3.")
 ]

@@ -86,7 +86,7 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     Raises:
         WorkerError: The child couldn't start, or somebody killed it, so the check isn't complete.
     """
-    directory = Path(os.path.realpath(path))
+    directory = open_checks.resolved(path)
     open_checks.identify(directory)
     child = Worker(_ProblemReader(directory, deep=deep))
     try:

@@ -68,7 +68,7 @@ def merge(
     """
     require_whole("memory", memory, LEAST_MEMORY)
     require_choice("on_conflict", on_conflict, RULES)
-    directory = Path(os.path.realpath(path))
+    directory = open_checks.resolved(path)
     open_checks.require_vacant(directory)
     with contextlib.ExitStack() as draft:
         with contextlib.ExitStack() as held:
@@ -177,7 +177,7 @@ def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLi
         raise InputError(f"found {sources!r}, expected several paths", hint="give a list of paths")
     known: dict[open_checks.Identity, str | os.PathLike[str]] = {}
     for source in sources:
-        identity = open_checks.identify(Path(os.path.realpath(source)))
+        identity = open_checks.identify(open_checks.resolved(source))
         if identity in known:
             raise InputError(
                 f"{known[identity]} and {source} are the same database",

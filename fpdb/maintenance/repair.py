@@ -64,8 +64,8 @@ def repair(
         memory: About how many bytes sorting may take; integer keys take 40 bytes a document more.
     """
     require_whole("memory", memory, LEAST_MEMORY)
-    directory = Path(os.path.realpath(path))
-    open_checks.require_vacant(Path(os.path.realpath(new)))
+    directory = open_checks.resolved(path)
+    open_checks.require_vacant(open_checks.resolved(new))
     with Survey(open_checks.open_data(directory)) as survey:
         described = _find_header(survey)
         problems = [] if described else [Problem("header", "it is lost")]

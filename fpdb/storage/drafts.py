@@ -45,6 +45,7 @@ Entries = Mapping[str, Mapping[bytes, bytes]]
 
 CLAIM_FILE = "unfinished"
 _SUFFIX = ".new"
+_LONGEST_PREFIX = 255 - len("." + "8 others" + _SUFFIX)
 _ABANDONED_SECONDS = 60
 
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
@@ -72,7 +73,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     remove_abandoned(directory)
     place, owner = directory.parent, os.getpid()
     with disk_named(place):
-        draft = Path(mkdtemp(prefix=f".{directory.name}.", suffix=_SUFFIX, dir=place))
+        draft = Path(mkdtemp(prefix=_prefix(directory), suffix=_SUFFIX, dir=place))
     try:
         with contextlib.ExitStack() as claim:
             with disk_named(place):
@@ -143,9 +144,14 @@ def _require_only_files(directory: Path) -> None:
         )
 
 
+def _prefix(directory: Path) -> str:
+    """Return how the names of a database's drafts begin, which aren't too long if its own isn't."""
+    return os.fsdecode(os.fsencode(f".{directory.name}")[:_LONGEST_PREFIX]) + "."
+
+
 def remove_abandoned(directory: Path) -> None:
     """Remove the drafts of a database that killed processes have left."""
-    for draft in directory.parent.glob(f"{glob.escape(f'.{directory.name}.')}*{_SUFFIX}"):
+    for draft in directory.parent.glob(f"{glob.escape(_prefix(directory))}*{_SUFFIX}"):
         with contextlib.suppress(OSError):
             # A draft may be a moment older than the lock on its claim. A directory without a claim
             # is no draft, unless it is empty.

@@ -30,7 +30,7 @@ from fpdb.models import Snapshots
 from fpdb.storage import drafts, shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, last_commit, translate
+from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, last_commit, resolved, translate
 from fpdb.storage.shared_environment import LOCK_SECONDS, Mark, SharedEnvironment
 from fpdb.storage.survey import structure_faults
 
@@ -365,7 +365,7 @@ class Environment:
         verify: Callable[[Path], None] | None = None,
     ) -> Self:
         """Create a database with these sub-databases and first entries, and open it."""
-        with drafted(Path(os.path.realpath(path))) as draft:
+        with drafted(resolved(path)) as draft:
             make_environment(draft, names, initial or {})
         return cls.open(path, verify=verify)
 
@@ -384,7 +384,7 @@ class Environment:
         Until then nothing waits for the disk: a power cut costs only the draft. It may replace one
         that has a `lockout`.
         """
-        with drafted(Path(os.path.realpath(path)), replace=replace) as draft:
+        with drafted(resolved(path), replace=replace) as draft:
             make_environment(draft, names, initial or {})
             shared = shared_environment.join(draft, readonly=False, sync=False)
             with cls(shared, readonly=False) as handle:
@@ -394,7 +394,7 @@ class Environment:
     @contextlib.contextmanager
     def backup(self, path: str | os.PathLike[str]) -> Iterator[Self]:
         """Copy this moment for a block to check; the copy appears, synced, when the block ends."""
-        with drafted(Path(os.path.realpath(path))) as draft:
+        with drafted(resolved(path)) as draft:
             with self.read() as txn:
                 txn.copy_to(draft / DATA_FILE)
             for fault in structure_faults(draft):
@@ -423,7 +423,7 @@ class Environment:
         With `own_locks_only`, another user's is read without the lock file that they might forge.
         """
         shared = shared_environment.join(
-            Path(os.path.realpath(path)),
+            resolved(path),
             readonly=readonly,
             verify=verify,
             own_locks_only=own_locks_only,

@@ -184,11 +184,26 @@ def require_vacant(directory: Path) -> None:
             )
 
 
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path without links; raise OpenError if nothing can have it as a name."""
+    name = os.fsdecode(path)
+    try:
+        if name and b"\0" not in os.fsencode(name):
+            return Path(os.path.realpath(name))
+        reason = "it is empty, or holds a NUL"
+    except (UnicodeEncodeError, OSError) as error:  # the working directory may be gone
+        reason = str(error)
+    raise OpenError(
+        f"found the path {name!r:.200}, expected one that a file can have: {reason}",
+        hint="use characters that the locale has, and . for the working directory",
+    )
+
+
 def is_vacant(directory: str | os.PathLike[str]) -> bool:
     """Return whether there is nothing at a path, or an empty directory."""
-    path = Path(directory)
+    path = resolved(directory)
     with disk_named(path):
-        return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+        return not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir()))
 
 
 def _find_data(directory: Path) -> os.stat_result:
@@ -476,10 +491,16 @@ def explain(number: int, error: Exception, directory: Path) -> FpdbError | None:
     """Return fpdb's error for a number of the system's that the disk or the path causes."""
     match number:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            free = free_bytes(directory)
+            disk = os.statvfs(directory)
+            free = disk.f_bavail * disk.f_frsize
+            reason = (
+                f"{free:,} bytes are free, "
+                "a quota or a limit on the size of files (ulimit -f) may be lower"
+            )
+            if disk.f_files and not disk.f_favail:
+                reason = "no inode is left for another file, whatever bytes are free"
             return DiskFullError(
-                f"no room to write to {directory}: {free:,} bytes are free, "
-                "a quota or a limit on the size of files (ulimit -f) may be lower",
+                f"no room to write to {directory}: {reason}",
                 hint="make room, or raise the quota, and write again; what was committed is safe",
                 free=free,
                 path=directory,
@@ -499,8 +520,9 @@ def explain(number: int, error: Exception, directory: Path) -> FpdbError | None:
                 f"{directory} can't be opened: too many files are open",
                 hint="raise the limit of this process (ulimit -n), or open fewer at a time",
             )
-        case errno.ENAMETOOLONG:
-            return OpenError(f"the name is too long: {directory}", hint="choose a shorter one")
+        case errno.ENAMETOOLONG | errno.ELOOP:
+            what = "the name is too long" if number == errno.ENAMETOOLONG else "a link to itself"
+            return OpenError(f"{what}: {directory}", hint="choose another one")
     return None
 
 

@@ -250,3 +250,28 @@ def test_help_shows_an_example(run, command, option):
     done = run(command, option)
     assert (done.code, done.err) == (0, "")
     assert f"fpdb {command} " in done.out.split("Example:")[1] + " "
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["create", "-"],
+        ["ingest", "-", "{tmp}/a.jsonl"],
+        ["load", "-", "{tmp}/a.jsonl"],
+        ["merge", "{path}", "-o", "-"],
+        ["compact", "{path}", "-o", "-"],
+        ["backup", "{path}", "-o", "-"],
+        ["repair", "{path}", "-o", "-"],
+        ["recipes", "idf", "{tmp}/a.jsonl", "-o", "-"],
+        ["spark", "fingerprint", "{tmp}/a.jsonl", "-"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_dash_is_no_name_of_a_database(run, path, tmp_path, monkeypatch, arguments):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "a.jsonl").write_text('{"key": "a", "text": "some words"}\n')
+    outcome = run(*(each.format(path=path, tmp=tmp_path) for each in arguments))
+    assert outcome.code == 2
+    assert "expected a path" in outcome.err
+    assert not list((tmp_path / "work").iterdir())

@@ -1,0 +1,140 @@
+"""Paths of any bytes work, or are refused by an error of fpdb; and so is a disk without inodes."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fpdb
+from fpdb import Database, Document
+from fpdb.errors import DiskFullError, FpdbError, OpenError
+from fpdb.storage.open_checks import explain
+
+TEXT = "one two three four five six seven eight nine ten"
+NAMES = {
+    "no UTF-8": os.fsdecode(b"caf\xe9"),
+    "a line feed": "two\nlines",
+    "an escape": "\x1b[2J",
+    "a dash": "-",
+    "253 bytes": "\u00e9" * 126 + "x",
+    "a trailing slash": "x/",
+}
+BAD = {
+    "half a surrogate pair": "x\ud800",
+    "a NUL": "x\0y",
+    "empty": "",
+    "256 bytes": "x" * 256,
+    "long": "/".join(["x" * 200] * 30),
+    "a link to itself": "loop",
+}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Any:
+    os.symlink("loop", tmp_path / "loop")
+    np.save(tmp_path / "a.npy", np.arange(5, dtype=np.uint64))
+    with fpdb.create(tmp_path / "made") as database:
+        database.add("a", TEXT)
+        yield database
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_a_database_may_have_any_name(made: Database, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = f"{folder}/{name}"
+    with fpdb.create(path) as db:
+        db.add("a", TEXT)
+        db.backup(f"{path.rstrip('/')}.2")
+    assert list(fpdb.check(path)) == []
+    with fpdb.open(os.fsencode(f"{path.rstrip('/')}.2"), readonly=True) as db:  # type: ignore[arg-type]
+        assert len(db) == 1
+    file = folder / f"{name.rstrip('/')[:100]}.txt"
+    file.write_text(TEXT)
+    assert fpdb.ingest(made, str(file)).bad == (not _encodes(name))
+
+
+def _encodes(name: str) -> bool:
+    return name.isascii() or name == NAMES["253 bytes"]
+
+
+USES: dict[str, Callable[[Database, str], object]] = {
+    "create": lambda _, path: fpdb.create(path),
+    "open": lambda _, path: fpdb.open(path),
+    "check": lambda _, path: list(fpdb.check(path)),
+    "backup": lambda db, path: db.backup(path),
+    "compact": lambda db, path: db.compact(path),
+    "merge from": lambda db, path: fpdb.merge([path], db.path.with_name("m")),
+    "merge": lambda db, path: fpdb.merge([db.path], path),
+    "repair": lambda db, path: fpdb.repair(db.path, path),
+    "repair from": lambda db, path: fpdb.repair(path, db.path.with_name("r")),
+    "ingest": fpdb.ingest,
+    "follow": lambda db, path: list(fpdb.follow(db, path)),
+    "load": lambda db, path: fpdb.load(path, str(db.path.with_name("a.npy"))),
+    "load from": lambda db, path: fpdb.load(db.path.with_name("l"), path),
+    "load from Parquet": lambda db, path: fpdb.load(db.path.with_name("l"), f"{path}.parquet"),
+    "recipe": lambda _, path: fpdb.read_recipe(path),
+}
+
+
+@pytest.mark.parametrize("name", BAD.values(), ids=BAD)
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_path_that_cannot_be_is_refused(
+    made: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    use: Callable[[Database, str], object],
+    name: str,
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(FpdbError) as caught:
+        use(made, f"{tmp_path}/{name}" if name else name)
+    assert caught.value.hint
+    assert sorted(os.listdir(tmp_path)) == before
+    assert not os.listdir(tmp_path / "work")
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "work").rmdir()
+    with pytest.raises(OpenError):
+        fpdb.create("x")
+
+
+def test_free_bytes_are_not_named_where_inodes_are_lacking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimpleNamespace(f_bavail=1000, f_frsize=4096, f_files=50, f_favail=0)
+    monkeypatch.setattr(os, "statvfs", lambda _: disk)
+    full = explain(errno.ENOSPC, OSError(), tmp_path)
+    assert isinstance(full, DiskFullError)
+    assert "no inode is left" in str(full)
+    assert "4,096,000" not in str(full)
+    # Some file systems don't count inodes.
+    disk.f_files = 0
+    assert "4,096,000 bytes are free" in str(explain(errno.ENOSPC, OSError(), tmp_path))
+
+
+def test_documents_may_have_such_names_in_a_folder(made: Database, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number, name in enumerate(
+        ("two\nlines.txt", os.fsdecode(b"caf\xe9.txt"), "x" * 251 + ".txt")
+    ):
+        (folder / name).write_text(f"{TEXT} {number}")
+    bad: list[str] = []
+    counts = fpdb.ingest(made, str(folder), on_bad=lambda each: bad.append(each.reason))
+    assert counts.added == 2
+    # A key is stored as UTF-8.
+    assert ["valid Unicode" in reason for reason in bad] == [True]
+    assert made.get("two\nlines.txt") == made.get("two\nlines.txt")
+    assert isinstance(made.get("x" * 251 + ".txt"), Document)
