@@ -114,7 +114,13 @@ class Workers(Generic[Item, Result]):
             except Exception as error:
                 failure = error
                 break
-            self._pending.append((item, self._threads.submit(self._run, item)))
+            try:
+                self._pending.append((item, self._threads.submit(self._run, item)))
+            except RuntimeError as error:
+                raise WorkerError(
+                    f"a thread for a worker can't be started: {error}",
+                    hint="is memory short, or are there too many threads? one job needs none",
+                ) from None
             while self._pending and (
                 len(self._pending) > self._limit or self._pending[0][1].done()
             ):

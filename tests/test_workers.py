@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -224,6 +225,16 @@ def test_a_worker_that_can_t_start_is_an_error(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(fpdb.WorkerError, match="ended with 1"):
         results(abs, range(3), 2)
+
+
+def test_a_thread_that_can_t_start_is_an_error(monkeypatch):
+    def fail(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(fpdb.WorkerError, match="a thread for a worker can't be started") as caught:
+        results(abs, range(3), 2)
+    assert "one job needs none" in caught.value.hint
 
 
 def test_closing_ends_what_is_at_work():

@@ -105,17 +105,27 @@ def _run() -> int:
     except FpdbError as error:
         render.fail(error)
         code = 3
-    except MemoryError:
-        render.fail(FpdbError(_SHORT_MEMORY, hint=_MORE_MEMORY))
-        code = 3
-    except OSError as error:
-        render.discard_output()
-        what, hint = f"standard output can't be written: {error.strerror}", "is the disk full?"
-        if error.errno == errno.ENOMEM:
-            what, hint = _SHORT_MEMORY, _MORE_MEMORY
-        render.fail(FpdbError(what, hint=hint))
-        code = 3
     except _UsageError as error:
         error.show()
         code = error.exit_code
+    except Exception as error:
+        if _lacks_memory(error):
+            render.fail(FpdbError(_SHORT_MEMORY, hint=_MORE_MEMORY))
+        elif isinstance(error, OSError):
+            render.discard_output()
+            what = f"standard output can't be written: {error.strerror}"
+            render.fail(FpdbError(what, hint="is the disk full?"))
+        else:
+            raise
+        code = 3
     return code
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Return whether an error is one of those by which Python reports a failed allocation."""
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+        or (isinstance(error, ImportError) and "failed to map segment" in str(error))
+    )

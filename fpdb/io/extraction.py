@@ -65,7 +65,9 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open("/proc/self/statm", encoding="ascii") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = used + MEMORY if hard < 0 else min(used + MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def decode(data: bytes, label: str) -> tuple[str, str, bool]:

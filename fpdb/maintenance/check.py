@@ -136,6 +136,7 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
     except FpdbError as error:
         yield Problem(DATA_FILE, str(error))
     except MemoryError:
+        _require_memory()
         yield Problem(DATA_FILE, "reading it takes far more memory than an intact database needs")
     except Exception as error:  # whatever damage leads to is a problem of the database
         what = f"it can't be read to its end: {type(error).__name__}: {error}"
@@ -145,6 +146,16 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
 def _opened(directory: Path) -> Environment:
     # Another user whose database is suspect might have forged its lock file, too.
     return Environment.open(directory, readonly=True, own_locks_only=True)
+
+
+def _require_memory() -> None:
+    """Raise WorkerError if this process may have so little memory that this isn't a problem."""
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= most < _MEMORY:
+        raise WorkerError(
+            f"memory ran short in the check, whose address space is limited to {most:,} bytes",
+            hint="raise the limit on address space (ulimit -v), and check again",
+        )
 
 
 def _limit(directory: Path) -> None:

@@ -76,6 +76,20 @@ def test_an_error_of_opening_comes_as_it_is(path: Path, monkeypatch: pytest.Monk
     assert caught.value.hint == "go"
 
 
+@pytest.mark.parametrize("limited", [False, True])
+def test_memory_that_runs_short_is_damage_only_if_there_was_enough(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, limited: bool
+) -> None:
+    limit = "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); " if limited else ""
+    monkeypatch.setattr(processes, "_CODE", child_that(f"{limit}raise MemoryError"))
+    if limited:
+        with pytest.raises(WorkerError, match="memory ran short in the check.*2,147,483,648"):
+            list(fpdb.check(path))
+    else:
+        [problem] = fpdb.check(path)
+        assert problem.what.startswith("reading it takes far more memory")
+
+
 def test_a_file_that_cannot_be_opened_is_a_problem(path: Path) -> None:
     os.truncate(path / "data.mdb", 5 * PAGE)
     [problem] = fpdb.check(path)

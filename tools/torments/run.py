@@ -24,6 +24,7 @@ TORMENTS = {
     "growth": "a million replacements",
     "damage": "damaged data files: read, checked, repaired",
     "arrow": "Parquet and Arrow files with changed bytes",
+    "memory": "commands with little address space",
 }
 
 
