@@ -401,6 +401,18 @@ def _is_stopped(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
+def require_address_space(least: int) -> None:
+    """Raise WorkerError if the address space of this process is limited to less."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= most < least:
+        raise WorkerError(
+            f"memory ran short in a child process, which may have {most:,} bytes of address space",
+            hint=f"raise the limit (ulimit -v) to {least:,} bytes, and try again",
+        )
+
+
 def _unfit(error: Exception) -> WorkerError:
     return WorkerError(
         f"a worker process can't take or return this: {type(error).__name__}: {error}",

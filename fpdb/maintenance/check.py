@@ -27,7 +27,7 @@ from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenEr
 from fpdb.fingerprint import SKETCH_BYTES, canonical
 from fpdb.fingerprint.sketches import mix
 from fpdb.models import Problem
-from fpdb.processes import Worker
+from fpdb.processes import Worker, require_address_space
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
@@ -51,9 +51,7 @@ _SECONDS = 600
 _SECONDS_A_MEGABYTE = 2
 _NEXT = "next"  # the item that asks the child for another problem
 
-# Rows of a table, and records, that are read at once.
-ROWS = 1 << 16
-RECORDS = 1 << 13
+ROWS, RECORDS = 1 << 16, 1 << 13  # of a table, and of documents, that are read at once
 # Rows of both sides of a comparison that are named at most: they take about 60 MB.
 COMPARED = 1 << 18
 
@@ -136,26 +134,15 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
     except FpdbError as error:
         yield Problem(DATA_FILE, str(error))
     except MemoryError:
-        _require_memory()
+        require_address_space(_MEMORY)
         yield Problem(DATA_FILE, "reading it takes far more memory than an intact database needs")
     except Exception as error:  # whatever damage leads to is a problem of the database
-        what = f"it can't be read to its end: {type(error).__name__}: {error}"
-        yield Problem(DATA_FILE, what)
+        yield Problem(DATA_FILE, f"it can't be read to its end: {type(error).__name__}: {error}")
 
 
 def _opened(directory: Path) -> Environment:
     # Another user whose database is suspect might have forged its lock file, too.
     return Environment.open(directory, readonly=True, own_locks_only=True)
-
-
-def _require_memory() -> None:
-    """Raise WorkerError if this process may have so little memory that this isn't a problem."""
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if 0 <= most < _MEMORY:
-        raise WorkerError(
-            f"memory ran short in the check, whose address space is limited to {most:,} bytes",
-            hint="raise the limit on address space (ulimit -v), and check again",
-        )
 
 
 def _limit(directory: Path) -> None:

@@ -8,8 +8,10 @@ import fpdb
 
 LINES = [
     "error: there isn't enough memory for this",
-    "hint: raise the limit (ulimit -v, or that of the container), or use fewer jobs; "
-    "what was acknowledged is stored",
+    (
+        "hint: raise the limit (ulimit -v, or that of the container), or use fewer jobs; "
+        "what was acknowledged is stored"
+    ),
 ]
 
 
@@ -27,7 +29,7 @@ def test_each_form_of_short_memory_is_one_error(run, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(fpdb, "open", fail)
-    done = run("stats", "x.fpdb")
+    done = run("get", "x.fpdb", "key")
     assert (done.code, done.out, done.err.splitlines()) == (3, "", LINES)
 
 
@@ -37,4 +39,4 @@ def test_other_errors_stay_what_they_are(run, monkeypatch):
 
     monkeypatch.setattr(fpdb, "open", fail)
     with pytest.raises(RuntimeError, match="a defect"):
-        run("stats", "x.fpdb")
+        run("get", "x.fpdb", "key")

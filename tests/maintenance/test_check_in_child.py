@@ -83,7 +83,7 @@ def test_memory_that_runs_short_is_damage_only_if_there_was_enough(
     limit = "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); " if limited else ""
     monkeypatch.setattr(processes, "_CODE", child_that(f"{limit}raise MemoryError"))
     if limited:
-        with pytest.raises(WorkerError, match="memory ran short in the check.*2,147,483,648"):
+        with pytest.raises(WorkerError, match=r"memory ran short.* 2,147,483,648 bytes"):
             list(fpdb.check(path))
     else:
         [problem] = fpdb.check(path)
