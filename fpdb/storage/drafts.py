@@ -48,6 +48,9 @@ _SUFFIX = ".new"
 _LONGEST_PREFIX = 255 - len("." + "8 others" + _SUFFIX)
 _ABANDONED_SECONDS = 60
 
+# A read looks whether its database was replaced if nobody did for this time. A swap waits for as
+# long before it returns, so every call that begins after it notices.
+NOTICED_SECONDS = 0.01
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _UNABLE = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EBUSY, errno.EOPNOTSUPP}
 
@@ -74,6 +77,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     place, owner = directory.parent, os.getpid()
     with disk_named(place):
         draft = Path(mkdtemp(prefix=_prefix(directory), suffix=_SUFFIX, dir=place))
+    made = _place(draft)
     try:
         with contextlib.ExitStack() as claim:
             with disk_named(place):
@@ -98,9 +102,21 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
             if replace:
                 _remove(draft)
     except BaseException:
-        if os.getpid() == owner:  # a child that was forked in the block has nothing to clean up
+        # A child that was forked in the block has nothing to clean up. If the draft is in its place
+        # already but may not be on the disk, what it replaced is left to the next maker.
+        if os.getpid() == owner and _place(draft) == made:
             _remove(draft)
+            if replace:
+                with contextlib.suppress(OSError):
+                    (directory / CLAIM_FILE).unlink()
         raise
+
+
+def _place(directory: Path) -> tuple[int, int] | None:
+    with contextlib.suppress(OSError):
+        found = directory.stat()
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _move(draft: Path, directory: Path) -> None:
@@ -113,7 +129,10 @@ def _move(draft: Path, directory: Path) -> None:
 
 
 def exchange(first: Path, second: Path) -> None:
-    """Exchange two directories, so that there is one at each path at every moment; for good."""
+    """Exchange two directories, so that there is one at each path at every moment; for good.
+
+    When it returns, all handles in all processes notice.
+    """
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     number = errno.ENOSYS
     if rename is not None:
@@ -130,6 +149,7 @@ def exchange(first: Path, second: Path) -> None:
             raise OSError(number, os.strerror(number), str(first), None, str(second))
         sync(first.parent)
         sync(second.parent)
+    time.sleep(NOTICED_SECONDS)
 
 
 def _require_only_files(directory: Path) -> None:

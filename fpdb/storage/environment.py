@@ -231,7 +231,7 @@ class ReadTransaction:
     def _require_replaced(self, shared: SharedEnvironment, error: BaseException) -> None:
         """Raise an error of beginning, unless the database was replaced at this very moment."""
         if isinstance(error, FpdbError):
-            replaced = self._handle.current() is not shared
+            replaced = self._handle.compare() is not shared
             if replaced or (isinstance(error, MovedError) and not shared.failure):
                 return  # in the second case it was moved away and back
         raise error
@@ -274,7 +274,7 @@ class WriteTransaction(ReadTransaction):
                 if shared.barred:
                     shared.require_usable()
                 shared.lock.acquire(self, caller, self._timeout)
-                if self._handle.current() is not shared:  # it was replaced during the wait
+                if self._handle.compare() is not shared:  # it was replaced during the wait
                     self.abandon()
                     continue
                 self._require_process()
@@ -296,6 +296,8 @@ class WriteTransaction(ReadTransaction):
         finally:
             self._end()
             self._shared.lock.release(self)
+            if self._shared.barred:  # nobody may need it any more, nor the files of its lock
+                self._shared.ended()
 
     def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
         """Store a value under a key, replacing what was there."""
@@ -339,7 +341,16 @@ class Environment:
     It may be used by all threads, and survives a fork.
     """
 
-    __slots__ = ("__weakref__", "_closer", "_data", "_shared", "_verify", "path", "readonly")
+    __slots__ = (
+        "__weakref__",
+        "_closer",
+        "_data",
+        "_shared",
+        "_trusted_until",
+        "_verify",
+        "path",
+        "readonly",
+    )
 
     def __init__(
         self,
@@ -352,6 +363,7 @@ class Environment:
         self.readonly = readonly
         self._data = str(self.path / DATA_FILE)
         self._verify = verify
+        self._trusted_until = 0.0
         self._shared: SharedEnvironment | None = shared
         self._closer = weakref.finalize(self, shared_environment.leave, shared)
 
@@ -448,13 +460,25 @@ class Environment:
         return (found.st_dev, found.st_ino) == shared.identity
 
     def current(self) -> SharedEnvironment:
+        """Return the environment of what was at the path within the last milliseconds.
+
+        To look there takes a tenth of the time of a query, so reads don't do it each time.
+        """
+        shared = self._shared
+        if shared is not None and time.monotonic() < self._trusted_until:
+            return shared
+        return self.compare()
+
+    def compare(self) -> SharedEnvironment:
         """Return the environment of what is at the path now, or raise MovedError.
 
         What has taken the place of the one that was opened must have the same header.
         """
-        shared = self._shared
+        shared, now = self._shared, time.monotonic()
         if shared is not None and self.is_at_path(shared):
+            self._trusted_until = now + drafts.NOTICED_SECONDS
             return shared
+        self._trusted_until = 0.0
         return self._follow(shared)
 
     def lockout(self, timeout: float = LOCK_SECONDS) -> "Lockout":
@@ -464,8 +488,8 @@ class Environment:
 
     def swap(self, other: "Environment", timeout: float) -> None:
         """Exchange the directories of two databases; handles of both notice it when they begin."""
-        first, second = sorted((self, other), key=lambda handle: handle.current().identity)
-        if first.current() is second.current():
+        first, second = sorted((self, other), key=lambda handle: handle.compare().identity)
+        if first.compare() is second.compare():
             raise InputError(
                 f"found {other.path} to swap with itself", hint="give the path of another database"
             )

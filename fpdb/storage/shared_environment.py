@@ -59,6 +59,7 @@ DRAIN_SECONDS = 30.0
 FORK_SECONDS = 5.0
 READER_CHECK_SECONDS = 1.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+_ATTEMPTS = 100
 
 
 class Transaction(Protocol):
@@ -398,7 +399,7 @@ def join(
     own_locks_only: bool = False,
 ) -> SharedEnvironment:
     """Return the environment of a directory; its first handle opens it."""
-    while True:
+    for attempt in range(_ATTEMPTS):
         with _lock, disk_named(directory):
             identity = identify(directory)
             try:
@@ -410,9 +411,12 @@ def join(
                     sync=sync,
                     own_locks_only=own_locks_only,
                 )
-            except FpdbError:
-                if identify(directory) == identity:  # else it was replaced at this very moment
+            except (FpdbError, FileNotFoundError) as error:
+                # Else it was replaced, or moved away and back, at this very moment.
+                same = isinstance(error, FpdbError) and identify(directory) == identity
+                if same or attempt == _ATTEMPTS - 1:
                     raise
+    raise AssertionError("unreachable")
 
 
 def _join(

@@ -3,6 +3,7 @@
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from fpdb.errors import ClosedError, MovedError
 from fpdb.storage import Environment, shared_environment
+from fpdb.storage.drafts import NOTICED_SECONDS
 
 Run = Callable[..., str]
 
@@ -64,10 +66,16 @@ def write_while(env: Environment, act: Callable[[], object]) -> None:
         act()
 
 
+def noticed() -> None:
+    """Wait until each read looks at its path again."""
+    time.sleep(NOTICED_SECONDS)
+
+
 def replace(path: Path, by: Path) -> Path:
     moved = path.with_name("moved")
     path.rename(moved)
     by.rename(path)
+    noticed()
     return moved
 
 
@@ -93,6 +101,7 @@ def test_another_database_at_the_path_is_an_error(
     # Back in its place, it is what the handle means.
     old.rename(stranger)
     moved.rename(old)
+    noticed()
     assert get(handle, b"who") == b"old"
 
 
@@ -177,6 +186,7 @@ def test_a_data_file_that_is_replaced_within_its_directory_is_an_error(
 ) -> None:
     # Both files would share LMDB's lock file, which is made for one.
     (twin / "data.mdb").rename(old / "data.mdb")
+    noticed()
     with pytest.raises(MovedError, match="within"):
         get(handle, b"who")
     with pytest.raises(MovedError, match="within"):

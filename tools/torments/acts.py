@@ -51,6 +51,7 @@ def acts(seed: int) -> list[Act]:
         Act("delete 300", {"op": "delete", "keys": [row[0] for row in batch]}),
         Act("load into an empty database", {"op": "load", "documents": load}, stage="empty"),
         Act("load into a filled database", {"op": "load", "documents": load}),
+        Act("compact in place", {"op": "compact", "keys": []}),
         Act("build"),
         Act("compact"),
         Act("backup"),
@@ -113,6 +114,14 @@ class Place:
             problems.append(f"the next one left {[draft.name for draft in drafts]}")
             problems += [f"with {sorted(file.name for file in drafts[0].iterdir())}"]
         return problems
+
+    def judge_drafts(self) -> list[str]:
+        """Compact the database in place, which removes what a killed process left."""
+        for draft in self.drafts():
+            os.utime(draft, LONG_AGO)
+        with fpdb.open(self.path) as db:
+            db.compact()
+        return [f"the next one left {draft.name}" for draft in self.drafts()]
 
     def drafts(self) -> list[Path]:
         """List what isn't the database, nor what was made."""

@@ -122,6 +122,8 @@ class Torment:
         problems += verdict.problems
         if act.makes:
             problems += self._place.judge_made(act, acknowledged=ended == "done")
+        elif act.name == "compact in place":
+            problems += self._place.judge_drafts()
         return Outcome(ended, verdict.lost, problems)
 
     def _judge(self, act: Act, ended: str, times: int = 1) -> Verdict:

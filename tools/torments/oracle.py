@@ -154,7 +154,7 @@ class Oracle:
 
         Of one document that may be skipped, its writer's word is taken: others write too.
         """
-        if operation["op"] == "delete":
+        if operation["op"] in {"delete", "compact"}:
             return dict.fromkeys(operation["keys"]), []
         skip = operation.get("skip", False)
         near = {**self.documents} if skip else {}

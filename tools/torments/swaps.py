@@ -142,6 +142,9 @@ class Stage:
     flaw: str = ""
     pending: dict[str, tuple[float, float]] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
+    elsewhere: set[str] = field(default_factory=set)
+    excused: list[tuple[float, float]] = field(default_factory=list)
+    absent: list[tuple[float, float]] = field(default_factory=list)
     acknowledged: int = 0
     refused: int = 0
     torn: int = 0
@@ -239,8 +242,8 @@ class Stage:
         time.sleep(SETTLING * self.chance.random())
         back = time.monotonic()
         aside.rename(self.path)
-        self.listen()
-        self.judge(absent=(gone, back))
+        self.absent.append((gone, back))
+        self.judge()
 
     def removed(self) -> None:
         """Put a copy in the place of the database, remove it, and move the database back."""
@@ -257,39 +260,34 @@ class Stage:
         time.sleep(SETTLING * self.chance.random())
         back = time.monotonic()
         aside.rename(self.path)
-        self.listen()
-        self.judge(excused=(came, gone), absent=(gone, back))
+        self.excused.append((came, gone))
+        self.absent.append((gone, back))
+        self.judge()
 
-    def judge(
-        self,
-        *,
-        also: Path | None = None,
-        excused: tuple[float, float] = (1, 0),
-        absent: tuple[float, float] = (1, 0),
-    ) -> None:
-        """Compare what is stored with what was acknowledged.
+    def judge(self, *, also: Path | None = None) -> None:
+        """Compare what is stored with what was acknowledged, by now or by a late message.
 
-        Args:
-            also: Another database that was at the path.
-            excused: When a database was at the path that was removed then, with all in it.
-            absent: When there was no database at the path.
+        It may also be in another database that was at the path. It is `excused` if it was added
+        while a database was there that was removed with all in it. While there was none, which is
+        `absent`, nothing may be acknowledged.
         """
         self.listen()
         with fpdb.open(self.path, readonly=True) as db:
             found = {str(key) for key in db}
             self.problems += flaws(db)
-        elsewhere: set[str] = set()
         if also is not None:
             with fpdb.open(also, readonly=True) as db:
-                elsewhere = {str(key) for key in db}
+                self.elsewhere |= {str(key) for key in db}
                 self.problems += flaws(db)
         wrong = [key for key in self.stored if key not in found]
         for key, (began, ended) in self.pending.items():
-            if absent[0] < began and ended < absent[1]:
+            if any(gone < began and ended < back for gone, back in self.absent):
                 wrong.append(f"{key} (acknowledged while there was no database)")
             if key in found:
                 self.stored.add(key)
-            elif key not in elsewhere and not (ended >= excused[0] and began <= excused[1]):
+            elif key not in self.elsewhere and not any(
+                ended >= came and began <= gone for came, gone in self.excused
+            ):
                 wrong.append(key)
         self.pending = {}
         self.stored -= set(wrong)

@@ -102,6 +102,9 @@ def perform(db: fpdb.Database, operation: Operation, *, split: bool = False) -> 
     if operation["op"] == "delete":
         db.delete_many(operation["keys"])
         return []
+    if operation["op"] == "compact":
+        db.compact()
+        return []
     if operation["op"] == "load":
         rows = operation["documents"]
         db.add_fingerprints([row[0] for row in rows], [row[2] for row in rows])
