@@ -20,6 +20,7 @@ from fpdb.documents.prepare import (
     as_fingerprints,
     as_keys,
     distinct_keys,
+    portions,
     take,
     unchanging,
 )
@@ -216,7 +217,8 @@ class Database(Queries):
         """
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
         for _, prepared in mapped(self._preparer.prepare, take(iter(documents)), jobs):
-            yield from self._add(prepared, duplicates)
+            for portion in portions(prepared):
+                yield from self._add(portion, duplicates)
 
     def add_prepared(
         self,
@@ -229,13 +231,18 @@ class Database(Queries):
         """Add what the `preparer` of this database prepared, in one transaction.
 
         The same transaction stores how far the files were read that the documents are from.
+        Metadata of many megabytes take several transactions, of which this is the last.
         """
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
         if not documents and not places:
             return []
+        *others, last = portions(documents)
+        added: list[Added] = []
+        for portion in others:
+            added += self._add(portion, duplicates)
         with self._environment.write(self._timeout) as txn:
             write_places(txn, places or {})
-            return self._add_within(txn, documents, duplicates)
+            return added + self._add_within(txn, last, duplicates)
 
     def file_places(self) -> list[FilePlace]:
         """Return how far each file was read, as `add_prepared` stored it."""

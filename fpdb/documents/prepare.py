@@ -7,6 +7,7 @@ import contextlib
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from fpdb.tables.bits import Fingerprints, to_array
 BATCH = 1000
 LOAD = 1_000_000
 _BATCH_CHARACTERS = 1 << 23
+_BATCH_BYTES = 1 << 22
 _MOST = (1 << 63) - 1
 
 
@@ -170,6 +172,20 @@ def take(documents: Iterator[Document]) -> Iterator[list[Document]]:
             batch, room = [], _BATCH_CHARACTERS
     if batch:
         yield batch
+
+
+def portions(documents: Sequence[Stored]) -> list[Sequence[Stored]]:
+    """Cut documents that are ready to be stored into those of one transaction each, by bytes."""
+    ends, size = [0], 0
+    for place, document in enumerate(documents):
+        if size >= _BATCH_BYTES:
+            ends.append(place)
+            size = 0
+        key = document.key
+        size += len(document.meta) + len(document.sketch or b"")
+        size += len(key) if isinstance(key, str) else 0
+    ends.append(len(documents))
+    return [documents[start:end] for start, end in pairwise(ends)]
 
 
 def as_number(value: Any, bits: int, name: str = "fingerprint") -> int:
