@@ -98,6 +98,7 @@ class _Folder:
         self._known = {place.identity: place for place in known}
         self._paths = {place.path: place for place in self._known.values()}
         self._missing: set[FileIdentity] = set()
+        self._waited = False
         self._gone: set[FileIdentity] = set()  # to be forgotten with the next part
         self._noted: set[str] = set()
 
@@ -131,10 +132,11 @@ class _Folder:
                 older.append(entry)
             elif SUFFIXES.get(os.path.splitext(entry.name)[1].lower()) == "jsonl":
                 newer.append(entry)
-        # A file that was moved while the directory was read comes before what replaced it.
-        moved = missing - self._missing
+        # A file that was moved while the directory was read comes before what replaced it: so if one
+        # is missing, new ones wait for the next look.
+        self._waited = not self._waited and bool(missing - self._missing)
         self._missing = missing
-        for entries in (older, [] if moved else newer):
+        for entries in (older, [] if self._waited else newer):
             for entry in sorted(entries, key=attrgetter("modified", "path")):
                 yield from self._read(entry)
         for identity in missing & self._files.keys():

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpdb.errors import InputError
+from fpdb.io import follow
+from fpdb.io.files import walk
 from fpdb.io.follow import follow_parts
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import LineCutter, decoded
@@ -106,6 +108,37 @@ def test_a_file_that_is_moved_is_read_on_under_its_new_name(folder):
     folder.write("a.jsonl", line("three"))
     assert sorted(key for _ in range(2) for key, _ in folder.new()) == ["three", "two"]
     assert not folder.told
+
+
+def test_a_file_that_is_moved_during_a_look_is_read_before_what_replaced_it(folder, monkeypatch):
+    folder.write("a.jsonl", line("one"))
+    folder.new()
+    folder.write("a.jsonl", line("two"))
+    (folder.root / "a.jsonl").rename(folder.root / "z.jsonl")
+    folder.write("a.jsonl", line("three"))
+    looks = []
+
+    def without_the_moved(root):
+        looks.append(root)
+        return [each for each in walk(root) if len(looks) > 1 or each.name != "z.jsonl"]
+
+    monkeypatch.setattr(follow, "walk", without_the_moved)
+    assert [key for _ in range(2) for key, _ in folder.new()] == ["two", "three"]
+
+
+def test_new_files_are_read_while_others_vanish_all_the_time(folder, monkeypatch):
+    names = [f"{number}.jsonl" for number in range(20)]
+    for name in names:
+        folder.write(name, line(name))
+        folder.new()
+    folder.write("new.jsonl", line("new"))
+
+    def vanishing(root):
+        (folder.root / names.pop()).unlink()
+        return walk(root)
+
+    monkeypatch.setattr(follow, "walk", vanishing)
+    assert [key for key, _ in folder.new()] == ["new"]
 
 
 def test_other_files_are_left_alone(tmp_path):
