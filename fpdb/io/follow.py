@@ -132,8 +132,8 @@ class _Folder:
                 older.append(entry)
             elif SUFFIXES.get(os.path.splitext(entry.name)[1].lower()) == "jsonl":
                 newer.append(entry)
-        # A file that was moved while the directory was read comes before what replaced it: so if one
-        # is missing, new ones wait for the next look.
+        # A file that was moved while the directory was read comes before what replaced it: so new
+        # ones wait for the next look if one is missing.
         self._waited = not self._waited and bool(missing - self._missing)
         self._missing = missing
         for entries in (older, [] if self._waited else newer):
