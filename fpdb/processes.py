@@ -6,6 +6,7 @@ the program that started it either, as multiprocessing would, so a script needs 
 `if __name__ == "__main__"`. It imports nothing from its working directory.
 """
 
+import _thread
 import atexit
 import contextlib
 import os
@@ -19,12 +20,10 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, Self, TypeVar, cast
 
 from fpdb.errors import InputError, WorkerError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -77,28 +76,36 @@ class Workers(Generic[Item, Result]):
     """Several processes that run a function; results come in the order of the items."""
 
     def __init__(self, work: Callable[[Item], Result], jobs: int) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
         self._work = work
-        self._limit = _AHEAD * jobs
-        self._pending: deque[tuple[Item, Future[Result]]] = deque()
-        self._idle: deque[Worker] = deque()
+        self._jobs = jobs
+        # A thread for each worker waits for the answers, and at once takes the next item. Futures
+        # and conditions wait in Python code, in which an exception out of a signal handler leaves
+        # their locks taken; the queues and locks here are written in C.
+        self._tasks: SimpleQueue[_Task[Item, Result] | None] = SimpleQueue()
+        self._pending: deque[_Task[Item, Result]] = deque()
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._running = 0
         self._started: list[Worker] = []
         self._closed = False
         self._lock = threading.Lock()
-        # A thread for each worker waits for the answers, and at once sends the next item.
-        self._threads = ThreadPoolExecutor(jobs, "fpdb-worker")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """End all processes; what they were working on is dropped."""
-        with self._lock:
-            self._closed = True
+        if sys.is_finalizing():  # a generator ends with the program, whose threads have stopped
             for worker in self._started:
                 worker.kill()
-        self._threads.shutdown(cancel_futures=True)
+        else:
+            with self._lock:
+                self._closed = True
+                for worker in self._started:
+                    worker.kill()
+            for __ in range(self._jobs):
+                self._tasks.put(None)
+            for __ in range(self._running):
+                self._ended.get()
         while self._started:
             self._started.pop().close()
         self._pending.clear()
@@ -114,15 +121,9 @@ class Workers(Generic[Item, Result]):
             except Exception as error:
                 failure = error
                 break
-            try:
-                self._pending.append((item, self._threads.submit(self._run, item)))
-            except RuntimeError as error:
-                raise WorkerError(
-                    f"a thread for a worker can't be started: {error}",
-                    hint="is memory short, or are there too many threads? one job needs none",
-                ) from None
+            self._submit(_Task(item))
             while self._pending and (
-                len(self._pending) > self._limit or self._pending[0][1].done()
+                len(self._pending) > _AHEAD * self._jobs or not self._pending[0].answer.empty()
             ):
                 yield self._next()
         while self._pending:
@@ -130,24 +131,57 @@ class Workers(Generic[Item, Result]):
         if failure:
             raise failure
 
-    def _next(self) -> tuple[Item, Result]:
-        item, future = self._pending.popleft()
-        return item, future.result()
+    def _submit(self, task: "_Task[Item, Result]") -> None:
+        self._pending.append(task)
+        self._tasks.put(task)
+        if self._running < self._jobs:
+            self._running += 1
+            try:
+                _thread.start_new_thread(self._run, ())
+            except BaseException as error:
+                self._running -= 1
+                if isinstance(error, RuntimeError):
+                    raise WorkerError(
+                        f"a thread for a worker can't be started: {error}",
+                        hint="is memory short, or are there too many threads? one job needs none",
+                    ) from None
+                raise
 
-    def _run(self, item: Item) -> Result:
-        try:
-            worker = self._idle.pop()
-        except IndexError:
-            with self._lock:
-                if self._closed:
-                    raise WorkerError("the workers were closed") from None
-                worker = Worker(self._work)
-                self._started.append(worker)
-        try:
-            result: Result = worker.call(item)
-        finally:
-            self._idle.append(worker)
-        return result
+    def _next(self) -> tuple[Item, Result]:
+        task = self._pending.popleft()
+        result, error = task.answer.get()
+        if error is not None:
+            raise error
+        return task.item, cast("Result", result)
+
+    def _run(self) -> None:
+        """Have a worker work on one item after another, until there is None."""
+        worker: Worker | None = None
+        while (task := self._tasks.get()) is not None:
+            try:
+                worker = worker or self._start()
+                task.answer.put((worker.call(task.item), None))
+            except BaseException as error:  # it is raised where the result is used
+                task.answer.put((None, error))
+        self._ended.put(None)
+
+    def _start(self) -> "Worker":
+        with self._lock:
+            if self._closed:
+                raise WorkerError("the workers were closed")
+            worker = Worker(self._work)
+            self._started.append(worker)
+        return worker
+
+
+class _Task(Generic[Item, Result]):
+    """An item, and where its result or its error is put."""
+
+    __slots__ = ("answer", "item")
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.answer: SimpleQueue[tuple[Result | None, BaseException | None]] = SimpleQueue()
 
 
 class Worker:
@@ -212,16 +246,13 @@ class Worker:
             yield
         except WorkerError:
             raise
-        except (EOFError, OSError):
-            raise self._lost() from None
-        except MemoryError:  # half of a message may still be in the socket
-            self.kill()
-            raise self._lost() from None
-        except Warning:  # of a stopped process, where the program makes errors of warnings
-            self.kill()
+        except BaseException as error:
+            lost = isinstance(error, (EOFError, OSError)) and _is_raised_here(error)
+            if not lost:  # half of a message may be on its way
+                self.kill()
+            if lost or isinstance(error, MemoryError):
+                raise self._lost() from None
             raise
-        except Exception as error:  # pickle raises what it likes
-            raise _unfit(error) from None
 
     @property
     def exit_code(self) -> int | None:
@@ -231,7 +262,7 @@ class Worker:
     def _look(self) -> None:
         """Warn of a process that is stopped, which makes this one wait, and give up in the end."""
         pid, now = self._process.pid, time.monotonic()
-        if not _is_stopped(pid):
+        if not is_stopped(pid):
             self._stopped_since = None
         elif self._stopped_since is None:
             self._stopped_since = now
@@ -328,7 +359,12 @@ class _Channel:
         """Send a value; what can't be pickled, or has no room in memory, sends nothing."""
         from multiprocessing.reduction import ForkingPickler
 
-        body = ForkingPickler.dumps(value)
+        try:
+            body = ForkingPickler.dumps(value)
+        except MemoryError:
+            raise
+        except Exception as error:  # pickle raises what it likes
+            raise _unfit(error) from None
         rest = memoryview(b"".join((_LENGTH.pack(len(body)), body)))
         while rest:
             rest = rest[self._attempt(self._end.send, rest) :]
@@ -347,7 +383,10 @@ class _Channel:
         """Return the value that the bytes hold."""
         from multiprocessing.reduction import ForkingPickler
 
-        return ForkingPickler.loads(data)
+        try:
+            return ForkingPickler.loads(data)
+        except Exception as error:  # e.g. a class that only the caller has
+            raise _unfit(error) from None
 
     def close(self) -> None:
         """Close this end."""
@@ -367,7 +406,9 @@ class _Channel:
         while True:
             try:
                 return transfer(data)
-            except TimeoutError:
+            except TimeoutError as error:
+                if not _is_raised_here(error):
+                    raise
                 self._on_wait()
 
 
@@ -393,7 +434,8 @@ def _environment() -> dict[str, str]:
     return _SINGLE_THREAD | own
 
 
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped, as Ctrl-Z does it, and may go on."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:
@@ -411,6 +453,14 @@ def require_address_space(least: int) -> None:
             f"memory ran short in a child process, which may have {most:,} bytes of address space",
             hint=f"raise the limit (ulimit -v) to {least:,} bytes, and try again",
         )
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Return whether a function of this module raised an error, and no handler of a signal."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and place.tb_frame.f_code.co_filename == __file__
 
 
 def _unfit(error: Exception) -> WorkerError:
@@ -436,8 +486,8 @@ def serve(number: int) -> None:
             try:
                 sent, item = channel.loaded(data)
                 work = sent or work
-            except Exception as error:  # e.g. a class that only the caller has
-                channel.send((False, _unfit(error)))
+            except WorkerError as error:
+                channel.send((False, error))
                 continue
             try:
                 found = True, work(item)

@@ -20,10 +20,14 @@ pytestmark = pytest.mark.process
 
 def running():
     """The processes that this one started and that still run."""
-    found = []
-    for task in Path("/proc/self/task").iterdir():
-        found += (task / "children").read_text().split()
-    return [int(number) for number in found]
+    while True:
+        found = []
+        try:
+            for task in Path("/proc/self/task").iterdir():
+                found += (task / "children").read_text().split()
+        except (FileNotFoundError, ProcessLookupError):  # a thread has just ended
+            continue
+        return [int(number) for number in found]
 
 
 _before: set[int] = set()
@@ -179,8 +183,8 @@ def test_a_worker_that_is_let_go_on_answers(impatient, monkeypatch):
             os.kill(pid, signal.SIGCONT)
         return seen[-1]
 
-    is_stopped = workers._is_stopped
-    monkeypatch.setattr(workers, "_is_stopped", look)
+    is_stopped = workers.is_stopped
+    monkeypatch.setattr(workers, "is_stopped", look)
     worker = Worker(len)
     for _ in range(2):  # the time that it was stopped before doesn't count
         assert worker.call(b"abc") == 3
@@ -196,8 +200,8 @@ def test_a_busy_worker_may_take_as_long_as_it_needs(monkeypatch):
     monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(workers, "_STOPPED_SECONDS", 0.0)
     looked = []
-    is_stopped = workers._is_stopped
-    monkeypatch.setattr(workers, "_is_stopped", lambda pid: looked.append(pid) or is_stopped(pid))
+    is_stopped = workers.is_stopped
+    monkeypatch.setattr(workers, "is_stopped", lambda pid: looked.append(pid) or is_stopped(pid))
     worker = Worker(time.sleep)
     assert worker.call(0.3) is None
     assert len(looked) > 3

@@ -26,6 +26,7 @@ from types import FrameType
 from typing import NoReturn, Protocol
 
 from fpdb.errors import LockTimeoutError, MovedError
+from fpdb.processes import is_stopped
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, identify, open_file
 
@@ -294,7 +295,7 @@ class WriteLock:
             return None, "an unknown process", hint
         if namespace != _pid_namespace():
             return pid, f"process {pid} of another container ({host.strip()})", hint
-        if _is_stopped(pid):
+        if is_stopped(pid):
             hint = (
                 f"`kill -CONT {pid}` lets it go on; `kill -KILL {pid}` ends it, and undoes what "
                 "it hasn't committed"
@@ -354,11 +355,3 @@ def _pid_namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[:1] in (["T"], ["t"])

@@ -1,9 +1,12 @@
 """Exceptions out of signal handlers: no lock stays taken, nothing acknowledged is lost."""
 
+import queue
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import _base, thread
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +14,9 @@ from typing import Any
 import pytest
 
 import fpdb
+from fpdb import processes
 
+CONCURRENT = [queue.__file__, threading.__file__, _base.__file__, thread.__file__]
 TEXT = "Red kites nest above the quarry again: wardens counted nine pairs in April, two more."
 OTHER = """
 import sys
@@ -90,6 +95,33 @@ def test_an_interrupt_at_any_place_of_a_read_keeps_no_snapshot(
             # The exception has gone, and with it all that it kept.
             assert db.stats().snapshots.open == 0
         assert place == wire.places + 1 > 10
+
+
+class Echo:
+    """A worker that is no process."""
+
+    def __init__(self, work: Callable[[int], int]) -> None:
+        self.call, self.kill, self.close = work, list, list
+
+
+def test_an_interrupt_at_any_place_of_a_map_ends_it(
+    torment: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It doesn't become another error, and no thread keeps the map from ending."""
+    monkeypatch.setattr(processes, "Worker", Echo)
+    interrupts = torment("interrupts")
+    place = 0
+    with interrupts.raising():
+        while True:
+            place += 1
+            wire = interrupts.Tripwire(place, {processes.__file__, *CONCURRENT})
+            try:
+                found = wire.run(lambda: list(processes.mapped(abs, [-1, 2, -3], 2)))
+            except interrupts.SignalError:
+                continue
+            break
+    assert found == [(-1, 1), (2, 2), (-3, 3)]
+    assert place > 10
 
 
 @pytest.mark.full
