@@ -71,7 +71,7 @@ def test_an_interrupt_at_any_place_of_an_add_leaves_nobody_waiting(
                 db.delete("nothing")
             assert write_elsewhere() == "wrote\n", f"{place}: {where}"
             db.delete("nothing")
-        assert place == wire.places + 1 > 50
+        assert place > wire.places > 50
         assert not list(db.check())
         assert len(db) == 1
 
@@ -94,7 +94,7 @@ def test_an_interrupt_at_any_place_of_a_read_keeps_no_snapshot(
                 break
             # The exception has gone, and with it all that it kept.
             assert db.stats().snapshots.open == 0
-        assert place == wire.places + 1 > 10
+        assert place > wire.places > 10
 
 
 class Echo:
