@@ -187,23 +187,16 @@ class _Folder:
             changed = True
         else:
             self._gone.discard(entry.identity)
-            place = self._known.pop(entry.identity, None)
-            changed = place is not None and place.path == path
-            if place is None:
-                place = self._moved_here(path)
-            if place and _holds(number, place):
-                return self._begin(entry, place, os.pread(number, _HEAD, 0))
+            own, here = self._known.pop(entry.identity, None), self._paths.get(path)
+            for place in (own, here):
+                if place and _holds(number, place):
+                    if place.identity in self._missing:
+                        self._gone.add(place.identity)
+                    return self._begin(entry, place, os.pread(number, _HEAD, 0))
+            changed = own is not None and own.path == path
         if changed:
             self._note(f"{entry.path} isn't what it was: read from its beginning again")
         return self._begin(entry)
-
-    def _moved_here(self, path: str) -> FilePlace | None:
-        """Return the place of a file that had this path, and isn't there any more."""
-        place = self._paths.get(path)
-        if place is None or place.identity not in self._missing:
-            return None
-        self._gone.add(place.identity)
-        return place
 
     def _begin(
         self, entry: FolderEntry, place: FilePlace | None = None, head: bytes = b""

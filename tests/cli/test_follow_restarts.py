@@ -156,6 +156,21 @@ def test_a_directory_that_was_copied_back_is_known_by_its_paths(followed, folder
     assert followed() == [("page", "replaced")]
 
 
+def test_files_that_were_copied_back_may_have_the_inodes_of_others(followed, folder):
+    texts = {name: line(name, 1) + line(name, 2) for name in ("a", "b")}
+    files = {name: folder / f"{name}.jsonl" for name in texts}
+    for name, file in files.items():
+        file.write_text(texts[name])
+    followed()
+    files["a"].rename(folder / "other")
+    files["b"].rename(files["a"])
+    (folder / "other").rename(files["b"])
+    for name, file in files.items():
+        file.write_text(texts[name] + line(f"new {name}", 1))
+    assert sorted(followed()) == [("new a", "added"), ("new b", "added")]
+    assert followed() == []
+
+
 @pytest.mark.process  # it checks copies in another one
 def test_what_the_database_remembers_goes_where_its_documents_stay(followed, folder, path):
     (folder / "a.jsonl").write_text(line("page", 1) + line("page", 2))
