@@ -6,7 +6,7 @@ The types of results are in `fpdb.models`. The folders are the architecture, and
     integrations            Scrapy, asyncio and Spark, by public names only
     load                    ready fingerprints and the portable form, into a database
     ingest                  files of documents, into a database or as queries
-    database                create, open, build; add, delete, compact, backup, hold
+    database                create, open, build; add, delete, compact, swap, backup, hold
     queries                 the questions, for databases and snapshots
     maintenance | joins     check, repair, merge, compact | pairs, clusters, evaluation
     documents               documents in a transaction: prepare, look up, write

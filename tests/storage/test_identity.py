@@ -253,3 +253,18 @@ def test_a_database_that_is_replaced_a_hundred_times_leaves_no_descriptor(
     with Environment.open(old, readonly=True) as env:
         assert get(env, b"who") == b"old"
         assert get(env, b"number") == b"99"
+
+
+def test_a_changed_map_is_taken_of_the_same_database_only(
+    old: Path, twin: Path, stranger: Path
+) -> None:
+    with Environment.open(old) as env:
+        shared = env._shared
+        assert shared is not None
+        replace(old, stranger)
+        with pytest.raises(MovedError, match="another"):
+            shared.map_anew()
+        old.rename(stranger)
+        twin.rename(old)
+        noticed()
+        assert get(env, b"who") == b"twin"
