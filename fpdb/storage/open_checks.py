@@ -36,11 +36,14 @@ from fpdb.storage.lmdb_file import DATA_FILE, LmdbFile, require_intact
 LMDB_LOCK_FILE = "lock.mdb"
 LOCK_FILE = "fpdb.lock"
 SEAL_FILE = "fpdb.seal"
-LARGEST_MAP, SMALLEST_MAP = 1 << 40, 64 << 20
+LARGEST_MAP = 1 << 40
+# By how much a map exceeds its file at least: a reader opens it anew when it is outgrown.
+READERS_ROOM, WRITERS_ROOM = 1 << 20, 16 << 20
 MAX_READERS = 4096
 MAX_DATABASES = 80
 
 MOUNTS = Path("/proc/self/mountinfo")
+MEMORY = Path("/proc/self/statm")
 DESCRIPTORS = "/proc/self/fd"
 # Between machines, neither memory maps nor locks are coherent on these.
 REMOTE = frozenset(
@@ -290,8 +293,7 @@ def open_lmdb(
 def _open_at(
     place: _Place, directory: Path, data_size: int, *, readonly: bool, sync: bool
 ) -> lmdb.Environment:
-    smallest = max(4 * data_size, SMALLEST_MAP)
-    size = LARGEST_MAP
+    size, smallest = _map_sizes(data_size, readonly=readonly)
     attempts = 0
     while True:
         try:
@@ -313,12 +315,12 @@ def _open_at(
             )
             break
         except lmdb.MemoryError as error:
-            size //= 2
-            if size < smallest:
+            if size <= smallest:
                 raise OpenError(
                     f"this process has no room for a map of {smallest:,} bytes of {directory}",
                     hint="raise its limit on address space (ulimit -v)",
                 ) from error
+            size = max(size // 2, smallest)
         except lmdb.Error as error:
             # Opening can fail while another process opens or closes at the same moment.
             passing = isinstance(error, (lmdb.InvalidParameterError, lmdb.LockError))
@@ -328,6 +330,20 @@ def _open_at(
             time.sleep(0.01 * 2**attempts)
     environment.reader_check()
     return environment
+
+
+def _map_sizes(data_size: int, *, readonly: bool) -> tuple[int, int]:
+    """Return the size of the largest map to try for a data file, and of the smallest that will do.
+
+    Where address space is limited, half of what is free is left to everything else.
+    """
+    room = READERS_ROOM if readonly else max(data_size // 4, WRITERS_ROOM)
+    smallest = data_size + room
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return LARGEST_MAP, smallest
+    used = int(MEMORY.read_text().split()[0]) * resource.getpagesize()
+    return max(min((limit - used) // 2, LARGEST_MAP), smallest), smallest
 
 
 @contextlib.contextmanager
@@ -470,6 +486,11 @@ def translate(error: lmdb.Error, directory: Path) -> FpdbError:
         return StorageError(
             f"every reader slot of {directory} is taken",
             hint="read from fewer processes and threads at a time",
+        )
+    elif isinstance(error, lmdb.MemoryError):
+        return StorageError(
+            f"this process has no memory left for a transaction on {directory}",
+            hint="raise its limits (ulimit -v, ulimit -d), or write in smaller transactions",
         )
     elif isinstance(error, lmdb.LockError) or number == errno.EAGAIN:
         return OpenError(

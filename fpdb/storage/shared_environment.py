@@ -107,6 +107,7 @@ class SharedEnvironment:
         self.stranded = False
         self.reader_check_due = 0.0
         self._writable = False  # a handle may write
+        self._outgrown = False  # the map had no room for a transaction
         self._sync = sync
 
     def serve(self, *, readonly: bool) -> None:
@@ -140,7 +141,7 @@ class SharedEnvironment:
         if not self._is_active(threading.get_ident()):
             with _lock:
                 self.require_usable()
-                if self.environment is None:
+                if self.environment is None or self._outgrown:
                     self._replace(writing=None)
                 self._settle()
                 self.active.add(mark)
@@ -183,6 +184,8 @@ class SharedEnvironment:
         translated = translate(error, self.directory)
         if isinstance(translated, DamagedError):
             self.failure, self.barred = translated, True
+        elif isinstance(error, lmdb.MapFullError):
+            self._outgrown = self.barred = True
         return translated
 
     def map_anew(self) -> None:
@@ -289,7 +292,7 @@ class SharedEnvironment:
             environment.close()
             raise
         self.databases, self.readonly, self.pid = databases, not writing, os.getpid()
-        self.unguarded = not environment.flags()["lock"]
+        self.unguarded, self._outgrown = not environment.flags()["lock"], False
         self.environment, self.begin = environment, environment.begin
         self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
 
@@ -375,7 +378,8 @@ class SharedEnvironment:
             environment.close()
 
     def _settle(self) -> None:
-        self.barred = self.environment is None or self.failure is not None or self.users == 0
+        usable = self.environment is not None and not self._outgrown
+        self.barred = not usable or self.failure is not None or self.users == 0
 
     def _refuse(self, **_: object) -> NoReturn:
         raise ClosedError(f"{self.directory} was closed", hint="open it again")

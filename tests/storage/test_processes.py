@@ -388,7 +388,7 @@ def test_a_small_address_space(closed: Path, run: Run) -> None:
         size = env._shared.environment.info()["map_size"]
         assert 1 << 29 <= size <= 3 << 30, size
         env.close()
-        limit = used + (50 << 20)
+        limit = used + (4 << 20)
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         from fpdb.errors import OpenError
         try:
@@ -398,7 +398,7 @@ def test_a_small_address_space(closed: Path, run: Run) -> None:
         """,
         closed,
     )
-    assert "no room for a map of 67,108,864 bytes" in out
+    assert "no room for a map of" in out
     assert "ulimit -v" in out
 
 
@@ -416,7 +416,6 @@ def test_a_map_that_another_process_outgrew(closed: Path, run: Run) -> None:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fpdb.storage.open_checks.LARGEST_MAP", 1 << 21)
-        patch.setattr("fpdb.storage.open_checks.SMALLEST_MAP", 1 << 21)
         env = Environment.open(closed)
         assert map_bytes(env) == 1 << 21
     with env:
