@@ -18,6 +18,11 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A byte order mark and a carriage return are no part of a line.
 _UNCOUNTED = 4
 
+# What may become of a compressed file: so many bytes, and so many times its size; white space on
+# end, of which an empty member or frame counts as some.
+_UNPACKED, _MOST_TIMES = 1 << 23, 10_000
+_MOST_BLANK, _MEMBER = 1 << 20, 32
+
 # Called with the number of bytes, as they are in the file, that were read since the last call.
 Progress = Callable[[int], object]
 Line = tuple[int, "str | TooLong", bool]
@@ -273,20 +278,33 @@ def _too_long(source: str, largest: int) -> InputError:
 
 
 def _unpacked(data: Iterator[bytes], packing: Packing) -> Iterator[bytes]:
-    """Decompress members or frames, one after the other; zeros may fill up the file's end."""
+    """Decompress members or frames, one after the other; zeros may fill up the file's end.
+
+    A few kilobytes may be made to unpack to white space for minutes: there is a bound to that, and
+    to how many times larger a file may become.
+    """
     unpacker, failure = packing.start()
+    read = unpacked = blank = 0
     for chunk in data:
         for start in range(0, len(chunk), packing.piece):
             piece = chunk[start : start + packing.piece]
+            read += len(piece)
             while piece:
                 if unpacker.eof:
                     if not (piece := piece.lstrip(b"\0")):
                         break
                     unpacker, failure = packing.start()
+                    blank += _MEMBER
                 try:
                     output = unpacker.decompress(piece)
                 except failure as error:
                     raise StreamError(f"is no complete {packing.name} file: {error}") from None
+                unpacked += len(output)
+                blank = 0 if output and not output.isspace() else blank + len(output)
+                if blank > _MOST_BLANK:
+                    raise StreamError("holds too much white space, or too many empty parts")
+                if unpacked > _UNPACKED + _MOST_TIMES * read:
+                    raise StreamError(f"unpacks to more than {_MOST_TIMES:,} times its size")
                 if output:
                     yield output
                 piece = unpacker.unused_data if unpacker.eof else b""

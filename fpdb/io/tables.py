@@ -131,16 +131,23 @@ class _Feed:
         return self
 
     def __next__(self) -> str:
-        self.last, line, replaced = next(self._lines)
-        self.first = self.first or self.last
-        self.replaced |= replaced
-        if isinstance(line, TooLong):
-            self.exceeded = True
-            return '"' * (line.quotes % 2)
-        self._size += len(line) + 1
-        # A line by itself is within the limit, its end left aside.
-        self.exceeded |= self._size > self._largest and self.last > self.first
-        return '"' * (line.count('"') % 2) if self.exceeded else f"{line}\n"
+        while True:
+            self.last, line, replaced = next(self._lines)
+            self.first = self.first or self.last
+            self.replaced |= replaced
+            if isinstance(line, TooLong):
+                self.exceeded = True
+                quotes = line.quotes
+            else:
+                self._size += len(line) + 1
+                # A line by itself is within the limit, its end left aside.
+                self.exceeded |= self._size > self._largest and self.last > self.first
+                if not self.exceeded:
+                    return f"{line}\n"
+                quotes = line.count('"')
+            # Only a quote ends a record of several lines.
+            if quotes % 2 or self.last == self.first:
+                return '"' * (quotes % 2)
 
 
 def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, str, float | bool]]:

@@ -238,6 +238,21 @@ _stream(
     last=False,
 )
 
+_stream(
+    "a zstd bomb of empty lines",
+    "input.jsonl.zst",
+    lambda: _zstd(b"\n" * (256 * MIB)),
+    _ONE_BAD,
+    last=False,
+)
+_stream(
+    "eight megabytes of empty zstd frames",
+    "input.jsonl.zst",
+    lambda: b"\x50\x2a\x4d\x18\0\0\0\0" * MIB,
+    _ONE_BAD,
+    last=False,
+)
+
 
 def _csv(name: str, body: Callable[[], str], ends: str, *, last: bool = True) -> None:
     def content() -> bytes:
@@ -247,6 +262,7 @@ def _csv(name: str, body: Callable[[], str], ends: str, *, last: bool = True) ->
 
 
 _csv("a quote that never closes", lambda: 'k,"' + "line\n" * 400_000, r"bad 1;", last=False)
+_csv("a quote before 20 MiB", lambda: 'k,"' + "some words, and more\n" * MIB, r"bad 1;", last=False)
 _csv("a quoted field of 8 MiB", lambda: 'k,"' + ("x" * 1000 + "\n") * 8000 + '"\n', _BAD)
 _csv("a field of four million quotes", lambda: 'k,"' + '""' * (900_000) + '"\n', _SHORT)
 _csv("a million columns", lambda: "," * MIB + "\n", _BAD)

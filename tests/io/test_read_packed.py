@@ -184,3 +184,40 @@ def test_a_bomb_costs_little_time_and_memory(bombs, seconds_allowed, suffix, for
     assert "holds more than 2097152 bytes" in found[0]
     assert float(seconds) < seconds_allowed
     assert float(megabytes) < 100
+
+
+def skipped(size):
+    return (0x184D2A50).to_bytes(4, "little") + size.to_bytes(4, "little") + bytes(size)
+
+
+MANY = {
+    "empty lines": ("jsonl.zst", lambda: PACK["zst"](b"\n" * (32 << 20))),
+    "empty lines of CSV": ("csv.zst", lambda: PACK["zst"](b"key,text\n" + b"\r\n" * (2 << 20))),
+    "empty frames": ("jsonl.zst", lambda: skipped(0) * 100_000),
+    "empty members": ("jsonl.gz", lambda: PACK["gz"](b"") * 100_000),
+    "frames of an empty line": ("jsonl.zst", lambda: PACK["zst"](b"\n") * 100_000),
+    "a line again and again": ("jsonl.zst", lambda: PACK["zst"](b"x" * (32 << 20))),
+}
+
+
+@pytest.mark.parametrize(("name", "make"), MANY.values(), ids=MANY)
+def test_what_unpacks_to_next_to_nothing_ends_soon_and_the_next_file_is_read(tmp_path, name, make):
+    (tmp_path / f"a.{name}").write_bytes(make())
+    (tmp_path / "b.jsonl").write_bytes(b"".join(LINES))
+    start = time.process_time()
+    found = list(read_records(str(tmp_path)))
+    assert time.process_time() - start < 5
+    bad = [each for each in found if isinstance(each, BadRecord)]
+    assert "white space" in bad[-1].reason or "times its size" in bad[-1].reason
+    assert all(each.source.startswith(f"{tmp_path}/a.{name}") for each in bad)
+    assert len(found) - len(bad) == len(LINES)
+
+
+@suffixes
+def test_white_space_and_empty_parts_among_lines_are_no_reason_to_stop(tmp_path, suffix):
+    pack = PACK[suffix]
+    data = b"".join(pack(line + b"\n" * 60_000) + pack(b"") * 100 for line in LINES[:20])
+    assert len(read(tmp_path, data, suffix)) == 20
+    # Pages that are nearly the same become a thousandth, and are no reason either.
+    alike = b"".join(b'{"id": %d, "text": "%s"}\n' % (n, b"page " * 10_000) for n in range(400))
+    assert len(read(tmp_path, pack(alike), suffix)) == 400

@@ -1,5 +1,7 @@
 """TSV and CSV: columns by name and by number, quotes, and rows that won't do."""
 
+import tracemalloc
+
 import pytest
 
 from fpdb.errors import InputError
@@ -137,6 +139,17 @@ def test_a_broken_quote_costs_the_record_that_it_makes(tmp_path):
     assert [source for source, _ in bad(found)] == ["a.csv:3", "a.csv:6"]
     assert all(reason.startswith("is no CSV: ") for _, reason in bad(found))
     assert [reason[-6:] for _, reason in bad(found)] == ["line 5", "line 6"]
+
+
+def test_a_quote_that_never_closes_takes_little_memory(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('key,text\na,"x\n' + "some words, and more\n" * 150_000)
+    tracemalloc.start()
+    [bad] = read_records(str(path))
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "more than 2097152 bytes" in bad.reason
+    assert used < 24 << 20
 
 
 def test_a_quote_that_never_closes(tmp_path):
