@@ -146,8 +146,10 @@ class Decoder:
                 _limit(file)
                 self._blocks = _READERS[file.part](file)
             block = next(self._blocks, None)
-        except (StreamError, MemoryError):
+        except StreamError:
             raise
+        except MemoryError:
+            raise MemoryError from None  # that of pyarrow would import it where it is unpickled
         except Exception as error:  # whatever damage leads to
             reason = str(error).partition("\n")[0][:200] or type(error).__name__
             raise unreadable(self._form, reason) from None
@@ -223,21 +225,33 @@ def _arrow(file: ColumnFile, choose: Choice) -> tuple[list[str], Batches]:
     # If it is cut meanwhile, that ends this process; but batches may be larger than its memory.
     source = pyarrow.memory_map(file.path)
 
-    def opened(options: Any = None) -> Any:
+    def opened(**options: Any) -> Any:
         source.seek(0)
         try:
-            return ipc.open_file(source, options=options)
+            return ipc.open_file(source, options=ipc.IpcReadOptions(use_threads=False, **options))
         except pyarrow.ArrowInvalid:
             source.seek(0)
-            return ipc.open_stream(source, options=options)
+            return ipc.open_stream(source, options=ipc.IpcReadOptions(use_threads=False))
 
-    names = list(opened().schema.names)
+    reader = opened()
+    names = list(reader.schema.names)
     chosen = set(choose(names))
     fields = [place for place, name in enumerate(names) if name in chosen]
-    reader = opened(ipc.IpcReadOptions(included_fields=fields, use_threads=False))
     if isinstance(reader, ipc.RecordBatchFileReader):
-        reader = map(reader.get_batch, range(reader.num_record_batches))
-    return names, _counted(file, reader)
+        batches = _file_batches(reader, fields, lambda: opened(included_fields=fields))
+    else:
+        batches = (batch.select(fields) for batch in reader)
+    return names, _counted(file, batches)
+
+
+def _file_batches(reader: Any, fields: list[int], projecting: Callable[[], Any]) -> Batches:
+    """Read batches where they are mapped; of large ones that are packed, only some columns."""
+    for number in range(reader.num_record_batches):
+        try:
+            batch = reader.get_batch(number).select(fields)
+        except MemoryError:
+            batch = projecting().get_batch(number)
+        yield batch
 
 
 def _counted(file: ColumnFile, batches: Batches) -> Batches:
@@ -264,7 +278,8 @@ def _parquet_batches(file: Any, names: list[str], most: int) -> Iterator["pyarro
         about = file.metadata.row_group(group)
         fitting = _ROOM * max(about.num_rows, 1) // max(about.total_byte_size, 1)
         read = 0
-        for rows in (max(1, min(most, fitting)), *_FEW_ROWS):
+        first = max(1, min(most, fitting))
+        for rows in (first, *(few for few in _FEW_ROWS if few < first)):
             try:
                 skip = read
                 for batch in file.iter_batches(
@@ -403,11 +418,15 @@ class _Column:
         array, raw = self._array.slice(start, count), self._bytes.slice(start, count)
         if self.nested:
             values = list(map(_as_json, raw.to_pylist()))
-            sizes = [0 if value is None else len(json.dumps(value)) for value in values]
+            sizes = [_json_size(value) for value in values]
             if max(sizes, default=0) > largest:
                 raise UnfitError(_excess(largest))
             return values, set(), sum(sizes)
         return *_flat(array, raw, plain=self._plain), 0
+
+
+def _json_size(value: Any) -> int:
+    return 0 if value is None else len(json.dumps(value, ensure_ascii=False).encode())
 
 
 def _flat(array: Any, raw: Any, *, plain: bool) -> tuple[list[Any], set[int]]:

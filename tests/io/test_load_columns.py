@@ -9,6 +9,8 @@ from pyarrow import parquet
 
 import fpdb
 
+pytestmark = pytest.mark.process  # the files are decoded by a child process
+
 TEXTS = [f"word{n} and further words of the text number {n} in a row" for n in range(40)]
 TEXTS += ["short", "", TEXTS[3]]
 

@@ -34,6 +34,8 @@ WRITERS = {
     "stream.arrow": stream,
     "a.feather": lambda table, path: feather.write_feather(table, str(path)),
 }
+# A child process decodes the files; any of the tests may be the first to start it.
+pytestmark = pytest.mark.process
 each_file = pytest.mark.parametrize("name", WRITERS)
 
 
@@ -219,6 +221,15 @@ def test_memory_does_not_grow_with_the_row_group(write, tmp_path):
     count, grown = done.stdout.split()
     assert int(count) == 40_000
     assert float(grown) < 30
+
+
+@pytest.mark.full
+def test_a_batch_that_is_not_packed_may_have_any_size(write, tmp_path):
+    text = pa.array(["one text of many " * 120])
+    texts = pa.concat_arrays([text] * 150_000)  # 300 MB
+    table = pa.table({"key": [f"{n}" for n in range(150_000)], "text": texts})
+    stream(table, tmp_path / "a.arrow")
+    assert all(isinstance(each, Record) for each in read_records(str(tmp_path / "a.arrow")))
 
 
 def test_ingest_query_and_fingerprint_read_parquet(write, tmp_path, capfd):
