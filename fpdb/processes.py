@@ -47,6 +47,7 @@ _STOPPED_SECONDS = 60.0
 # Each child has one processor; libraries that start a thread for each only get in the way.
 _SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _LENGTH = struct.Struct("=Q")
+_CHUNK = 1 << 14  # most values fit into the first read
 
 
 def count_jobs(jobs: int) -> int:
@@ -213,7 +214,9 @@ class Worker:
             ) from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        own.settimeout(_LOOK_SECONDS)
+        timeout = struct.pack("@ll", *divmod(round(_LOOK_SECONDS * 1e6), 1_000_000))
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # no poll before each transfer
+            own.setsockopt(socket.SOL_SOCKET, option, timeout)
         self._channel = _Channel(own, self._look)
         self._work: Callable[..., Any] | None = work  # until it is sent
         self._stopped_since: float | None = None  # as far as the running call has seen
@@ -227,32 +230,30 @@ class Worker:
     def send(self, item: object) -> None:
         """Begin a call, whose result `receive` returns; nothing else may be sent before that."""
         self._stopped_since = None
-        with self._errors_explained():
+        try:
             self._channel.send((self._work, item))
             self._work = None
+        except BaseException as error:
+            raise self._explained(error) from None
 
     def receive(self) -> Any:
         """Wait for the end of a call; return its result, or raise its error."""
-        with self._errors_explained():
+        try:
             good, answer = self._channel.receive()
+        except BaseException as error:
+            raise self._explained(error) from None
         if not good:
             raise answer
         return answer
 
-    @contextlib.contextmanager
-    def _errors_explained(self) -> Iterator[None]:
-        """Raise WorkerError for an error of the exchange; a torn one ends the process."""
-        try:
-            yield
-        except WorkerError:
-            raise
-        except BaseException as error:
-            lost = isinstance(error, (EOFError, OSError)) and _is_raised_here(error)
-            if not lost:  # half of a message may be on its way
-                self.kill()
-            if lost or isinstance(error, MemoryError):
-                raise self._lost() from None
-            raise
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return what to raise for an error of the exchange; a torn one ends the process."""
+        if isinstance(error, WorkerError):
+            return error
+        lost = isinstance(error, (EOFError, OSError)) and _is_raised_here(error)
+        if not lost:  # half of a message may be on its way
+            self.kill()
+        return self._lost() if lost or isinstance(error, MemoryError) else error
 
     @property
     def exit_code(self) -> int | None:
@@ -348,19 +349,23 @@ class KeptWorkers:
 
 
 class _Channel:
-    """Values that are pickled and sent over a socket, each after its length."""
+    """Values that are pickled and sent over a socket, each after its length.
+
+    The two ends take turns, so one value at a time is under way.
+    """
 
     def __init__(self, end: socket.socket, on_wait: Callable[[], object] = lambda: None) -> None:
         """Take one end of a pair; `on_wait` is called whenever the timeout of the socket passes."""
+        from multiprocessing.reduction import ForkingPickler
+
         self._end = end
         self._on_wait = on_wait
+        self._dumps, self._loads = ForkingPickler.dumps, ForkingPickler.loads
 
     def send(self, value: object) -> None:
         """Send a value; what can't be pickled, or has no room in memory, sends nothing."""
-        from multiprocessing.reduction import ForkingPickler
-
         try:
-            body = ForkingPickler.dumps(value)
+            body = self._dumps(value)
         except MemoryError:
             raise
         except Exception as error:  # pickle raises what it likes
@@ -371,42 +376,41 @@ class _Channel:
 
     def receive(self) -> Any:
         """Return the next value; raise EOFError if the other end is closed."""
-        return self.loaded(self.read())
+        return self.loads(self.read())
 
-    def read(self) -> bytearray:
-        """Return the bytes of the next value."""
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        return self._read(length)
-
-    @staticmethod
-    def loaded(data: bytearray) -> Any:
+    def loads(self, data: memoryview) -> Any:
         """Return the value that the bytes hold."""
-        from multiprocessing.reduction import ForkingPickler
-
         try:
-            return ForkingPickler.loads(data)
+            return self._loads(data)
         except Exception as error:  # e.g. a class that only the caller has
             raise _unfit(error) from None
+
+    def read(self) -> memoryview:
+        """Return the bytes of the next value, which `loads` makes a value again."""
+        data = bytearray(_CHUNK)
+        got, size = 0, _LENGTH.size
+        while got < size:
+            count = self._attempt(self._end.recv_into, memoryview(data)[got:])
+            if not count:
+                raise EOFError
+            got += count
+            if size == _LENGTH.size <= got:
+                size += _LENGTH.unpack_from(data)[0]
+                if size > len(data):
+                    larger = bytearray(size)
+                    larger[:got] = data[:got]
+                    data = larger
+        return memoryview(data)[_LENGTH.size : size]
 
     def close(self) -> None:
         """Close this end."""
         self._end.close()
 
-    def _read(self, length: int) -> bytearray:
-        data = bytearray(length)
-        rest = memoryview(data)
-        while rest:
-            count = self._attempt(self._end.recv_into, rest)
-            if not count:
-                raise EOFError
-            rest = rest[count:]
-        return data
-
     def _attempt(self, transfer: Callable[[memoryview], int], data: memoryview) -> int:
         while True:
             try:
                 return transfer(data)
-            except TimeoutError as error:
+            except BlockingIOError as error:  # the timeout has passed
                 if not _is_raised_here(error):
                     raise
                 self._on_wait()
@@ -484,7 +488,7 @@ def serve(number: int) -> None:
             except MemoryError:  # what follows in the socket is the rest of it
                 sys.exit(1)
             try:
-                sent, item = channel.loaded(data)
+                sent, item = channel.loads(data)
                 work = sent or work
             except WorkerError as error:
                 channel.send((False, error))

@@ -9,7 +9,9 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 import fpdb
 from fpdb import processes as workers
@@ -207,6 +209,38 @@ def test_a_busy_worker_may_take_as_long_as_it_needs(monkeypatch):
     assert len(looked) > 3
     worker.kill()
     worker.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 14) - 9, 1 << 14, (1 << 14) + 1, 3 << 20])
+def test_values_of_any_size_arrive(size):
+    worker = Worker(bytes)
+    for _ in range(2):
+        assert worker.call(b"x" * size) == b"x" * size
+    worker.kill()
+    worker.close()
+
+
+@pytest.mark.parametrize("reader", ["html", "arrow"])
+def test_a_stopped_reader_is_no_fault_of_the_document(impatient, tmp_path, reader):
+    path = tmp_path / "table.parquet"
+    table = pyarrow.table({"key": ["a"], "text": ["one two three four five six seven eight"]})
+    parquet.write_table(table, path)
+
+    def read():
+        if reader == "html":
+            return fpdb.html_text("<p>one</p>").text
+        with fpdb.create(tmp_path / f"{time.monotonic()}.fpdb") as database:
+            return fpdb.ingest(database, str(path)).added
+
+    assert read() in ("one", 1)
+    for process in children():
+        os.kill(process, signal.SIGSTOP)
+    with (
+        pytest.warns(RuntimeWarning, match="which is stopped"),
+        pytest.raises(fpdb.WorkerError, match="was stopped"),
+    ):
+        read()
+    assert read() in ("one", 1)
 
 
 def test_stopped_workers_end_a_map(impatient):

@@ -59,6 +59,8 @@ def _decoded(file: ColumnFile) -> Iterator[Any]:
         reason = f"it takes more than {file.memory >> 20} MiB of memory"
         raise unreadable(file.form, reason) from None
     except WorkerError:
+        if worker.gave_up:
+            raise
         killer = -(worker.exit_code or 0)
         reason = "the process that read it ended"
         if killer == signal.SIGPROF:
