@@ -1,11 +1,11 @@
 """Worker processes: in order, within bounds, and never left behind."""
 
+import _thread
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
@@ -266,10 +266,10 @@ def test_a_worker_that_can_t_start_is_an_error(monkeypatch):
 
 
 def test_a_thread_that_can_t_start_is_an_error(monkeypatch):
-    def fail(_):
+    def fail(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", fail)
+    monkeypatch.setattr(_thread, "start_new_thread", fail)
     with pytest.raises(fpdb.WorkerError, match="a thread for a worker can't be started") as caught:
         results(abs, range(3), 2)
     assert "one job needs none" in caught.value.hint
