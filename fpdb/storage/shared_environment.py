@@ -492,10 +492,12 @@ def join_anew(
 
 def _replaced(directory: Path, opened: bytes | None, found: bytes | None) -> MovedError:
     own, other = _described(opened), _described(found)
-    differing = [name for name in other if own.get(name) != other[name]]
-    was, now = ({name: each.get(name) for name in differing} for each in (own, other))
+    differing = [name for name in own | other if own.get(name) != other.get(name)]
+    now, was = (
+        ", ".join(f"{name} {each.get(name)}" for name in differing) for each in (other, own)
+    )
     return MovedError(
-        f"another database is at {directory} now: {now}, and what was opened has {was}",
+        f"another database is at {directory} now: found {now}; expected {was}",
         hint="open it again",
     )
 
