@@ -320,6 +320,7 @@ def run(rounds: int, seed: int, work: Path, shapes: list[Shape] | None = None) -
     tally: collections.Counter[str] = collections.Counter()
     by_kind: dict[str, collections.Counter[str]] = {k: collections.Counter() for k in SPOILS}
     bad: list[str] = []
+    misled: list[str] = []
     for number in range(rounds):
         source = sources[number % len(sources)]
         kind = list(SPOILS)[number // len(sources) % len(SPOILS)]
@@ -332,6 +333,9 @@ def run(rounds: int, seed: int, work: Path, shapes: list[Shape] | None = None) -
         safe = intact(source.parts.documents, source.whole, spoilt)
         seen = Outcome(answers, plain, deep, mended, safe)
         faults = _judge(source, seen, (tally, by_kind[kind]))
+        if wrong := answers.get("wrong"):
+            asked = ", ".join(sorted({name.split()[0] for name in wrong}))
+            misled.append(f"{number} {source.path.name}, {kind}, {changes}: {asked}")
         bad += [f"{number} {source.path.name}, {kind}, {changes}: {fault}" for fault in faults]
         for fault in faults:
             print(f"{number} {source.path.name}, {kind}, {changes}: {fault}"[:600], flush=True)
@@ -346,7 +350,7 @@ def run(rounds: int, seed: int, work: Path, shapes: list[Shape] | None = None) -
         len(bad),
         tally["refused at opening"],
         control,
-        {**notes, "bad": bad[:20]},
+        {**notes, "wrong answers to": misled, "bad": bad[:20]},
     )
 
 
@@ -372,6 +376,7 @@ def _judge(source: Source, seen: Outcome, tallies: Sequence[collections.Counter[
         "reads died": "died" in answers,
         "errors in reads": bool(answers.get("errors")),
         "wrong answers": bool(wrong),
+        "wrong answers, and no read raises an error": bool(wrong) and not answers["errors"],
         "noticed by a plain check": noticed,
         "noticed by a deep check": bool(deep),
         "noticed by nothing but a deep check": bool(

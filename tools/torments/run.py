@@ -23,6 +23,7 @@ TORMENTS = {
     "mounts": "torn copies in the place of a database, on several file systems",
     "growth": "a million replacements",
     "damage": "damaged data files: read, checked, repaired",
+    "mutations": "changes aimed at the structure of a data file: noticed when, or not",
     "arrow": "Parquet and Arrow files with changed bytes",
     "memory": "commands with little address space",
 }
