@@ -429,11 +429,12 @@ def _in_turn(
 ) -> Iterator[tuple[list[memoryview], int]]:
     """Read all pages from the first range to the last."""
     end, columns, seed = int(highs[-1]), table.columns, table.seed
+    number = int.from_bytes
     if not seek(cursor, int(lows[0]).to_bytes(8, "big")):
         return
     last = -1
     for key, page in cursor.iternext():
-        first = int.from_bytes(key)
+        first = number(key)
         if first <= last:
             raise out_of_order(table.name)
         last = first
@@ -450,6 +451,7 @@ def _sought(
     starts, ends, columns, seed = lows.tolist(), highs.tolist(), table.columns, table.seed
     keys = lows.astype(">u8").tobytes()
     set_range, step_back, item = cursor.set_range, cursor.prev, cursor.item
+    number = int.from_bytes
     done = 0
     while done < len(starts):
         # The page before the first key that isn't lower; a check whether it is needed takes longer.
@@ -459,7 +461,7 @@ def _sought(
             there = cursor.last()
         while there:
             key, value = item()
-            page, count = _read(value, columns, seed ^ int.from_bytes(key), wanted)
+            page, count = _read(value, columns, seed ^ number(key), wanted)
             words = page[0].cast("Q")  # faster to search than an array
             low, last = starts[done], words[-1]
             if low <= last:

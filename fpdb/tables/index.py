@@ -30,6 +30,8 @@ _AFTER = b"\xff" * 9
 # Up to this many hits are taken one by one, with the ids that are stored beside them.
 _FEW = 64
 _UINT64 = np.dtype(np.uint64)
+# A local name: looking up the attribute takes a third of the time of a call.
+_number = int.from_bytes
 
 
 class Nearby(NamedTuple):
@@ -219,7 +221,7 @@ class Index:
                 low = high - below << tail
                 while there:
                     key, page = cursor.item()
-                    first = int.from_bytes(key, "big")
+                    first = _number(key)
                     if first <= newest:
                         break
                     if first > last:  # noqa: PLR1730 - max() takes as long as a probe's seek
@@ -330,7 +332,7 @@ def _candidates(
             there = cursor.prev() if cursor.set_range(end) else cursor.last()
             while there:
                 key, page = cursor.item()
-                first = int.from_bytes(key, "big")
+                first = _number(key)
                 if first <= newest:
                     break
                 last = max(last, first)
