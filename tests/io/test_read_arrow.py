@@ -3,13 +3,17 @@
 import datetime
 import decimal
 import io
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import fpdb
 from fpdb.errors import InputError, MissingExtraError
+from fpdb.io import arrow
 from fpdb.io.files import read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record
 
@@ -254,3 +258,37 @@ def test_ingest_query_and_fingerprint_read_parquet(write, tmp_path, capfd):
     assert run("fingerprint", path) == f"{number}\ta\n{number}\tb\n"
     with fpdb.open(database) as db:
         assert db["a"].meta == {"lang": "en"}
+
+
+def children():
+    """Return the processes that this one started."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {int(number) for task in tasks for number in (task / "children").read_text().split()}
+
+
+def test_a_reader_that_is_killed_is_a_bad_record(write):
+    columns = {"key": [f"{n}" for n in range(9000)], "text": ["some words"] * 9000}
+    large = write("a.parquet", columns)
+    small = write("a.arrow", {"key": ["a"], "text": ["x"]})
+    arrow._decoders.end()
+    before = children()
+    found = read_records(large)
+    first = next(found)
+    [reader] = children() - before
+    os.kill(reader, signal.SIGKILL)
+    *rest, last = found
+    assert all(isinstance(each, Record) for each in (first, *rest))
+    assert last.source == large
+    assert "killed the process that read it by SIGKILL" in last.reason
+    assert [each.key for each in read_records(small)] == ["a"]
+
+
+def test_a_file_that_is_left_early_leaves_no_process(write):
+    path = write("a.parquet", {"key": [f"{n}" for n in range(9000)], "text": ["x"] * 9000})
+    arrow._decoders.end()
+    before = children()
+    found = read_records(path)
+    next(found)
+    assert len(children() - before) == 1
+    found.close()
+    assert children() == before
