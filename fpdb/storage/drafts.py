@@ -20,6 +20,7 @@ import fcntl
 import glob
 import os
 import shutil
+import stat
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -175,7 +176,10 @@ def remove_abandoned(directory: Path) -> None:
         with contextlib.suppress(OSError):
             # A draft may be a moment older than the lock on its claim. A directory without a claim
             # is no draft, unless it is empty.
-            if draft.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+            found = draft.lstat()
+            # Another user could swap theirs for a link while it is removed.
+            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            if ours and found.st_mtime < time.time() - _ABANDONED_SECONDS:
                 with contextlib.suppress(OSError):
                     draft.rmdir()
                 with _claimed(draft):

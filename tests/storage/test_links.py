@@ -256,3 +256,21 @@ def test_the_lock_file_of_a_suspect_is_left_alone(public: Path) -> None:
     assert state(public) == before
     Environment.open(public, readonly=True).close()
     assert state(public)["lock.mdb"] != before["lock.mdb"]  # the control
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["a link", "another user's", "ours"])
+def test_only_drafts_of_ones_own_are_removed(closed: Path, tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "target"
+    (closed / "unfinished").touch()  # as in a draft
+    closed.rename(target)
+    draft = tmp_path / ".db.12345678.new"
+    if kind == "a link":
+        draft.symlink_to(target)
+    else:
+        target = target.rename(draft)
+    if kind == "another user's":
+        give(target, NOBODY)
+    os.utime(target, (0, 0))
+    Environment.create(tmp_path / "db", ["header"]).close()
+    assert (target / "data.mdb").exists() == (kind != "ours")
