@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import functools
 import glob
 import os
 import shutil
@@ -282,7 +283,7 @@ def _identity(directory: Path) -> bytes | None:
 
 
 def _birth(descriptor: int) -> str:
-    status = getattr(ctypes.CDLL(None), "statx", None)
+    status = _statx()
     found = ctypes.create_string_buffer(_STATX_BYTES)
     if status is None or status(descriptor, b"", _BY_DESCRIPTOR, _BIRTH, found):
         return ""
@@ -290,6 +291,11 @@ def _birth(descriptor: int) -> str:
         return ""
     seconds, fraction = struct.unpack_from("=qI", found, _BIRTH_OFFSET)
     return f" born {seconds}.{fraction:09}"
+
+
+@functools.cache
+def _statx() -> Callable[..., int] | None:
+    return getattr(ctypes.CDLL(None), "statx", None)
 
 
 def _generation(descriptor: int) -> str:
