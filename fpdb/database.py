@@ -19,8 +19,8 @@ from fpdb.documents.prepare import (
     Preparer,
     as_fingerprints,
     as_keys,
+    cut_by_bytes,
     distinct_keys,
-    portions,
     take,
     unchanging,
 )
@@ -217,7 +217,7 @@ class Database(Queries):
         """
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
         for _, prepared in mapped(self._preparer.prepare, take(iter(documents)), jobs):
-            for portion in portions(prepared):
+            for portion in cut_by_bytes(prepared):
                 yield from self._add(portion, duplicates)
 
     def add_prepared(
@@ -236,7 +236,7 @@ class Database(Queries):
         duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
         if not documents and not places:
             return []
-        *others, last = portions(documents)
+        *others, last = cut_by_bytes(documents)
         added: list[Added] = []
         for portion in others:
             added += self._add(portion, duplicates)

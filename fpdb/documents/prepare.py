@@ -174,7 +174,7 @@ def take(documents: Iterator[Document]) -> Iterator[list[Document]]:
         yield batch
 
 
-def portions(documents: Sequence[Stored]) -> list[Sequence[Stored]]:
+def cut_by_bytes(documents: Sequence[Stored]) -> list[Sequence[Stored]]:
     """Cut documents that are ready to be stored into those of one transaction each, by bytes."""
     ends, size = [0], 0
     for place, document in enumerate(documents):

@@ -300,7 +300,7 @@ def row_blocks(batches: Batches, reading: Reading, *, validate: bool = False) ->
     """Yield the rows of batches as plain values, a bounded number of rows and bytes at a time."""
     first, largest = 1, reading.max_bytes
     for batch in batches:
-        columns = [_Column(name, batch[place]) for place, name in enumerate(batch.schema.names)]
+        columns = [_Decoded(name, batch[place]) for place, name in enumerate(batch.schema.names)]
         if validate:
             for column in columns:
                 column.validate()
@@ -321,7 +321,7 @@ def row_blocks(batches: Batches, reading: Reading, *, validate: bool = False) ->
 
 
 def _fitting(
-    columns: "list[_Column]", start: int, count: int, largest: int, room: int = _BYTES
+    columns: "list[_Decoded]", start: int, count: int, largest: int, room: int = _BYTES
 ) -> tuple[int, dict[int, str]]:
     """Return how many rows fit into a block, at least one, and which of them are too large."""
     sizes = np.zeros(count, np.int64)
@@ -337,7 +337,7 @@ def _excess(largest: int) -> str:
     return f"holds more than {largest} bytes in one record"
 
 
-class _Column:
+class _Decoded:
     """A column of a batch, whose values are taken a few at a time."""
 
     def __init__(self, name: str, array: Any) -> None:
@@ -549,7 +549,7 @@ def _fingerprints(file: ColumnFile) -> Iterator[FingerprintBlock]:
     largest, first = file.reading.max_bytes, 1
     _, batches = _parquet(file, lambda names: [n for n in file.names if n in names], _LOADED)
     for batch in batches:
-        columns = [_Column(name, batch[name]) for name in batch.schema.names]
+        columns = [_Decoded(name, batch[name]) for name in batch.schema.names]
         others = [column.name for column in columns if column.name != "fingerprint"]
         start = 0
         while rest := batch.num_rows - start:
