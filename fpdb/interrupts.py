@@ -59,6 +59,15 @@ def finish() -> None:
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
 
 
+def leave() -> None:
+    """End the process, whose command was interrupted and has printed all.
+
+    Python itself may end it by SIGINT in place of the exit code, if the interrupt came in `exec`.
+    """
+    if _OURS:
+        os._exit(EXIT_CODE)
+
+
 # Where SIGINT is ignored, as in the background of a script, it stays so.
 _OURS = _runs_command_line() and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
 if _OURS:

@@ -88,7 +88,8 @@ def main() -> None:
         code = interrupts.EXIT_CODE
     if code == interrupts.EXIT_CODE:
         render.note_interrupt()
-        interrupts.finish()
+        sys.stderr.flush()
+        interrupts.leave()
     sys.exit(code)
 
 
