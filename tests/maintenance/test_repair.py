@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -212,8 +211,8 @@ def test_a_lost_page_of_ids_costs_the_times_of_adding_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = filled(tmp_path / "db", "integer")
-    later = time.time() + 100
-    monkeypatch.setattr(maintenance_repair, "time", SimpleNamespace(time=lambda: later))
+    later = int(time.time()) + 100
+    monkeypatch.setattr(maintenance_repair, "now", lambda: later)
     expected = contents(path)
     with survey_of(path) as survey:
         page = survey.file.nodes(leaves(path, "ids")[0])[1].number
