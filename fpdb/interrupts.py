@@ -59,7 +59,7 @@ def finish() -> None:
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
 
 
-def leave() -> None:
+def exit_at_once() -> None:
     """End the process, whose command was interrupted and has printed all.
 
     Python itself may end it by SIGINT in place of the exit code, if the interrupt came in `exec`.

@@ -89,7 +89,7 @@ def main() -> None:
     if code == interrupts.EXIT_CODE:
         render.note_interrupt()
         sys.stderr.flush()
-        interrupts.leave()
+        interrupts.exit_at_once()
     sys.exit(code)
 
 

@@ -151,9 +151,9 @@ class WriteLock:
         self._end(holding)
         return False
 
-    def attempt(self) -> "Attempt":
-        """Return a context manager that takes the lock, for its block, if nobody has it."""
-        return Attempt(self)
+    def attempt(self, seconds: float = 0) -> "Attempt":
+        """Return a context manager that takes the lock, for its block, if it is free in time."""
+        return Attempt(self, seconds)
 
     def close(self) -> None:
         """Close the lock's files, unless a thread has it; it can be used again afterwards."""
@@ -312,19 +312,20 @@ class WriteLock:
 
 
 class Attempt:
-    """Takes a lock for a block if nobody has it; the block gets whether this thread has it."""
+    """Takes a lock for a block if it is free in time; the block gets whether this thread has it."""
 
-    __slots__ = ("__weakref__", "_lock")
+    __slots__ = ("__weakref__", "_lock", "_seconds")
 
-    def __init__(self, lock: WriteLock) -> None:
+    def __init__(self, lock: WriteLock, seconds: float) -> None:
         self._lock = lock
+        self._seconds = seconds
 
     def __enter__(self) -> bool:
         if self._lock.is_held():
             return True
         try:
             caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
-            self._lock.acquire(self, caller, 0)
+            self._lock.acquire(self, caller, self._seconds)
         except LockTimeoutError:
             return False
         except BaseException:

@@ -5,8 +5,9 @@ its map while a transaction is open. So every handle of a directory uses one Sha
 which knows its open transactions. To replace the environment, it bars new transactions,
 waits until the open ones have ended, and then closes and opens it; handles don't notice.
 
-To open an environment for writing takes the write lock. While another process has that, it is
-opened for reading, so that nobody waits who doesn't write; the first write opens it anew.
+To open an environment for writing takes the write lock. If another process has that for longer
+than a moment, it is opened for reading, so that nobody waits who doesn't write; the first
+transaction that finds the lock free opens it anew, and so does the first write.
 
 `join`, `join_anew` and `leave` keep the table of the environments that this process has open.
 It is the only place where an environment is found by the identity of its data file. A directory
@@ -55,6 +56,8 @@ from fpdb.storage.open_checks import (
 Begin = Callable[..., "lmdb.Transaction[memoryview]"]
 
 LOCK_SECONDS = 30.0
+# As long as opening waits for a writer: longer than most transactions take.
+OPENING_SECONDS = 0.25
 DRAIN_SECONDS = 30.0
 FORK_SECONDS = 5.0
 READER_CHECK_SECONDS = 1.0
@@ -117,11 +120,6 @@ class SharedEnvironment:
             if not self._writable:
                 require_owner(self.directory)
             self._writable = True
-            # The first write would do it, but not within a snapshot of its own thread.
-            if self.environment is not None and self.readonly and not self.active:
-                with self.lock.attempt() as free:
-                    if free:
-                        self._replace(writing=True)
         self._settle()
 
     def open(self, *, readonly: bool) -> None:
@@ -143,6 +141,8 @@ class SharedEnvironment:
                 self.require_usable()
                 if self.environment is None or self._outgrown:
                     self._replace(writing=None)
+                elif self.readonly and self._writable and not self.active:
+                    self._open_for_writing_if_free()
                 self._settle()
                 self.active.add(mark)
                 return
@@ -274,7 +274,7 @@ class SharedEnvironment:
             return
         # Opening a sub-database of a writable environment takes LMDB's write lock: that wait
         # can't be interrupted, and holds the interpreter's lock.
-        with self.lock.attempt() as free:
+        with self.lock.attempt(OPENING_SECONDS) as free:
             self._open(writing=free)
 
     def _open(self, *, writing: bool) -> None:
@@ -377,8 +377,15 @@ class SharedEnvironment:
         if environment is not None:
             environment.close()
 
+    def _open_for_writing_if_free(self) -> None:
+        # The first write would do it, but not within a snapshot of its own thread.
+        with self.lock.attempt() as free:
+            if free:
+                self._replace(writing=True)
+
     def _settle(self) -> None:
         usable = self.environment is not None and not self._outgrown
+        usable = usable and not (self.readonly and self._writable)
         self.barred = not usable or self.failure is not None or self.users == 0
 
     def _refuse(self, **_: object) -> NoReturn:

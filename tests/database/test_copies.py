@@ -200,10 +200,10 @@ def test_no_room_for_the_file_of_a_backup(
 ) -> None:
     opened = os.open
 
-    def refuse(path: str, flags: int, *rest: int) -> int:
+    def refuse(path: str, flags: int, *rest: int, **folder: int | None) -> int:
         if str(path).endswith("data.mdb") and flags & os.O_CREAT:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return opened(path, flags, *rest)
+        return opened(path, flags, *rest, **folder)
 
     with monkeypatch.context() as patch:
         patch.setattr("os.open", refuse)

@@ -89,7 +89,7 @@ def test_a_write_within_a_snapshot_that_began_beside_a_writer(filled: Path, stop
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_waiting_command_prints_for_whom(filled: Path, stopped: int, terminal: bool) -> None:
-    code = "from fpdb.storage import lock; lock.ANNOUNCED_SECONDS = 0.05; "
+    code = "from fpdb.storage import lock; lock.ANNOUNCED_SECONDS = 0.5; "
     code += "from fpdb.cli import main; main()"
     own, other = pty.openpty() if terminal else os.pipe()
     command = [sys.executable, "-c", code, "delete", filled, "a"]
