@@ -590,7 +590,7 @@ _array("a gzip bomb as an array", lambda: _zeros(128 * MIB))
 def _stored(name: str, kind: str, body: Callable[[], bytes]) -> None:
     options = {"kind": kind}
     INPUTS[name] = Hostile(
-        _file("bytes", body), "stored", r"fine|DamagedError|NotADatabaseError", options
+        _file("bytes", body), "stored", r"fine|DamagedError|NotADatabaseError|FormatError", options
     )
 
 
