@@ -181,7 +181,8 @@ def test_a_bomb_costs_little_time_and_memory(bombs, seconds_allowed, suffix, for
     )
     seconds, megabytes, *found = done.stdout.split("|")
     assert len(found) == 1
-    assert "holds more than 2097152 bytes" in found[0]
+    # zstd packs it so tightly that its size alone ends the file.
+    assert "holds more than 2097152 bytes" in found[0] or "10,000 times its size" in found[0]
     assert float(seconds) < seconds_allowed
     assert float(megabytes) < 100
 
