@@ -184,7 +184,7 @@ def progress(message: str) -> None:
 
 @contextlib.contextmanager
 def interruptible(outcome: str) -> Iterator[None]:
-    """End a command if it is interrupted, and print what is left behind."""
+    """End a command if it is interrupted, and print what it leaves."""
     try:
         yield
     except KeyboardInterrupt:
@@ -193,7 +193,7 @@ def interruptible(outcome: str) -> Iterator[None]:
 
 
 def note_interrupt(outcome: str = "") -> None:
-    """Print, once, that the command was interrupted, and what is left behind."""
+    """Print, once, that the command was interrupted, and what it leaves."""
     global _interrupt_noted  # noqa: PLW0603 - a command is interrupted once
     if not _interrupt_noted:
         _interrupt_noted = True

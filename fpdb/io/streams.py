@@ -18,8 +18,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A byte order mark and a carriage return are no part of a line.
 _UNCOUNTED = 4
 
-# What may become of a compressed file: so many bytes, and so many times its size; white space on
-# end, of which an empty member or frame counts as some.
+# A compressed file may unpack to this many bytes and, beyond these, to this many times its size;
+# and to this much white space in a row, as part of which an empty member or frame counts.
 _UNPACKED, _MOST_TIMES = 1 << 23, 10_000
 _MOST_BLANK, _MEMBER = 1 << 20, 32
 

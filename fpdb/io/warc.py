@@ -24,7 +24,7 @@ _BEGINNING_OF_RECORD = b"\nWARC/1."
 # Two line ends, or a few more, follow a block.
 _MOST_BETWEEN = 16
 _REACHES = "has a length that reaches into the next record"
-# Where unpacking can be resumed: every so many bytes, and so many places at once.
+# Unpacking can be resumed at places this many bytes apart; at most this many are kept.
 _APART, _MOST_STATES = 1 << 20, 4096
 _KEPT = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})

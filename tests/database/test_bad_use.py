@@ -359,7 +359,7 @@ def test_an_integer_database_knows_no_prefix(numbered: Database) -> None:
 
 
 def test_a_batch_with_a_wrong_document_is_left_out_whole(either: Database) -> None:
-    """What stood before it is acknowledged, its own batch and all behind it aren't stored."""
+    """What came before it is acknowledged; its own batch and all after it aren't stored."""
     integer = either.stats().keys == "integer"
     names: list[Any] = list(range(5000, 8000)) if integer else [f"z{n}" for n in range(3000)]
     wrong: list[Any] = [Document(name, fingerprint=n) for n, name in enumerate(names)]

@@ -151,7 +151,7 @@ def _gzipped(content: bytes) -> bytes:
 
 
 def _zeros(size: int) -> bytes:
-    """Pack so many zeros without having them in memory."""
+    """Pack N zeros without having them in memory."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     piece = bytes(MIB)
     return b"".join(packer.compress(piece) for _ in range(size // MIB)) + packer.flush()

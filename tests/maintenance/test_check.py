@@ -508,7 +508,7 @@ def test_damage_in_several_places_is_reported_in_each(db: Database) -> None:
 
 
 def test_damage_doesnt_hide_other_damage(db: Database) -> None:
-    """Of a page that can't be read, nothing is told but this; other tables are still compared."""
+    """A page that can't be read is the only problem of its table; others are still compared."""
     broken, sparse = db._index.further[:2]
 
     def damage(txn: WriteTransaction, db: Database) -> None:

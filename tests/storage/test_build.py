@@ -1,4 +1,4 @@
-"""A database that is built beside its place: whole behind the block, or not there at all."""
+"""A database that is built beside its place: complete after the block, or not there at all."""
 
 import os
 import shutil

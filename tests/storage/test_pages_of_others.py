@@ -1,4 +1,4 @@
-"""A page that is sound in itself, and stands where one of another table belongs, is no answer."""
+"""An intact page in the place of one of another table raises an error, and is no answer."""
 
 from pathlib import Path
 

@@ -228,7 +228,7 @@ def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Undone) ->
     dice = np.random.default_rng(6)
     plan = choose_plan(bits, 3)
     index = Index(plan)
-    # All share their highest quarter, and differ behind it.
+    # All share their highest quarter, and differ after it.
     head = int(dice.integers(2**16)) << (bits - 16)
     stored = [head | n >> 32 for n in to_ints(words(dice, bits, 5000), bits)]
 

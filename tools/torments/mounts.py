@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 from figures import ControlError, Figures, going
 from power import Disk, kinds
@@ -35,40 +36,13 @@ def missing() -> str:
         return f"nothing can be mounted: {error}"
 
 
-class Overlay:
-    """An overlay over the file system of a folder, mounted until the end of a block."""
+class _Mount:
+    """A file system that is mounted until the end of a block, and again by a restart."""
 
-    def __init__(self, work: Path) -> None:
-        self.place = work / "merged"
-        self._layers = [work / name for name in ("lower", "upper", "inner")]
+    place: Path
+    _arguments: tuple[str, ...]
 
-    def __enter__(self) -> "Overlay":
-        for folder in (self.place, *self._layers):
-            folder.mkdir(exist_ok=True)
-        self._mount()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _command("umount", "--lazy", str(self.place))
-
-    def restart(self) -> None:
-        """Mount it again, as when the container is started again."""
-        _command("umount", str(self.place))
-        self._mount()
-
-    def _mount(self) -> None:
-        lower, upper, inner = self._layers
-        layers = f"lowerdir={lower},upperdir={upper},workdir={inner}"
-        _command("mount", "-t", "overlay", "-o", layers, "fpdb-torture", str(self.place))
-
-
-class Memory:
-    """A tmpfs, mounted until the end of a block; it is empty after a restart."""
-
-    def __init__(self, work: Path) -> None:
-        self.place = work / "memory"
-
-    def __enter__(self) -> "Memory":
+    def __enter__(self) -> Self:
         self.place.mkdir(exist_ok=True)
         self._mount()
         return self
@@ -77,13 +51,32 @@ class Memory:
         _command("umount", "--lazy", str(self.place))
 
     def restart(self) -> None:
-        """Mount a new one."""
+        """Mount it again, as when a container or the machine is started again."""
         _command("umount", str(self.place))
         self._mount()
 
     def _mount(self) -> None:
-        options = ("-t", "tmpfs", "-o", "size=128m")
-        _command("mount", *options, "fpdb-torture", str(self.place))
+        _command("mount", *self._arguments, "fpdb-torture", str(self.place))
+
+
+class Overlay(_Mount):
+    """An overlay, the file system of containers; its layers survive a restart."""
+
+    def __init__(self, work: Path) -> None:
+        self.place = work / "merged"
+        lower, upper, inner = (work / name for name in ("lower", "upper", "inner"))
+        for folder in (lower, upper, inner):
+            folder.mkdir(exist_ok=True)
+        layers = f"lowerdir={lower},upperdir={upper},workdir={inner}"
+        self._arguments = ("-t", "overlay", "-o", layers)
+
+
+class Memory(_Mount):
+    """A tmpfs; it is empty after a restart."""
+
+    def __init__(self, work: Path) -> None:
+        self.place = work / "memory"
+        self._arguments = ("-t", "tmpfs", "-o", "size=128m")
 
 
 Mounted = Disk | Overlay | Memory
