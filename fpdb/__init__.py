@@ -61,6 +61,7 @@ from fpdb.fingerprint import (
     sketch_jaccard,
 )
 from fpdb.fingerprint import preset as recipe
+from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
 from fpdb.ingest import (
     Ingested,
     documents_of,
@@ -150,12 +151,14 @@ __all__ = [
     "evaluate",
     "first_look",
     "follow",
+    "format_fingerprint",
     "html_text",
     "ingest",
     "join_plans",
     "load",
     "merge",
     "open",
+    "parse_fingerprint",
     "plans",
     "query_files",
     "read_recipe",

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 from fpdb.database import Database
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
+from fpdb.fingerprint.digits import unsigned
 from fpdb.io.arrow import table_rows
 from fpdb.io.files import Part, read_parts, size_of
 from fpdb.io.follow import follow_parts
@@ -348,6 +349,11 @@ class Take:
                 found.append(Bad(record.source, record.reason))
                 continue
             try:
+                if record.fingerprint is not None and record.fingerprint < 0:
+                    bits = self.preparer.index.plan.bits
+                    record = dataclasses.replace(  # noqa: PLW2901
+                        record, fingerprint=unsigned(record.fingerprint, bits)
+                    )
                 documents.append(self.document_of(kind, record))
             except InputError as error:
                 found.append(Bad(record.source, str(error), error.hint, record.key))

@@ -1,5 +1,6 @@
 """The immutable values that fpdb takes and returns."""
 
+import math
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -101,6 +102,11 @@ class Comparison:
     sketch_error: float | None
     short: bool
     equal: bool
+
+    @property
+    def percent(self) -> float:
+        """The similarity in percent with two decimals; a half is rounded up, as Java does."""
+        return math.floor(10_000 * self.similarity + 0.5) / 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from fpdb.cli.compare import compare
 from fpdb.cli.create import create
 from fpdb.cli.evaluate import evaluate
 from fpdb.cli.export import export
-from fpdb.cli.fingerprint import fingerprint
+from fpdb.cli.fingerprint import distance, fingerprint
 from fpdb.cli.follow import follow
 from fpdb.cli.get import delete, get
 from fpdb.cli.ingest import ingest
@@ -48,7 +48,7 @@ _GROUPS = {
     "Look": (compare, evaluate),
     "Connect": (follow, load, export),
     "Maintain": (create, get, delete, stats, check, backup, hold, compact, swap, merge, repair),
-    "Recipes": (fingerprint, plan),
+    "Recipes": (fingerprint, distance, plan),
 }
 
 
@@ -73,7 +73,9 @@ def _options(
 for _group, _commands in _GROUPS.items():
     for _command in _commands:
         _name = "eval" if _command is evaluate else None
-        app.command(_name, rich_help_panel=_group)(_command)
+        # A fingerprint may be a negative number, which is no option.
+        _settings = {"ignore_unknown_options": _command is distance}
+        app.command(_name, rich_help_panel=_group, context_settings=_settings)(_command)
 app.add_typer(spark.app, name="spark", rich_help_panel="Connect")
 app.add_typer(recipes.app, name="recipes", rich_help_panel="Recipes")
 

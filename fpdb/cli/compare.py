@@ -80,10 +80,11 @@ def compare(
             both = {"verdict": verdict, "a": left, "b": right}
             render.record(dataclasses.asdict(found) | both)
             continue
-        exact = (found.cosine_estimate, found.cosine, found.jaccard, found.value_ratio)
-        shares = (f"{each:.4f}" for each in (found.angle, *exact))
-        percent = f"{100 * found.similarity:.2f}"
-        render.row(found.distance, percent, *shares, verdict or "-", left, right)
+        exact = (found.cosine_estimate, found.cosine, found.jaccard)
+        shares = [f"{each:.4f}" for each in (found.angle, *exact)]
+        # The ratio of two values of 128 bits may be tiny, so no digit of it is left out.
+        shares += [repr(found.value_ratio), verdict or "-"]
+        render.row(found.distance, f"{found.percent:.2f}", *shares, left, right)
 
 
 def _verdict(found: Comparison, k: int | None) -> str | None:
@@ -109,7 +110,7 @@ def _report(recipe: fpdb.Recipe, found: Comparison, verdict: str | None) -> None
     entries = {
         "recipe": f"{recipe.name} ({recipe.id})",
         "distance": f"{found.distance} of {recipe.bits} bits",
-        "similarity": f"{found.similarity:.2%}",
+        "similarity": f"{found.percent:.2f}%",
         "angle": f"{found.angle:.2f} degrees, estimated",
         "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
         "Jaccard": f"{found.jaccard:.4f} exact",

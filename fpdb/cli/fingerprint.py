@@ -1,4 +1,4 @@
-"""Fingerprint texts."""
+"""Fingerprint texts, and count the bits in which two fingerprints differ."""
 
 import dataclasses
 import os
@@ -14,16 +14,18 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.inputs import FilesArgument, choose_reading
 from fpdb.cli.options import (
+    BaseOption,
+    BitsOption,
     JobsOption,
     JsonOption,
     QuietOption,
     RecipeOption,
     bundled,
     choose_recipe,
+    require,
 )
-from fpdb.cli.output import format_fingerprint
 from fpdb.errors import InputError
-from fpdb.fingerprint import to_int
+from fpdb.fingerprint import WIDTHS, to_int
 from fpdb.io.files import SUFFIXES, read_records
 from fpdb.io.records import BadRecord, Record
 from fpdb.processes import mapped
@@ -62,9 +64,9 @@ def fingerprint(
         for record, words, short, features in rows:
             shorts += bool(short)
             replaced += record.replaced
-            number: int | str = to_int(words)
-            if reading.base == "hex":
-                number = format_fingerprint(to_int(words), chosen.bits)
+            digits = fpdb.format_fingerprint(to_int(words), chosen.bits, reading.base)
+            # In JSON, numbers are numbers.
+            number = int(digits) if reading.base in ("decimal", "signed") else digits
             source = record.source if record.key is None else record.key
             if as_json:
                 shown = {"source": source, "fingerprint": None if short else number}
@@ -75,6 +77,27 @@ def fingerprint(
         render.note(f"short texts: {shorts} (fewer than {chosen.grams.minimum} distinct features)")
     if replaced and not quiet:
         render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {replaced}")
+
+
+def distance(
+    first: Annotated[str, typer.Argument(metavar="A", help="A fingerprint.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    base: BaseOption = "hex",
+    bits: BitsOption = 64,
+    as_json: JsonOption = False,
+) -> None:
+    """Count the bits in which fingerprints differ.
+
+    Example:
+      fpdb distance c39497ab77e3fd7d c39497ab77e3fd7e
+      fpdb distance -502157718 -369049682 --base signed --bits 32
+    """
+    require(bits in WIDTHS, f"found {bits} bits, expected one of {WIDTHS}")
+    apart = fpdb.distance(*(fpdb.parse_fingerprint(each, bits, base) for each in (first, second)))
+    if as_json:
+        render.record({"distance": apart, "bits": bits})
+    else:
+        render.row(apart)
 
 
 def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.models.Batch:

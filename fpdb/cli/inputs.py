@@ -6,7 +6,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import Base, parse_bytes
+from fpdb.cli.options import BaseOption, parse_bytes
 from fpdb.ingest import Bad
 from fpdb.models import LARGEST_TEXT
 
@@ -42,9 +42,7 @@ def choose_reading(
     fingerprint_field: Annotated[
         str | None, _field("--fingerprint-field", "Field of a ready fingerprint.")
     ] = None,
-    base: Annotated[
-        Base, typer.Option("--base", help="Digits of fingerprints.", rich_help_panel=_FIELDS)
-    ] = "hex",
+    base: BaseOption = "hex",
     input_format: Annotated[
         InputFormat | None,
         typer.Option(

@@ -11,6 +11,7 @@ import typer
 
 import fpdb
 from fpdb.fingerprint import PRESETS
+from fpdb.fingerprint.digits import Base
 from fpdb.models import MOST_BYTES
 from fpdb.processes import MOST
 
@@ -18,7 +19,6 @@ _LARGEST_COUNT = 1 << 63
 _BYTES = re.compile(r"([0-9]{1,19})([KMG]?)")
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
-Base = Literal["hex", "decimal"]
 KeyType = Literal["text", "integer"]
 
 
@@ -86,6 +86,9 @@ AnyCapacityOption = Annotated[int | None, _CAPACITY]
 _KEY_TYPE = typer.Option("--key-type", help="The kind of keys; default text.")
 KeyTypeOption = Annotated[KeyType, _KEY_TYPE]
 AnyKeyTypeOption = Annotated[KeyType | None, _KEY_TYPE]
+BitsOption = Annotated[
+    int, typer.Option("--bits", metavar="32|64|128", help="The width of fingerprints.")
+]
 _NEW_K = typer.Option("--k", "-k", metavar="K", min=0, help="The distance that counts as a match.")
 NewKOption = Annotated[int, _NEW_K]
 AnyNewKOption = Annotated[int | None, _NEW_K]
@@ -129,6 +132,9 @@ _NEW_PATH = typer.Option(
 )
 NewPathOption = Annotated[Path, _NEW_PATH]
 AnyNewPathOption = Annotated[Path | None, _NEW_PATH]
+BaseOption = Annotated[
+    Base, typer.Option("--base", help="How fingerprints are written; signed: as by Java and SQL.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")]
 

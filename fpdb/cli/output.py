@@ -97,11 +97,6 @@ def key_column(database: fpdb.Database) -> str:
     return "uint64" if database.keys == "integer" else "string"
 
 
-def format_fingerprint(fingerprint: int, bits: int) -> str:
-    """Return a fingerprint as hexadecimal digits."""
-    return f"{fingerprint:0{bits // 4}x}"
-
-
 def format_time(seconds: int) -> str:
     """Return a time as ISO 8601, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -126,7 +121,7 @@ def document_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:
     return {
         "key": document.key,
         "id": document.id,
-        "fingerprint": None if number is None else format_fingerprint(number, bits),
+        "fingerprint": None if number is None else fpdb.format_fingerprint(number, bits),
         "short": document.short,
         "added": format_time(document.added or 0),
         "meta": document.meta,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fpdb.cli import render
-from fpdb.cli.options import JsonOption, parse_count, require
+from fpdb.cli.options import BitsOption, JsonOption, parse_count, require
 from fpdb.errors import PlanError
 from fpdb.storage.open_checks import LARGEST_MAP
 from fpdb.tables import Estimate, JoinPlan, Plan, estimate_cost, join_plans, plans
@@ -17,9 +17,7 @@ _JOIN_FIELDS = ("name", "prefix", "rows", "shuffle_bytes", "candidates", "tasks"
 
 
 def plan(
-    bits: Annotated[
-        int, typer.Option("--bits", metavar="32|64|128", help="The width of fingerprints.")
-    ] = 64,
+    bits: BitsOption = 64,
     k: Annotated[
         int, typer.Option("--k", "-k", min=0, help="The distance that counts as a match.")
     ] = 3,

@@ -23,6 +23,7 @@ from fpdb.cli.options import (
     require,
 )
 from fpdb.cli.output import Output, jaccard_cells, key_column, near_dict
+from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
 from fpdb.ingest import Asked
 
 _COLUMNS = {
@@ -83,10 +84,11 @@ def query(
     started = time.monotonic()
     chosen = None if recipe is None else choose_recipe(recipe)
     with fpdb.open(path, readonly=True, recipe=chosen) as database:
+        bits = database.plan.bits
         answers = chain(
             _ask_texts(database, texts or (), k, limit, similarity),
             (
-                Asked(digits, database.query_fingerprint(number, k=k, limit=limit))
+                Asked(digits, database.query_fingerprint(unsigned(number, bits), k=k, limit=limit))
                 for digits, number in numbers.items()
             ),
             fpdb.query_files(
@@ -105,7 +107,12 @@ def query(
     if paths and not quiet:
         seconds = time.monotonic() - started
         rate = f"{seconds:.2f} s, {counts['queries'] / seconds:,.0f} queries/s"
-        listed = [f"queries {counts['queries']:,}", f"matches {counts['matches']:,}"]
+        share = f"{counts['matched'] / max(counts['queries'], 1):.1%}"
+        listed = [
+            f"queries {counts['queries']:,}",
+            f"with a match {counts['matched']:,} ({share})",
+            f"matches {counts['matches']:,}",
+        ]
         if counts["incomplete"]:
             listed.append(f"incomplete {counts['incomplete']:,}")
         render.note(f"{', '.join(listed)}; {rate}")
@@ -119,12 +126,14 @@ def query(
         raise typer.Exit(1)
 
 
-def _parse_fingerprint(digits: str, base: str) -> int:
-    try:
-        return int(digits, 16 if base == "hex" else 10)
-    except ValueError:
-        message = f"found {digits!r}, expected a fingerprint in {base} digits"
-        raise typer.BadParameter(message) from None
+def _parse_fingerprint(digits: str, base: Base) -> int:
+    """Return the number that digits are; of which width it is, only the database says."""
+    number = NOTATIONS[base].parse(digits)
+    if number is None:
+        raise typer.BadParameter(
+            f"found {digits!r}, expected a fingerprint: {NOTATIONS[base].expected}"
+        )
+    return number
 
 
 def _ask_texts(
@@ -145,7 +154,8 @@ def _show(answers: Iterable[Asked], target: Output) -> Counter[str]:
     """Print the matches of each query; return the counts of all."""
     counts: Counter[str] = Counter()
     for name, found, short, replaced in answers:
-        counts.update(queries=1, matches=len(found), short=short, replaced=replaced)
+        counts.update(queries=1, matched=bool(found), matches=len(found))
+        counts.update(short=short, replaced=replaced)
         if target.form == "jsonl":
             matches = [near_dict(match) for match in found]
             render.record({"query": name, "complete": found.complete, "matches": matches})

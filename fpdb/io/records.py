@@ -1,21 +1,16 @@
 """What a record is, how files are read into records, and which of their fields mean what."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fpdb.errors import InputError
+from fpdb.fingerprint.digits import NOTATIONS, Base, Notation
 from fpdb.models import LARGEST_TEXT, MOST_BYTES, require_choice
 
 LARGEST_HTML = 1 << 21
 _KEYS = ("key", "id", "url")
 _TEXTS = ("text", "content", "body")
-_HEX = re.compile(r"0[xX][0-9a-fA-F]{1,64}")
-_DIGITS = {
-    "hex": (16, re.compile(r"[0-9a-fA-F]{1,64}")),
-    "decimal": (10, re.compile(r"[0-9]{1,64}")),
-}
 _KINDS = {
     dict: "an object",
     list: "a list",
@@ -28,7 +23,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A document as it was read; `replaced` says that bytes that are no UTF-8 were replaced."""
+    """A document as it was read; `replaced` says that bytes that are no UTF-8 were replaced.
+
+    A negative fingerprint is a two's complement, of a width that only its database has.
+    """
 
     source: str
     key: str | int | None
@@ -56,7 +54,7 @@ class Reading:
       and "body" that is there, or none when a fingerprint is given
     - `meta_field`: fields to keep as metadata; "*" keeps all others
     - `fingerprint_field`: a field with a ready fingerprint
-    - `base`: how fingerprints in quotes or tables are written, "hex" or "decimal"
+    - `base`: how fingerprints in quotes or tables are written, as in `parse_fingerprint`
     - `keyed`: whether a record must have a key
     - `html`: "auto" takes .html files and what a web archive calls HTML, "html" all texts, "none"
       nothing
@@ -73,7 +71,7 @@ class Reading:
     text_field: str | Sequence[str] = ()
     meta_field: str | Sequence[str] = ()
     fingerprint_field: str | None = None
-    base: Literal["hex", "decimal"] = "hex"
+    base: Base = "hex"
     keyed: bool = True
     html: Literal["auto", "html", "none"] = "auto"
     html_text: Literal["main", "page"] = "main"
@@ -82,7 +80,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         for name, found, expected in (
-            ("base", self.base, tuple(_DIGITS)),
+            ("base", self.base, tuple(NOTATIONS)),
             ("html", self.html, ("auto", "html", "none")),
             ("html_text", self.html_text, ("main", "page")),
         ):
@@ -139,7 +137,7 @@ def picker(reading: Reading) -> Callable[[str, Mapping[str, Any], bool], Record]
     texts = [names for what, names in required if what == "text"]
     fingerprints = [names for what, names in required if what == "fingerprint"]
     everything, kept = "*" in reading.kept, set(reading.kept)
-    base, digits = _DIGITS[reading.base]
+    notation = NOTATIONS[reading.base]
 
     def pick(source: str, found: Mapping[str, Any], replaced: bool) -> Record:  # noqa: FBT001
         name, key = _first(keys, found)
@@ -160,7 +158,7 @@ def picker(reading: Reading) -> Callable[[str, Mapping[str, Any], bool], Record]
             name, value = _first(names, found)
             if value is None:
                 raise UnfitError(lacking("fingerprint", names, found))
-            fingerprint = _fingerprint(name, value, base, digits)
+            fingerprint = _fingerprint(name, value, notation)
             used.append(name)
         if kept:
             wanted = found.keys() - used if everything else kept
@@ -209,17 +207,13 @@ def _first(names: tuple[str, ...], found: Mapping[str, Any]) -> tuple[str, Any]:
     return "", None
 
 
-def _fingerprint(name: str, value: object, base: int, digits: re.Pattern[str]) -> int:
-    if type(value) is int and value >= 0:
+def _fingerprint(name: str, value: object, notation: Notation) -> int:
+    if type(value) is int and (value >= 0 or notation.negative):
         return value
-    if type(value) is str:
-        if digits.fullmatch(value):
-            return int(value, base)
-        if _HEX.fullmatch(value):
-            return int(value, 16)
-    kind = {16: "hex digits, with or without 0x", 10: "decimal digits, or 0x and hex digits"}[base]
+    if type(value) is str and (number := notation.parse(value)) is not None:
+        return number
     text = shorten(value) if type(value) is str else _kind(value)
-    raise UnfitError(f"{_field(name)} holds {text}, expected a fingerprint: up to 64 {kind}")
+    raise UnfitError(f"{_field(name)} holds {text}, expected a fingerprint: {notation.expected}")
 
 
 def _field(name: str) -> str:

@@ -1,6 +1,8 @@
 """fpdb compare: two texts, pairs, and ranks."""
 
+import dataclasses
 import json
+from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
@@ -18,6 +20,12 @@ TITLES = [
 ]
 
 
+def percent_of_java(distance):
+    """The similarity of two fingerprints of 64 bits as `String.format("%.2f")` rounds it."""
+    share = 100 * (1 - Decimal(distance) / 64)
+    return float(share.quantize(Decimal("0.01"), ROUND_HALF_UP))
+
+
 def entries(done):
     """The report of two texts as a mapping."""
     return dict(line.split("  ", 1) for line in done.out.splitlines())
@@ -31,7 +39,7 @@ def test_two_texts_are_reported_in_words(run):
     assert shown == {
         "recipe": f"web ({fpdb.recipe('web').id})",
         "distance": f"{found.distance} of 64 bits",
-        "similarity": f"{100 * found.similarity:.2f}%",
+        "similarity": f"{found.percent:.2f}%",
         "angle": f"{found.angle:.2f} degrees, estimated",
         "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
         "Jaccard": f"{found.jaccard:.4f} exact",
@@ -161,12 +169,12 @@ def test_pairs_have_fixed_columns(run, tmp_path):
     assert done.rows == [
         [
             str(found.distance),
-            f"{100 * found.similarity:.2f}",
+            f"{found.percent:.2f}",
             f"{found.angle:.4f}",
             f"{found.cosine_estimate:.4f}",
             f"{found.cosine:.4f}",
             f"{found.jaccard:.4f}",
-            f"{found.value_ratio:.4f}",
+            repr(found.value_ratio),
             "-",
             FIRST,
             SECOND,
@@ -213,7 +221,23 @@ def test_titles_are_ranked_by_their_similarity(run, tmp_path):
     recipe = fpdb.recipe("tagged-title")
     for title, similarity in similarities.items():
         distance = fpdb.compare(recipe, TITLES[0] + "?", title).distance
-        assert similarity == round(100 - 100 * distance / 64, 2)
+        assert similarity == percent_of_java(distance)
+
+
+def test_a_half_of_a_hundredth_is_rounded_up():
+    # 6 of 64 bits are 90.625 percent, for which Python's own format gives 90.62.
+    web = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
+    for distance in range(65):
+        found = dataclasses.replace(web, distance=distance, similarity=1 - distance / 64)
+        assert found.percent == percent_of_java(distance)
+    assert dataclasses.replace(web, similarity=1 - 6 / 64).percent == 90.63
+
+
+def test_a_tiny_value_ratio_keeps_its_digits(run):
+    stdin = b"This is a test string for testing\tHello ,World!!!\n"
+    done = run("compare", "--pairs", "-", "-r", "charikar", stdin=stdin)
+    assert done.rows[0][0] == "82"
+    assert done.rows[0][6] == "3.300694730308353e-11"
 
 
 def test_equal_distances_are_ranked_by_the_exact_jaccard(run):

@@ -210,3 +210,51 @@ def test_a_secret_is_never_printed(run, tmp_path):
     for done in (keyed, shown, as_json, refused):
         assert "horse" not in done.out + done.err
         assert b"correct horse".hex() not in done.out + done.err
+
+
+@pytest.mark.parametrize("name", ["bigram-32", "web", "web-128"])
+def test_fingerprints_as_strings_of_0_and_1_and_signed(run, name):
+    recipe = fpdb.recipe(name)
+    number = recipe.fingerprint(CHINESE)
+    ((binary, _),) = run("fingerprint", "-r", name, "--base", "binary", "-t", CHINESE).rows
+    assert (int(binary, 2), len(binary)) == (number, recipe.bits)
+    ((signed, _),) = run("fingerprint", "-r", name, "--base", "signed", "-t", CHINESE).rows
+    assert int(signed) == number - (number >> recipe.bits - 1 << recipe.bits)
+    done = run("fingerprint", "--json", "--base", "signed", "-r", name, "-t", CHINESE)
+    assert json.loads(done.out)["fingerprint"] == int(signed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "distance"),
+    [
+        (["c39497ab77e3fd7d", "c39497ab77e3fd7e"], 2),
+        (["0xF", "0"], 4),
+        (["-502157718", "-369049682", "--base", "signed", "--bits", "32"], 8),
+        (["-1", "0", "--base", "signed"], 64),
+        (["-1", "1", "--base", "signed", "--bits", "128"], 127),
+        (["01100011", "01000000", "--base", "binary"], 3),
+    ],
+)
+def test_the_distance_of_two_fingerprints(run, arguments, distance):
+    assert run("distance", *arguments).out == f"{distance}\n"
+    shown = json.loads(run("distance", *arguments, "--json").out)
+    assert shown["distance"] == distance
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["1"], 2),
+        (["1", "2", "3"], 2),
+        (["1", "2", "--bits", "48"], 2),
+        (["1", "2", "--nonsense"], 2),
+        (["1", "2", "--base", "octal"], 2),
+        (["1", "g"], 3),
+        (["1", "-1"], 3),
+        (["1", "-1", "--base", "decimal"], 3),
+        (["1", "100000000", "--bits", "32"], 3),
+    ],
+)
+def test_what_has_no_distance(run, arguments, code):
+    done = run("distance", *arguments)
+    assert (done.code, done.out) == (code, "")

@@ -93,6 +93,57 @@ def test_standard_input_is_a_batch(run, path, files):
     assert [row[:2] for row in done.rows] == [[str(n), f"u{n}"] for n in range(5)]
 
 
+def test_the_summary_has_the_share_of_questions_with_a_match(run, ready, path):
+    rows = b"".join(b"%d\t%x\n" % (n, number) for n, number in enumerate([0, 1, 1 << 60, 1 << 40]))
+    options = ["--format", "tsv", "--key-field", "1", "--fingerprint-field", "2", "-k", "0"]
+    done = run("query", ready, *options, stdin=rows)
+    assert done.err.startswith("queries 4, with a match 2 (50.0%), matches 2; ")
+    # Several matches of one question count once.
+    done = run("query", ready, *options[:-1], "1", stdin=b"0\t0\n")
+    assert done.err.startswith("queries 1, with a match 1 (100.0%), matches 2; ")
+    assert run("query", path, stdin=b"").err.startswith("queries 0, with a match 0 (0.0%), ")
+
+
+@pytest.mark.parametrize("base", ["decimal", "signed", "binary"])
+def test_fingerprints_in_any_base(run, tmp_path, base):
+    numbers = {"low": 5, "high": (1 << 64) - 2}
+    rows = [f"{key}\t{fpdb.format_fingerprint(n, 64, base)}\n" for key, n in numbers.items()]
+    file = tmp_path / "prints.tsv"
+    file.write_text("".join(rows), "utf-8")
+    fields = ["--key-field", "1", "--fingerprint-field", "2", "--base", base]
+    assert run("load", tmp_path / "db", file, *fields, "--format", "tsv").code == 0
+    with fpdb.open(tmp_path / "db") as database:
+        assert {key: database[key].fingerprint for key in numbers} == numbers
+    done = run("query", tmp_path / "db", file, *fields)
+    assert [row[:3] for row in done.rows] == [["low", "low", "0"], ["high", "high", "0"]]
+    digits = fpdb.format_fingerprint(numbers["high"] - 1, 64, base)
+    done = run("query", tmp_path / "db", "--fingerprint", digits, "--base", base)
+    assert done.rows[0][:3] == [digits, "high", "2"]
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+def test_signed_numbers_have_the_width_of_their_database(run, tmp_path, bits):
+    fpdb.create(tmp_path / "db", recipe=fpdb.recipe("web").with_bits(bits)).close()
+    record = {"key": "minus", "fingerprint": -2}
+    load = ["load", tmp_path / "db", "-", "--format", "jsonl", "--base", "signed"]
+    assert run(*load, stdin=json.dumps(record).encode()).code == 0
+    with fpdb.open(tmp_path / "db") as database:
+        assert database["minus"].fingerprint == (1 << bits) - 2
+    done = run("query", tmp_path / "db", "--fingerprint", "-1", "--base", "signed")
+    assert done.rows[0][:3] == ["-1", "minus", "1"]
+
+
+def test_signed_numbers_of_records(run, tmp_path):
+    stdin = b'{"key": "a", "fingerprint": -2}\n{"key": "b", "fingerprint": -9223372036854775809}\n'
+    load = ["load", tmp_path / "db", "-", "--format", "jsonl"]
+    assert "-:1: the field 'fingerprint' holds a negative number" in run(*load, stdin=stdin).err
+    done = run(*load, "--base", "signed", stdin=stdin)
+    assert "added 1" in done.err
+    assert "expected 64 bits" in done.err
+    with fpdb.open(tmp_path / "db") as database:
+        assert database["a"].fingerprint == (1 << 64) - 2
+
+
 def test_fields_of_records(run, path, ready):
     row = f"x\t{text_of(3)}\t3\n".encode()
     by_text = ["--format", "tsv", "--key-field", "1", "--text-field", "2"]
