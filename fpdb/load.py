@@ -17,8 +17,8 @@ from fpdb.documents.layout import new_database, new_header
 from fpdb.documents.prepare import BATCH
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.ingest import Bad, Ingested, Run, Take, parse_key, to_add
-from fpdb.io.arrow import Columns, find_columns
-from fpdb.io.decoding import FingerprintBlock
+from fpdb.io.arrow import fingerprint_blocks, spark_files
+from fpdb.io.decoding import FingerprintBlock, SparkSchema
 from fpdb.io.files import read_parts, size_of
 from fpdb.io.records import Reading
 from fpdb.io.streams import check_file, chunks, named, read_lines
@@ -26,7 +26,6 @@ from fpdb.maintenance import portable
 from fpdb.models import Document, Key
 from fpdb.storage import Environment
 from fpdb.storage.open_checks import is_vacant
-from fpdb.tables.bits import to_ints
 from fpdb.tables.bulk_load import MEMORY
 
 _CAPACITY = 1_000_000
@@ -96,9 +95,9 @@ def load(
                 raise InputError(f"{source}: {error}", hint=error.hint) from None
     else:
         check_file(source)
-        if columns := find_columns(source):
+        if found := spark_files(source):
             with named(source):
-                run.columns(columns)
+                run.columns(*found)
         else:
             run.records(source, reading)
     return run.counts
@@ -163,20 +162,21 @@ class _Load(Run):
                 keys = np.arange(first, first + len(array), dtype=np.uint64)
             self._add(database, keys, array)
 
-    def columns(self, columns: Columns) -> None:
+    def columns(self, files: list[str], schema: SparkSchema) -> None:
         """Add the documents of Parquet files, as `fpdb.integrations.spark` computed them."""
-        if is_vacant(self.path) and columns.sketch is not None:
-            self.new.setdefault("sketch", columns.sketch)
-        with self._database(columns.keys, 0) as database:
-            if columns.recipe_id not in (None, database.recipe.id):
+        if is_vacant(self.path) and schema.sketch is not None:
+            self.new.setdefault("sketch", schema.sketch)
+        with self._database(schema.keys, 0) as database:
+            if schema.recipe_id not in (None, database.recipe.id):
                 raise RecipeMismatchError(
                     f"{self.path} has the recipe {database.recipe.id}, found fingerprints by the "
-                    f"recipe {columns.recipe_id}",
+                    f"recipe {schema.recipe_id}",
                     hint="load them into a database that is created with that recipe",
                 )
-            sketched = "sketch" in columns.names and database.sketch is not None
-            for path, block in columns.blocks(sketched=sketched):
-                self._add_columns(database, str(path), block)
+            sketched = schema.sketched and database.sketch is not None
+            for path in files:
+                for block in fingerprint_blocks(path, sketched=sketched):
+                    self._add_columns(database, path, block)
 
     def _add_columns(self, database: Database, source: str, block: FingerprintBlock) -> None:
         """Add the rows of a block: bare fingerprints at once, the others as documents."""
@@ -185,15 +185,12 @@ class _Load(Run):
         for row, reason in block.unfit.items():
             self.refuse(Bad(f"{source}:{row}", reason))
         documents = []
-        for fields, number, known in zip(
-            block.others, to_ints(block.numbers, database.plan.bits), block.known, strict=True
-        ):
-            problem = fields.pop("problem", None)
-            if not known and not fields.get("digest"):
+        for fields in block.others:
+            problem, missing = fields.pop("problem", None), fields["fingerprint"] is None
+            if missing and not fields.get("digest"):
                 self.refuse(Bad(f"{source}: {fields['key']}", problem or "no fingerprint"))
             else:
-                fingerprint = number if known else None
-                documents.append(Document(**fields, fingerprint=fingerprint, short=not known))
+                documents.append(Document(**fields, short=missing))
         self.count(database.add_many(documents))
         self.show()
 

@@ -220,7 +220,8 @@ class Worker:
         self._channel = _Channel(own, self._look)
         self._work: Callable[..., Any] | None = work  # until it is sent
         self._stopped_since: float | None = None  # as far as the running call has seen
-        self.gave_up = False  # whether the process was ended because it was stopped for too long
+        # Of a process that was lost; the negative of the signal that killed it.
+        self.exit_code: int | None = None
 
     def call(self, item: object) -> Any:
         """Return what the function makes of an item, or raise its error."""
@@ -255,11 +256,6 @@ class Worker:
             self.kill()
         return self._lost() if lost or isinstance(error, MemoryError) else error
 
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code of a process that was lost, or the negative of a signal; else None."""
-        return self._process.returncode
-
     def _look(self) -> None:
         """Warn of a process that is stopped, which makes this one wait, and give up in the end."""
         pid, now = self._process.pid, time.monotonic()
@@ -274,7 +270,6 @@ class Worker:
                 stacklevel=2,
             )
         elif now - self._stopped_since >= _STOPPED_SECONDS:
-            self.gave_up = True
             self.kill()
             raise WorkerError(
                 f"the worker process {pid} was stopped, and nobody let it go on for "
@@ -284,7 +279,7 @@ class Worker:
 
     def _lost(self) -> WorkerError:
         self._channel.close()  # which ends a process that only couldn't be reached
-        code = self._process.wait()
+        self.exit_code = code = self._process.wait()
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
         return WorkerError(
             f"the worker process {self._process.pid} {how}",
@@ -296,7 +291,8 @@ class Worker:
         self._process.kill()
 
     def close(self) -> None:
-        """Release what the process took."""
+        """End the process, and release what it took."""
+        self.kill()
         self._process.wait()
         self._channel.close()
 
@@ -320,26 +316,30 @@ class KeptWorkers:
         atexit.register(self.end)
         os.register_at_fork(after_in_child=self._leave_to_parent)
 
-    def take(self) -> Worker:
-        """Return a process that is idle, or a new one, whose messages are dropped."""
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Worker]:
+        """Lend a process that is idle, or a new one, whose messages are dropped.
+
+        After an error it is ended, because an answer may be under way.
+        """
         try:
-            return self._idle.pop()
+            worker = self._idle.pop()
         except IndexError:
             import subprocess
 
             self._check()
-            return Worker(self._work, subprocess.DEVNULL)
-
-    def keep(self, worker: Worker) -> None:
-        """Keep a process, of which no answer is under way, for others."""
+            worker = Worker(self._work, subprocess.DEVNULL)
+        try:
+            yield worker
+        except BaseException:
+            worker.close()
+            raise
         self._idle.append(worker)
 
     def end(self) -> None:
         """End the processes that are idle."""
         while self._idle:
-            worker = self._idle.pop()
-            worker.kill()
-            worker.close()
+            self._idle.pop().close()
 
     def _leave_to_parent(self) -> None:
         """Forget, in a forked child, the processes of its parent."""

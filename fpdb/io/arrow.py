@@ -4,20 +4,19 @@ import importlib.util
 import os
 import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, Self
 
 from fpdb.errors import InputError, MissingExtraError, WorkerError
-from fpdb.io.decoding import ColumnFile, Decoder, FingerprintBlock, row_blocks, unreadable
+from fpdb.io import decoding
+from fpdb.io.decoding import ColumnFile, Decoder, FingerprintBlock, SparkSchema
 from fpdb.io.records import Reading
 from fpdb.io.streams import StreamError, named
 from fpdb.io.tables import Named, header_reason
 from fpdb.processes import KeptWorkers
 
 _GROUP = 50_000
-# What `fpdb.integrations.spark.fingerprint` writes.
-_COLUMNS = ("key", "fingerprint", "digest", "characters", "sketch", "problem")
 
 
 def require() -> None:
@@ -34,8 +33,8 @@ def file_rows(form: Literal["Parquet", "Arrow"], path: str, reading: Reading) ->
 
     An Arrow file may be in the format of files or of streams.
     """
-    for block in _decoded(ColumnFile(os.path.abspath(path), form, "rows", reading)):
-        yield from block.rows()
+    for block in _decoded(ColumnFile(os.path.abspath(path), form, decoding.rows, reading)):
+        yield from block
 
 
 _decoders = KeptWorkers(Decoder(), require)
@@ -43,38 +42,29 @@ _decoders = KeptWorkers(Decoder(), require)
 
 def _decoded(file: ColumnFile) -> Iterator[Any]:
     """Yield what a child process makes of a file; it makes the next block meanwhile."""
-    worker = _decoders.take()
-    answered = False
-    try:
-        block = worker.call(file)
-        while block is not None:
-            worker.send(None)
-            yield block
-            block = worker.receive()
-        answered = True
-    except StreamError:
-        answered = True
-        raise
-    except MemoryError:
-        reason = f"it takes more than {file.memory >> 20} MiB of memory"
-        raise unreadable(file.form, reason) from None
-    except WorkerError:
-        if worker.gave_up:
-            raise
-        killer = -(worker.exit_code or 0)
-        reason = "the process that read it ended"
-        if killer == signal.SIGPROF:
-            reason = f"it takes more than {file.seconds:.0f} seconds of processor time"
-        elif killer > 0:
-            name = signal.Signals(killer).name
-            reason = f"it killed the process that read it by {name}: {signal.strsignal(killer)}"
-        raise unreadable(file.form, reason) from None
-    finally:
-        if answered:
-            _decoders.keep(worker)
-        else:
-            worker.kill()
-            worker.close()
+    with _decoders.lent() as worker:
+        try:
+            block = worker.call(file)
+            while not (block is None or isinstance(block, StreamError)):
+                worker.send(None)
+                yield block
+                block = worker.receive()
+        except MemoryError:
+            reason = f"it takes more than {file.memory >> 20} MiB of memory"
+            raise file.failure(reason) from None
+        except WorkerError:
+            if worker.exit_code is None:
+                raise
+            killer = -worker.exit_code
+            reason = "the process that read it ended"
+            if killer == signal.SIGPROF:
+                reason = f"it takes more than {file.seconds:.0f} seconds of processor time"
+            elif killer > 0:
+                name = signal.Signals(killer).name
+                reason = f"it killed the process that read it by {name}: {signal.strsignal(killer)}"
+            raise file.failure(reason) from None
+    if block:
+        raise block
 
 
 def table_rows(table: Any, reading: Reading) -> Iterator[Named]:
@@ -94,8 +84,8 @@ def table_rows(table: Any, reading: Reading) -> Iterator[Named]:
     if reason := header_reason(tuple(batches.schema.names), reading):
         yield 0, reason, False
         return
-    for block in row_blocks(batches, reading):
-        yield from block.rows()
+    for block in decoding.row_blocks(batches, reading):
+        yield from block
 
 
 class TableWriter:
@@ -140,40 +130,20 @@ class TableWriter:
         self._rows = []
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Parquet files from Spark: their columns, kinds of keys and of sketches, and the recipe."""
-
-    files: list[Path]
-    names: tuple[str, ...]
-    keys: str
-    recipe_id: str | None
-    sketch: str | None
-
-    def blocks(self, *, sketched: bool) -> Iterator[tuple[Path, FingerprintBlock]]:
-        """Yield the columns in blocks, each with the file that it is from."""
-        for path in self.files:
-            file = ColumnFile(
-                os.path.abspath(path),
-                "Parquet",
-                "fingerprints",
-                names=self.names,
-                sketched=sketched,
-            )
-            for block in _decoded(file):
-                yield path, block
-
-
-def find_columns(source: str) -> Columns | None:
-    """Return the columns of a Parquet file or directory whose fingerprints are signed words."""
+def spark_files(source: str) -> tuple[list[str], SparkSchema] | None:
+    """Return the Parquet files of a path whose fingerprints are signed words, and their schema."""
     path = Path(source)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or files[0].suffix != ".parquet" or not files[0].is_file():
         return None
+    paths = list(map(str, files))
     with named(source):
-        found = list(_decoded(ColumnFile(os.path.abspath(files[0]), "Parquet", "schema")))
-    if not found:
-        return None
-    schema = found[0]
-    names = tuple(name for name in _COLUMNS if name in schema.names)
-    return Columns(files, names, schema.keys, schema.recipe_id, schema.sketch)
+        for found in _decoded(ColumnFile(os.path.abspath(paths[0]), "Parquet", decoding.schema)):
+            return paths, found
+    return None
+
+
+def fingerprint_blocks(path: str, *, sketched: bool) -> Iterator[FingerprintBlock]:
+    """Yield the columns of such a file in blocks; with sketches, all of them as documents."""
+    read = partial(decoding.fingerprints, sketched=sketched)
+    return _decoded(ColumnFile(os.path.abspath(path), "Parquet", read))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.io.records import Reading, UnfitError, shorten
+from fpdb.io.records import Reading, shorten
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import Named, header_reason
 
@@ -30,43 +30,32 @@ MEMORY_A_BYTE = 128
 SECONDS = 30.0
 SECONDS_A_MEGABYTE = 5.0
 
-# Rows and bytes of a block.
-_ROWS = 1000
-_BYTES = 1 << 22
+# Rows and bytes of a block of rows, and of fingerprints.
+_ROWS, _BYTES = 1000, 1 << 22
+_LOADED, _LOADED_BYTES = 1 << 16, 1 << 24
 # Rows that a file may have, for a start and for each byte: nulls and repeated values take hardly
 # any room in a file, but all the time of the process that makes records of them.
 _MOST_ROWS = 1_000_000
 _MOST_ROWS_A_BYTE = 64
-# Rows of nested values that are decoded together, whose size only shows then.
-_NESTED_ROWS = 16
-# Rows of a row group that are read together, fewer each time that memory doesn't suffice. The
-# sizes in the file don't say it: a repeated value is stored once.
+# Rows that are decoded together if their size only shows then.
+_FEW = 16
+# Bytes of a row group that are read together, as far as the file says how many they are.
 _ROOM = 1 << 25
-_FEW_ROWS = (16, 1)
 # Without a buffer, all of a row group's pages would be read at once.
 _BUFFER = 1 << 20
-# Those that are loaded at once.
-_LOADED = 1 << 16
-_LOADED_BYTES = 1 << 24
-# What `fpdb.integrations.spark` notes in the schema.
-_NOTED = ("recipe_id", "sketch")
 _PLAIN = (str, int, float, type(None))
+# What `fpdb.integrations.spark.fingerprint` writes.
+_SPARK = ("key", "fingerprint", "digest", "characters", "sketch", "problem")
 
 
 @dataclass(frozen=True)
 class ColumnFile:
-    """A file of columns, and what is read of it.
-
-    `rows` are those of `reading`; the `schema` says what `fpdb.integrations.spark` wrote, and
-    `fingerprints` are those that it wrote, of the columns `names`, with or without sketches.
-    """
+    """A file of columns, and the function of this module that reads it, block by block."""
 
     path: str
     form: Literal["Parquet", "Arrow"]
-    part: Literal["rows", "schema", "fingerprints"]
+    read: "Callable[[ColumnFile], Iterator[Any]]"
     reading: Reading = field(default_factory=Reading)
-    names: tuple[str, ...] = ()
-    sketched: bool = False
 
     @property
     def memory(self) -> int:
@@ -78,34 +67,13 @@ class ColumnFile:
         """The processor time that decoding it may take."""
         return SECONDS + SECONDS_A_MEGABYTE * os.path.getsize(self.path) / (1 << 20)
 
-
-@dataclass
-class RowBlock:
-    """Rows as lists of plain values, one for each column.
-
-    `first` is the number of the first one. `unfit` says why rows can't be used, and `replaced` has
-    those whose text is no UTF-8.
-    """
-
-    first: int
-    count: int
-    unfit: dict[int, str]
-    names: list[str] = field(default_factory=list)
-    columns: list[list[Any]] = field(default_factory=list)
-    replaced: set[int] = field(default_factory=set)
-
-    def rows(self) -> Iterator[Named]:
-        """Yield the rows by the names of the columns."""
-        rows = zip(*self.columns, strict=True) if self.columns else iter([()] * self.count)
-        for place, values in enumerate(rows):
-            replaced = place in self.replaced
-            reason = self.unfit.get(place)
-            found = dict(zip(self.names, values, strict=True)) if reason is None else reason
-            yield self.first + place, found, replaced
+    def failure(self, reason: str) -> StreamError:
+        """Return the error that the rest of the file can't be read."""
+        return StreamError(f"can't be read as a complete {self.form} file: {reason}")
 
 
 class FingerprintBlock(NamedTuple):
-    """Keys with bare fingerprints; other documents as fields, with theirs, which `known` has.
+    """Keys with bare fingerprints, and other documents as fields.
 
     `unfit` says by their numbers why rows can't be used.
     """
@@ -113,15 +81,13 @@ class FingerprintBlock(NamedTuple):
     keys: Any
     fingerprints: NDArray[np.uint64]
     others: list[dict[str, Any]]
-    numbers: NDArray[np.uint64]
-    known: list[bool]
     unfit: dict[int, str]
 
 
 class SparkSchema(NamedTuple):
-    """The names of columns, the kind of keys, and the recipe and kind of sketches if noted."""
+    """Whether there are sketches, the kind of keys, and what recipe and sketches are noted."""
 
-    names: list[str]
+    sketched: bool
     keys: str
     recipe_id: str | None
     sketch: str | None
@@ -130,39 +96,32 @@ class SparkSchema(NamedTuple):
 class Decoder:
     """Decodes files in the child: a file as the item begins it, None goes on with it.
 
-    Each call returns a block, or None after the last one.
+    Each call returns a block, None after the last one, or the error that ends the file.
     """
 
-    def __init__(self) -> None:
-        self._blocks: Iterator[Any] = iter(())
-        self._form = ""
+    _file: ColumnFile
+    _blocks: Iterator[Any]
 
     def __call__(self, file: ColumnFile | None) -> Any:
-        """Return the next block of a file, or raise StreamError, or a MemoryError."""
-        block = None
+        """Return the next block of a file, or raise MemoryError."""
+        block: Any
+        if file:
+            self._file, self._blocks = file, file.read(file)
         try:
-            if file is not None:
-                self._form = file.form
+            if file:
                 _limit(file)
-                self._blocks = _READERS[file.part](file)
             block = next(self._blocks, None)
-        except StreamError:
-            raise
+        except StreamError as error:
+            block = error
         except MemoryError:
             raise MemoryError from None  # that of pyarrow would import it where it is unpickled
         except Exception as error:  # whatever damage leads to
             reason = str(error).partition("\n")[0][:200] or type(error).__name__
-            raise unreadable(self._form, reason) from None
-        finally:
-            if block is None:
-                self._blocks = iter(())
-                signal.setitimer(signal.ITIMER_PROF, 0)
+            block = self._file.failure(reason)
+        if block is None or isinstance(block, StreamError):
+            self._blocks = iter(())
+            signal.setitimer(signal.ITIMER_PROF, 0)
         return block
-
-
-def unreadable(form: str, reason: str) -> StreamError:
-    """Return the error that the rest of a file can't be read."""
-    return StreamError(f"can't be read as a complete {form} file: {reason}")
 
 
 @functools.cache
@@ -190,18 +149,13 @@ def _limit(file: ColumnFile) -> None:
     signal.setitimer(signal.ITIMER_PROF, file.seconds)
 
 
-def _row_blocks(file: ColumnFile) -> Iterator[RowBlock]:
-    opened = _parquet if file.form == "Parquet" else _arrow
-    names, batches = opened(file, functools.partial(_needed, file.reading))
+def rows(file: ColumnFile) -> Iterator[list[Named]]:
+    """Yield the rows of a file, with the columns that are needed to make records."""
+    choose = functools.partial(_needed, file.reading)
+    names, batches = (_parquet if file.form == "Parquet" else _arrow)(file, choose)
     if reason := header_reason(tuple(names), file.reading):
         raise StreamError(reason)
-    yield from row_blocks(batches, file.reading, validate=file.form == "Arrow")
-
-
-def _require_plausible(file: ColumnFile, rows: int) -> None:
-    most = _MOST_ROWS + _MOST_ROWS_A_BYTE * os.path.getsize(file.path)
-    if rows > most:
-        raise unreadable(file.form, f"it says that it has {rows:,} rows, too many for its size")
+    yield from row_blocks(batches, file.reading)
 
 
 def _needed(reading: Reading, names: list[str]) -> list[str]:
@@ -233,25 +187,28 @@ def _arrow(file: ColumnFile, choose: Choice) -> tuple[list[str], Batches]:
             source.seek(0)
             return ipc.open_stream(source, options=ipc.IpcReadOptions(use_threads=False))
 
+    def batches() -> Batches:
+        if not isinstance(reader, ipc.RecordBatchFileReader):
+            yield from (batch.select(fields) for batch in reader)
+            return
+        for number in range(reader.num_record_batches):
+            try:
+                yield reader.get_batch(number).select(fields)
+            except MemoryError:  # it is packed: not all of its columns may be needed
+                yield opened(included_fields=fields).get_batch(number)
+
     reader = opened()
     names = list(reader.schema.names)
     chosen = set(choose(names))
     fields = [place for place, name in enumerate(names) if name in chosen]
-    if isinstance(reader, ipc.RecordBatchFileReader):
-        batches = _file_batches(reader, fields, lambda: opened(included_fields=fields))
-    else:
-        batches = (batch.select(fields) for batch in reader)
-    return names, _counted(file, batches)
+    return names, map(_require_valid, _counted(file, batches()))
 
 
-def _file_batches(reader: Any, fields: list[int], projecting: Callable[[], Any]) -> Batches:
-    """Read batches where they are mapped; of large ones that are packed, only some columns."""
-    for number in range(reader.num_record_batches):
-        try:
-            batch = reader.get_batch(number).select(fields)
-        except MemoryError:
-            batch = projecting().get_batch(number)
-        yield batch
+def _require_valid(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
+    """Return a batch; raise an error of pyarrow if what a file says of it can't be right."""
+    for column in batch.columns:
+        _as_bytes(column).validate(full=True)
+    return batch
 
 
 def _counted(file: ColumnFile, batches: Batches) -> Batches:
@@ -263,6 +220,12 @@ def _counted(file: ColumnFile, batches: Batches) -> Batches:
         yield batch
 
 
+def _require_plausible(file: ColumnFile, rows: int) -> None:
+    most = _MOST_ROWS + _MOST_ROWS_A_BYTE * os.path.getsize(file.path)
+    if rows > most:
+        raise file.failure(f"it says that it has {rows:,} rows, too many for its size")
+
+
 def _parquet(file: ColumnFile, choose: Choice, most: int = _ROWS) -> tuple[list[str], Batches]:
     """Open a Parquet file, to read N rows at a time at most."""
     from pyarrow import parquet
@@ -270,244 +233,183 @@ def _parquet(file: ColumnFile, choose: Choice, most: int = _ROWS) -> tuple[list[
     reader = parquet.ParquetFile(file.path, buffer_size=_BUFFER, pre_buffer=False)
     _require_plausible(file, reader.metadata.num_rows)
     names = list(reader.schema_arrow.names)
-    return names, _counted(file, _parquet_batches(reader, choose(names), most))
+    groups = range(reader.num_row_groups)
+    chosen = choose(names)
+    batches = (batch for group in groups for batch in _group(reader, group, chosen, most))
+    return names, _counted(file, batches)
 
 
-def _parquet_batches(file: Any, names: list[str], most: int) -> Iterator["pyarrow.RecordBatch"]:
-    for group in range(file.num_row_groups):
-        about = file.metadata.row_group(group)
-        fitting = _ROOM * max(about.num_rows, 1) // max(about.total_byte_size, 1)
-        read = 0
-        first = max(1, min(most, fitting))
-        for rows in (first, *(few for few in _FEW_ROWS if few < first)):
-            try:
-                skip = read
-                for batch in file.iter_batches(
-                    rows, row_groups=[group], columns=names, use_threads=False
-                ):
-                    new = batch.slice(min(skip, batch.num_rows))
-                    skip -= batch.num_rows - new.num_rows
-                    read += new.num_rows
-                    if new.num_rows:
-                        yield new
-                break
-            except MemoryError:
-                if rows == 1:
-                    raise
+def _group(file: Any, number: int, names: list[str], most: int) -> Batches:
+    """Read a row group, fewer rows at a time if memory doesn't suffice.
+
+    The sizes in the file don't say it: a repeated value is stored once.
+    """
+    about = file.metadata.row_group(number)
+    fitting = _ROOM * max(about.num_rows, 1) // max(about.total_byte_size, 1)
+    read = 0
+    for rows in sorted({max(1, min(most, fitting)), _FEW, 1}, reverse=True):
+        skip = read
+        options = {"row_groups": [number], "columns": names, "use_threads": False}
+        try:
+            for batch in file.iter_batches(rows, **options):
+                new = batch.slice(min(skip, batch.num_rows))
+                skip -= batch.num_rows - new.num_rows
+                read += new.num_rows
+                if new.num_rows:
+                    yield new
+        except MemoryError:
+            if rows == 1:
+                raise
+        else:
+            return
 
 
-def row_blocks(batches: Batches, reading: Reading, *, validate: bool = False) -> Iterator[RowBlock]:
+def row_blocks(batches: Batches, reading: Reading) -> Iterator[list[Named]]:
     """Yield the rows of batches as plain values, a bounded number of rows and bytes at a time."""
-    first, largest = 1, reading.max_bytes
+    number, largest = 1, reading.max_bytes
     for batch in batches:
-        columns = [_Decoded(name, batch[place]) for place, name in enumerate(batch.schema.names)]
-        if validate:
-            for column in columns:
-                column.validate()
-        start = 0
-        while rest := batch.num_rows - start:
-            count, unfit = _fitting(columns, start, min(rest, _ROWS), largest)
-            block = RowBlock(first, count, unfit)
-            values: dict[str, list[Any]] = {}
-            # The size of nested values shows when they are decoded, and says how many rows fit.
-            for column in sorted(columns, key=lambda column: not column.nested):
-                values[column.name] = column.values(start, block, largest)
-                block.count = min(block.count, len(values[column.name]))
-            block.names = batch.schema.names
-            block.columns = [values[name][: block.count] for name in block.names]
-            yield block
-            start += block.count
-            first += block.count
+        together = _FEW if any(_sizes_unknown(each.type) for each in batch.columns) else _ROWS
+        for first in range(0, batch.num_rows, together):
+            some = batch.slice(first, together)
+            sizes = _sizes(some)
+            for start, end in _cut(sizes, largest, _BYTES):
+                block = some.slice(start, end - start)
+                yield _named_rows(block, number, sizes[start:end], largest)
+                number += end - start
 
 
-def _fitting(
-    columns: "list[_Decoded]", start: int, count: int, largest: int, room: int = _BYTES
-) -> tuple[int, dict[int, str]]:
-    """Return how many rows fit into a block, at least one, and which of them are too large."""
-    sizes = np.zeros(count, np.int64)
-    for column in columns:
-        sizes += column.sizes(start, count)
-    excess = sizes > largest
-    total = np.cumsum(np.where(excess, 0, sizes))
-    fitting = max(1, int(np.searchsorted(total, room, "right")))
-    return fitting, dict.fromkeys(np.flatnonzero(excess[:fitting]).tolist(), _excess(largest))
+def _cut(sizes: NDArray[np.int64], largest: int, room: int) -> Iterator[tuple[int, int]]:
+    """Yield where to cut rows so that all but one, and but those too large, fit into some bytes."""
+    ends = np.cumsum(np.where(sizes > largest, 0, sizes))
+    start = 0
+    while start < len(sizes):
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + room, "right")))
+        yield start, end
+        start = end
+
+
+def _named_rows(
+    batch: "pyarrow.RecordBatch", number: int, sizes: NDArray[np.int64], largest: int
+) -> list[Named]:
+    """Decode rows from a number on; one by one if some are too large, or can't be decoded."""
+    found = _excess(largest) if (sizes > largest).any() else _decoded(batch, sizes, largest)
+    if not isinstance(found, str):
+        return [(number + row, *each) for row, each in enumerate(found)]
+    if batch.num_rows == 1:
+        return [(number, found, False)]
+    return [
+        _named_rows(batch.slice(row, 1), number + row, sizes[row : row + 1], largest)[0]
+        for row in range(batch.num_rows)
+    ]
 
 
 def _excess(largest: int) -> str:
     return f"holds more than {largest} bytes in one record"
 
 
-class _Decoded:
-    """A column of a batch, whose values are taken a few at a time."""
-
-    def __init__(self, name: str, array: Any) -> None:
-        import pyarrow
-        from pyarrow import types
-
-        if isinstance(array, pyarrow.ExtensionArray):
-            array = array.storage
-        kind = array.type
-        self.name = name
-        self.nested = _is_nested(kind)
-        self._array = array
-        # A text may be no UTF-8, but its bytes can always be taken.
-        self._bytes = array.view(_raw(kind))
-        self._lengths: NDArray[np.int64] | None = None  # of the dictionary
-        is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-        self._plain = is_number or types.is_string(kind) or types.is_large_string(kind)
-
-    def validate(self) -> None:
-        """Raise an error of pyarrow if what the file says of the column can't be right."""
-        self._bytes.validate(full=True)
-
-    def sizes(self, start: int, count: int) -> NDArray[np.int64]:
-        """Return how many bytes rows have; zeros for numbers, and for nested values."""
-        from pyarrow import types
-
-        if self.nested:
-            return np.zeros(count, np.int64)
-        if not types.is_dictionary(self._bytes.type):
-            return _lengths(self._bytes.slice(start, count))
-        if self._lengths is None:
-            self._lengths = np.append(_lengths(self._bytes.dictionary), 0)
-        places = self._bytes.indices.slice(start, count).cast("int64").fill_null(-1)
-        found: NDArray[np.int64] = self._lengths[places.to_numpy(zero_copy_only=False)]
-        return found
-
-    def values(self, start: int, block: RowBlock, largest: int) -> list[Any]:
-        """Return the values of a block as JSON could hold them; of nested ones, those that fit.
-
-        Rows that are unfit are left out, and those that prove to be so are noted.
-        """
-        values: list[Any] = [None] * block.count
-        step = _NESTED_ROWS if self.nested else block.count
-        room = _BYTES
-        for at in range(0, block.count, step):
-            end = min(at + step, block.count)
-            spans = [(at, end)]
-            if any(at <= place < end for place in block.unfit):
-                spans = [(at, at + 1) for at in range(at, end) if at not in block.unfit]
-            for span in spans:
-                room -= self._fill(values, start, span, block, largest)
-            if room < 0:
-                return values[:end]
-        return values
-
-    def _fill(
-        self, values: list[Any], start: int, span: tuple[int, int], block: RowBlock, largest: int
-    ) -> int:
-        """Decode some rows, by themselves if together they can't be; return the size of nested."""
-        at, end = span
+def _decoded(
+    batch: "pyarrow.RecordBatch", sizes: NDArray[np.int64], largest: int
+) -> list[tuple[dict[str, Any], bool]] | str:
+    """Return rows by the names of columns, each with whether it isn't UTF-8; or what is wrong."""
+    columns: list[list[Any]] = []
+    replaced: set[int] = set()
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            found, broken, size = self._decoded(start + at, end - at, largest)
+            values, broken = _values(array)
+            if _sizes_unknown(array.type):
+                sizes = sizes + np.fromiter(map(_json_size, values), np.int64, len(values))
         except Exception as error:  # e.g. a time that Python can't express
-            if end - at > 1:
-                each = ((row, row + 1) for row in range(at, end))
-                return sum(self._fill(values, start, one, block, largest) for one in each)
-            block.unfit[at] = str(error)
-            if not isinstance(error, UnfitError):
-                what = str(error) or "it takes more memory than it may"
-                block.unfit[at] = f"holds {shorten(self.name)}, which can't be read: {what:.200}"
-            return 0
-        values[at:end] = found
-        block.replaced.update(at + row for row in broken)
-        return size
-
-    def _decoded(self, start: int, count: int, largest: int) -> tuple[list[Any], set[int], int]:
-        """Return the values of rows, which of them are no UTF-8, and the size of nested ones."""
-        array, raw = self._array.slice(start, count), self._bytes.slice(start, count)
-        if self.nested:
-            values = list(map(_as_json, raw.to_pylist()))
-            sizes = [_json_size(value) for value in values]
-            if max(sizes, default=0) > largest:
-                raise UnfitError(_excess(largest))
-            return values, set(), sum(sizes)
-        return *_flat(array, raw, plain=self._plain), 0
+            what = str(error) or "it takes more memory than it may"
+            return f"holds {shorten(name)}, which can't be read: {what:.200}"
+        if (sizes > largest).any():
+            return _excess(largest)
+        columns.append(values)
+        replaced |= broken
+    named = (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+    return [(fields, row in replaced) for row, fields in enumerate(named)]
 
 
-def _json_size(value: Any) -> int:
-    return 0 if value is None else len(json.dumps(value, ensure_ascii=False).encode())
-
-
-def _flat(array: Any, raw: Any, *, plain: bool) -> tuple[list[Any], set[int]]:
+def _values(array: Any) -> tuple[list[Any], set[int]]:
+    """Return values as JSON could hold them, and which of them are no UTF-8."""
     import pyarrow
     from pyarrow import types
 
-    kind = array.type
-    if types.is_dictionary(kind):
-        array, raw = array.dictionary_decode(), raw.dictionary_decode()
-    elif types.is_timestamp(kind) and kind.unit == "ns":
+    array = _stored(array)
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    elif types.is_timestamp(array.type) and array.type.unit == "ns":
         # Python's times end at microseconds.
-        array = array.cast(pyarrow.timestamp("us", kind.tz), safe=False)
+        array = array.cast(pyarrow.timestamp("us", array.type.tz), safe=False)
     try:
         values = array.to_pylist()
-        if plain:
-            return values, set()
     except UnicodeDecodeError:
-        values = raw.to_pylist()
+        values = _as_bytes(array).to_pylist()
     replaced: set[int] = set()
     for row, value in enumerate(values):
-        if isinstance(value, bytes):
-            try:
-                values[row] = value.decode()
-            except UnicodeDecodeError:
-                values[row] = value.decode(errors="replace")
-                replaced.add(row)
-        elif not isinstance(value, _PLAIN):
-            values[row] = _as_json(value)
+        if isinstance(value, _PLAIN):
+            continue
+        values[row] = text = _as_json(value)
+        if isinstance(value, bytes) and text.encode() != value:
+            replaced.add(row)
     return values, replaced
 
 
-def _is_nested(kind: Any) -> bool:
+def _stored(array: Any) -> Any:
+    """Return an array without the name that an extension gives to its type."""
+    import pyarrow
+
+    return array.storage if isinstance(array, pyarrow.ExtensionArray) else array
+
+
+def _as_bytes(array: Any) -> Any:
+    """Return texts, which may be no UTF-8, as bytes, and other values as they are."""
+    import pyarrow
+
+    array = _stored(array)
+    raw = {
+        pyarrow.string(): pyarrow.binary(),
+        pyarrow.large_string(): pyarrow.large_binary(),
+        pyarrow.string_view(): pyarrow.binary_view(),
+    }
+    kind = raw.get(array.type)
+    return array.view(kind) if kind else array
+
+
+def _sizes_unknown(kind: Any) -> bool:
     """Return whether the size of values shows only when they are decoded."""
     from pyarrow import types
 
-    if types.is_dictionary(kind):
-        return types.is_dictionary(kind.value_type) or _is_nested(kind.value_type)
-    return bool(types.is_nested(kind) or types.is_run_end_encoded(kind))
-
-
-def _raw(kind: Any) -> Any:
-    """Return a type with bytes for texts, of the same layout."""
-    import pyarrow
-    from pyarrow import types
-
-    def inner(field: Any) -> Any:
-        return field.with_type(_raw(field.type))
-
-    makers: tuple[tuple[Callable[[Any], bool], Callable[[], Any]], ...] = (
-        (types.is_string, pyarrow.binary),
-        (types.is_large_string, pyarrow.large_binary),
-        (types.is_string_view, pyarrow.binary_view),
-        (types.is_dictionary, lambda: pyarrow.dictionary(kind.index_type, _raw(kind.value_type))),
-        (types.is_struct, lambda: pyarrow.struct([inner(field) for field in kind])),
-        (types.is_map, lambda: pyarrow.map_(inner(kind.key_field), inner(kind.item_field))),
-        (types.is_fixed_size_list, lambda: pyarrow.list_(inner(kind.value_field), kind.list_size)),
-        (types.is_list, lambda: pyarrow.list_(inner(kind.value_field))),
-        (types.is_large_list, lambda: pyarrow.large_list(inner(kind.value_field))),
-        (types.is_list_view, lambda: pyarrow.list_view(inner(kind.value_field))),
-        (types.is_large_list_view, lambda: pyarrow.large_list_view(inner(kind.value_field))),
+    kind = getattr(kind, "storage_type", kind)
+    return bool(
+        types.is_nested(kind) or types.is_dictionary(kind) or types.is_run_end_encoded(kind)
     )
-    return next((make() for matches, make in makers if matches(kind)), kind)
 
 
-def _lengths(array: Any) -> NDArray[np.int64]:
-    """Return how many bytes each value has; zeros if it isn't made of bytes."""
+def _sizes(batch: "pyarrow.RecordBatch") -> NDArray[np.int64]:
+    """Return how many bytes each row has in columns of texts and bytes."""
     from pyarrow import compute, types
 
-    kind = array.type
-    lengths: NDArray[np.int64]
-    if types.is_binary_view(kind):
-        # 16 bytes each, of which the first four are the length.
-        views = np.frombuffer(array.buffers()[1], np.int32)[::4]
-        lengths = views[array.offset : array.offset + len(array)].astype(np.int64)
-        lengths[array.is_null().to_numpy(zero_copy_only=False)] = 0
-        return lengths
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        found = compute.binary_length(array).cast("int64").fill_null(0)
-        lengths = found.to_numpy(zero_copy_only=False)
-        return lengths
-    return np.zeros(len(array), np.int64)
+    sizes = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        array = _as_bytes(column)
+        kind = array.type
+        if types.is_binary_view(kind):
+            # 16 bytes each, of which the first four are the length.
+            views = np.frombuffer(array.buffers()[1], np.int32)[::4]
+            lengths = views[array.offset : array.offset + len(array)]
+            sizes += np.where(array.is_null().to_numpy(zero_copy_only=False), 0, lengths)
+        elif types.is_binary(kind) or types.is_large_binary(kind):
+            found = compute.binary_length(array).fill_null(0)
+            sizes += found.to_numpy(zero_copy_only=False)
+        elif types.is_fixed_size_binary(kind):
+            sizes += kind.byte_width
+    return sizes
+
+
+def _json_size(value: Any) -> int:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return len(text.encode())
 
 
 def _as_json(value: Any) -> Any:
@@ -524,52 +426,50 @@ def _as_json(value: Any) -> Any:
     return str(value)
 
 
-def _schema(file: ColumnFile) -> Iterator[SparkSchema]:
+def schema(file: ColumnFile) -> Iterator[SparkSchema]:
     """Yield what the columns are, if the fingerprints are signed words."""
     from pyarrow import parquet, types
 
-    schema = parquet.read_schema(file.path)
-    if not {"key", "fingerprint"} <= set(schema.names):
+    found = parquet.read_schema(file.path)
+    if not {"key", "fingerprint"} <= set(found.names):
         return
-    kind = schema.field("fingerprint").type
+    kind = found.field("fingerprint").type
     if not (types.is_int64(kind) or types.is_struct(kind)):
         return
-    noted = (schema.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
+    noted = (found.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
     fields = {field["name"]: field for field in json.loads(noted).get("fields", [])}
     note = fields.get("fingerprint", {}).get("metadata", {}).get("fpdb", {})
-    said = [found if isinstance(found := note.get(name), str) else None for name in _NOTED]
-    keys = "integer" if types.is_integer(schema.field("key").type) else "text"
-    yield SparkSchema(schema.names, keys, *said)
+    recipe_id, sketch = (
+        value if isinstance(value := note.get(name), str) else None
+        for name in ("recipe_id", "sketch")
+    )
+    keys = "integer" if types.is_integer(found.field("key").type) else "text"
+    yield SparkSchema("sketch" in found.names, keys, recipe_id, sketch)
 
 
-def _fingerprints(file: ColumnFile) -> Iterator[FingerprintBlock]:
-    """Yield bare fingerprints, many at a time, and what has more than that as documents."""
+def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlock]:
+    """Yield bare fingerprints, many at a time, and what has more than that as documents.
+
+    If they are `sketched`, no fingerprint is bare.
+    """
     from pyarrow import compute
 
-    largest, first = file.reading.max_bytes, 1
-    _, batches = _parquet(file, lambda names: [n for n in file.names if n in names], _LOADED)
+    number, largest = 1, file.reading.max_bytes
+    _, batches = _parquet(file, lambda names: [name for name in _SPARK if name in names], _LOADED)
     for batch in batches:
-        columns = [_Decoded(name, batch[name]) for name in batch.schema.names]
-        others = [column.name for column in columns if column.name != "fingerprint"]
-        start = 0
-        while rest := batch.num_rows - start:
-            count, unfit = _fitting(columns, start, rest, largest, _LOADED_BYTES)
-            some = batch.slice(start, count)
-            if unfit:
-                some = some.take([row for row in range(count) if row not in unfit])
-            bare = some["fingerprint"].is_valid()
-            other = some if file.sketched else some.filter(compute.invert(bare))
-            some = some.slice(0, 0) if file.sketched else some.filter(bare)
-            yield FingerprintBlock(
-                _keys_of(some["key"]),
-                _words_of(some["fingerprint"]),
-                other.select(others).to_pylist(),
-                _words_of(other["fingerprint"]),
-                other["fingerprint"].is_valid().to_pylist(),
-                {first + row: reason for row, reason in unfit.items()},
-            )
-            start += count
-            first += count
+        sizes = _sizes(batch)
+        for start, end in _cut(sizes, largest, _LOADED_BYTES):
+            large = sizes[start:end] > largest
+            some = batch.slice(start, end - start)
+            if large.any():
+                some = some.take(np.flatnonzero(~large))
+            known = some["fingerprint"].is_valid()
+            bare = some.slice(0, 0) if sketched else some.filter(known)
+            others = some if sketched else some.filter(compute.invert(known))
+            unfit = dict.fromkeys((number + np.flatnonzero(large)).tolist(), _excess(largest))
+            words = _words_of(bare["fingerprint"])
+            yield FingerprintBlock(_keys_of(bare["key"]), words, _documents(others), unfit)
+            number += end - start
 
 
 def _keys_of(column: Any) -> Any:
@@ -580,6 +480,17 @@ def _keys_of(column: Any) -> Any:
     return column.to_pylist()
 
 
+def _documents(batch: "pyarrow.RecordBatch") -> list[dict[str, Any]]:
+    """Return rows as fields, with the fingerprint as a number."""
+    documents: list[dict[str, Any]] = batch.to_pylist()
+    numbers = _words_of(batch["fingerprint"]).tolist()
+    for fields, number in zip(documents, numbers, strict=True):
+        if fields["fingerprint"] is not None:
+            is_wide = isinstance(number, list)
+            fields["fingerprint"] = number[0] << 64 | number[1] if is_wide else number
+    return documents
+
+
 def _words_of(column: Any) -> NDArray[np.uint64]:
     """Return fingerprints that are stored as signed words; nulls become 0."""
     from pyarrow import types
@@ -587,10 +498,3 @@ def _words_of(column: Any) -> NDArray[np.uint64]:
     words = column.flatten() if types.is_struct(column.type) else [column]
     arrays = [word.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64) for word in words]
     return arrays[0] if len(arrays) == 1 else np.stack(arrays, axis=-1)
-
-
-_READERS: dict[str, Callable[[ColumnFile], Iterator[Any]]] = {
-    "rows": _row_blocks,
-    "schema": _schema,
-    "fingerprints": _fingerprints,
-}

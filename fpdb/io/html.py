@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import Any
 
-from fpdb.errors import HtmlError, MissingExtraError
+from fpdb.errors import HtmlError, MissingExtraError, WorkerError
 from fpdb.io import extraction
 from fpdb.io.records import LARGEST_HTML, BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import HtmlText
@@ -36,22 +36,18 @@ def html_text(
             f"holds {size:,} bytes of HTML, expected at most {max_bytes:,}",
             hint="max_bytes allows more, up to what 256 MiB of memory can hold",
         )
-    worker = _readers.take()
-    try:
-        found: HtmlText = worker.call((data, charset_of(content_type), main))
-    except BaseException as error:
-        # Half of an answer may be under way.
-        worker.kill()
-        worker.close()
-        if worker.gave_up or not isinstance(error, Exception):
-            raise
-        reason = f"can't be read as HTML in {extraction.MEMORY >> 20} MiB of memory"
-        if worker.exit_code == -signal.SIGPROF:
-            reason = f"takes more than {extraction.SECONDS:.0f} seconds to read as HTML"
-        raise HtmlError(
-            reason, hint="such pages are hardly ever meant to be read; leave it out"
-        ) from None
-    _readers.keep(worker)
+    with _readers.lent() as worker:
+        try:
+            found: HtmlText = worker.call((data, charset_of(content_type), main))
+        except Exception as error:
+            if isinstance(error, WorkerError) and worker.exit_code is None:
+                raise
+            reason = f"can't be read as HTML in {extraction.MEMORY >> 20} MiB of memory"
+            if worker.exit_code == -signal.SIGPROF:
+                reason = f"takes more than {extraction.SECONDS:.0f} seconds to read as HTML"
+            raise HtmlError(
+                reason, hint="such pages are hardly ever meant to be read; leave it out"
+            ) from None
     return found
 
 

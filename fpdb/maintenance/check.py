@@ -97,7 +97,6 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
         how = f"{signal.Signals(killer).name}: {signal.strsignal(killer)}"
         yield Problem(DATA_FILE, f"it killed the process that read it by {how}")
     finally:
-        child.kill()
         child.close()
 
 

@@ -18,6 +18,7 @@ import fpdb
 from fpdb.errors import WorkerError
 from fpdb.io import arrow, decoding
 from fpdb.io.records import Reading
+from fpdb.io.streams import StreamError
 from fpdb.processes import Worker
 
 ROUNDS = 10_000
@@ -67,7 +68,7 @@ class Caller:
         if self._flaw:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             arrow._decoded = _decoded_here
-            decoding._Decoded.validate = lambda _: None
+            decoding._require_valid = lambda batch: batch
         began = time.process_time()
         reasons: list[str] = []
         error = ""
@@ -89,9 +90,11 @@ class Caller:
 def _decoded_here(file: Any) -> Any:
     decoder = decoding.Decoder()
     block = decoder(file)
-    while block is not None:
+    while not (block is None or isinstance(block, StreamError)):
         yield block
         block = decoder(None)
+    if block:
+        raise block
 
 
 def run(rounds: int, seed: int, work: Path) -> Figures:
@@ -130,7 +133,6 @@ def run(rounds: int, seed: int, work: Path) -> Figures:
         counts[_kind(outcome)] += 1
         slowest = max(slowest, outcome.processor)
         largest = max(largest, outcome.memory)
-    caller.kill()
     caller.close()
     with fpdb.open(database) as stored:
         problems = [str(problem) for problem in stored.check()]
@@ -183,7 +185,6 @@ def _control(sources: dict[str, bytes], dice: random.Random, work: Path) -> str:
         how = signal.Signals(-(caller.exit_code or -1)).name
         return f"decoding in the calling process killed it by {how} in round {number}"
     finally:
-        caller.kill()
         caller.close()
     raise ControlError("decoding in the calling process wasn't caught")
 
