@@ -121,9 +121,13 @@ class IdfTable:
         with expecting(f"the idf table can't be read: {path}", hint):
             text = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8")
             first, *lines = text.removesuffix("\n").split("\n")
+            if len(lines) >= _MOST_VALUES:
+                raise ValueError(f"has {len(lines):,} values, expected fewer than {_MOST_VALUES:,}")
             missing = float(first)
-            rows = (line.rpartition("\t") for line in lines)
-            values = {json.loads(f'"{feature}"'): float(value) for feature, _, value in rows}
+            rows = [line.rpartition("\t") for line in lines]
+            features = json.loads("[" + ",".join(f'"{feature}"' for feature, _, _ in rows) + "]")
+            numbers = (float(value) for _, _, value in rows)
+            values = dict(zip(features, numbers, strict=True))
         return cls(values, missing)
 
     def to_file(self, path: Path) -> None:
