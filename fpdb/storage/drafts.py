@@ -39,6 +39,7 @@ from fpdb.storage.open_checks import (
     disk_named,
     open_file,
     open_lmdb,
+    place_of,
     require_vacant,
     translate,
 )
@@ -79,7 +80,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     place, owner = directory.parent, os.getpid()
     with disk_named(place):
         draft = Path(mkdtemp(prefix=_prefix(directory), suffix=_SUFFIX, dir=place))
-    made = _place(draft)
+    made = place_of(draft)
     try:
         with contextlib.ExitStack() as claim:
             with disk_named(place):
@@ -106,19 +107,12 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     except BaseException:
         # A child that was forked in the block has nothing to clean up. If the draft is in its place
         # already but may not be on the disk, what it replaced is left to the next maker.
-        if os.getpid() == owner and _place(draft) == made:
+        if os.getpid() == owner and place_of(draft) == made:
             _remove(draft)
             if replace:
                 with contextlib.suppress(OSError):
                     (directory / CLAIM_FILE).unlink()
         raise
-
-
-def _place(directory: Path) -> tuple[int, int] | None:
-    with contextlib.suppress(OSError):
-        found = directory.stat()
-        return found.st_dev, found.st_ino
-    return None
 
 
 def _move(draft: Path, directory: Path) -> None:

@@ -30,8 +30,8 @@ from fpdb.models import Snapshots
 from fpdb.storage import drafts, shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, last_commit, resolved, translate
-from fpdb.storage.shared_environment import LOCK_SECONDS, Mark, SharedEnvironment
+from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, resolved, translate
+from fpdb.storage.shared_environment import LOCK_SECONDS, Mark, Opening, SharedEnvironment
 from fpdb.storage.survey import structure_faults
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ class ReadTransaction:
         if self._mark not in shared.active:
             self._leave(error)
             return
-        overtaken = shared.unguarded and self._is_overtaken()
+        # A transaction uses the pages again that the one two before it has freed. So it is the
+        # third after a snapshot that may change it, from when the second has committed.
+        overtaken = shared.unguarded and shared.last_commit() > self.raw.id() + 1
         try:
             if self._writes and error is None:
                 self.raw.commit()
@@ -186,11 +188,6 @@ class ReadTransaction:
             finally:
                 os.close(descriptor)
 
-    def _is_overtaken(self) -> bool:
-        # A transaction uses the pages again that the one two before it has freed. So it is the
-        # third after a snapshot that may change it, from when the second has committed.
-        return last_commit(self._shared.directory) > self.raw.id() + 1
-
     def _leave(self, error: BaseException | None) -> None:
         # If a fork took place in the block, to end the transaction here would unpin the snapshot
         # that the parent process is reading, in the memory that both share.
@@ -206,20 +203,14 @@ class ReadTransaction:
     def _begin(self, *, write: bool) -> None:
         shared, mark = self._shared, self._mark
         if shared.unguarded:
-            shared.locate(self._handle.path)
-            shared.map_anew_if_copied()
+            shared.open_anew_if_copied()
         self.thread = _thread()
         shared.active.add(mark)
         if shared.barred:
-            shared.locate(self._handle.path)
-            shared.admit(mark)
-        if write and shared.readonly:
-            shared.locate(self._handle.path)
-            shared.require_writing(mark)
+            shared.admit(mark, write=write)
         try:
             self.raw = shared.begin(write=write, buffers=True)
         except lmdb.Error as error:
-            shared.locate(self._handle.path)
             self.raw = shared.begin_again(mark, error, write=write)
         self.databases = shared.databases
 
@@ -345,24 +336,19 @@ class Environment:
         "__weakref__",
         "_closer",
         "_data",
+        "_how",
         "_shared",
         "_trusted_until",
-        "_verify",
         "path",
         "readonly",
     )
 
-    def __init__(
-        self,
-        shared: SharedEnvironment,
-        *,
-        readonly: bool,
-        verify: Callable[[Path], None] | None = None,
-    ) -> None:
-        self.path = shared.directory
-        self.readonly = readonly
-        self._data = str(self.path / DATA_FILE)
-        self._verify = verify
+    def __init__(self, path: Path, how: Opening) -> None:
+        shared = shared_environment.join(path, how)
+        self.path = path
+        self.readonly = how.readonly
+        self._how = how
+        self._data = str(path / DATA_FILE)
         self._trusted_until = 0.0
         self._shared: SharedEnvironment | None = shared
         self._closer = weakref.finalize(self, shared_environment.leave, shared)
@@ -398,8 +384,8 @@ class Environment:
         """
         with drafted(resolved(path), replace=replace) as draft:
             make_environment(draft, names, initial or {})
-            shared = shared_environment.join(draft, readonly=False, sync=False)
-            with cls(shared, readonly=False) as handle:
+            with cls(draft, Opening(readonly=False, sync=False)) as handle:
+                shared = handle.compare()
                 yield handle
             shared_environment.require_left(shared)
 
@@ -434,13 +420,8 @@ class Environment:
         `verify` is called for a copied one that wasn't opened before, and raises if it is torn.
         With `own_locks_only`, another user's is read without the lock file that they might forge.
         """
-        shared = shared_environment.join(
-            resolved(path),
-            readonly=readonly,
-            verify=verify,
-            own_locks_only=own_locks_only,
-        )
-        return cls(shared, readonly=readonly, verify=verify)
+        how = Opening(readonly=readonly, verify=verify, own_locks_only=own_locks_only)
+        return cls(resolved(path), how)
 
     def read(self) -> ReadTransaction:
         """Return a snapshot for a `with` block; keep the block short, since it pins free pages."""
@@ -476,6 +457,7 @@ class Environment:
         """
         shared, now = self._shared, time.monotonic()
         if shared is not None and self.is_at_path(shared):
+            shared.locate(self.path)
             self._trusted_until = now + drafts.NOTICED_SECONDS
             return shared
         self._trusted_until = 0.0
@@ -525,14 +507,12 @@ class Environment:
             )
 
     def _follow(self, opened: SharedEnvironment | None) -> SharedEnvironment:
-        with shared_environment.joining():
+        with shared_environment.table_lock:
             shared = self._shared
             if shared is None:
                 raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
             if shared is opened:  # no other thread was quicker
-                shared = shared_environment.join_anew(
-                    shared, self.path, readonly=self.readonly, verify=self._verify
-                )
+                shared = shared_environment.join_anew(shared, self.path, self._how)
                 self._closer.detach()
                 self._shared = shared
                 self._closer = weakref.finalize(self, shared_environment.leave, shared)

@@ -25,10 +25,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Protocol
 
-from fpdb.errors import LockTimeoutError, MovedError
+from fpdb.errors import LockTimeoutError
 from fpdb.processes import is_stopped
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, identify, open_file
+from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_file
 
 # After this many seconds, who waits for another process is announced.
 ANNOUNCED_SECONDS = 2.0
@@ -88,9 +88,9 @@ class _Holding:
 class WriteLock:
     """The lock of the database that is in a directory now; not reentrant."""
 
-    def __init__(self, directory: Path, identity: Identity | None = None) -> None:
+    def __init__(self, directory: Path, identity: Identity) -> None:
         self.directory = directory
-        self._identity = identity or identify(directory)
+        self._identity = identity
         self._holding: _Holding | None = None
         self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._process_turn = self._process_lock = -1
@@ -231,30 +231,21 @@ class WriteLock:
         if self._process_turn >= 0:
             return
         with disk_named(self.directory):
+            turn = -1
             try:
                 turn = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except (FileNotFoundError, NotADirectoryError) as error:
-                raise self._moved("no") from error
-            try:
-                self._require_same(turn)
+                found = os.lstat(DATA_FILE, dir_fd=turn)
+                if (found.st_dev, found.st_ino) != self._identity:
+                    raise moved(self.directory)
                 if self._process_lock < 0:
                     path, flags = self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT
                     self._process_lock = open_file(path, flags, folder=turn)
-            except BaseException:
-                os.close(turn)
-                raise
-            self._process_turn = turn
-
-    def _require_same(self, opened: int) -> None:
-        try:
-            found = os.lstat(DATA_FILE, dir_fd=opened)
-        except FileNotFoundError as error:
-            raise self._moved("no") from error
-        if (found.st_dev, found.st_ino) != self._identity:
-            raise self._moved("another")
-
-    def _moved(self, which: str) -> MovedError:
-        return MovedError(f"{which} database is at {self.directory} now", hint="open it again")
+                self._process_turn, turn = turn, -1
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise moved(self.directory) from error
+            finally:
+                if turn >= 0:
+                    os.close(turn)
 
     def _poll(self, descriptor: int, began: float, timeout: float) -> bool:
         announced, pause = began + ANNOUNCED_SECONDS, _SHORTEST_PAUSE

@@ -27,11 +27,12 @@ from fpdb.errors import (
     DatabaseNotFoundError,
     DiskFullError,
     FpdbError,
+    MovedError,
     NotADatabaseError,
     OpenError,
     StorageError,
 )
-from fpdb.storage.lmdb_file import DATA_FILE, LmdbFile, require_intact
+from fpdb.storage.lmdb_file import DATA_FILE, require_intact
 
 LMDB_LOCK_FILE = "lock.mdb"
 LOCK_FILE = "fpdb.lock"
@@ -76,6 +77,21 @@ def identify(directory: Path) -> Identity:
     """
     found = _find_data(directory)
     return found.st_dev, found.st_ino
+
+
+def place_of(directory: Path) -> Identity | None:
+    """Return device and inode of a directory, None if there is none."""
+    with contextlib.suppress(OSError):
+        found = directory.stat()
+        return found.st_dev, found.st_ino
+    return None
+
+
+def moved(directory: Path) -> MovedError:
+    """Return the error for a path that doesn't lead to the database any more that was opened."""
+    return MovedError(
+        f"the database at {directory} was moved, removed or replaced", hint="open it again"
+    )
 
 
 def require_openable(directory: Path, *, readonly: bool) -> None:
@@ -433,15 +449,6 @@ def _may_not_lock(folder: int) -> OSError:
     frozen = os.fstatvfs(folder).f_flag & os.ST_RDONLY
     number = errno.EROFS if frozen else errno.EACCES
     return OSError(number, os.strerror(number), LMDB_LOCK_FILE)
-
-
-def last_commit(directory: Path) -> int:
-    """Return the number of the last transaction in the data file, as it is now."""
-    file = LmdbFile(open_data(directory))
-    try:
-        return max((meta.transaction for meta in file.metas() if meta.valid), default=0)
-    finally:
-        file.close()
 
 
 _LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk

@@ -14,19 +14,20 @@ It is the only place where an environment is found by the identity of its data f
 may be moved, and another one take its path: whatever opens by a path compares the identity.
 
 A signal handler may raise after any call. So nothing here must be undone to go on: what opens,
-replaces or closes holds `_lock`, by a `with` that no exception can come between, and `barred` may
-stay set; then the next transaction takes `_lock`, too, and lifts it.
+replaces or closes holds `table_lock`, by a `with` that no exception can come between, and `barred`
+may stay set; then the next transaction takes `table_lock`, too, and lifts it.
 """
 
 import contextlib
 import ctypes
 import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import lmdb
 
@@ -41,13 +42,16 @@ from fpdb.errors import (
 )
 from fpdb.storage.drafts import require_sealed
 from fpdb.storage.format import unpack_header
+from fpdb.storage.lmdb_file import LmdbFile
 from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
     Identity,
     disk_named,
     identify,
-    last_commit,
+    moved,
+    open_data,
     open_lmdb,
+    place_of,
     require_openable,
     require_owner,
     translate,
@@ -74,26 +78,28 @@ class Transaction(Protocol):
 Mark = weakref.ref[Transaction]
 
 
+class Opening(NamedTuple):
+    """How a handle opens an environment."""
+
+    readonly: bool
+    # Called for a copied one that wasn't opened before; raises if it is torn.
+    verify: Callable[[Path], None] | None = None
+    sync: bool = True
+    own_locks_only: bool = False
+
+
 class SharedEnvironment:
     """An LMDB environment, its sub-databases, its open transactions, and its handles."""
 
-    def __init__(
-        self,
-        directory: Path,
-        identity: Identity,
-        *,
-        sync: bool = True,
-        own_locks_only: bool = False,
-    ) -> None:
+    def __init__(self, directory: Path, identity: Identity, how: Opening) -> None:
         self.directory = directory
         self.identity = identity
         # A data file that is moved into another directory would have two lock files.
-        self.place = _place(directory)
+        self.place = place_of(directory)
         # What two databases must share if handles of one may go on with the other.
         self.header: bytes | None = None
         self.readonly = True  # the LMDB environment is, at this moment
         self.unguarded = False  # no writer knows of its snapshots
-        self.own_locks_only = own_locks_only
         self.users = 1
         self.pid = os.getpid()
         self.lock = WriteLock(directory, identity)
@@ -109,9 +115,9 @@ class SharedEnvironment:
         self.failure: FpdbError | None = None
         self.stranded = False
         self.reader_check_due = 0.0
-        self._writable = False  # a handle may write
+        self._writable = not how.readonly  # a handle may write
         self._outgrown = False  # the map had no room for a transaction
-        self._sync = sync
+        self._how = how
 
     def serve(self, *, readonly: bool) -> None:
         """Serve one more handle, which may write."""
@@ -122,39 +128,29 @@ class SharedEnvironment:
             self._writable = True
         self._settle()
 
-    def open(self, *, readonly: bool) -> None:
-        """Open the LMDB environment for the first handle."""
-        self._writable = not readonly
-        self._open_unless_writing()
-        self._settle()
-
     def locate(self, directory: Path) -> None:
         """Open by this path from now on; the caller has found the data file there."""
         self.directory = self.lock.directory = directory
 
-    def admit(self, mark: Mark) -> None:
+    def admit(self, mark: Mark, *, write: bool) -> None:
         """Wait until a transaction may begin, and count it among the active ones."""
         self.dropped(mark)
+        write = write and self.readonly
         # A thread with an open transaction can't wait for itself to end it.
-        if not self._is_active(threading.get_ident()):
-            with _lock:
-                self.require_usable()
-                if self.environment is None or self._outgrown:
-                    self._replace(writing=None)
-                elif self.readonly and self._writable and not self.active:
-                    self._open_for_writing_if_free()
-                self._settle()
-                self.active.add(mark)
-                return
-        self.require_usable()
-        self.active.add(mark)
-
-    def require_writing(self, mark: Mark) -> None:
-        """Open the environment for writing, if a writer kept that from being done before."""
-        self.dropped(mark)
-        with _lock:
-            if self.readonly:
-                self._replace(writing=True)
+        if not write and self._is_active(threading.get_ident()):
+            self.require_usable()
+            self.active.add(mark)
+            return
+        with table_lock:
+            self.require_usable()
+            if write or self.environment is None or self._outgrown:
+                self.open_anew()
+            elif self.readonly and self._writable and not self.active:
+                # The first write would do it, but not within a snapshot of its own thread.
+                with self.lock.attempt() as free:
+                    if free:
+                        self.open_anew()
+            self._settle()
             self.active.add(mark)
 
     def begin_again(
@@ -163,8 +159,8 @@ class SharedEnvironment:
         """Remove what kept a transaction from beginning, and begin it once more."""
         if isinstance(error, lmdb.MapResizedError):
             self.dropped(mark)
-            self.map_anew()
-            self.admit(mark)
+            self.open_anew()
+            self.admit(mark, write=write)
         elif isinstance(error, lmdb.ReadersFullError) and self.environment:
             self.environment.reader_check()
         else:
@@ -188,24 +184,22 @@ class SharedEnvironment:
             self._outgrown = self.barred = True
         return translated
 
-    def map_anew(self) -> None:
-        """Open the environment again, with the largest map that can be had now."""
-        with _lock:
-            self._replace(writing=None)
-
-    def map_anew_if_copied(self) -> None:
+    def open_anew_if_copied(self) -> None:
         """Open the environment again if its map is of a file that nobody writes to any more.
 
         On an overlay, the first one who opens a file to write makes a copy of it.
         """
-        commit = last_commit(self.directory)
-        environment = self.environment
-        if (
-            environment is not None
-            and environment.info()["last_txnid"] < commit
-            and not self._is_active(threading.get_ident())
-        ):
-            self.map_anew()
+        file = LmdbFile(open_data(self.directory))
+        try:
+            commit = max((meta.transaction for meta in file.metas() if meta.valid), default=0)
+        finally:
+            file.close()
+        if self.last_commit() < commit and not self._is_active(threading.get_ident()):
+            self.open_anew()
+
+    def last_commit(self) -> int:
+        """Return the number of the last transaction in the file that is mapped."""
+        return self.environment.info()["last_txnid"] if self.environment else sys.maxsize
 
     def check_readers(self) -> None:
         """Free the reader slots of dead processes; this is due once a second."""
@@ -215,7 +209,7 @@ class SharedEnvironment:
 
     def close_if_idle(self) -> None:
         """Close the environment if no handle needs it and no transaction is open."""
-        with _lock:
+        with table_lock:
             self.barred = True
             if (self.users == 0 or self.failure) and not self.active:
                 self._close()
@@ -267,37 +261,33 @@ class SharedEnvironment:
             pause = min(2 * pause, _LONGEST_PAUSE)
         return True
 
-    def _open_unless_writing(self) -> None:
-        """Open it for writing if a handle writes and nobody else does, else for reading."""
-        if not self._writable:
-            self._open(writing=False)
-            return
+    def open(self) -> None:
+        """Open it for writing if a handle writes and no other process does, else for reading."""
         # Opening a sub-database of a writable environment takes LMDB's write lock: that wait
         # can't be interrupted, and holds the interpreter's lock.
-        with self.lock.attempt(OPENING_SECONDS) as free:
-            self._open(writing=free)
-
-    def _open(self, *, writing: bool) -> None:
-        environment = open_lmdb(
-            self.directory,
-            readonly=not writing,
-            sync=self._sync,
-            own_locks_only=self.own_locks_only,
-        )
-        try:
-            self._require_same()
-            databases = self._open_databases(environment)
-            self._require_header(self._read_header(environment, databases))
-        except BaseException:
-            environment.close()
-            raise
-        self.databases, self.readonly, self.pid = databases, not writing, os.getpid()
-        self.unguarded, self._outgrown = not environment.flags()["lock"], False
-        self.environment, self.begin = environment, environment.begin
+        free = self.lock.attempt(OPENING_SECONDS) if self._writable else contextlib.nullcontext()
+        with free as writing:
+            environment = open_lmdb(
+                self.directory,
+                readonly=not writing,
+                sync=self._how.sync,
+                own_locks_only=self._how.own_locks_only,
+            )
+            try:
+                self._require_same()
+                databases = self._open_databases(environment, readonly=not writing)
+            except BaseException:
+                environment.close()
+                raise
+            self.databases, self.readonly, self.pid = databases, not writing, os.getpid()
+            self.unguarded, self._outgrown = not environment.flags()["lock"], False
+            self.environment, self.begin = environment, environment.begin
         self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
+        self._settle()
 
-    def _open_databases(self, environment: lmdb.Environment) -> "dict[str, lmdb._Database]":
-        readonly = environment.flags()["readonly"]
+    def _open_databases(
+        self, environment: lmdb.Environment, *, readonly: bool
+    ) -> "dict[str, lmdb._Database]":
         opened = {}
         try:
             with environment.begin() as transaction:
@@ -307,6 +297,9 @@ class SharedEnvironment:
             with writing as transaction:
                 for name in names:
                     opened[name.decode()] = environment.open_db(name, transaction, create=False)
+            with environment.begin() as transaction:
+                header = opened.get("header")
+                self._require_header(transaction.get(b"header", db=header) if header else None)
         except (lmdb.IncompatibleError, lmdb.DbsFullError, UnicodeDecodeError) as error:
             raise NotADatabaseError(
                 f"{self.directory} has other entries than fpdb's sub-databases",
@@ -316,17 +309,6 @@ class SharedEnvironment:
             raise translate(error, self.directory) from error
         return opened
 
-    def _read_header(
-        self, environment: lmdb.Environment, databases: "dict[str, lmdb._Database]"
-    ) -> bytes | None:
-        if "header" not in databases:
-            return None
-        try:
-            with environment.begin() as transaction:
-                return transaction.get(b"header", db=databases["header"])
-        except lmdb.Error as error:
-            raise translate(error, self.directory) from error
-
     def _require_header(self, found: bytes | None) -> None:
         if self.header not in (None, found):  # the number of an inode was used again
             self.failure = _replaced(self.directory, self.header, found)
@@ -334,41 +316,30 @@ class SharedEnvironment:
         self.header = found
 
     def _require_same(self) -> None:
-        try:
-            found = identify(self.directory)
-        except (DatabaseNotFoundError, NotADatabaseError) as error:
-            raise MovedError(str(error), hint=error.hint) from error
-        if found != self.identity:
-            raise MovedError(f"another database is at {self.directory} now", hint="open it again")
+        with contextlib.suppress(DatabaseNotFoundError, NotADatabaseError):
+            if identify(self.directory) == self.identity:
+                return
+        raise moved(self.directory)
 
-    def _replace(self, *, writing: bool | None) -> None:
-        """Open the environment anew: for writing, for reading, or for what is possible."""
-        self.barred = True
-        self.lock.is_held()  # which ends what an exception has left
-        if self._is_active(threading.get_ident()):
-            raise self._busy("this thread is", writing=writing)
-        if not self._drain(DRAIN_SECONDS):
-            who = f"another thread has been for {DRAIN_SECONDS:g} s"
-            raise self._busy(who, writing=writing)
-        self._close()
-        self._require_same()
-        require_openable(self.directory, readonly=not self._writable)
-        if writing is None:
-            self._open_unless_writing()
-        else:
-            self._open(writing=writing)
-        self._settle()
+    def open_anew(self) -> None:
+        """Open the environment again, with the largest map that can be had now."""
+        with table_lock:
+            self.barred = True
+            self.lock.is_held()  # which ends what an exception has left
+            if self._is_active(threading.get_ident()):
+                raise self._busy("this thread is")
+            if not self._drain(DRAIN_SECONDS):
+                raise self._busy(f"another thread has been for {DRAIN_SECONDS:g} s")
+            self._close()
+            self._require_same()
+            require_openable(self.directory, readonly=not self._writable)
+            self.open()
 
-    def _busy(self, who: str, *, writing: bool | None) -> StorageError:
-        if writing:
-            return StorageError(
-                f"{self.directory} must be opened for writing, which another process's write "
-                f"prevented before, but {who} inside a transaction on it",
-                hint="end that snapshot, then write; after one write, a snapshot is no obstacle",
-            )
+    def _busy(self, who: str) -> StorageError:
         return StorageError(
-            f"{self.directory} must be opened anew, but {who} inside a transaction on it",
-            hint="finish that transaction first",
+            f"{self.directory} must be opened anew, for writing or for a larger map, but {who} "
+            "inside a transaction on it",
+            hint="end that snapshot or iterator first",
         )
 
     def _close(self) -> None:
@@ -376,12 +347,6 @@ class SharedEnvironment:
         self.begin, self.databases = self._refuse, {}
         if environment is not None:
             environment.close()
-
-    def _open_for_writing_if_free(self) -> None:
-        # The first write would do it, but not within a snapshot of its own thread.
-        with self.lock.attempt() as free:
-            if free:
-                self._replace(writing=True)
 
     def _settle(self) -> None:
         usable = self.environment is not None and not self._outgrown
@@ -393,52 +358,27 @@ class SharedEnvironment:
 
 
 _open: dict[Identity, SharedEnvironment] = {}
-_lock = threading.RLock()
+# Keeps other threads from joining, leaving, opening and closing environments.
+table_lock = threading.RLock()
 
 
-def joining() -> contextlib.AbstractContextManager[object]:
-    """Keep other threads from joining and leaving environments in a block."""
-    return _lock
-
-
-def join(
-    directory: Path,
-    *,
-    readonly: bool,
-    verify: Callable[[Path], None] | None = None,
-    sync: bool = True,
-    own_locks_only: bool = False,
-) -> SharedEnvironment:
+def join(directory: Path, how: Opening) -> SharedEnvironment:
     """Return the environment of a directory; its first handle opens it."""
-    for attempt in range(_ATTEMPTS):
-        with _lock, disk_named(directory):
+    attempts = _ATTEMPTS
+    while True:
+        with table_lock, disk_named(directory):
             identity = identify(directory)
             try:
-                return _join(
-                    directory,
-                    identity,
-                    readonly,
-                    verify,
-                    sync=sync,
-                    own_locks_only=own_locks_only,
-                )
+                return _join(directory, identity, how)
             except (FpdbError, FileNotFoundError) as error:
                 # Else it was replaced, or moved away and back, at this very moment.
                 same = isinstance(error, FpdbError) and identify(directory) == identity
-                if same or attempt == _ATTEMPTS - 1:
+                attempts -= 1
+                if same or not attempts:
                     raise
-    raise AssertionError("unreachable")
 
 
-def _join(
-    directory: Path,
-    identity: Identity,
-    readonly: bool,  # noqa: FBT001
-    verify: Callable[[Path], None] | None,
-    *,
-    sync: bool,
-    own_locks_only: bool,
-) -> SharedEnvironment:
+def _join(directory: Path, identity: Identity, how: Opening) -> SharedEnvironment:
     shared = _open.get(identity)
     _require_one_place(directory, identity)
     # After a failure it is opened anew, unless the parent of this process still uses it.
@@ -448,17 +388,17 @@ def _join(
         shared.users += 1
         shared.locate(directory)
         try:
-            shared.serve(readonly=readonly)
+            shared.serve(readonly=how.readonly)
         except BaseException:
             leave(shared)
             raise
         return shared
-    require_openable(directory, readonly=readonly)
-    if verify:
-        require_sealed(directory, verify)
-    shared = SharedEnvironment(directory, identity, sync=sync, own_locks_only=own_locks_only)
+    require_openable(directory, readonly=how.readonly)
+    if how.verify:
+        require_sealed(directory, how.verify)
+    shared = SharedEnvironment(directory, identity, how)
     try:
-        shared.open(readonly=readonly)
+        shared.open()
     except BaseException:
         shared.lock.close()
         raise
@@ -466,25 +406,14 @@ def _join(
     return shared
 
 
-def join_anew(
-    opened: SharedEnvironment,
-    directory: Path,
-    *,
-    readonly: bool,
-    verify: Callable[[Path], None] | None,
-) -> SharedEnvironment:
+def join_anew(opened: SharedEnvironment, directory: Path, how: Opening) -> SharedEnvironment:
     """Leave an environment for the one that is at its path now, if both have the same header.
 
     Otherwise raise MovedError, and keep it.
     """
-    with _lock:
+    with table_lock:
         try:
-            found = join(
-                directory,
-                readonly=readonly,
-                verify=verify,
-                own_locks_only=opened.own_locks_only,
-            )
+            found = join(directory, how)
         except (DatabaseNotFoundError, NotADatabaseError) as error:
             raise MovedError(
                 f"the database at {directory} was moved or removed: {error}",
@@ -530,7 +459,7 @@ def _described(header: bytes | None) -> dict[str, object]:
 
 def _require_one_place(directory: Path, identity: Identity) -> None:
     """Raise unless the data file of a directory and the directory belong together."""
-    place = _place(directory)
+    place = place_of(directory)
     for known, shared in _open.items():
         if shared.environment is not None and (known == identity) != (shared.place == place):
             raise MovedError(
@@ -539,14 +468,9 @@ def _require_one_place(directory: Path, identity: Identity) -> None:
             )
 
 
-def _place(directory: Path) -> Identity:
-    found = directory.stat()
-    return found.st_dev, found.st_ino
-
-
 def leave(shared: SharedEnvironment) -> None:
     """Drop one handle; the last one closes the environment, after the last transaction."""
-    with _lock:
+    with table_lock:
         shared.users -= 1
         if shared.users == 0:
             shared.close_if_idle()
@@ -557,7 +481,7 @@ def leave(shared: SharedEnvironment) -> None:
 
 def require_left(shared: SharedEnvironment) -> None:
     """Raise StorageError if a transaction is still open in a database that was just built."""
-    with _lock:
+    with table_lock:
         if shared.environment is None:
             return
         # It would write on without waiting for the disk.
@@ -575,8 +499,8 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # Unless a signal's exception ended the wait for `_lock`, this thread has it.
-    alone = _lock.acquire(blocking=False)
+    # Unless a signal's exception ended the wait for `table_lock`, this thread has it.
+    alone = table_lock.acquire(blocking=False)
     for shared in list(_open.values()):
         shared.after_fork_in_child(alone=alone)
 
@@ -585,7 +509,7 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 # Not in functions of Python, which a signal's exception could end at their beginning. What is
 # registered later comes first before a fork, and last after it.
 os.register_at_fork(
-    before=_lock.acquire,
-    after_in_parent=_lock.release,
-    after_in_child=_lock._at_fork_reinit,  # type: ignore[attr-defined]  # noqa: SLF001 - as the standard library does
+    before=table_lock.acquire,
+    after_in_parent=table_lock.release,
+    after_in_child=table_lock._at_fork_reinit,  # type: ignore[attr-defined]  # noqa: SLF001 - as the standard library does
 )

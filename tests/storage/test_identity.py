@@ -262,8 +262,8 @@ def test_a_changed_map_is_taken_of_the_same_database_only(
         shared = env._shared
         assert shared is not None
         replace(old, stranger)
-        with pytest.raises(MovedError, match="another"):
-            shared.map_anew()
+        with pytest.raises(MovedError, match="replaced"):
+            shared.open_anew()
         old.rename(stranger)
         twin.rename(old)
         noticed()

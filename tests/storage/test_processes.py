@@ -12,6 +12,7 @@ import pytest
 from fpdb.errors import LockTimeoutError
 from fpdb.storage import Environment
 from fpdb.storage.lock import WriteLock
+from fpdb.storage.open_checks import identify
 
 pytestmark = pytest.mark.process
 
@@ -324,7 +325,7 @@ def test_a_waiting_writer_heeds_the_interrupt(closed: Path, start: Start, line: 
 def test_an_interrupted_wait_leaves_the_lock_usable(closed: Path, start: Start, line: Line) -> None:
     holder = start(HOLD, closed)
     line(holder)
-    lock = WriteLock(closed)
+    lock = WriteLock(closed, identify(closed))
     with lock.attempt() as free:
         assert not free
     holder.kill()
