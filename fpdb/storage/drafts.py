@@ -59,7 +59,6 @@ _UNABLE = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EBUSY, errno.EOPNOTSUP
 
 _SEAL_BYTES = 96
 _FILES = {DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, CLAIM_FILE}
-_GENERATION = 0x80087601  # FS_IOC_GETVERSION of Linux
 # statx: AT_EMPTY_PATH, STATX_BTIME, and what it fills in
 _BY_DESCRIPTOR, _BIRTH, _STATX_BYTES, _BIRTH_OFFSET = 0x1000, 0x800, 256, 80
 
@@ -183,7 +182,10 @@ def remove_abandoned(directory: Path) -> None:
 
 def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> None:
     """Make an environment in a draft, with its sub-databases and their first entries."""
-    made = open_lmdb(draft, readonly=False, create=True, sync=False)
+    with disk_named(draft):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        os.close(os.open(draft / DATA_FILE, flags, 0o600))
+    made = open_lmdb(draft, readonly=False, sync=False)
     try:
         with made.begin(write=True) as transaction:
             for name in names:
@@ -196,6 +198,14 @@ def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> Non
         made.close()
 
 
+def _require_process(owner: int, directory: Path) -> None:
+    if os.getpid() != owner:
+        raise ClosedError(
+            f"{directory} is built by process {owner}, not by this one",
+            hint="let the process that began it end the block",
+        )
+
+
 def sync(path: Path) -> None:
     """Wait until a file or a directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -203,14 +213,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _require_process(owner: int, directory: Path) -> None:
-    if os.getpid() != owner:
-        raise ClosedError(
-            f"{directory} is built by process {owner}, not by this one",
-            hint="let the process that began it end the block",
-        )
 
 
 @contextlib.contextmanager
@@ -265,15 +267,15 @@ def _is_sealed(directory: Path) -> bool:
 def _identity(directory: Path) -> bytes | None:
     """Return what identifies the data file among all others, its copies included.
 
-    The number of an inode is used again, on some file systems at once; the time of its birth and
-    its generation are not, and nobody can set them. Where a file has neither, return None: it
-    can't be sealed, and is verified at each opening.
+    The number of an inode is used again, on some file systems at once; the time of its birth isn't,
+    and nobody can set it. Where a file has none, return None: it can't be sealed, and is verified
+    at each opening.
     """
     with _opened(directory / DATA_FILE, os.O_RDONLY) as descriptor:
-        marks = f"{_birth(descriptor)}{_generation(descriptor)}"
+        born = _birth(descriptor)
         # A device may get another number when the machine starts again.
-        name = f"inode {os.fstat(descriptor).st_ino}{marks}\n"
-    return name.encode().ljust(_SEAL_BYTES) if marks else None
+        name = f"inode {os.fstat(descriptor).st_ino} born {born}\n"
+    return name.encode().ljust(_SEAL_BYTES) if born else None
 
 
 def _birth(descriptor: int) -> str:
@@ -284,21 +286,12 @@ def _birth(descriptor: int) -> str:
     if not struct.unpack_from("=I", found)[0] & _BIRTH:
         return ""
     seconds, fraction = struct.unpack_from("=qI", found, _BIRTH_OFFSET)
-    return f" born {seconds}.{fraction:09}"
+    return f"{seconds}.{fraction:09}"
 
 
 @functools.cache
 def _statx() -> Callable[..., int] | None:
     return getattr(ctypes.CDLL(None), "statx", None)
-
-
-def _generation(descriptor: int) -> str:
-    try:
-        answer = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
-    except OSError:
-        return ""
-    number = struct.unpack_from("=I", answer)[0]
-    return f" generation {number}" if number else ""
 
 
 @contextlib.contextmanager

@@ -272,7 +272,7 @@ class WriteTransaction(ReadTransaction):
                 if time.monotonic() >= shared.reader_check_due:
                     shared.check_readers()
                 self._begin(write=True)
-                shared.lock.begun(self.raw)
+                shared.lock.begun = self.raw
             except BaseException as error:
                 self.abandon()
                 self._require_replaced(shared, error)
@@ -457,7 +457,7 @@ class Environment:
         """
         shared, now = self._shared, time.monotonic()
         if shared is not None and self.is_at_path(shared):
-            shared.locate(self.path)
+            shared.directory = shared.lock.directory = self.path
             self._trusted_until = now + drafts.NOTICED_SECONDS
             return shared
         self._trusted_until = 0.0

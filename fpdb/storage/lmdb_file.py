@@ -18,11 +18,8 @@ read for a repair. Numbers have the byte order of the machine.
 
 import os
 import struct
-import sys
 from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -219,12 +216,6 @@ def _parse_node(page: bytes, kind: int, at: int) -> Node | None:
     return Node(page[begin:end], value, length, big, _NUMBER.unpack(value)[0] if big else 0)
 
 
-def _key_at(page: bytes, at: int) -> bytes:
-    """Return the key of a node."""
-    begin = at + NODE_HEAD.size
-    return page[begin : begin + int.from_bytes(page[begin - 2 : begin], sys.byteorder)]
-
-
 def listed_pages(value: bytes | None) -> "array[int] | None":
     """Parse a list of free pages: their count, then the pages, the highest first."""
     if not value or len(value) % _NUMBER.size:
@@ -331,33 +322,6 @@ class LmdbFile:
                 return self.value(node)
         return None
 
-    def look_up(self, root: int, key: bytes) -> bytes | None:
-        """Return the value of a key in a tree, as LMDB finds it: from page to page below the root.
-
-        It parses no more of them than that takes, and is None wherever something is wrong.
-        """
-        number = root
-        for _ in range(DEEPEST):
-            page = self.page(number)
-            kind = kind_of(page) if page else 0
-            if not page or kind not in {BRANCH, LEAF}:
-                return None
-            _, _, lower, _ = PAGE_HEAD.unpack_from(page)
-            if not PAGE_HEAD.size < lower <= len(page):
-                return None
-            slots = struct.unpack_from(f"={(lower - PAGE_HEAD.size) // 2}H", page, PAGE_HEAD.size)
-            if kind == LEAF:
-                place = bisect_left(slots, key, key=partial(_key_at, page))
-                node = _parse_node(page, kind, slots[place]) if place < len(slots) else None
-                return self.value(node) if node and node.key == key else None
-            # The first way of a branch has no key: it leads to all that is below the second.
-            place = bisect_right(slots, key, 1, key=partial(_key_at, page)) - 1
-            below = _parse_node(page, kind, slots[place])
-            if below is None:
-                return None
-            number = below.number
-        return None
-
     def mark_run(self, run: range) -> bool:
         """Mark the pages of one value as reached; return whether that is the first time."""
         if not run:
@@ -424,13 +388,13 @@ def _follow_each_other(first: int, second: int) -> bool:
 def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
     """Return the number of writes that a state has counted, None if it can't be read."""
     root = meta.main.root
-    tree = file.look_up(root, b"counters")
+    tree = file.entry(meta.main, b"counters")
     if tree is None or len(tree) != _TREE.size:
         # Nothing, or an intact page of something else, to which a damaged meta page leads.
         page = file.page(root)
         return _NO_STATE if root == NO_PAGE or (page and parse_page(page).intact) else None
     try:
-        return Counters.unpack(file.look_up(Tree(*_TREE.unpack(tree)).root, b"counters")).writes
+        return Counters.unpack(file.entry(Tree(*_TREE.unpack(tree)), b"counters")).writes
     except DamagedError:
         return None
 

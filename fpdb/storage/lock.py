@@ -25,6 +25,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Protocol
 
+import lmdb
+
 from fpdb.errors import LockTimeoutError
 from fpdb.processes import is_stopped
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -54,24 +56,16 @@ class Owner(Protocol):
         """Undo what was begun under the lock, and release it."""
 
 
-class Undoable(Protocol):
-    """What must be undone before the lock is released: LMDB's transaction, which has a lock too."""
-
-    def abort(self) -> None:
-        """Undo it; doing so again is a no-op."""
-
-
 class _Holding:
     """Who has the lock, and where that was taken, without keeping either alive."""
 
-    __slots__ = ("_code", "_frame", "begun", "owner", "thread")
+    __slots__ = ("_code", "_frame", "owner", "thread")
 
     def __init__(
         self, owner: Owner, dropped: Callable[["weakref.ref[Owner]"], None], frame: FrameType
     ) -> None:
         self.thread = threading.get_ident()
         self.owner = weakref.ref(owner, dropped)
-        self.begun: Undoable | None = None
         self._frame, self._code = id(frame), frame.f_code
 
     def is_entered(self) -> bool:
@@ -91,6 +85,8 @@ class WriteLock:
     def __init__(self, directory: Path, identity: Identity) -> None:
         self.directory = directory
         self._identity = identity
+        # LMDB's transaction, which has a lock too, and is aborted if nobody owns this one any more.
+        self.begun: lmdb.Transaction[memoryview] | None = None
         self._holding: _Holding | None = None
         self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._process_turn = self._process_lock = -1
@@ -110,7 +106,8 @@ class WriteLock:
         try:
             if not self._acquire_in_process(began + timeout):
                 self._give_up(timeout, os.getpid(), "another thread of this process", _OTHER_THREAD)
-            self._open()
+            if self._process_turn < 0:
+                self._open()
             if not (
                 self._poll(self._process_turn, began, timeout)
                 and self._poll(self._process_lock, began, timeout)
@@ -123,11 +120,6 @@ class WriteLock:
             if self._thread_lock.acquire(blocking=False):  # this thread has it, or nobody
                 self._unlock()
             raise
-
-    def begun(self, transaction: Undoable) -> None:
-        """Abort this transaction before the lock is released for want of an owner."""
-        if self._holding is not None:
-            self._holding.begun = transaction
 
     def release(self, owner: object) -> None:
         """Release the lock if this owner has it, by this thread and in this process."""
@@ -165,7 +157,7 @@ class WriteLock:
 
     def forget(self) -> None:
         """Drop what a forked process has inherited, without unlocking it for its parent."""
-        self._holding = None
+        self._holding = self.begun = None
         self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._close_files()
 
@@ -182,8 +174,8 @@ class WriteLock:
     def _end(self, holding: _Holding) -> None:
         if self._holding is holding:
             try:
-                if holding.begun is not None:
-                    holding.begun.abort()
+                if self.begun is not None:
+                    self.begun.abort()
             finally:
                 self._unlock()
 
@@ -195,7 +187,7 @@ class WriteLock:
             self._unlock_files()
             raise
         finally:
-            self._holding = None
+            self._holding = self.begun = None
             # No function is called that an exception could leave at its beginning.
             try:
                 while True:
@@ -228,8 +220,6 @@ class WriteLock:
                 pass
 
     def _open(self) -> None:
-        if self._process_turn >= 0:
-            return
         with disk_named(self.directory):
             turn = -1
             try:

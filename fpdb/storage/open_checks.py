@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import lmdb
 
@@ -267,18 +266,10 @@ def file_system_of(device: int) -> str:
     return ""
 
 
-class _Place(NamedTuple):
-    """What LMDB opens; without `locked`, it is the data file alone."""
-
-    path: str
-    locked: bool = True
-
-
 def open_lmdb(
     directory: Path,
     *,
     readonly: bool,
-    create: bool = False,
     sync: bool = True,
     own_locks_only: bool = False,
 ) -> lmdb.Environment:
@@ -296,27 +287,20 @@ def open_lmdb(
                 f"there is no {DESCRIPTORS}, through which LMDB opens {directory}",
                 hint="mount /proc where this process runs",
             )
-        size = 0 if create else os.lstat(directory / DATA_FILE).st_size
-        if create:
-            place = _Place(name_of(stack.enter_context(_pinned(directory, os.O_DIRECTORY))))
-        else:
-            place = stack.enter_context(
-                _found(directory, readonly=readonly, own_locks_only=own_locks_only)
-            )
-        return _open_at(place, directory, size, readonly=readonly, sync=sync)
+        found = _found(directory, readonly=readonly, own_locks_only=own_locks_only)
+        return _open_at(stack.enter_context(found), directory, readonly=readonly, sync=sync)
 
 
-def _open_at(
-    place: _Place, directory: Path, data_size: int, *, readonly: bool, sync: bool
-) -> lmdb.Environment:
-    size, smallest = _map_sizes(data_size, readonly=readonly)
+def _open_at(path: str, directory: Path, *, readonly: bool, sync: bool) -> lmdb.Environment:
+    locked = os.path.isdir(path)  # else it is the data file alone
+    size, smallest = _map_sizes(os.lstat(directory / DATA_FILE).st_size, readonly=readonly)
     attempts = 0
     while True:
         try:
             environment = lmdb.open(
-                place.path,
-                subdir=place.locked,
-                lock=place.locked,
+                path,
+                subdir=locked,
+                lock=locked,
                 map_size=size,
                 readonly=readonly,
                 create=False,
@@ -363,8 +347,8 @@ def _map_sizes(data_size: int, *, readonly: bool) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator[_Place]:
-    """Yield what LMDB opens of an existing database, while the descriptors that it names are open.
+def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator[str]:
+    """Yield what LMDB opens, a directory or a data file, while the descriptors it names are open.
 
     They are of the kind O_PATH, because closing any other descriptor of a lock file would drop the
     locks that LMDB has taken on it.
@@ -391,16 +375,16 @@ def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator
                 and ((ours and _may_write(data)) or not _is_on_overlay(folder))
             )
         if usable and ours and not _others_may_write(folder):
-            yield _Place(name_of(folder))
+            yield name_of(folder)
         elif usable:
             links = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fpdb-")))
             (links / DATA_FILE).symlink_to(name_of(data))
             (links / LMDB_LOCK_FILE).symlink_to(name_of(lock))
-            yield _Place(str(links))
+            yield str(links)
         elif readonly:
-            yield _Place(name_of(data), locked=False)
+            yield name_of(data)
         else:
-            raise _may_not_lock(folder)
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), LMDB_LOCK_FILE)
 
 
 @contextlib.contextmanager
@@ -438,17 +422,9 @@ def _make_lock_file(folder: int, mode: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         os.close(os.open(LMDB_LOCK_FILE, flags, mode, dir_fd=folder))
-    except FileExistsError:
-        return
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno not in (errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-
-
-def _may_not_lock(folder: int) -> OSError:
-    frozen = os.fstatvfs(folder).f_flag & os.ST_RDONLY
-    number = errno.EROFS if frozen else errno.EACCES
-    return OSError(number, os.strerror(number), LMDB_LOCK_FILE)
 
 
 _LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk
@@ -554,15 +530,10 @@ def explain(number: int, error: Exception, directory: Path) -> FpdbError | None:
     return None
 
 
-def free_bytes(directory: Path) -> int:
-    """Return the number of bytes that a user may still write to the disk of a directory."""
-    disk = os.statvfs(directory)
-    return disk.f_bavail * disk.f_frsize
-
-
 def _lacks_room(directory: Path) -> bool:
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     data = directory / DATA_FILE
     size = data.stat().st_size if data.exists() else 0
     at_limit = limit != resource.RLIM_INFINITY and size + _LITTLE_ROOM > limit
-    return at_limit or free_bytes(directory) < _LITTLE_ROOM
+    disk = os.statvfs(directory)
+    return at_limit or disk.f_bavail * disk.f_frsize < _LITTLE_ROOM

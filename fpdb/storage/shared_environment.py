@@ -128,10 +128,6 @@ class SharedEnvironment:
             self._writable = True
         self._settle()
 
-    def locate(self, directory: Path) -> None:
-        """Open by this path from now on; the caller has found the data file there."""
-        self.directory = self.lock.directory = directory
-
     def admit(self, mark: Mark, *, write: bool) -> None:
         """Wait until a transaction may begin, and count it among the active ones."""
         self.dropped(mark)
@@ -386,7 +382,7 @@ def _join(directory: Path, identity: Identity, how: Opening) -> SharedEnvironmen
         shared.failure is None or shared.environment is not None or shared.stranded
     ):
         shared.users += 1
-        shared.locate(directory)
+        shared.directory = shared.lock.directory = directory
         try:
             shared.serve(readonly=how.readonly)
         except BaseException:

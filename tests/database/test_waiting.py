@@ -81,9 +81,8 @@ def test_a_write_within_a_snapshot_that_began_beside_a_writer(filled: Path, stop
         with db.snapshot():
             os.kill(stopped, signal.SIGKILL)
             os.waitid(os.P_PID, stopped, os.WEXITED | os.WNOWAIT)
-            with pytest.raises(StorageError, match="must be opened anew, for writing") as caught:
+            with pytest.raises(StorageError, match="must be opened anew, for writing"):
                 db.add("b", TEXT)
-        assert "end that snapshot, then write" in caught.value.hint
         assert db.add("b", TEXT).status == "added"
 
 

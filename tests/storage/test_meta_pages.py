@@ -122,29 +122,6 @@ def test_all_states_of_intact_files_pass(tmp_path: Path) -> None:
         looked_at(tmp_path / name)
 
 
-@pytest.mark.parametrize(("length", "digits", "depth"), [(3, 6, 1), (300, 6, 2), (2000, 200, 3)])
-def test_a_key_is_looked_up_as_lmdb_finds_it(
-    tmp_path: Path, length: int, digits: int, depth: int
-) -> None:
-    keys = [f"k{number:0{digits}d}" for number in range(length)]
-    with fpdb.create(tmp_path / "db") as db:
-        db.add_fingerprints(keys, range(length))
-    file = LmdbFile(open_data(tmp_path / "db"))
-    try:
-        newest, _ = newest_state(file)
-        assert newest is not None
-        tree = file.named_trees(newest.main)["keys"]
-        assert tree.depth == depth
-        for number in range(0, length, 1 + length // 100):
-            key = keys[number].encode()
-            assert file.look_up(tree.root, key) == number.to_bytes(8)
-            assert file.look_up(tree.root, key + b"!") is None
-        assert file.look_up(tree.root, b"a") is None
-        assert file.look_up(1 << 40, b"a") is None
-    finally:
-        file.close()
-
-
 WRITER = """
 import itertools, fpdb
 db = fpdb.open(argv[0])
