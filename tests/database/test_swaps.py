@@ -237,3 +237,50 @@ def test_a_swap_to_another_recipe_ends_all_workers_of_a_server(
     assert codes == "codes 7 7 7 7"
     assert keys_at(path) == set()
     assert {*said, *more, "first"} == keys_at(other)
+
+
+@pytest.fixture
+def replaced(path: Path) -> tuple[Path, Path]:
+    """A database, and one of another recipe and other tables, which is moved to its place later."""
+    with fpdb.create(path) as old:
+        add(old, "old")
+    with fpdb.create(path.with_name("other"), recipe="char-4", k=5, capacity=1000) as other:
+        add(other, "other")
+    return path, path.with_name("other")
+
+
+def move_to_the_place_of(path: Path, other: Path) -> Path:
+    moved = path.rename(path.with_name("moved"))
+    other.rename(path)
+    return moved
+
+
+@pytest.mark.process
+def test_a_child_forked_after_another_database_took_the_place_adds_nothing(
+    replaced: tuple[Path, Path],
+) -> None:
+    path, _ = replaced
+    with fpdb.open(path) as db:
+        moved = move_to_the_place_of(*replaced)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                add(db, "intruder")
+            except fpdb.ClosedError as error:
+                code = "recipe web" not in str(error)
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (keys_at(path), keys_at(moved)) == ({"other"}, {"old"})
+
+
+def test_a_moved_database_that_a_reader_has_open_gets_what_is_added_to_it(
+    replaced: tuple[Path, Path],
+) -> None:
+    path, _ = replaced
+    with fpdb.open(path, readonly=True):
+        moved = move_to_the_place_of(*replaced)
+        with fpdb.open(moved) as db:
+            add(db, "new")
+    assert (keys_at(path), keys_at(moved)) == ({"other"}, {"old", "new"})

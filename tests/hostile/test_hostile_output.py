@@ -180,6 +180,7 @@ def test_single_keys_reports_and_errors_are_harmless(run, folder, monkeypatch):
     assert_harmless(strict.err)
 
 
+@pytest.mark.slow("it runs each command that makes something")
 @pytest.mark.process
 def test_whatever_fpdb_creates_is_private(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -201,7 +202,13 @@ def test_whatever_fpdb_creates_is_private(run, tmp_path, monkeypatch):
             run("backup", "a.fpdb", "-o", "e.fpdb"),
             run("export", "a.fpdb", "-o", "out.jsonl"),
             run("export", "a.fpdb", "-o", "out.csv", "--output-format", "csv"),
-            run("pairs", "c.fpdb"),
+            run("export", "a.fpdb", "-o", "a.fpdb.jsonl.gz"),
+            run("merge", "d.fpdb", "e.fpdb", "-o", "f.fpdb"),
+            run("repair", "a.fpdb", "-o", "g.fpdb"),
+            run("compact", "a.fpdb", "--replace"),
+            run("swap", "a.fpdb", "d.fpdb"),
+            run("pairs", "c.fpdb", "-o", "pairs.tsv"),
+            run("pairs", "c.fpdb", "-o", "pairs.parquet"),
             run("check", "c.fpdb"),
             run("recipes", "idf", "pages.jsonl", "-o", "idf.tsv"),
         ]
@@ -215,7 +222,7 @@ def test_whatever_fpdb_creates_is_private(run, tmp_path, monkeypatch):
         mode = stat.S_IMODE(path.lstat().st_mode)
         assert mode == (0o700 if path.is_dir() else 0o600), (path, oct(mode))
         found += 1
-    assert found > 15
+    assert found > 30
 
 
 def test_an_export_never_writes_through_a_link_that_waits_for_it(run, tmp_path, monkeypatch):

@@ -138,14 +138,25 @@ def test_there_is_a_run_of_each_command():
     assert {name for name in names if not name.startswith("spark ")} == set(COMMANDS)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("started", ["script", "module"])
-def test_no_command_imports_from_the_working_directory(hostile, tmp_path, started):
+@pytest.mark.parametrize(
+    ("started", "names"),
+    [
+        pytest.param(
+            "script",
+            ("create", "backup"),
+            marks=pytest.mark.slow("each command is a Python of its own"),
+        ),
+        pytest.param("script", dict.fromkeys((*FIRST, *COMMANDS)), marks=pytest.mark.full),
+        pytest.param("module", dict.fromkeys((*FIRST, *COMMANDS)), marks=pytest.mark.full),
+    ],
+    ids=["some", "script", "module"],
+)
+def test_no_command_imports_from_the_working_directory(hostile, tmp_path, started, names):
     script = tmp_path / "fpdb"
     script.write_text(SCRIPT)
     begin = {"script": [script], "module": ["-P", "-m", "fpdb"]}[started]
     place_files(tmp_path)
-    for name in dict.fromkeys((*FIRST, *COMMANDS)):
+    for name in names:
         done = subprocess.run(
             [sys.executable, *begin, *name.split(), *COMMANDS[name]],
             check=False,
