@@ -109,6 +109,34 @@ class Comparison:
         return math.floor(10_000 * self.similarity + 0.5) / 100
 
 
+class Voter(NamedTuple):
+    """A feature, its weight in multiples of 1/4096, and the hash with which it votes."""
+
+    feature: str
+    weight: float
+    hash: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How the features of a text vote on each bit of its fingerprint.
+
+    `votes[i]` belongs to bit i, whose value is 2**i: the weight of the features whose hash has it
+    set, minus that of the others. Its sign is the bit; at 0 the recipe's `tie` decides.
+    """
+
+    fingerprint: int
+    bits: int
+    features: tuple[Voter, ...]
+    votes: tuple[float, ...]
+    short: bool
+
+    @property
+    def weakest(self) -> tuple[int, ...]:
+        """The numbers of the bits, those first that the fewest votes would change."""
+        return tuple(sorted(range(self.bits), key=lambda bit: abs(self.votes[bit])))
+
+
 @dataclass(frozen=True, slots=True)
 class HtmlText:
     """The text and the title of an HTML page, as `html_text` returns them.

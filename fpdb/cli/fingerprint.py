@@ -26,12 +26,16 @@ from fpdb.cli.options import (
 )
 from fpdb.errors import InputError
 from fpdb.fingerprint import WIDTHS, to_int
+from fpdb.fingerprint.digits import Base
 from fpdb.io.files import SUFFIXES, read_records
 from fpdb.io.records import BadRecord, Record
 from fpdb.processes import mapped
 
 _LABEL = 60
 _BATCH = 256
+# Of an explanation: the votes in a line, and the weakest bits that are listed.
+_A_LINE = 8
+_WEAKEST = 8
 
 
 @bundled("base key_field text_field input_format html", reading=choose_reading)
@@ -42,6 +46,9 @@ def fingerprint(
         list[str] | None, typer.Option("--text", "-t", metavar="TEXT", help="A text.")
     ] = None,
     recipe: RecipeOption = "web",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the features, their hashes and votes.")
+    ] = False,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -52,11 +59,18 @@ def fingerprint(
       fpdb fingerprint page.txt
       fpdb fingerprint --text "A text that is long enough to have a fingerprint of its own"
       fpdb fingerprint titles.txt --format lines --recipe char-4
+      fpdb fingerprint --text "the cat sat on the mat" --recipe bigram-32 --explain
 
     Each line holds a fingerprint, or the word short, and where the text came from.
     """
     chosen = choose_recipe(recipe)
     records = _read(files or ([] if texts else ["-"]), texts or [], reading)
+    if explain:
+        for place, record in enumerate(records):
+            if place and not as_json:
+                render.row("")
+            _explain(chosen, record, reading.base, as_json=as_json)
+        return
     blocks = iter(lambda: list(islice(records, _BATCH)), [])
     shorts = replaced = 0
     for block, batch in mapped(partial(_fingerprint, chosen), blocks, jobs):
@@ -77,6 +91,37 @@ def fingerprint(
         render.note(f"short texts: {shorts} (fewer than {chosen.grams.minimum} distinct features)")
     if replaced and not quiet:
         render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {replaced}")
+
+
+def _explain(recipe: fpdb.Recipe, record: Record, base: Base, *, as_json: bool) -> None:
+    """Print how the features of a text vote on its fingerprint."""
+    found = recipe.explain(record.text or "")
+    bits, source = found.bits, record.source if record.key is None else record.key
+    digits = fpdb.format_fingerprint(found.fingerprint, bits, base)
+    weakest = found.weakest[:_WEAKEST]
+    if as_json:
+        features = [
+            voter._asdict() | {"hash": fpdb.format_fingerprint(voter.hash, bits, base)}
+            for voter in found.features
+        ]
+        shown = {"source": source, "fingerprint": digits, "short": found.short}
+        render.record(shown | {"features": features, "votes": found.votes, "weakest": weakest})
+        return
+    render.report({"text": source, "recipe": f"{recipe.name} ({recipe.id})"})
+    render.block(f"\nweight  {'hash':{bits}}  feature")
+    for feature, weight, number in found.features:
+        render.block(f"{weight:6.4g}  {number:0{bits}b}  {render.as_json(feature)}")
+    sign = f"{found.fingerprint:0{bits}b}"
+    render.block(f"sign    {sign}\n\nbits    votes, the highest bit first")
+    for top in range(bits - 1, -1, -_A_LINE):
+        votes = (f" {round(found.votes[bit], 2):+7g}" for bit in range(top, top - _A_LINE, -1))
+        at = bits - 1 - top
+        render.block(f"{top:3}..{top - _A_LINE + 1:<3}{''.join(votes)}  {sign[at : at + _A_LINE]}")
+    nearest = ", ".join(f"{bit} ({found.votes[bit]:+.3g})" for bit in weakest)
+    render.row("")
+    render.report({"fingerprint": digits, "weakest bits": nearest})
+    if found.short:
+        render.note(f"short: fewer than {recipe.grams.minimum} distinct features")
 
 
 def distance(

@@ -19,7 +19,7 @@ from fpdb.fingerprint import segmentation
 from fpdb.fingerprint.features import DAMPING
 from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, utf8, window_hashes
 from fpdb.fingerprint.sketches import distinct_shingles, sketch_texts
-from fpdb.models import Batch
+from fpdb.models import Batch, Explanation, Voter
 
 if TYPE_CHECKING:
     from fpdb.fingerprint.recipe import Recipe
@@ -106,7 +106,7 @@ class Engine:
 
     def batch_of_segments(self, documents: Iterable[segmentation.Segments]) -> Batch:
         """Fingerprint documents that are already cut."""
-        return self._vote(self._hash([self._tally(segments) for segments in documents]))
+        return self._vote(self._hash([self.tally_segments(segments) for segments in documents]))
 
     def batch_of_features(self, documents: Iterable[Mapping[str, float]]) -> Batch:
         """Fingerprint documents by the given weights of their features."""
@@ -114,9 +114,29 @@ class Engine:
 
     def weights(self, text: str) -> dict[str, float]:
         """Return the features of a text and their weights."""
-        [cleaned] = self._clean(next(self._blocks([text])), self._steps)
-        tally = self._tally_text(cleaned)
+        tally = self.tally(text)
         return dict(zip(tally, self._hash([tally]).weights.tolist(), strict=True))
+
+    def explain(self, tally: Mapping[str, float], *, weighed: bool = False) -> Explanation:
+        """Return the votes of features, from their counts or their given weights."""
+        hashed = self._hash([tally], weighed=weighed)
+        units = np.rint(hashed.weights * UNITS)
+        ones = np.unpackbits(hashed.digests, axis=1, bitorder="little")
+        votes = (units @ (2.0 * ones - 1) / UNITS).tolist()
+        hashes = [int.from_bytes(digest.tobytes(), "little") for digest in hashed.digests]
+        ahead = [vote > 0 or (vote == 0 and self._tie == 1) for vote in votes]
+        return Explanation(
+            fingerprint=sum(1 << bit for bit, one in enumerate(ahead) if one),
+            bits=self._bits,
+            features=tuple(map(Voter, tally, (units / UNITS).tolist(), hashes)),
+            votes=tuple(votes),
+            short=len(tally) < self._grams.minimum,
+        )
+
+    def tally(self, text: str) -> Mapping[str, float]:
+        """Count the features of a text, or add up the weights of their parts of speech."""
+        [cleaned] = self._clean(next(self._blocks([text])), self._steps)
+        return self._tally_text(cleaned)
 
     def _blocks(self, texts: Iterable[str]) -> Iterator[list[str]]:
         """Check texts, and divide them into blocks, of which the last may be empty."""
@@ -174,10 +194,10 @@ class Engine:
             )
 
     def _tally_text(self, cleaned: str) -> Mapping[str, float]:
-        return self._count(cleaned) if self._count else self._tally(self._cut(cleaned))
+        return self._count(cleaned) if self._count else self.tally_segments(self._cut(cleaned))
 
-    def _tally(self, segments: segmentation.Segments) -> Mapping[str, float]:
-        """Count the features, or add up the weights of their parts of speech."""
+    def tally_segments(self, segments: segmentation.Segments) -> Mapping[str, float]:
+        """Count the features of segments, or add up the weights of their parts of speech."""
         if self._tagged:
             tagged = cast("Sequence[tuple[str, str]]", segments)
             return self._choice.masses(pair for pair in tagged if self._grams.keeps(pair[0]))

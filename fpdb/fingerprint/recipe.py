@@ -28,7 +28,7 @@ from fpdb.fingerprint.features import (
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.segmentation import Segments
 from fpdb.fingerprint.sketches import exact_jaccard, sketch_jaccard, standard_error
-from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch, Comparison
+from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch, Comparison, Explanation
 
 WIDTHS = (32, 64, 128)
 _LARGEST_N = 100  # all windows of a text together grow with their length
@@ -77,18 +77,22 @@ class Recipe:
 
     def fingerprint_segments(self, segments: Segments) -> int:
         """Fingerprint a text that is already cut: segments, or (word, tag) pairs if tags count."""
-        _check_segments(segments, tagged=self.segment in segmentation.TAGGED)
-        if self.segment == "characters":
-            segments = "".join(cast("Sequence[str]", segments))
+        segments = self._checked(segments)
         return to_int(self._long_enough(self._engine.batch_of_segments([segments]))[0])
 
     def fingerprint_features(self, features: Mapping[str, float]) -> int:
         """Fingerprint features with weights of your own."""
-        if not all(0 <= weight < LARGEST_TOTAL for weight in features.values()):
-            raise InputError("a feature has a weight that is negative, too large or no number")
-        if sum(features.values()) >= LARGEST_TOTAL:
-            raise InputError(f"the weights add up to more than {LARGEST_TOTAL}")
+        _check_weights(features)
         return to_int(self._long_enough(self._engine.batch_of_features([features]))[0])
+
+    def explain(self, source: str | Segments | Mapping[str, float]) -> Explanation:
+        """Return how a text, its segments, or features with weights vote on each bit."""
+        if isinstance(source, str):
+            return self._engine.explain(self._engine.tally(source))
+        if isinstance(source, Mapping):
+            _check_weights(source)
+            return self._engine.explain(source, weighed=True)
+        return self._engine.explain(self._engine.tally_segments(self._checked(source)))
 
     def batch(self, texts: Iterable[str], *, sketches: bool = False) -> Batch:
         """Fingerprint texts, count the features of each, and sketch them if asked to."""
@@ -193,6 +197,13 @@ class Recipe:
     def _engine(self) -> Engine:
         return Engine(self)
 
+    def _checked(self, segments: Segments) -> Segments:
+        """Check segments; return those that are characters as the text that they make."""
+        _check_segments(segments, tagged=self.segment in segmentation.TAGGED)
+        if self.segment == "characters":
+            return "".join(cast("Sequence[str]", segments))
+        return segments
+
     def _long_enough(self, batch: Batch, what: str = "the text") -> NDArray[np.uint64]:
         """Return the fingerprints of texts; raise `ShortTextError` if any is too short."""
         for index in np.flatnonzero(batch.short).tolist():
@@ -280,6 +291,13 @@ def _check_segments(segments: Segments, *, tagged: bool) -> None:
         parts = found if tagged and isinstance(found, tuple) else (found,)
         if len(parts) != 1 + tagged or not all(isinstance(part, str) for part in parts):
             raise InputError(f"segment {index} is {found!r}, expected {expected}", hint=hint)
+
+
+def _check_weights(features: Mapping[str, float]) -> None:
+    if not all(0 <= weight < LARGEST_TOTAL for weight in features.values()):
+        raise InputError("a feature has a weight that is negative, too large or no number")
+    if sum(features.values()) >= LARGEST_TOTAL:
+        raise InputError(f"the weights add up to more than {LARGEST_TOTAL}")
 
 
 def _listed(name: str, value: str | Sequence[str]) -> tuple[str, ...]:

@@ -258,3 +258,51 @@ def test_the_distance_of_two_fingerprints(run, arguments, distance):
 def test_what_has_no_distance(run, arguments, code):
     done = run("distance", *arguments)
     assert (done.code, done.out) == (code, "")
+
+
+def test_an_explanation_shows_features_hashes_votes_and_the_sign(run):
+    text = "the cat sat on the mat"
+    found = fpdb.recipe("bigram-32").explain(text)
+    done = run("fingerprint", "--explain", "-r", "bigram-32", "-t", text, "--base", "binary")
+    lines = done.out.splitlines()
+    assert (done.code, done.err) == (0, "")
+    assert lines[:3] == [
+        f"text    {text}",
+        f"recipe  bigram-32 ({fpdb.recipe('bigram-32').id})",
+        "",
+    ]
+    start = lines.index("weight  " + "hash".ljust(32) + "  feature") + 1
+    shown = [line.split(maxsplit=2) for line in lines[start : start + 15]]
+    assert [[float(w), int(bits, 2), json.loads(name)] for w, bits, name in shown] == [
+        [weight, number, feature] for feature, weight, number in found.features
+    ]
+    sign = f"{found.fingerprint:032b}"
+    assert lines[start + 15] == f"sign    {sign}"
+    rows = [line.split() for line in lines if line.lstrip()[:1].isdigit() and ".." in line]
+    assert [float(vote) for row in rows for vote in row[1:9]] == list(found.votes[::-1])
+    assert "".join(row[9] for row in rows) == sign
+    assert lines[-2] == f"fingerprint   {sign}"
+    first = found.weakest[0]
+    assert lines[-1].startswith(f"weakest bits  {first} ({found.votes[first]:+.3g}), ")
+    assert max(map(len, lines)) <= 100
+
+
+def test_explanations_as_json_of_several_texts(run):
+    done = run("fingerprint", "--explain", "--json", "-r", "charikar", "-t", "a b", "-t", "")
+    first, second = map(json.loads, done.out.splitlines())
+    found = fpdb.recipe("charikar").explain("a b")
+    assert first == {
+        "source": "a b",
+        "fingerprint": f"{found.fingerprint:032x}",
+        "short": False,
+        "features": [
+            {"feature": name, "weight": 1.0, "hash": f"{number:032x}"}
+            for name, _, number in found.features
+        ],
+        "votes": list(found.votes),
+        "weakest": list(found.weakest[:8]),
+    }
+    assert (second["features"], second["fingerprint"]) == ([], "f" * 32)
+    shown = run("fingerprint", "--explain", "-t", "a b", "-t", "c")
+    assert shown.out.count("\n\ntext    c\n") == 1
+    assert shown.err == "short: fewer than 8 distinct features\n" * 2

@@ -166,6 +166,7 @@ def test_the_hyperplane_example_signs_001(monkeypatch):
     recipe = recipe_whose_digests_are(monkeypatch, digests)
     features = {f"d{number}": weight for number, weight in enumerate(weights)}
     assert f"{recipe.fingerprint_features(features):03b}" == "001"
+    assert recipe.explain(features).votes[:3] == (6, -2, -4)
 
 
 @pytest.mark.parametrize(
