@@ -384,7 +384,7 @@ def test_idf_tables_come_back_from_their_file(tmp_path):
         ("", "could not convert string to float"),
         ("\t1\na\tx\n", "could not convert string to float: 'x'"),
         ("\t1\nno tab\n", "could not convert string to float: 'no tab'"),
-        ('\t1\na"b\t1\n', "idf.tsv: Extra data"),
+        ('\t1\na"b\t1\n', "idf.tsv: Expecting ',' delimiter"),
         ("\t1\na\tnan\n", "an idf table of 2 values, expected at most 524,288 from 0 to 524,288"),
         ("\t-1\n", "an idf table of 1 values"),
     ],
