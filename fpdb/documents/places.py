@@ -24,11 +24,6 @@ def write_places(txn: WriteTransaction, places: FilePlaces) -> None:
             txn.put(FILES, identity.pack(), place.pack())
 
 
-def copy_places(txn: ReadTransaction, into: WriteTransaction) -> None:
-    """Copy the places into a new database."""
-    write_places(into, {place.identity: place for place in read_places(txn)})
-
-
 def check_places(txn: ReadTransaction) -> Iterator[Problem]:
     """Yield the places that can't be read."""
     with txn.cursor(FILES) as cursor:

@@ -5,6 +5,7 @@ import os
 import select
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -81,10 +82,8 @@ class _File:
     lines: LineParts
     place: FilePlace | None = None
     offset: int = 0
-    head: bytes = b""
     # Where the lines end that are in no part yet.
     ends: Places = field(default_factory=lambda: np.empty(0, np.int64))
-    misses: int = 0
 
 
 class _Folder:
@@ -94,12 +93,15 @@ class _Folder:
         self._reading, self._root, self._note = reading, root, note
         self._real = os.path.realpath(root)
         self._files: dict[FileIdentity, _File] = {}
-        # The places of files that aren't among those; and what was stored, by the paths of then.
+        # The places of files that aren't among those; and what was stored, by the paths of then,
+        # under each of which several files may have been.
         self._known = {place.identity: place for place in known}
-        self._paths = {place.path: place for place in self._known.values()}
-        self._missing: set[FileIdentity] = set()
+        self._paths: defaultdict[str, list[FilePlace]] = defaultdict(list)
+        for place in sorted(self._known.values(), key=attrgetter("offset"), reverse=True):
+            self._paths[place.path].append(place)
+        # In how many looks, one after the other, files were missing.
+        self._misses: dict[FileIdentity, int] = {}
         self._waited = False
-        self._gone: set[FileIdentity] = set()  # to be forgotten with the next part
         self._noted: set[str] = set()
 
     def parts(self) -> Iterator[NewPart]:
@@ -122,34 +124,21 @@ class _Folder:
                 yield from self._problem(entry.path, entry.problem)
                 continue
             missing.discard(entry.identity)
-            file = self._files.get(entry.identity)
-            if file:
-                file.misses = 0
+            # A log that is rotated gets another name, and is read to its end nevertheless.
+            if file := self._files.get(entry.identity):
                 if entry.size != file.offset:
                     older.append(entry)
-            # A log that is rotated gets another name, and is read to its end nevertheless.
             elif entry.identity in self._known:
                 older.append(entry)
             elif SUFFIXES.get(os.path.splitext(entry.name)[1].lower()) == "jsonl":
                 newer.append(entry)
         # A file that was moved while the directory was read comes before what replaced it: so new
         # ones wait for the next look if one is missing.
-        self._waited = not self._waited and bool(missing - self._missing)
-        self._missing = missing
+        self._waited = not self._waited and bool(missing - self._misses.keys())
+        self._misses = {identity: self._misses.get(identity, 0) + 1 for identity in missing}
         for entries in (older, [] if self._waited else newer):
             for entry in sorted(entries, key=attrgetter("modified", "path")):
                 yield from self._read(entry)
-        for identity in missing & self._files.keys():
-            self._files[identity].misses += 1
-            if self._files[identity].misses > _MISSES:
-                self._forget(identity)
-
-    def _forget(self, identity: FileIdentity) -> None:
-        """Forget a file, for good with the next part; until then it may come back."""
-        place = self._files.pop(identity).place
-        if place:
-            self._known[identity] = place
-            self._gone.add(identity)
 
     def _read(self, entry: FolderEntry) -> Iterator[NewPart]:
         try:
@@ -167,8 +156,6 @@ class _Folder:
         file = self._file_of(entry, stream.fileno(), size)
         stream.seek(file.offset)
         while data := stream.read(min(_CHUNK, size - file.offset)):
-            if len(file.head) < _HEAD:
-                file.head += data[: _HEAD - len(file.head)]
             ends = (np.frombuffer(data, np.uint8) == ord("\n")).nonzero()[0]
             file.ends = np.concatenate([file.ends, ends + (file.offset + 1)])
             file.offset += len(data)
@@ -180,31 +167,16 @@ class _Folder:
     def _file_of(self, entry: FolderEntry, number: int, size: int) -> _File:
         """Return how far an open file was read; one that isn't what was read begins anew."""
         file, path = self._files.get(entry.identity), self._path(entry)
-        if file:
-            begins = os.pread(number, len(file.head), 0) == file.head
-            if size >= file.offset and (_holds(number, file.place) if file.place else begins):
-                return file
-            changed = True
-        else:
-            self._gone.discard(entry.identity)
-            own, here = self._known.pop(entry.identity, None), self._paths.get(path)
-            for place in (own, here):
-                if place and _holds(number, place):
-                    if place.identity in self._missing:
-                        self._gone.add(place.identity)
-                    return self._begin(entry, place, os.pread(number, _HEAD, 0))
-            changed = own is not None and own.path == path
-        if changed:
+        own = file.place if file else self._known.pop(entry.identity, None)
+        stored = [own, *self._paths[path]] if own else self._paths[path]
+        place = next((each for each in stored if _holds(number, each)), None)
+        if file and place and place == own and size >= file.offset:
+            return file
+        if own and not place and (file or own.path == path):
             self._note(f"{entry.path} isn't what it was: read from its beginning again")
-        return self._begin(entry)
-
-    def _begin(
-        self, entry: FolderEntry, place: FilePlace | None = None, head: bytes = b""
-    ) -> _File:
         first, offset = (place.lines + 1, place.offset) if place else (1, 0)
         source = Source(entry.path, entry.name, "jsonl", self._reading, first=first)
-        file = _File(LineParts(source), place, offset, head[:offset])
-        self._files[entry.identity] = file
+        file = self._files[entry.identity] = _File(LineParts(source), place, offset)
         return file
 
     def _placed(self, entry: FolderEntry, file: _File, number: int, part: Part) -> NewPart:
@@ -212,13 +184,13 @@ class _Folder:
         count = file.lines.taken - (file.place.lines if file.place else 0)
         offset = int(file.ends[count - 1])
         file.ends = file.ends[count:]
-        digest = _digest(file.head, number, offset)
+        digest = _digest(number, offset)
         file.place = FilePlace(entry.identity, self._path(entry), offset, file.lines.taken, digest)
-        places: dict[FileIdentity, FilePlace | None] = dict.fromkeys(self._gone)
-        for identity in self._gone:
-            self._known.pop(identity, None)
-        self._gone.clear()
-        return NewPart(part, {**places, entry.identity: file.place})
+        # Until then, a file that is missing may come back.
+        gone = [each for each in self._files if self._misses.get(each, 0) > _MISSES]
+        for each in gone:
+            del self._files[each]
+        return NewPart(part, {**dict.fromkeys(gone), entry.identity: file.place})
 
     def _path(self, entry: FolderEntry) -> str:
         return os.path.join(self._real, entry.name)
@@ -233,11 +205,11 @@ class _Folder:
 
 def _holds(number: int, place: FilePlace) -> bool:
     """Return whether an open file still has what was read up to a place."""
-    return _digest(os.pread(number, _HEAD, 0), number, place.offset) == place.digest
+    return _digest(number, place.offset) == place.digest
 
 
-def _digest(head: bytes, number: int, offset: int) -> bytes:
+def _digest(number: int, offset: int) -> bytes:
     """Return the digest of the head of an open file, and of what is before an offset."""
     length = min(_HEAD, offset)
-    before = os.pread(number, length, offset - length)
-    return hashlib.blake2b(head[:length] + before, digest_size=16).digest()
+    ends = os.pread(number, length, 0) + os.pread(number, length, offset - length)
+    return hashlib.blake2b(ends, digest_size=16).digest()

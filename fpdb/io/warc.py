@@ -6,6 +6,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import IO, Any, NamedTuple
 
 from fpdb.io.html import Page, is_html, media_type
@@ -342,22 +343,18 @@ class _Records:
         held: Capture | Broken | None = None
         reason = ""
         try:
-            for record in ArchiveIterator(self._file, parse_http=False):
-                place = max(self.place, record.stream_pos)
+            for record in chain(ArchiveIterator(self._file, parse_http=False), [None]):
+                place = self._file.tell() if record is None else max(self.place, record.stream_pos)
                 if held:
                     found, held = held, None
                     self._require_end(place)
                     yield found
-                self.place = place
-                self._file.keep(place)
-                held = self._capture(record)
-            place = self._file.tell()
-            if held:
-                found, held = held, None
-                self._require_end(place)
-                yield found
-            elif place > self.place:
-                reason = "no record begins here"
+                elif record is None and place > self.place:
+                    reason = "no record begins here"
+                if record is not None:
+                    self.place = place
+                    self._file.keep(place)
+                    held = self._capture(record)
         except PageError as error:
             reason = str(error)
         except OSError as error:
@@ -391,25 +388,24 @@ class _Records:
         length = int(written)
         self._end = self._file.block_of(self.place) + length
         kept = kind in _KEPT and length <= self._largest
-        block = _read(record.reader, length) if kept else b""
-        got, last = len(block), block
-        self._holds_another = _BEGINNING_OF_RECORD in block
-        while got < length and not kept:
-            if got > _LARGEST_RECORD:
+        block, got, last = bytearray(), 0, b""
+        self._holds_another = False
+        while got < length and (piece := record.reader.read(min(length - got, _STEP))):
+            if kept:
+                block += piece
+            elif got > _LARGEST_RECORD:
                 raise PageError(f"goes on for more than {_LARGEST_RECORD:,} bytes")
-            if not (piece := record.reader.read(min(length - got, _STEP))):
-                break
             got += len(piece)
-            self._holds_another |= (
-                _BEGINNING_OF_RECORD in last[-len(_BEGINNING_OF_RECORD) :] + piece
-            )
-            last = piece
+            # It may begin in one piece and end in the next.
+            last += piece
+            self._holds_another |= _BEGINNING_OF_RECORD in last
+            last = last[1 - len(_BEGINNING_OF_RECORD) :]
         if got < length:
             raise PageError(f"ends after {got:,} of {length:,} bytes")
         shown = self._file.shown(self.place)
         if kind in _KEPT and not kept:
             return Broken(shown, f"holds {length:,} bytes, expected at most {self._largest:,}")
-        return Capture(shown, kind, headers, block)
+        return Capture(shown, kind, headers, bytes(block))
 
 
 def _read(reader: Any, most: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fpdb.arrays import Column, gathered
 from fpdb.documents.catalog import View
 from fpdb.documents.layout import database_names, new_database
-from fpdb.documents.places import copy_places
+from fpdb.documents.places import read_places, write_places
 from fpdb.errors import PlanError
 from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment
@@ -39,7 +39,7 @@ def compact(
     new = new_database(described, counters)
     with Environment.build(path, *new, replace=replace) as built, built.write() as into:
         view.catalog.copy(txn, into)
-        copy_places(txn, into)
+        write_places(into, {place.identity: place for place in read_places(txn)})
         count = counters.documents - counters.short
         load_tables(into, tables, lambda: _fingerprints(view), count, memory)
 

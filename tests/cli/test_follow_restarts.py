@@ -156,6 +156,19 @@ def test_a_directory_that_was_copied_back_is_known_by_its_paths(followed, folder
     assert followed() == [("page", "replaced")]
 
 
+def test_several_files_may_have_had_a_path(followed, folder, tmp_path):
+    live = folder / "page.jsonl"
+    for number in (3, 1, 2):
+        live.write_text("".join(line(f"{number}", each) for each in range(number)))
+        assert len(followed()) == number
+        live.rename(folder / f"rotated-{number}")
+    shutil.copy(folder / "rotated-3", tmp_path)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    shutil.copy(tmp_path / "rotated-3", live)
+    assert followed() == []
+
+
 def test_files_that_were_copied_back_may_have_the_inodes_of_others(followed, folder):
     texts = {name: line(name, 1) + line(name, 2) for name in ("a", "b")}
     files = {name: folder / f"{name}.jsonl" for name in texts}

@@ -107,6 +107,7 @@ def test_types_are_those_of_the_values(run, path, tmp_path):
     ]
 
 
+@pytest.mark.process
 def test_an_export_in_parquet_comes_back(run, path, tmp_path):
     file, again = tmp_path / "out.parquet", tmp_path / "again.fpdb"
     call(run, path, "export", "-o", file)

@@ -24,6 +24,7 @@ def described(folder, **options):
     ]
 
 
+@pytest.mark.process
 def test_every_file_by_its_suffix(tmp_path):
     fill(
         tmp_path,

@@ -243,6 +243,7 @@ def test_a_format_is_given(tmp_path):
     assert only(read(tmp_path, '{"id": 1, "text": "t"}', "a.txt", format="jsonl")).key == 1
 
 
+@pytest.mark.process  # columns and pages are decoded by children
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_empty_file(tmp_path, form):
     found = read(tmp_path, b"", format=form)
