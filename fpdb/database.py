@@ -280,9 +280,9 @@ class Database(Queries):
 
         `keys` may be an array of numbers; `fingerprints` is an array as `recipe.fingerprint_many`
         returns it, or any numbers. Of a key that comes twice, the last counts. An empty database
-        is filled in one transaction, which sorts in about `memory` bytes besides the arrays, and
-        besides copies of arrays that may be written to. To
-        others a million documents are added at a time; if that is interrupted, run it again.
+        is filled in one transaction, which sorts in about `memory` bytes besides the arrays and
+        the copies that are made of those that may be written to. To others a million documents are
+        added at a time; if that is interrupted, run it again.
         """
         require_whole("memory", memory, LEAST_MEMORY)
         array = unchanging(as_fingerprints(fingerprints, self.plan.bits))
@@ -409,14 +409,11 @@ class Database(Queries):
         """
         require_whole("memory", memory, LEAST_MEMORY)
         head = replanned(self._header, k=k, capacity=capacity, plan=plan)
-        if path is None:
-            with self._environment.lockout(self._timeout), self._transaction() as txn:
-                compact(
-                    self._view(txn), described=head, path=self.path, memory=memory, replace=True
-                )
-            return
-        with self._transaction() as txn:
-            compact(self._view(txn), described=head, path=path, memory=memory)
+        replace = path is None
+        lockout = self._environment.lockout(self._timeout) if replace else contextlib.nullcontext()
+        with lockout, self._transaction() as txn:
+            target = self.path if path is None else path
+            compact(self._view(txn), described=head, path=target, memory=memory, replace=replace)
 
     def swap(self, path: str | os.PathLike[str]) -> None:
         """Exchange the directories of this database and of the one at a path, at once and for good.

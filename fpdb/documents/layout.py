@@ -117,11 +117,11 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
     with the counters of another database it is a copy of that one, and keeps them.
     """
     index, catalog = layout(described)
-    own = {} if counters else {"uuid": str(uuid.uuid4()), "created": now()}
     if counters is None:
         counters = Counters(sketches=0 if catalog.sketched else None)
+        described = {**described, "uuid": str(uuid.uuid4()), "created": now()}
     first = {
-        "header": {b"header": pack_header({**described, **own})},
+        "header": {b"header": pack_header(described)},
         "counters": {b"counters": counters.pack()},
     }
     return database_names(index, catalog), first

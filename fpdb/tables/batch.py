@@ -15,10 +15,9 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, ranked, spans
 from fpdb.errors import InputError
 from fpdb.storage import Cursor, ReadTransaction
-from fpdb.storage.columns import raw_column, unpack_rows
 from fpdb.tables.bits import Distances, Fingerprints, as_words, of_words, order, to_array
 from fpdb.tables.index import Index
-from fpdb.tables.pages import Pages, out_of_order, seek
+from fpdb.tables.pages import Pages, out_of_order, read_words, seek
 
 # Rows of a block: few enough to stay in the cache of one core.
 _ROWS = 1 << 16
@@ -438,7 +437,7 @@ def _in_turn(
         if first <= last:
             raise out_of_order(table.name)
         last = first
-        parts, count = _read(page, columns, seed ^ first, wanted)
+        parts, count = read_words(page, columns, seed ^ first, wanted)
         if int.from_bytes(parts[0][:8], "little") > end:
             return
         yield parts, count
@@ -461,7 +460,7 @@ def _sought(
             there = cursor.last()
         while there:
             key, value = item()
-            page, count = _read(value, columns, seed ^ number(key), wanted)
+            page, count = read_words(value, columns, seed ^ number(key), wanted)
             words = page[0].cast("Q")  # faster to search than an array
             low, last = starts[done], words[-1]
             if low <= last:
@@ -476,14 +475,6 @@ def _sought(
             there = cursor.next()
         if not there:
             return
-
-
-def _read(page: memoryview, columns: int, seed: int, wanted: int) -> tuple[list[memoryview], int]:
-    if wanted == 1:
-        column, count = raw_column(page, columns, seed)
-        return [column], count
-    rows = unpack_rows(page, columns, seed, wanted)
-    return [row.data.cast("B") for row in rows], len(rows[0])
 
 
 def _pairs(starts: Places, counts: Places) -> Iterator[tuple[Places, Places]]:

@@ -20,7 +20,7 @@ from fpdb.tables.bits import (
     order,
     to_ints,
 )
-from fpdb.tables.pages import Pages, seek
+from fpdb.tables.pages import Pages, read_words, seek
 from fpdb.tables.plan import Plan
 
 _WORD_BITS = 64
@@ -243,10 +243,10 @@ class Index:
                     break
             own.append((permuted, before - room))
             if room < 0:
-                parts, rests, pages, own = self._shared(txn, fingerprint, routes, budget)
+                parts, rests, own = self._shared(txn, fingerprint, routes, budget)
                 break
         nearby = Nearby({}, room >= 0, {})
-        if pages:
+        if parts:
             changes, distances = _compare(parts, rests, own)
             if distances.item(distances.argmin()) <= k:
                 hits = (distances <= k).nonzero()[0]
@@ -273,40 +273,34 @@ class Index:
 
     def _shared(
         self, txn: ReadTransaction, fingerprint: int, routes: list[Route], budget: int
-    ) -> tuple[list[memoryview], list[memoryview], list[memoryview], list[tuple[int, int]]]:
+    ) -> tuple[list[memoryview], list[memoryview], list[tuple[int, int]]]:
         """Read as much of a crowd as the budget allows, as `near` collects it.
 
         Each table has an equal share, and what it doesn't need is shared by those that need more.
         """
-        own = [(route.permutation.apply_one(fingerprint), 0) for route in routes]
-        read: list[list[tuple[int, memoryview]]] = [[] for _ in routes]  # with their seeds
+        queries = [route.permutation.apply_one(fingerprint) for route in routes]
+        counts = [0] * len(routes)
+        read: list[list[list[memoryview]]] = [[] for _ in routes]  # the words of each page
         unread = {
-            number: _candidates(txn, route, own[number][0], self._words)
+            number: _candidates(txn, route, queries[number], self._words)
             for number, route in enumerate(routes)
         }
         while unread and budget > 0:
             share = budget // len(unread)
             for number, pages in list(unread.items()):
                 room = share
-                while room >= 0 and (found := next(pages, None)):
-                    read[number].append(found)
-                    room -= rows_of(found[1])
+                while room >= 0 and (page := next(pages, None)):
+                    words, count = page
+                    read[number].append(words)
+                    room -= count
                 if room >= 0:
                     del unread[number]
-                query, count = own[number]
-                own[number] = query, count + share - room
+                counts[number] += share - room
                 budget -= share - room
-        parts: list[memoryview] = []
-        rests: list[memoryview] = []
-        for route, some in zip(routes, read, strict=True):
-            if self._words == 1:
-                parts += [raw_column(page, route.columns, seed)[0] for seed, page in some]
-                continue
-            for seed, page in some:
-                high, low = unpack_rows(page, route.columns, seed, 2)
-                parts.append(high.data)
-                rests.append(low.data)
-        return parts, rests, [page for _, page in chain.from_iterable(read)], own
+        found = list(chain.from_iterable(read))
+        parts = [words[0] for words in found]
+        rests = [word for words in found for word in words[1:]]
+        return parts, rests, list(zip(queries, counts, strict=True))
 
     def _id_at(self, pages: list[memoryview], row: int) -> int:
         """Return the id in a row of some pages of the home table."""
@@ -320,8 +314,8 @@ class Index:
 
 def _candidates(
     txn: ReadTransaction, route: Route, permuted: int, words: int
-) -> Iterator[tuple[int, memoryview]]:
-    """Yield the pages of all prefixes of a table, each once, with the seeds of their checksums.
+) -> Iterator[tuple[list[memoryview], int]]:
+    """Yield the words of the pages of all prefixes of a table, each once, and how many rows it has.
 
     `near` has the same loop inline.
     """
@@ -336,7 +330,7 @@ def _candidates(
                 if first <= newest:
                     break
                 last = max(last, first)
-                yield route.seed ^ first, page
+                yield read_words(page, route.columns, route.seed ^ first, words)
                 if first <= high - route.below << route.tail:
                     break
                 there = cursor.prev()

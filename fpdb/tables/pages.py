@@ -12,6 +12,7 @@ from fpdb.storage.columns import (
     LARGEST,
     Shape,
     pack_rows,
+    raw_column,
     rows_that_fit,
     shape_of,
     unpack_rows,
@@ -190,6 +191,17 @@ class Pages:
         flooded = shape.size > _FLOOD * LARGEST
         for piece, own in _pieces(rows) if flooded else _halves(rows, shape):
             txn.put(self.name, *self._packed(piece, own))
+
+
+def read_words(
+    page: memoryview, columns: int, seed: int, wanted: int
+) -> tuple[list[memoryview], int]:
+    """Return the first `wanted` columns of a page as bytes of uint64, and how many rows it has."""
+    if wanted == 1:
+        column, count = raw_column(page, columns, seed)
+        return [column], count
+    rows = unpack_rows(page, columns, seed, wanted)
+    return [row.data.cast("B") for row in rows], len(rows[0])
 
 
 def out_of_order(name: str) -> DamagedError:
