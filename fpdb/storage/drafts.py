@@ -37,9 +37,9 @@ from fpdb.storage.open_checks import (
     LOCK_FILE,
     SEAL_FILE,
     disk_named,
+    inode_of,
     open_file,
     open_lmdb,
-    place_of,
     require_vacant,
     translate,
 )
@@ -79,7 +79,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     place, owner = directory.parent, os.getpid()
     with disk_named(place):
         draft = Path(mkdtemp(prefix=_prefix(directory), suffix=_SUFFIX, dir=place))
-    made = place_of(draft)
+    made = inode_of(draft)
     try:
         with contextlib.ExitStack() as claim:
             with disk_named(place):
@@ -106,7 +106,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     except BaseException:
         # A child that was forked in the block has nothing to clean up. If the draft is in its place
         # already but may not be on the disk, what it replaced is left to the next maker.
-        if os.getpid() == owner and place_of(draft) == made:
+        if os.getpid() == owner and inode_of(draft) == made:
             _remove(draft)
             if replace:
                 with contextlib.suppress(OSError):

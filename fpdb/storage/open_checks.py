@@ -78,10 +78,10 @@ def identify(directory: Path) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def place_of(directory: Path) -> Identity | None:
-    """Return device and inode of a directory, None if there is none."""
+def inode_of(path: Path) -> Identity | None:
+    """Return device and inode of a file or directory, None if there is none."""
     with contextlib.suppress(OSError):
-        found = directory.stat()
+        found = path.lstat()
         return found.st_dev, found.st_ino
     return None
 

@@ -45,13 +45,14 @@ from fpdb.storage.format import unpack_header
 from fpdb.storage.lmdb_file import LmdbFile
 from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
+    LMDB_LOCK_FILE,
     Identity,
     disk_named,
     identify,
+    inode_of,
     moved,
     open_data,
     open_lmdb,
-    place_of,
     require_openable,
     require_owner,
     translate,
@@ -94,8 +95,7 @@ class SharedEnvironment:
     def __init__(self, directory: Path, identity: Identity, how: Opening) -> None:
         self.directory = directory
         self.identity = identity
-        # A data file that is moved into another directory would have two lock files.
-        self.place = place_of(directory)
+        self.lock_file: Identity | None = None  # of LMDB; a data file must keep the one it has
         # What two databases must share if handles of one may go on with the other.
         self.header: bytes | None = None
         self.readonly = True  # the LMDB environment is, at this moment
@@ -210,6 +210,8 @@ class SharedEnvironment:
             if (self.users == 0 or self.failure) and not self.active:
                 self._close()
                 self.lock.close()
+                if (self.users == 0 or not self.stranded) and _open.get(self.identity) is self:
+                    del _open[self.identity]
 
     def require_usable(self) -> None:
         """Raise the error that keeps every transaction from beginning, if there is one."""
@@ -277,6 +279,8 @@ class SharedEnvironment:
                 raise
             self.databases, self.readonly, self.pid = databases, not writing, os.getpid()
             self.unguarded, self._outgrown = not environment.flags()["lock"], False
+            if not self.unguarded:
+                self.lock_file = inode_of(self.directory / LMDB_LOCK_FILE)
             self.environment, self.begin = environment, environment.begin
         self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
         self._settle()
@@ -339,7 +343,7 @@ class SharedEnvironment:
         )
 
     def _close(self) -> None:
-        environment, self.environment = self.environment, None
+        environment, self.environment, self.lock_file = self.environment, None, None
         self.begin, self.databases = self._refuse, {}
         if environment is not None:
             environment.close()
@@ -377,10 +381,7 @@ def join(directory: Path, how: Opening) -> SharedEnvironment:
 def _join(directory: Path, identity: Identity, how: Opening) -> SharedEnvironment:
     shared = _open.get(identity)
     _require_one_place(directory, identity)
-    # After a failure it is opened anew, unless the parent of this process still uses it.
-    if shared is not None and (
-        shared.failure is None or shared.environment is not None or shared.stranded
-    ):
+    if shared is not None:
         shared.users += 1
         shared.directory = shared.lock.directory = directory
         try:
@@ -454,10 +455,10 @@ def _described(header: bytes | None) -> dict[str, object]:
 
 
 def _require_one_place(directory: Path, identity: Identity) -> None:
-    """Raise unless the data file of a directory and the directory belong together."""
-    place = place_of(directory)
+    """Raise unless the data file of a directory and LMDB's lock file belong together."""
+    lock_file = inode_of(directory / LMDB_LOCK_FILE)
     for known, shared in _open.items():
-        if shared.environment is not None and (known == identity) != (shared.place == place):
+        if shared.lock_file and (known == identity) != (shared.lock_file == lock_file):
             raise MovedError(
                 f"the data file of {directory} was replaced within it, or is another database's",
                 hint="move whole directories; close all handles of both, then open it again",
@@ -470,9 +471,6 @@ def leave(shared: SharedEnvironment) -> None:
         shared.users -= 1
         if shared.users == 0:
             shared.close_if_idle()
-        for identity, known in list(_open.items()):
-            if known.users == 0 and known.environment is None:
-                del _open[identity]
 
 
 def require_left(shared: SharedEnvironment) -> None:
@@ -481,8 +479,7 @@ def require_left(shared: SharedEnvironment) -> None:
         if shared.environment is None:
             return
         # It would write on without waiting for the disk.
-        for identity in [known for known, other in _open.items() if other is shared]:
-            del _open[identity]
+        del _open[shared.identity]
         raise StorageError(
             f"a transaction is still open in the database that is built at {shared.directory}",
             hint="end its iterators, snapshots and threads within the block",

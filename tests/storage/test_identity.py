@@ -193,6 +193,26 @@ def test_a_data_file_that_is_replaced_within_its_directory_is_an_error(
         Environment.open(old)
 
 
+def test_a_database_whose_files_are_all_replaced_is_followed(
+    handle: Environment, old: Path, twin: Path
+) -> None:
+    for file in old.iterdir():
+        file.unlink()
+    shutil.copy(twin / "data.mdb", old)
+    noticed()
+    assert get(handle, b"who") == b"twin"
+
+
+def test_nothing_is_left_of_an_environment_whose_snapshot_outlived_its_handle(old: Path) -> None:
+    with Environment.open(old) as env:
+        snapshot = env.read()
+        snapshot.__enter__()
+    assert shared_environment._open
+    snapshot.__exit__(None, None, None)
+    # Another file may get the number of its inode.
+    assert not shared_environment._open
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("new", ["same", "other", "removed"])
 def test_a_forked_child_compares_too(old: Path, tmp_path: Path, new: str, run: Run) -> None:
