@@ -105,12 +105,7 @@ def unpack_rows(
 ) -> Rows:
     """Unpack the columns of a page, or the first `wanted`; a wide column is a view of the value."""
     try:
-        checksum, count, widths = _HEAD.unpack_from(value)
-        if _checksum(value[_CHECKSUM_BYTES:], seed) != checksum:
-            raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
-        at = _HEAD.size + 8 * columns
-        if at + count * _row_bytes[widths] != len(value):
-            raise _another_kind()
+        count, widths, at = _opened(value, columns, seed)
         wanted = wanted or columns
         if wanted == 1 and widths & 15 == 8:  # most pages that queries and joins read
             return [np.frombuffer(value, np.uint64, count, at)]
@@ -126,14 +121,8 @@ def with_rows(value: memoryview, columns: int, seed: int, rows: list[list[int]])
     would overflow, a column become wider, or a row come first or next to one with its number.
     """
     try:
-        checksum, count, widths = _unpack_head(value)
-        body = value[_CHECKSUM_BYTES:]
-        if _checksum(body, seed) != checksum:
-            raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
+        count, widths, at = _opened(value, columns, seed)
         each = [widths >> 4 * index & 15 for index in range(columns)]
-        at = _HEAD.size + 8 * columns
-        if at + count * _row_bytes[widths] != len(value):
-            raise _another_kind()
         total = count + len(rows[0])
         if each[0] != 8 or at + total * sum(each) > LARGEST:
             return None
@@ -166,12 +155,7 @@ def with_rows(value: memoryview, columns: int, seed: int, rows: list[list[int]])
 def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, int]:
     """Return the first column of a page as bytes of uint64, mostly uncopied, and its length."""
     try:
-        checksum, count, widths = _unpack_head(value)
-        if _digest(value[4:], seed) & 0xFFFFFFFF != checksum:
-            raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
-        start = 8 + 8 * columns
-        if start + count * _row_bytes[widths] != len(value):
-            raise _another_kind()
+        count, widths, start = _opened(value, columns, seed)
         if widths & 15 == 8:
             return value[start : start + 8 * count], count
         return _read_columns(value, 1, count, widths, start)[0].data.cast("B"), count
@@ -227,8 +211,17 @@ def number_at(value: memoryview, columns: int, row: int) -> int:
     return base + int.from_bytes(value[at : at + widths], "little") & _LARGEST_NUMBER
 
 
-def _another_kind() -> DamagedError:
-    return DamagedError("a page can't be read: it is one of another table", hint="run `fpdb check`")
+def _opened(value: memoryview | bytes, columns: int, seed: int) -> tuple[int, int, int]:
+    """Return the rows of a sound page, their widths, and where its columns begin."""
+    checksum, count, widths = _unpack_head(value)
+    if _digest(value[4:], seed) & 0xFFFFFFFF != checksum:
+        raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
+    start = 8 + 8 * columns
+    if start + count * _row_bytes[widths] != len(value):
+        raise DamagedError(
+            "a page can't be read: it is one of another table", hint="run `fpdb check`"
+        )
+    return count, widths, start
 
 
 def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: int, at: int) -> Rows:

@@ -17,7 +17,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import functools
 import glob
 import os
 import shutil
@@ -54,6 +53,7 @@ _ABANDONED_SECONDS = 60
 # A read looks whether its database was replaced if nobody did for this time. A swap waits for as
 # long before it returns, so every call that begins after it notices.
 NOTICED_SECONDS = 0.01
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _UNABLE = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EBUSY, errno.EOPNOTSUPP}
 
@@ -128,7 +128,7 @@ def exchange(first: Path, second: Path) -> None:
 
     When it returns, all handles in all processes notice.
     """
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    rename = getattr(_LIBC, "renameat2", None)
     number = errno.ENOSYS
     if rename is not None:
         failed = rename(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _EXCHANGE)
@@ -279,7 +279,7 @@ def _identity(directory: Path) -> bytes | None:
 
 
 def _birth(descriptor: int) -> str:
-    status = _statx()
+    status = getattr(_LIBC, "statx", None)
     found = ctypes.create_string_buffer(_STATX_BYTES)
     if status is None or status(descriptor, b"", _BY_DESCRIPTOR, _BIRTH, found):
         return ""
@@ -287,11 +287,6 @@ def _birth(descriptor: int) -> str:
         return ""
     seconds, fraction = struct.unpack_from("=qI", found, _BIRTH_OFFSET)
     return f"{seconds}.{fraction:09}"
-
-
-@functools.cache
-def _statx() -> Callable[..., int] | None:
-    return getattr(ctypes.CDLL(None), "statx", None)
 
 
 @contextlib.contextmanager

@@ -288,10 +288,8 @@ class FilePlace(NamedTuple):
         if bytes(value[:CHECKSUM_BYTES]) != xxhash.xxh3_64_digest(body, seed_of(FILES, key)):
             raise DamagedError("the place of a file is damaged", hint="run `fpdb check`")
         fields = unpack(body, "the place of a file")
-        kinds = [bytes, int, int, bytes]
-        if len(key) != _IDENTITY.size or not isinstance(fields, list):
-            fields = []
-        if [type(field) for field in fields] != kinds:
+        kinds = [type(field) for field in fields] if isinstance(fields, list) else []
+        if len(key) != _IDENTITY.size or kinds != [bytes, int, int, bytes]:
             raise DamagedError("the place of a file has other fields", hint="run `fpdb check`")
         path, offset, lines, digest = fields
         identity = FileIdentity(*_IDENTITY.unpack(key))

@@ -440,16 +440,12 @@ def _described(header: bytes | None) -> dict[str, object]:
     with contextlib.suppress(FpdbError):
         fields = unpack_header(header or b"")
         plan = fields["plan"]
+        prefixes = [table.get("prefix") for table in plan.get("tables", [])]
         return {
+            **fields,
             "recipe": fields["recipe"].get("name"),
-            "recipe_id": fields["recipe_id"],
             "k": plan.get("k"),
-            "keys": fields["keys"],
-            "sketch": fields.get("sketch"),
-            "capacity": fields["capacity"],
-            "plan": [table.get("prefix") for table in plan.get("tables", [])],
-            "uuid": fields["uuid"],
-            "created": fields["created"],
+            "plan": prefixes,
         }
     return {}
 
