@@ -233,8 +233,10 @@ def _remove(draft: Path) -> None:
 
 def seal(directory: Path) -> None:
     """Record that the data file of this directory is complete."""
-    with _opened(directory / SEAL_FILE) as descriptor:
-        _write_seal(descriptor, directory)
+    # On a full disk the file remains unsealed, and is verified again next time.
+    with _opened(directory / SEAL_FILE) as descriptor, contextlib.suppress(OSError):
+        if name := _identity(directory):
+            os.pwrite(descriptor, name, 0)
 
 
 def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
@@ -255,7 +257,7 @@ def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
             return
         if not _is_sealed(directory):
             verify(directory)
-            _write_seal(descriptor, directory)
+            seal(directory)
 
 
 def _is_sealed(directory: Path) -> bool:
@@ -296,10 +298,3 @@ def _opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _write_seal(descriptor: int, directory: Path) -> None:
-    # On a full disk the file remains unsealed, and is verified again next time.
-    with contextlib.suppress(OSError):
-        if name := _identity(directory):
-            os.pwrite(descriptor, name, 0)

@@ -97,7 +97,7 @@ class ReadTransaction:
                     shared.lock.release(self)
         translated = shared.fault(fault) if fault is not None else None
         if shared.barred:
-            shared.ended()
+            shared.close_if_idle()
         if overtaken and (error is None or isinstance(error, (Exception, GeneratorExit))):
             raise AccessError(
                 f"{shared.directory} was written to while user {os.geteuid()} read it without its "
@@ -217,7 +217,7 @@ class ReadTransaction:
     def _end(self) -> None:
         self._shared.active.discard(self._mark)
         if self._shared.barred:
-            self._shared.ended()
+            self._shared.close_if_idle()
 
     def _require_replaced(self, shared: SharedEnvironment, error: BaseException) -> None:
         """Raise an error of beginning, unless the database was replaced at this very moment."""
@@ -288,7 +288,7 @@ class WriteTransaction(ReadTransaction):
             self._end()
             self._shared.lock.release(self)
             if self._shared.barred:  # nobody may need it any more, nor the files of its lock
-                self._shared.ended()
+                self._shared.close_if_idle()
 
     def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
         """Store a value under a key, replacing what was there."""

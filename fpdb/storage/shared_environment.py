@@ -110,7 +110,7 @@ class SharedEnvironment:
         # takes no lock. What an exception drops leaves the set by itself, by `dropped`.
         self.active: set[Mark] = set()
         self.dropped = self.active.discard
-        # While this is set, a transaction must call `admit` to begin, and `ended` after its end.
+        # While this is set, a transaction calls `admit` to begin, and `close_if_idle` at its end.
         self.barred = True
         self.failure: FpdbError | None = None
         self.stranded = False
@@ -166,11 +166,6 @@ class SharedEnvironment:
         except lmdb.Error as again:
             raise self.fault(again) from again
 
-    def ended(self) -> None:
-        """Close the environment after its last transaction, if nobody needs it any more."""
-        if self.users == 0 or self.failure:
-            self.close_if_idle()
-
     def fault(self, error: lmdb.Error) -> FpdbError:
         """Return fpdb's error for LMDB's; after damage nothing begins any more."""
         translated = translate(error, self.directory)
@@ -205,6 +200,8 @@ class SharedEnvironment:
 
     def close_if_idle(self) -> None:
         """Close the environment if no handle needs it and no transaction is open."""
+        if self.users and not self.failure:
+            return
         with table_lock:
             self.barred = True
             if (self.users == 0 or self.failure) and not self.active:
@@ -465,8 +462,7 @@ def leave(shared: SharedEnvironment) -> None:
     """Drop one handle; the last one closes the environment, after the last transaction."""
     with table_lock:
         shared.users -= 1
-        if shared.users == 0:
-            shared.close_if_idle()
+        shared.close_if_idle()
 
 
 def require_left(shared: SharedEnvironment) -> None:
