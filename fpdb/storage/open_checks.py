@@ -56,15 +56,6 @@ REMOTE = frozenset(
 _ENGINE_0_9 = 0
 _ATTEMPTS = 5
 
-_KINDS = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
 Identity = tuple[int, int]
 
 
@@ -149,7 +140,8 @@ def open_file(path: Path, flags: int, *, folder: int | None = None) -> int:
 def _require_file(found: os.stat_result, path: Path, owner: int | None = None) -> None:
     """Raise OpenError unless this is a regular file, and with an `owner`, theirs alone."""
     if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS[stat.S_IFMT(found.st_mode)]
+        link = stat.S_ISLNK(found.st_mode)
+        kind = "a symbolic link" if link else "a directory, pipe, socket or device"
         raise _not_a_file(path, f"is {kind}, expected a regular file")
     if path.name != DATA_FILE and found.st_nlink > 1:
         # What is written to it would be written to the file with the other name.

@@ -81,7 +81,7 @@ def test_a_link_is_refused_and_never_followed(
 def test_what_is_no_file_is_refused(closed: Path, name: str, kind: str) -> None:
     (closed / name).unlink(missing_ok=True)
     (os.mkfifo if kind == "pipe" else os.mkdir)(closed / name)
-    what = f"{name} is a {kind}" if name != "data.mdb" else "data.mdb isn't a regular file"
+    what = f"{name} is a directory, pipe" if name != "data.mdb" else "data.mdb isn't a regular file"
     for readonly in (False, True):
         with pytest.raises((OpenError, NotADatabaseError), match=what):
             Environment.open(closed, readonly=readonly)
