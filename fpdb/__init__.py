@@ -88,7 +88,6 @@ from fpdb.models import (
 from fpdb.tables import (
     JoinPlan,
     Plan,
-    first_look,
     join_plans,
     plans,
 )
@@ -149,7 +148,6 @@ __all__ = [
     "distance",
     "documents_of",
     "evaluate",
-    "first_look",
     "follow",
     "format_fingerprint",
     "html_text",

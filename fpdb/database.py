@@ -49,6 +49,7 @@ from fpdb.storage.format import FilePlace, FilePlaces, Header, Stored
 from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
+from fpdb.tables.planner import USUAL
 
 # Documents that a bulk load replaces at a time, which bounds its memory; they are one transaction.
 _REPLACED = 50_000
@@ -91,20 +92,24 @@ class Database(Queries):
         path: str | os.PathLike[str],
         *,
         recipe: str | Recipe = "web",
+        similarity: float | None = USUAL,
         k: int = 3,
         capacity: int = 1_000_000,
         keys: str = "text",
         plan: Plan | None = None,
-        sketch: str | None = None,
         timeout: float = LOCK_SECONDS,
     ) -> Self:
         """Create a database and open it; there must not be one at the path.
 
-        The best plan for `capacity` documents is chosen, unless one is given. With
-        `sketch="minhash"` it keeps a sketch of each text, by which matches can be verified. A
-        write waits for other writers up to `timeout` seconds.
+        Texts with this `similarity` are near each other: of each one a sketch is kept, with the
+        bands that find it. With `similarity=None` it is a database of bits, where fingerprints
+        within `k` are near: for ready fingerprints, titles and the smallest files. The best plan
+        for `capacity` documents is chosen, unless one is given. A write waits for other writers up
+        to `timeout` seconds.
         """
-        chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
+        chosen, described = _describe(
+            recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
+        )
         new = new_database(described)
         environment = Environment.create(path, *new, verify=require_complete_copy)
         return cls(environment, chosen, timeout=timeout)
@@ -116,18 +121,20 @@ class Database(Queries):
         path: str | os.PathLike[str],
         *,
         recipe: str | Recipe = "web",
+        similarity: float | None = USUAL,
         k: int = 3,
         capacity: int = 1_000_000,
         keys: str = "text",
         plan: Plan | None = None,
-        sketch: str | None = None,
     ) -> Iterator[Self]:
         """Create a database for a `with` block to fill, faster than one that is in its place.
 
         It is made beside the path and moved there when the block ends, complete and on disk for
         good. If the block fails, there is none. The handle ends with the block.
         """
-        chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
+        chosen, described = _describe(
+            recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
+        )
         with Environment.build(path, *new_database(described)) as environment:
             yield cls(environment, chosen)
 
@@ -165,11 +172,6 @@ class Database(Queries):
         return self._environment.readonly
 
     @property
-    def sketch(self) -> str | None:
-        """The kind of sketches that it keeps: "minhash", or None for none."""
-        return self._header.get("sketch")
-
-    @property
     def preparer(self) -> Preparer:
         """What turns documents into those that `add_prepared` takes, in any process."""
         return self._preparer
@@ -190,15 +192,15 @@ class Database(Queries):
         meta: Any = None,
         *,
         skip_duplicates: bool = False,
-        min_jaccard: float | None = None,
+        similarity: float | None = None,
     ) -> Added:
         """Add one document, or replace the one with its key; durable when it returns.
 
         With `skip_duplicates`, a document that resembles a stored one isn't added: looking and
-        adding are one transaction, so of two crawlers with the same page only one adds it. With
-        `min_jaccard` as well, it resembles what a verified query would find.
+        adding are one transaction, so of two crawlers with the same page only one adds it. It
+        resembles what `query` would find, with another `similarity` if that is given.
         """
-        duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
+        duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         return self._add(self._preparer.prepare([Document(key, text, meta)]), duplicates)[0]
 
     def add_many(
@@ -206,7 +208,7 @@ class Database(Queries):
         documents: Iterable[Document],
         *,
         skip_duplicates: bool = False,
-        min_jaccard: float | None = None,
+        similarity: float | None = None,
         jobs: int = 1,
     ) -> Iterator[Added]:
         """Add documents in transactions of a thousand or so; yield each once it is durable.
@@ -215,7 +217,7 @@ class Database(Queries):
         worker processes make the fingerprints, and this one stores; 0 means all processors.
         What is stored and yielded, and in which order, doesn't depend on it.
         """
-        duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
+        duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         for _, prepared in mapped(self._preparer.prepare, take(iter(documents)), jobs):
             for portion in cut_by_bytes(prepared):
                 yield from self._add(portion, duplicates)
@@ -225,7 +227,7 @@ class Database(Queries):
         documents: Sequence[Stored],
         *,
         skip_duplicates: bool = False,
-        min_jaccard: float | None = None,
+        similarity: float | None = None,
         places: FilePlaces | None = None,
     ) -> list[Added]:
         """Add what the `preparer` of this database prepared, in one transaction.
@@ -233,7 +235,7 @@ class Database(Queries):
         The same transaction stores how far the files were read that the documents are from.
         Metadata of many megabytes take several transactions, of which this is the last.
         """
-        duplicates = self._duplicates(min_jaccard, skip_duplicates=skip_duplicates)
+        duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         if not documents and not places:
             return []
         *others, last = cut_by_bytes(documents)
@@ -249,14 +251,14 @@ class Database(Queries):
         with self._transaction() as txn:
             return list(read_places(txn))
 
-    def _duplicates(self, min_jaccard: float | None, *, skip_duplicates: bool) -> Search | None:
+    def _duplicates(self, similarity: float | None, *, skip_duplicates: bool) -> Search | None:
         """Return the search that finds what a document that isn't to be added resembles."""
         if skip_duplicates:
-            return self._search(None, None, min_jaccard)
-        if min_jaccard is not None:
+            return self._search(None, None, similarity)
+        if similarity is not None:
             raise InputError(
-                "found min_jaccard without skip_duplicates",
-                hint="min_jaccard says what counts as a duplicate that isn't added",
+                "found a similarity without skip_duplicates",
+                hint="it says what counts as a duplicate that isn't added",
             )
         return None
 
@@ -337,16 +339,16 @@ class Database(Queries):
 
     def delete_duplicates(
         self,
-        k: int | None = None,
         *,
+        similarity: float | None = None,
+        k: int | None = None,
         keep: Literal["first", "longest"] = "first",
-        min_jaccard: float | None = None,
     ) -> list[Cluster]:
         """Delete all documents of each cluster but its representative; return the clusters.
 
         It is one transaction: other writers wait until the clusters are found and deleted.
         """
-        search = self._search(k, None, min_jaccard)
+        search = self._search(k, None, similarity)
         require_choice("keep", keep, KEPT)
         with self._environment.write(self._timeout) as txn:
             clusters = list(find_clusters(self._view(txn), search, keep=keep))
@@ -474,19 +476,7 @@ class Database(Queries):
         return again, ()
 
 
-def _describe(
-    recipe: str | Recipe, k: int, capacity: int, keys: str, plan: Plan | None, *, sketch: str | None
-) -> tuple[Recipe, Header]:
+def _describe(recipe: str | Recipe, **settings: Any) -> tuple[Recipe, Header]:
     """Return the recipe and the header of a new database."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
-    described = new_header(
-        chosen.to_dict(),
-        chosen.id,
-        bits=chosen.bits,
-        keys=keys,
-        sketch=sketch,
-        k=k,
-        capacity=capacity,
-        plan=plan,
-    )
-    return chosen, described
+    return chosen, new_header(chosen.to_dict(), chosen.id, bits=chosen.bits, **settings)

@@ -132,7 +132,7 @@ def ingest(
     reading: Reading | None = None,
     *,
     skip_duplicates: bool = False,
-    min_jaccard: float | None = None,
+    similarity: float | None = None,
     jobs: int = 1,
     strict: bool = False,
     on_added: Callable[[Added], object] | None = None,
@@ -150,7 +150,7 @@ def ingest(
         paths: Files, directories and "-". All are checked before anything is read.
         reading: How files become documents; by default, their suffixes say it.
         skip_duplicates: Don't add a document that resembles a stored one.
-        min_jaccard: The least similarity at which a document is a duplicate.
+        similarity: The least similarity at which a document is a duplicate.
         jobs: The number of processes that read and fingerprint; 0 for one a processor. The
             results and their order don't depend on it. With several, what a slow pipe gave is
             stored when more of it comes, or at its end; `follow` stores it at once.
@@ -177,7 +177,7 @@ def ingest(
         taken = found.until_bad() if strict else found
         run.count(
             database.add_prepared(
-                taken.prepared, skip_duplicates=skip_duplicates, min_jaccard=min_jaccard
+                taken.prepared, skip_duplicates=skip_duplicates, similarity=similarity
             )
         )
         for each in taken.found:
@@ -195,7 +195,7 @@ def follow(
     reading: Reading | None = None,
     *,
     skip_duplicates: bool = False,
-    min_jaccard: float | None = None,
+    similarity: float | None = None,
     on_note: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Answer]:
     """Add JSON lines as they are written; yield what became of each once it is durable.
@@ -208,7 +208,7 @@ def follow(
         source: "-" for standard input, at whose end it ends, or a directory in which files grow.
         reading: Which fields mean what, and what of HTML is taken.
         skip_duplicates: Don't add a document that resembles a stored one.
-        min_jaccard: The least similarity at which a document is a duplicate.
+        similarity: The least similarity at which a document is a duplicate.
         on_note: Called with a line of text when a file is replaced or cut.
     """
     reading = reading or Reading()
@@ -220,7 +220,7 @@ def follow(
             database.add_prepared(
                 taken.prepared,
                 skip_duplicates=skip_duplicates,
-                min_jaccard=min_jaccard,
+                similarity=similarity,
                 places=places,
             )
         )
@@ -239,7 +239,7 @@ def query_files(
     *,
     k: int | None = None,
     limit: int | None = None,
-    min_jaccard: float | None = None,
+    similarity: float | None = None,
     jobs: int = 1,
     strict: bool = False,
     on_bad: Callable[[Bad], object] | None = None,
@@ -251,9 +251,10 @@ def query_files(
     reading = dataclasses.replace(reading or Reading(), keyed=False)
     paths = [paths] if isinstance(paths, str) else list(paths)
     opened = [read_parts(path, reading, size=_BLOCK) for path in paths]
-    preparer = database.preparer.adapted(reading.max_bytes, sketched=min_jaccard is not None)
-    take = Take(preparer, _to_query if min_jaccard is None else _to_verify)
-    query = partial(database.query_prepared, k=k, limit=limit, min_jaccard=min_jaccard)
+    sketched = k is None and (similarity or database.similarity) is not None
+    preparer = database.preparer.adapted(reading.max_bytes, sketched=sketched)
+    take = Take(preparer, _to_query if similarity is None else _to_compare)
+    query = partial(database.query_prepared, k=k, limit=limit, similarity=similarity)
     results = (taken for _, taken in mapped(take, chain.from_iterable(opened), jobs))
     return _answers(results, query, Run(strict, on_bad))
 
@@ -381,12 +382,12 @@ def _to_query(kind: str, record: Record) -> Document:
     return Document(key, record.text, None, record.fingerprint)
 
 
-def _to_verify(kind: str, record: Record) -> Document:
-    """Return a document to query with, whose matches are verified by its text."""
+def _to_compare(kind: str, record: Record) -> Document:
+    """Return a document to query with, which must have a text."""
     if record.fingerprint is not None:
         raise InputError(
-            "found a ready fingerprint, expected a text, by which matches are verified",
-            hint="query without a least similarity",
+            "found a ready fingerprint, expected a text, which alone has a similarity",
+            hint="query without a similarity",
         )
     return _to_query(kind, record)
 

@@ -27,6 +27,7 @@ from fpdb.models import Document, Key
 from fpdb.storage import Environment
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bulk_load import MEMORY
+from fpdb.tables.planner import USUAL
 
 _CAPACITY = 1_000_000
 _CHUNK = 1 << 18
@@ -165,7 +166,7 @@ class _Load(Run):
     def columns(self, files: list[str], schema: SparkSchema) -> None:
         """Add the documents of Parquet files, as `fpdb.integrations.spark` computed them."""
         if is_vacant(self.path) and schema.sketch is not None:
-            self.new.setdefault("sketch", schema.sketch)
+            self.new.setdefault("similarity", USUAL)
         with self._database(schema.keys, 0) as database:
             if schema.recipe_id not in (None, database.recipe.id):
                 raise RecipeMismatchError(
@@ -173,7 +174,7 @@ class _Load(Run):
                     f"recipe {schema.recipe_id}",
                     hint="load them into a database that is created with that recipe",
                 )
-            sketched = schema.sketched and database.sketch is not None
+            sketched = schema.sketched and database.similarity is not None
             for path in files:
                 for block in fingerprint_blocks(path, sketched=sketched):
                     self._add_columns(database, path, block)
@@ -231,12 +232,18 @@ class _Load(Run):
         """Open the database, or build one that appears at its path when the block ends."""
         new = self.new
         if is_vacant(self.path):
-            wanted = {"keys": keys, "capacity": max(count, _CAPACITY), **new}
+            usual: dict[str, Any] = {
+                "keys": keys,
+                "capacity": max(count, _CAPACITY),
+                "similarity": None,
+            }
+            wanted = usual | new
             with Database.build(self.path, **wanted) as database:
                 yield database
             return
         with Database.open(self.path, recipe=new.get("recipe"), k=new.get("k")) as database:
-            stored = {"keys": database.keys, "sketch": database.sketch, "plan": database.plan}
+            names = "keys", "similarity", "plan"
+            stored = {name: getattr(database, name) for name in names}
             for name in new.keys() & stored.keys():
                 if new[name] not in (None, stored[name]):
                     raise RecipeMismatchError(

@@ -50,11 +50,11 @@ def require_choice(name: str, value: object, choices: Collection[object]) -> Non
         )
 
 
-def require_similarity(value: float) -> None:
-    """Raise InputError if an argument is no Jaccard similarity above 0."""
-    if not isinstance(value, int | float) or not 0 < value <= 1:
+def require_similarity(value: float | None) -> None:
+    """Raise InputError if an argument is neither None nor a Jaccard similarity above 0."""
+    if value is not None and (not isinstance(value, int | float) or not 0 < value <= 1):
         raise InputError(
-            f"found min_jaccard={value!r}, expected a number above 0, at most 1",
+            f"found similarity={value!r}, expected a number above 0, at most 1",
             hint="0.8 is what near-duplicates usually have",
         )
 
@@ -174,40 +174,38 @@ class Document:
 
 
 class Match(NamedTuple):
-    """A stored document near a query; `similarity` is 1 - distance/bits.
+    """A stored document near a query.
 
-    `jaccard` is the Jaccard similarity of the texts' shingles, if it was requested: estimated by
-    sketches, or exact.
+    `distance` is that of the fingerprints, `similarity` the Jaccard similarity of the texts'
+    shingles, estimated by their sketches; None if the question was one of bits.
     """
 
     key: Key
     id: int
     distance: int
-    similarity: float
+    similarity: float | None
     meta: Any
-    jaccard: float | None = None
 
 
 class Matches(list[Match]):
-    """The matches of one query, sorted by distance, then key; verified ones by jaccard before that.
+    """The matches of one query, sorted by similarity, if they have one, then by distance, then key.
 
-    `complete` is False when a budget ended the search before everything within k was found.
+    `complete` is False when a budget ended the search before all candidates were compared.
     """
 
     complete: bool = True
 
 
 class Pair(NamedTuple):
-    """Two stored documents within k; `key` is the one with the smaller id.
+    """Two stored documents near each other; `key` is the one with the smaller id.
 
-    `similarity` is 1 - distance/bits; `jaccard` is that of their shingles, if it was requested.
+    `distance` and `similarity` are what they are in a `Match`.
     """
 
     key: Key
     other: Key
     distance: int
-    similarity: float
-    jaccard: float | None = None
+    similarity: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +274,8 @@ class Snapshots:
 class Stats:
     """The size and the settings of a database; `outgrown` if another plan would be better by now.
 
-    `sketch` is the kind of sketches that it keeps, if any, and `sketches` the number of documents
-    that have one.
+    `similarity` is what texts have that are near each other, and `sketches` the number of documents
+    with a sketch; both are None in a database of bits.
     """
 
     path: str
@@ -297,7 +295,7 @@ class Stats:
     tables: tuple[TableStats, ...]
     outgrown: Outgrown | None
     snapshots: Snapshots
-    sketch: str | None = None
+    similarity: float | None = None
     sketches: int | None = None
 
 
@@ -411,7 +409,7 @@ class Evaluation:
 
     `exact` is True if pairs are true by the Jaccard similarity of their shingles, False if they
     come from a list. `true` counts the pairs that should be found, `equal` the pairs of equal
-    texts, which are left out. `thresholds` and `min_jaccard` are the arguments.
+    texts, which are left out. `thresholds` and `similarity` are the arguments.
     """
 
     documents: int
@@ -419,5 +417,5 @@ class Evaluation:
     true: int
     equal: int
     thresholds: Thresholds
-    min_jaccard: float | None
+    similarity: float | None
     recipes: tuple[RecipeQuality, ...]

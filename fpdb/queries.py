@@ -27,7 +27,7 @@ from fpdb.models import (
 from fpdb.processes import mapped
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.format import Counters, Stored
-from fpdb.tables import Hits, Plan, first_look
+from fpdb.tables import Hits, Plan
 
 # The documents that may be kept of a cluster: the one with the smallest id, or with the most text.
 KEPT = ("first", "longest")
@@ -47,7 +47,7 @@ class Queries(ABC):
         self._preparer = preparer
         self._index = preparer.index
         self._catalog = preparer.catalog
-        self._usual = Search(self._index.plan.k)
+        self._usual = Search(self._index.plan.k, None, preparer.header.get("similarity"))
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[ReadTransaction]:
@@ -65,8 +65,13 @@ class Queries(ABC):
 
     @property
     def k(self) -> int:
-        """The largest distance that counts as a match, unless a query names another."""
+        """The largest distance that counts as a match where bits are asked for."""
         return self._usual.k
+
+    @property
+    def similarity(self) -> float | None:
+        """The least similarity that counts as a match; None if bits are asked for."""
+        return self._usual.similarity
 
     @property
     def keys(self) -> str:
@@ -77,16 +82,17 @@ class Queries(ABC):
         self,
         text: str,
         *,
+        similarity: float | None = None,
         k: int | None = None,
         limit: int | None = None,
-        min_jaccard: float | None = None,
     ) -> Matches:
-        """Find the stored documents near a text; one that is short finds equal texts only.
+        """Find the stored documents near a text, the nearest first.
 
-        With `min_jaccard`, matches are verified, as `query_many` says.
+        Near is what has a similarity, by default that of the database; or with `k`, what has a
+        fingerprint within k. A text that is too short for a fingerprint finds equal texts only.
         """
-        search = self._search(k, limit, min_jaccard)
-        if search.least:
+        search = self._search(k, limit, similarity)
+        if search.similarity is not None:
             batch = self.recipe.batch([text], sketches=True)
             return next(self._ask(Questions.of_texts([text], batch), search))
         try:
@@ -101,23 +107,20 @@ class Queries(ABC):
         self,
         texts: Iterable[str],
         *,
+        similarity: float | None = None,
         k: int | None = None,
         limit: int | None = None,
-        min_jaccard: float | None = None,
         jobs: int = 1,
     ) -> Iterator[Matches]:
         """Find the stored documents near each of many texts, a thousand of them together.
 
-        With `min_jaccard`, the first look is at a wider k, unless k is given; a match is what has
-        that Jaccard similarity by its sketch. The most similar come first.
-
-        With several `jobs`, worker processes make the fingerprints; 0 means all processors.
-        The answers and their order don't depend on it.
+        The answers are those of `query`. With several `jobs`, worker processes make the
+        fingerprints; 0 means all processors. The answers and their order don't depend on it.
         """
-        search = self._search(k, limit, min_jaccard)
+        search = self._search(k, limit, similarity)
         source = iter(each(texts, "texts"))
         blocks = iter(lambda: list(islice(source, BATCH)), [])
-        work = partial(self.recipe.batch, sketches=bool(search.least))
+        work = partial(self.recipe.batch, sketches=search.similarity is not None)
         for block, batch in mapped(work, blocks, jobs):
             yield from self._ask(Questions.of_texts(block, batch), search)
 
@@ -125,28 +128,28 @@ class Queries(ABC):
         self,
         documents: Sequence[Stored],
         *,
+        similarity: float | None = None,
         k: int | None = None,
         limit: int | None = None,
-        min_jaccard: float | None = None,
     ) -> Iterator[Matches]:
         """Find the stored documents near each of some that the `preparer` prepared, all together.
 
         A document that is stored matches itself. The answers are those of `query` with the texts.
         """
-        search = self._search(k, limit, min_jaccard)
-        sketched = bool(search.least)
+        search = self._search(k, limit, similarity)
+        sketched = search.similarity is not None
         questions = Questions.of_documents(documents, self.plan.bits, sketched=sketched)
         yield from self._ask(questions, search)
 
     def query_fingerprint(
         self, fingerprint: int, *, k: int | None = None, limit: int | None = None
     ) -> Matches:
-        """Find the stored documents near a fingerprint.
+        """Find the stored documents within k of a fingerprint, by default the k of the database.
 
         It reads at most a million candidates; if that ends the search, the matches are marked as
         not complete.
         """
-        search = self._usual if k is None and limit is None else self._search(k, limit)
+        search = self._search(self.k if k is None else k, limit)
         number = as_number(fingerprint, self._index.plan.bits)
         with self._transaction() as txn:
             return near(self._view(txn), number, search.k, search.limit)
@@ -161,36 +164,36 @@ class Queries(ABC):
         has the budgets of `query_fingerprint`. A `limit` takes the nearest documents of each,
         those with the lowest ids where distances are equal.
         """
-        search = self._search(k, limit)
+        search = self._search(self.k if k is None else k, limit)
         array = as_fingerprints(fingerprints, self.plan.bits)
         with self._transaction() as txn:
             return hits(self._view(txn), array, search.k, limit)
 
-    def pairs(self, k: int | None = None, *, min_jaccard: float | None = None) -> Iterator[Pair]:
-        """Find all pairs of stored documents within k, each once, in no particular order.
+    def pairs(self, *, similarity: float | None = None, k: int | None = None) -> Iterator[Pair]:
+        """Find all pairs of stored documents near each other, in no particular order.
 
-        With `min_jaccard`, pairs are verified as the matches of `query_many` are. Short texts have
-        no pairs. A thousand copies have half a million pairs, but are one of the `clusters`. One
-        transaction lasts as long as the result is iterated.
+        Near means what it means in `query`. Pairs within k are complete; of those with a
+        similarity, bands find the share that `plan.bands.recall` gives. Short texts have no pairs.
+        A thousand copies have half a million pairs, but are one of the `clusters`. One transaction
+        lasts as long as the result is iterated.
         """
-        return self._joined(find_pairs, self._search(k, None, min_jaccard))
+        return self._joined(find_pairs, self._search(k, None, similarity))
 
     def clusters(
         self,
-        k: int | None = None,
         *,
+        similarity: float | None = None,
+        k: int | None = None,
         keep: Literal["first", "longest"] = "first",
-        min_jaccard: float | None = None,
     ) -> Iterator[Cluster]:
-        """Find the documents that pairs within k connect, in the order of their first ones.
+        """Find the documents that pairs connect, in the order of their first ones.
 
         A cluster is represented by its first document, the one with the smallest id, or with
         `keep="longest"` by the one with the longest text. A chain of near documents is one
-        cluster, so a duplicate may be farther than k from its representative. With `min_jaccard`,
-        pairs are verified, as `pairs` says.
+        cluster, so a duplicate may differ more from its representative than near ones do.
         """
         require_choice("keep", keep, KEPT)
-        search = self._search(k, None, min_jaccard)
+        search = self._search(k, None, similarity)
         return self._joined(partial(find_clusters, keep=keep), search)
 
     def _joined(self, find: Callable[..., Iterator[Any]], search: Search) -> Iterator[Any]:
@@ -266,24 +269,27 @@ class Queries(ABC):
             yield from found
             questions = questions.after(len(found))
 
-    def _search(self, k: int | None, limit: int | None, min_jaccard: float | None = None) -> Search:
-        """Check what counts as a match; return the k of the first look, and how it is verified."""
-        if k is None and limit is None and min_jaccard is None:
+    def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:
+        """Check what counts as a match: by default what the database was created with."""
+        if k is None and limit is None and similarity is None:
             return self._usual
         require_whole("k", k)
         require_whole("limit", limit, 1)
-        wanted = self.k if k is None else k
-        if min_jaccard is not None:
-            require_similarity(min_jaccard)
-            if not self._catalog.sketched:
-                raise InputError(
-                    "the database keeps no sketches, by which matches are verified",
-                    hint="ingest into one that is created with sketch minhash",
-                )
-            if k is None:
-                wanted = first_look(self.plan.bits, self.k, min_jaccard)
-        self._index.routes(wanted)
-        return Search(wanted, limit, min_jaccard or 0.0)
+        require_similarity(similarity)
+        if k is not None and similarity is not None:
+            raise InputError(
+                f"found k={k} and similarity={similarity}, expected one of them",
+                hint="k asks for fingerprints with few other bits, similarity for similar texts",
+            )
+        if similarity is not None and not self._catalog.sketched:
+            raise InputError(
+                "the database keeps no sketches, by which similar texts are found",
+                hint="create it with a similarity, or ask for what is within k",
+            )
+        if k is None:
+            return self._usual._replace(limit=limit, similarity=similarity or self.similarity)
+        self._index.routes(k)
+        return Search(k, limit)
 
 
 class Snapshot(Queries):

@@ -1,7 +1,7 @@
 """Create a database, or open one that is created if it isn't there."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -13,18 +13,32 @@ from fpdb.cli.options import (
     JsonOption,
     KeyTypeOption,
     NewKOption,
+    NewSimilarityOption,
     RecipeOption,
     choose_recipe,
 )
 from fpdb.errors import DatabaseExistsError, DatabaseNotFoundError, NotADatabaseError, PlanError
+from fpdb.tables.planner import USUAL
 
 DEFAULT_RECIPE = "web"
-_STATS = ("path", "uuid", "recipe", "recipe_id", "bits", "k", "plan", "capacity", "keys", "sketch")
+_STATS = (
+    "path",
+    "uuid",
+    "recipe",
+    "recipe_id",
+    "bits",
+    "similarity",
+    "k",
+    "plan",
+    "capacity",
+    "keys",
+)
 
 
 def create(
     path: DatabaseArgument,
     recipe: RecipeOption = DEFAULT_RECIPE,
+    similarity: NewSimilarityOption = USUAL,
     k: NewKOption = 3,
     capacity: CapacityOption = 1_000_000,
     key_type: KeyTypeOption = "text",
@@ -32,23 +46,25 @@ def create(
         int | None,
         typer.Option("--tables", metavar="N", min=1, help="The plan with N tables; see fpdb plan."),
     ] = None,
-    sketch: Annotated[
-        Literal["minhash"] | None,
-        typer.Option("--sketch", help="Keep a sketch of each text for --similarity: 128 bytes."),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a database.
 
     Example:
       fpdb create crawl.fpdb
-      fpdb create crawl.fpdb --sketch minhash
-      fpdb create crawl.fpdb --recipe char-4 -k 4 --capacity 5e7
+      fpdb create crawl.fpdb --similarity 0.9 --capacity 5e7
+      fpdb create prints.fpdb --similarity off -k 4
     """
     chosen = choose_recipe(recipe)
     plan = None if tables is None else _choose_plan(chosen.bits, k, capacity, tables)
     with fpdb.create(
-        path, recipe=chosen, k=k, capacity=capacity, keys=key_type, plan=plan, sketch=sketch
+        path,
+        recipe=chosen,
+        similarity=similarity or None,
+        k=k,
+        capacity=capacity,
+        keys=key_type,
+        plan=plan,
     ) as database:
         if as_json:
             stats = database.stats()
@@ -70,10 +86,10 @@ def _choose_plan(bits: int, k: int, capacity: int, tables: int) -> fpdb.Plan:
     return found[tables]
 
 
-def open_or_create(path: Path, recipe: str | None, *, sketched: bool, quiet: bool) -> fpdb.Database:
+def open_or_create(path: Path, recipe: str | None, *, quiet: bool) -> fpdb.Database:
     """Open a database to write to it, or create it if there is nothing at its path.
 
-    Without a recipe, a stored one may be any; `sketched` says whether a new one keeps sketches.
+    Without a recipe, a stored one may be any.
     """
     chosen = None if recipe is None else choose_recipe(recipe)
     try:
@@ -81,8 +97,7 @@ def open_or_create(path: Path, recipe: str | None, *, sketched: bool, quiet: boo
     except (DatabaseNotFoundError, NotADatabaseError):
         pass  # creating one succeeds if nothing is there, or an empty directory
     try:
-        sketch = "minhash" if sketched else None
-        database = fpdb.create(path, recipe=chosen or DEFAULT_RECIPE, sketch=sketch)
+        database = fpdb.create(path, recipe=chosen or DEFAULT_RECIPE)
     except DatabaseExistsError:  # something else is there, or another process was faster
         return fpdb.open(path, recipe=chosen)
     if not quiet:
@@ -95,11 +110,11 @@ def open_or_create(path: Path, recipe: str | None, *, sketched: bool, quiet: boo
 def _facts(database: fpdb.Database) -> dict[str, Any]:
     """Return what never changes in a database."""
     stats = database.stats()
-    facts = {
+    return {
         "path": stats.path,
         "recipe": f"{stats.recipe} ({stats.recipe_id})",
+        "similarity": stats.similarity or "off",
         "k": stats.k,
         "plan": stats.plan,
         "keys": stats.keys,
     }
-    return facts | ({"sketch": stats.sketch} if stats.sketch else {})

@@ -69,7 +69,7 @@ def evaluate(
         None if pairs is None else read_pairs(pairs),
         recipes=[choose_recipe(name) for name in recipes or ["web"]],
         k=_parse_distances(k),
-        min_jaccard=similarity,
+        similarity=similarity,
         listed_only=listed_only,
     )
     if as_json:
@@ -126,5 +126,5 @@ def _summarise(found: fpdb.models.Evaluation) -> None:
     for quality in found.recipes:
         render.note(
             f"{quality.recipe}: texts too short {quality.short:,}"
-            + (f", without a sketch {quality.unsketched:,}" if found.min_jaccard else "")
+            + (f", without a sketch {quality.unsketched:,}" if found.similarity else "")
         )

@@ -62,20 +62,19 @@ def follow(
     require(source != "-" or not sys.stdin.isatty(), "standard input is a terminal; name a DIR")
     require_followable(source)
     counts: Counter[str] = Counter()
-    sketched = similarity is not None
     # Ending between any two statements is safe: what isn't answered is sent again.
     signal.signal(signal.SIGTERM, _end)
     with contextlib.ExitStack() as ending:
         if not quiet:
             ending.callback(_summarise, counts)
         ending.enter_context(render.interruptible("answered documents are stored"))
-        database = open_or_create(path, recipe, sketched=sketched, quiet=quiet)
+        database = open_or_create(path, recipe, quiet=quiet)
         for answer in fpdb.follow(
             ending.enter_context(database),
             source,
             reading,
             skip_duplicates=skip_duplicates,
-            min_jaccard=similarity,
+            similarity=similarity,
             on_note=render.note,
         ):
             counts["read"] += 1
@@ -105,6 +104,6 @@ def _describe(answer: Answer) -> dict[str, Any]:
     if answer.matches:
         nearest = answer.matches[0]
         plain |= {"duplicate_of": nearest.key, "distance": nearest.distance}
-        if nearest.jaccard is not None:
-            plain["jaccard"] = nearest.jaccard
+        if nearest.similarity is not None:
+            plain["similarity"] = nearest.similarity
     return plain | {"source": answer.source}

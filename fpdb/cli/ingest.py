@@ -22,7 +22,7 @@ from fpdb.cli.options import (
     bundled,
     require,
 )
-from fpdb.cli.output import jaccard_cells, near_dict
+from fpdb.cli.output import likeness, near_dict
 from fpdb.io.files import check_path
 
 _PROGRESS_SECONDS = 0.1
@@ -57,7 +57,7 @@ def ingest(
       fpdb ingest crawl.fpdb crawl.warc.gz
       fpdb ingest crawl.fpdb texts/
 
-    Prints each document that was skipped, the stored one that is nearest, and their distance.
+    Prints each document that was skipped, the stored one that is nearest, and their similarity.
     With --json, also what was added though its search was incomplete.
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
@@ -67,9 +67,8 @@ def ingest(
     for each in paths:
         check_path(each, reading)
     progress = ProgressLine(quiet=quiet)
-    sketched = similarity is not None
     with (
-        open_or_create(path, recipe, sketched=sketched, quiet=quiet) as database,
+        open_or_create(path, recipe, quiet=quiet) as database,
         contextlib.ExitStack() as ending,
     ):
         ending.callback(progress.summarise)
@@ -79,7 +78,7 @@ def ingest(
                 paths,
                 reading,
                 skip_duplicates=skip_duplicates,
-                min_jaccard=similarity,
+                similarity=similarity,
                 jobs=jobs,
                 strict=strict,
                 on_added=partial(_print_duplicate, as_json=as_json),
@@ -103,7 +102,7 @@ def _print_duplicate(added: fpdb.Added, *, as_json: bool) -> None:
             render.record(shown | {"matches": matches})
         else:
             nearest = added.matches[0]
-            render.row(added.key, nearest.key, nearest.distance, *jaccard_cells(nearest))
+            render.row(added.key, nearest.key, likeness(nearest))
     except typer.Exit:
         # Nobody reads this output any more; the documents still are to be added.
         return

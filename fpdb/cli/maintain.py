@@ -62,7 +62,7 @@ def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
         "capacity": f"{found.capacity:,}",
         "documents": f"{found.documents:,}",
         "short": f"{found.short:,}",
-        **({} if found.sketch is None else {"sketches": f"{found.sketches:,} {found.sketch}"}),
+        **({} if found.similarity is None else {"sketches": f"{found.sketches:,}"}),
         "bytes": f"{found.bytes:,}",
         "bytes used": f"{found.bytes_used:,}",
         "bytes per document": "-" if each is None else f"{each:,.1f}",

@@ -45,6 +45,17 @@ def parse_bytes(given: str | int) -> int:
     return number
 
 
+def parse_similarity(given: str | float) -> float:
+    """Parse a similarity; "off" becomes 0, since typer takes None for a missing value."""
+    try:
+        share = 0.0 if given == "off" else float(given)
+    except ValueError:
+        share = -1.0
+    if given != "off" and not 0 < share <= 1:
+        raise typer.BadParameter(f"found {given!r}, expected a number above 0, at most 1, or off")
+    return share
+
+
 def _presets(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
@@ -89,14 +100,14 @@ AnyKeyTypeOption = Annotated[KeyType | None, _KEY_TYPE]
 BitsOption = Annotated[
     int, typer.Option("--bits", metavar="32|64|128", help="The width of fingerprints.")
 ]
-_NEW_K = typer.Option("--k", "-k", metavar="K", min=0, help="The distance that counts as a match.")
+_NEW_K = typer.Option(
+    "--k", "-k", metavar="K", min=0, help="The largest distance where bits are asked for."
+)
 NewKOption = Annotated[int, _NEW_K]
 AnyNewKOption = Annotated[int | None, _NEW_K]
 KOption = Annotated[
     int | None,
-    typer.Option(
-        "--k", "-k", metavar="K", min=0, help="Largest distance; default the database's k."
-    ),
+    typer.Option("--k", "-k", metavar="K", min=0, help="Ask for bits: the largest distance."),
 ]
 SimilarityOption = Annotated[
     float | None,
@@ -105,7 +116,16 @@ SimilarityOption = Annotated[
         metavar="J",
         min=0.0,
         max=1.0,
-        help="Least similarity of texts, e.g. 0.8.",
+        help="Least similarity; default the database's.",
+    ),
+]
+NewSimilarityOption = Annotated[
+    float,
+    typer.Option(
+        "--similarity",
+        metavar="J|off",
+        parser=parse_similarity,
+        help="Least similarity of texts; off: bits alone.",
     ),
 ]
 PrefixOption = Annotated[

@@ -103,16 +103,16 @@ def format_time(seconds: int) -> str:
 
 
 def near_dict(near: fpdb.Match | fpdb.Pair) -> dict[str, Any]:
-    """Return a match or a pair as plain data; its Jaccard similarity only if it was computed."""
+    """Return a match or a pair as plain data; its similarity only if texts were compared."""
     plain = near._asdict()
-    if near.jaccard is None:
-        del plain["jaccard"]
+    if near.similarity is None:
+        del plain["similarity"]
     return plain
 
 
-def jaccard_cells(near: fpdb.Match | fpdb.Pair) -> tuple[str, ...]:
-    """Return the column of the Jaccard similarity, if it was computed."""
-    return () if near.jaccard is None else (f"{near.jaccard:.4f}",)
+def likeness(near: fpdb.Match | fpdb.Pair) -> str:
+    """Return how near two documents are: their similarity, or else their distance."""
+    return str(near.distance) if near.similarity is None else f"{near.similarity:.2f}"
 
 
 def document_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import DatabaseArgument, KOption, QuietOption, SimilarityOption, bundled
-from fpdb.cli.output import Output, jaccard_cells, key_column
+from fpdb.cli.output import Output, key_column, likeness
 
 
 @bundled(target=Output)
@@ -25,19 +25,20 @@ def pairs(
       fpdb pairs crawl.fpdb
       fpdb pairs crawl.fpdb -k 5
       fpdb pairs crawl.fpdb --output pairs.parquet
-      fpdb pairs crawl.fpdb --similarity 0.8
+      fpdb pairs crawl.fpdb --similarity 0.9
 
-    Each line holds two keys, the older document first, and their distance.
+    Each line holds two keys, the older document first, and their similarity, or the distance of
+    their fingerprints where bits are asked for.
     """
     started = time.monotonic()
     count = 0
     with fpdb.open(path, readonly=True) as database:
         key = key_column(database)
         columns = {"key": key, "other": key, "distance": "int32"}
-        with target.opened(columns | {"similarity": "double", "jaccard": "double"}):
-            for pair in database.pairs(k, min_jaccard=similarity):
+        with target.opened(columns | {"similarity": "double"}):
+            for pair in database.pairs(k=k, similarity=similarity):
                 count += 1
-                target.write(pair, (pair.key, pair.other, pair.distance, *jaccard_cells(pair)))
+                target.write(pair, (pair.key, pair.other, likeness(pair)))
     if not quiet:
         render.note(f"pairs {count:,}; {time.monotonic() - started:.2f} s")
 
@@ -62,7 +63,7 @@ def clusters(
     Example:
       fpdb clusters crawl.fpdb
       fpdb clusters crawl.fpdb --output clusters.csv
-      fpdb clusters crawl.fpdb --similarity 0.8
+      fpdb clusters crawl.fpdb --similarity 0.9
       fpdb clusters crawl.fpdb --keep longest --delete-duplicates
 
     Each line holds the number of a cluster, the word keep or duplicate, and a key.
@@ -73,7 +74,7 @@ def clusters(
         columns = {"cluster": "int64", "role": "string", "key": key_column(database)}
         search = database.delete_duplicates if delete_duplicates else database.clusters
         with target.opened(columns):
-            for number, cluster in enumerate(search(k, keep=keep, min_jaccard=similarity), 1):
+            for number, cluster in enumerate(search(k=k, keep=keep, similarity=similarity), 1):
                 target.write((number, "keep", cluster.representative))
                 for key in cluster.duplicates:
                     duplicates += 1

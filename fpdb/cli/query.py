@@ -22,7 +22,7 @@ from fpdb.cli.options import (
     choose_recipe,
     require,
 )
-from fpdb.cli.output import Output, jaccard_cells, key_column, near_dict
+from fpdb.cli.output import Output, key_column, likeness, near_dict
 from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
 from fpdb.ingest import Asked
 
@@ -31,7 +31,6 @@ _COLUMNS = {
     "key": "string",
     "distance": "int32",
     "similarity": "double",
-    "jaccard": "double",
     "complete": "bool",
 }
 
@@ -72,10 +71,11 @@ def query(
     Example:
       fpdb query crawl.fpdb page.txt
       fpdb query crawl.fpdb --text "A text that is long enough to have a fingerprint"
-      fpdb query crawl.fpdb titles.txt --format lines -k 5 --limit 1
+      fpdb query crawl.fpdb lines.txt --format lines --similarity 0.9 --limit 1
       fpdb query crawl.fpdb pages.parquet --output matches.parquet
 
-    Each line holds a query, the key of a match, their distance and the share of equal bits.
+    Each line holds a query, the key of a match, and their similarity, or the distance of their
+    fingerprints where bits are asked for.
     """
     require(similarity is None or not fingerprints, "--similarity compares texts")
     numbers = {digits: _parse_fingerprint(digits, reading.base) for digits in fingerprints or ()}
@@ -97,7 +97,7 @@ def query(
                 reading,
                 k=k,
                 limit=limit,
-                min_jaccard=similarity,
+                similarity=similarity,
                 jobs=jobs,
                 on_bad=bad,
             ),
@@ -145,7 +145,7 @@ def _ask_texts(
 ) -> Iterator[Asked]:
     """Query with the texts that are given on the command line."""
     for number, text in enumerate(texts, 1):
-        matches = database.query(text, k=k, limit=limit, min_jaccard=similarity)
+        matches = database.query(text, k=k, limit=limit, similarity=similarity)
         short = bool(database.recipe.batch([text]).short[0])
         yield Asked("text" if number == 1 else f"text:{number}", matches, short)
 
@@ -161,11 +161,8 @@ def _show(answers: Iterable[Asked], target: Output) -> Counter[str]:
             render.record({"query": name, "complete": found.complete, "matches": matches})
         else:
             for match in found:
-                near = (match.key, match.distance, match.similarity, match.jaccard)
-                shown = (match.key, match.distance, f"{match.similarity:.4f}")
-                target.write(
-                    (str(name), *near, found.complete), (name, *shown, *jaccard_cells(match))
-                )
+                near = (match.key, match.distance, match.similarity)
+                target.write((str(name), *near, found.complete), (name, match.key, likeness(match)))
         if not found.complete:
             counts["incomplete"] += 1
             render.note(f"{name}: incomplete, because too many documents are that near")

@@ -148,12 +148,12 @@ def _find(
     spanning: bool = False,
 ) -> "DataFrame":
     """Plan a join and print the plan, and return the pairs, or the matches in a corpus."""
-    plan = library.plan(df, k, corpus=corpus, min_jaccard=similarity)
+    plan = library.plan(df, k, corpus=corpus, similarity=similarity)
     render.note(f"plan: k={plan.k}, {plan.name}, {plan.rows:,} rows in {plan.tasks:,} tasks")
     found: DataFrame = (
-        library.pairs(df, k, min_jaccard=similarity, spanning=spanning, plan=plan)
+        library.pairs(df, k, similarity=similarity, spanning=spanning, plan=plan)
         if corpus is None
-        else library.query(df, corpus, k, min_jaccard=similarity, plan=plan)
+        else library.query(df, corpus, k, similarity=similarity, plan=plan)
     )
     return found
 

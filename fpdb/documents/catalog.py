@@ -46,12 +46,12 @@ class Catalog(ABC):
     names: tuple[str, ...]
     pages: tuple[Pages, ...] = ()
 
-    def __init__(self, index: Index, *, sketched: bool = False) -> None:
+    def __init__(self, index: Index) -> None:
         self._index = index
         self._bits = index.plan.bits
-        self.sketched = sketched
+        self.sketched = index.bands is not None
         # The sketch of a document that has none.
-        self.no_sketch = b"" if sketched else None
+        self.no_sketch = b"" if self.sketched else None
 
     @abstractmethod
     def check_key(self, key: Key) -> None:
@@ -105,6 +105,22 @@ class Catalog(ABC):
         while found := self.slice_after(txn, after, prefix):
             after = found[-1].key
             yield from found
+
+    def records(self, txn: ReadTransaction) -> Iterator[Stored]:
+        """Yield the documents that have a record, in the order of their ids."""
+        with txn.cursor("documents") as cursor:
+            last = -1
+            for key, value in cursor:
+                number = int.from_bytes(key)
+                if number <= last:
+                    raise out_of_order("documents")
+                last = number
+                yield unpack_record(value, number, self._bits)
+
+    def load_bands(self, txn: WriteTransaction, memory: int) -> None:
+        """Write the bands of all documents, which are written already."""
+        if bands := self._index.bands:
+            bands.load(txn, lambda: self.records(txn), txn.entries("documents"), memory)
 
     def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
         """Copy everything into an empty catalog of another database."""
@@ -221,14 +237,7 @@ class TextCatalog(Catalog):
         if prefix:
             yield from super().each(txn, prefix)
             return
-        with txn.cursor("documents") as cursor:
-            last = -1
-            for key, value in cursor:
-                number = int.from_bytes(key)
-                if number <= last:
-                    raise out_of_order("documents")
-                last = number
-                yield unpack_record(value, number, self._bits)
+        yield from self.records(txn)
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         start = prefix.encode("utf-8", "surrogatepass")[:_HEAD]

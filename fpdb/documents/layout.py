@@ -1,11 +1,12 @@
 """The layout of a database: which tables and which catalog its header names, old or new."""
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
-from fpdb.errors import DamagedError, PlanError
-from fpdb.models import now, require_choice, require_whole
+from fpdb.errors import DamagedError, InputError, PlanError
+from fpdb.models import now, require_choice, require_similarity, require_whole
 from fpdb.storage import Environment
 from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
@@ -17,21 +18,26 @@ from fpdb.storage.format import (
     require_supported,
     unpack_header,
 )
-from fpdb.tables import Index, Plan, plans
-from fpdb.tables.planner import USUAL, first_look
+from fpdb.tables import Index, Plan, choose_bands, plans
 
 CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
 
 
 def layout(stored: Header) -> tuple[Index, Catalog]:
     """Return the tables and the catalog that a header describes."""
-    index = Index(Plan.from_dict(stored["plan"]))
+    plan = Plan.from_dict(stored["plan"])
+    if (plan.bands is None) != (stored.get("similarity") is None):
+        raise DamagedError(
+            "the header has bands of sketches or a similarity, expected both or none",
+            hint="restore the database from a backup",
+        )
+    index = Index(plan)
     if stored["keys"] not in CATALOGS:
         raise DamagedError(
             f"the header names {stored['keys']!r} keys, expected one of {', '.join(CATALOGS)}",
             hint="restore the database from a backup",
         )
-    return index, CATALOGS[stored["keys"]](index, sketched=stored.get("sketch") is not None)
+    return index, CATALOGS[stored["keys"]](index)
 
 
 def database_names(index: Index, catalog: Catalog) -> list[str]:
@@ -56,38 +62,54 @@ def new_header(
     *,
     bits: int,
     keys: str,
-    sketch: str | None,
+    similarity: float | None,
     k: int,
     capacity: int,
     plan: Plan | None = None,
 ) -> Header:
-    """Describe a new database; without a plan, it gets the best one for its k and capacity.
+    """Describe a new database; without a plan, it gets the best one for what is asked of it.
 
     The recipe is plain data, so no secret is needed.
     """
     require_choice("keys", keys, CATALOGS)
-    require_choice("sketch", sketch, (None, MINHASH))
+    require_similarity(similarity)
     fields: Header = {
         "created_by": "fpdb",
         "keys": keys,
         "recipe": recipe,
         "recipe_id": recipe_id,
     }
-    if sketch:
-        fields |= {"sketch": sketch, "features": [sketch]}
+    if similarity is not None:
+        fields |= {"similarity": similarity, "features": [MINHASH]}
     return _planned(fields, bits, k, capacity, plan)
 
 
-def replanned(stored: Header, *, k: int | None, capacity: int | None, plan: Plan | None) -> Header:
-    """Describe a copy of a database with a plan, or with the best plan for a k or a capacity.
+def replanned(
+    stored: Header,
+    *,
+    k: int | None,
+    capacity: int | None,
+    plan: Plan | None,
+    similarity: float | None = None,
+) -> Header:
+    """Describe a copy of a database with a plan, or the best for a k, a capacity or a similarity.
 
-    With none of the three, it keeps its plan.
+    With none of them, it keeps its plan.
     """
     current = Plan.from_dict(stored["plan"])
-    if plan is None and capacity is None and k in {None, current.k}:
+    own = stored.get("similarity")
+    if similarity is not None:
+        require_similarity(similarity)
+        if own is None:
+            raise InputError(
+                "the database keeps no sketches, found a similarity",
+                hint="ingest the texts into one that is created with it",
+            )
+    wanted = own if similarity is None else similarity
+    if plan is None and capacity is None and k in {None, current.k} and wanted == own:
         plan = current
     return _planned(
-        stored,
+        stored if wanted is None else {**stored, "similarity": wanted},
         current.bits,
         current.k if k is None else k,
         stored["capacity"] if capacity is None else capacity,
@@ -98,10 +120,13 @@ def replanned(stored: Header, *, k: int | None, capacity: int | None, plan: Plan
 def _planned(fields: Header, bits: int, k: int, capacity: int, plan: Plan | None) -> Header:
     require_whole("k", k)
     require_whole("capacity", capacity, 1)
+    similarity = fields.get("similarity")
     if plan is None:
-        # A database with sketches needs the tables that serve the first look of its questions.
-        query_k = first_look(bits, k, USUAL) if fields.get("sketch") else None
-        plan = plans(bits, k, capacity, query_k=query_k)[0]
+        plan = plans(bits, k, capacity, similarity=similarity)[0]
+    elif similarity is not None and plan.bands is None:
+        plan = replace(plan, bands=choose_bands(similarity, capacity))
+    elif similarity is None and plan.bands is not None:
+        plan = replace(plan, bands=None)
     if (plan.bits, plan.k) != (bits, k):
         raise PlanError(
             f"the plan is made for {plan.bits} bits and k={plan.k}, expected {bits} bits and k={k}",

@@ -7,38 +7,45 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Marks, Places, unique
+from fpdb.arrays import Column, Marks, Places, unique
 from fpdb.documents.catalog import View, digest_of
-from fpdb.documents.similarity import Side, jaccard, known_documents, side_of, side_of_documents
+from fpdb.documents.similarity import (
+    MARGIN,
+    Side,
+    jaccard,
+    known_documents,
+    side_of,
+    side_of_documents,
+)
 from fpdb.errors import DamagedError
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
-from fpdb.tables import Hits, find_together, near_many
-from fpdb.tables.bits import Fingerprints, to_array
+from fpdb.tables import Hits, agreeing, find_together, near_many
+from fpdb.tables.bits import Fingerprints, distances, to_array
 
 # Of one query: candidates that are read, and documents that are returned, before it is cut.
 CANDIDATES = 1_000_000
 DOCUMENTS = 10_000
-# Candidates that are verified at once.
-_VERIFIED = 1 << 16
+# Candidates whose sketches are compared at once.
+_COMPARED = 1 << 16
 # Fewer queries than this are faster one by one.
 FEW = 128
 
 
 class Search(NamedTuple):
-    """What counts as a match: all within k; with a `least` similarity, what has that as well."""
+    """What counts as a match: what has a similarity, or if that is None, what is within k."""
 
     k: int
     limit: int | None = None
-    least: float = 0.0
+    similarity: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Questions:
     """Fingerprints that are looked up together; in place of a short one, the digest of its text.
 
-    `side` has the sketches of the texts, by which matches are verified.
+    `side` has the sketches of the texts, if matches are found by their similarity.
     """
 
     fingerprints: Fingerprints
@@ -53,7 +60,8 @@ class Questions:
         digests = [
             digest_of(text) if want else b"" for text, want in zip(texts, wanted, strict=True)
         ]
-        side = None if batch.sketches is None else side_of(digests, batch.sketches)
+        sketches = batch.sketches
+        side = None if sketches is None else side_of(batch.fingerprints, digests, sketches)
         return cls(batch.fingerprints, batch.short, digests, side)
 
     @classmethod
@@ -64,7 +72,7 @@ class Questions:
             to_array((number or 0 for number in numbers), bits),
             np.array([number is None for number in numbers], np.bool_),
             [document.digest for document in documents],
-            side_of_documents(documents) if sketched else None,
+            side_of_documents(documents, bits) if sketched else None,
         )
 
     def __len__(self) -> int:
@@ -72,38 +80,35 @@ class Questions:
 
     def after(self, start: int) -> "Questions":
         """Drop the first N."""
-        side = self.side.after(start) if self.side else None
-        return Questions(self.fingerprints[start:], self.short[start:], self.digests[start:], side)
+        some = slice(start, None)
+        side = self.side.chosen(some) if self.side else None
+        return Questions(self.fingerprints[some], self.short[some], self.digests[some], side)
 
 
 def answers(view: View, questions: Questions, search: Search) -> Iterator[Matches]:
     """Yield the matches of each question; a short text finds equal texts only."""
-    placed = (~questions.short).nonzero()[0]
-    fingerprints = questions.fingerprints[placed]
-    if questions.side is None:
-        near_ones = near_each(view, fingerprints, search.k, search.limit)
-    else:
-        near_ones = verified(view, fingerprints, questions.side, placed, search)
-    for digest, short in zip(questions.digests, questions.short.tolist(), strict=True):
-        yield same_text(view, digest, search) if short else next(near_ones)
+    short, side = questions.short, questions.side
+    # A ready fingerprint, which has no text, is a question of bits in any database.
+    bits = ~short if side is None else ~short & ~side.of_texts
+    near_ones = near_each(view, questions.fingerprints[bits], search.k, search.limit)
+    similar_ones = similar(view, side.chosen(~short & ~bits), search) if side else iter(())
+    for digest, equal, near in zip(questions.digests, short.tolist(), bits.tolist(), strict=True):
+        if equal:
+            yield same_text(view, digest, search)
+        else:
+            yield next(near_ones if near else similar_ones)
 
 
 def near(view: View, fingerprint: int, k: int, limit: int | None = None) -> Matches:
     """Find the documents within k of a fingerprint."""
-    runs, complete = _runs(view, fingerprint, k)
-    return _matches(view, runs, limit, complete=complete)
-
-
-def _runs(view: View, fingerprint: int, k: int) -> tuple[Iterable[tuple[int, Iterable[int]]], bool]:
-    """Return distances and the ids of documents, the nearest first; and whether these are all."""
     txn, index = view.txn, view.index
     nearby = index.near(txn, fingerprint, k, CANDIDATES)
     if not nearby.distances:
-        return (), nearby.complete
+        return to_matches((), complete=nearby.complete)
     known = nearby.ids
     found = sorted((apart, number) for number, apart in nearby.distances.items())
     runs = ((apart, known.get(number) or index.ids(txn, number)) for apart, number in found)
-    return runs, nearby.complete
+    return _matches(view, runs, limit, complete=nearby.complete)
 
 
 def near_each(
@@ -130,83 +135,73 @@ def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = Non
 
 def same_text(view: View, digest: bytes, search: Search) -> Matches:
     """Find the short documents with the very same text."""
-    similar = 1.0 if search.least else None
     ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
-    matches = (_match(view, number, 0, similar, digest) for number in ids[:DOCUMENTS])
+    matches = (_match(view, number, 0, 1.0, digest) for number in ids[:DOCUMENTS])
     same = sorted(matches, key=_rank)
     return to_matches(same[: search.limit], complete=len(ids) <= DOCUMENTS)
 
 
-def verified(
-    view: View, fingerprints: Fingerprints, side: Side, places: Places, search: Search
-) -> Iterator[Matches]:
-    """Find the documents near each fingerprint that are similar enough.
+def similar(view: View, side: Side, search: Search) -> Iterator[Matches]:
+    """Find the documents that are similar enough to each of some texts, by their sketches.
 
-    `places` are those of the questions in `side`. An answer isn't complete if its first look isn't.
+    Those are compared that agree with a text in a band. An answer isn't complete if a band is that
+    of more documents than are compared.
     """
-    found = _first_look(view, fingerprints, search.k)
-    bounds = found.queries.searchsorted(np.arange(len(fingerprints) + 1))
+    queries, ids, complete = _candidates(view, side)
+    bounds = queries.searchsorted(np.arange(len(side) + 1))
     start = 0
-    while start < len(fingerprints):
-        stop = int(bounds.searchsorted(bounds[start] + _VERIFIED, "right")) - 1
+    while start < len(side):
+        stop = int(bounds.searchsorted(bounds[start] + _COMPARED, "right")) - 1
         stop = max(start + 1, stop)
         rows = slice(int(bounds[start]), int(bounds[stop]))
-        some = Hits(found.queries[rows], found.ids[rows], found.distances[rows], found.complete)
-        similar = _verify(view, some, side, places, search)
+        found = _compare(view, side, queries[rows], ids[rows], search)
         for query in range(start, stop):
-            matches = sorted(similar.get(query, ()), key=_rank)
-            yield to_matches(matches[: search.limit], complete=bool(found.complete[query]))
+            matches = sorted(found.get(query, ()), key=_rank)
+            yield to_matches(matches[: search.limit], complete=bool(complete[query]))
         start = stop
 
 
-def _first_look(view: View, fingerprints: Fingerprints, k: int) -> Hits:
-    if len(fingerprints) >= FEW:
-        return hits(view, fingerprints, k)
+def _candidates(view: View, side: Side) -> tuple[Places, Column, Marks]:
+    """Return which documents agree with which texts in a band, and which texts have all of them."""
+    bands = view.index.bands
+    if bands is None:
+        raise DamagedError("a database without bands was asked for similar texts")
+    if len(side) >= FEW:
+        numbers, marks = bands.columns(side.sketches, side.digests)
+        asking = marks.nonzero()[0]
+        return agreeing(view.txn, bands, [numbers[marks]], asking, len(side))
     queries: list[int] = []
     ids: list[int] = []
-    distances: list[int] = []
     complete: list[bool] = []
-    for query, number in enumerate(view.index.numbers(fingerprints)):
-        runs, whole = _runs(view, number, k)
-        near_ones = ((own, apart) for apart, run in runs for own in run)
-        found = list(islice(near_ones, DOCUMENTS + 1))
-        complete.append(whole and len(found) <= DOCUMENTS)
-        del found[DOCUMENTS:]
-        ids += [own for own, _ in found]
-        distances += [apart for _, apart in found]
+    for query, (sketch, digest) in enumerate(zip(side.sketches, side.digests, strict=True)):
+        packed = sketch.tobytes() if sketch.any() else b""
+        found, whole = bands.near(view.txn, bands.numbers(packed, digest.tobytes()))
+        ids += found
         queries += [query] * len(found)
-    return Hits(
-        np.array(queries, np.int64),
-        np.array(ids, np.uint64),
-        np.array(distances, np.uint8),
-        np.array(complete, np.bool_),
-    )
+        complete.append(whole)
+    return np.array(queries, np.int64), np.array(ids, np.uint64), np.array(complete, np.bool_)
 
 
-def _verify(
-    view: View, found: Hits, side: Side, places: Places, search: Search
+def _compare(
+    view: View, side: Side, queries: Places, candidates: Column, search: Search
 ) -> dict[int, list[Match]]:
-    """Compare all candidates with their questions; return the matches of each question."""
-    similar: dict[int, list[Match]] = {}
-    if not len(found.ids):
-        return similar
-    bits = view.index.plan.bits
-    ids = unique(found.ids)
+    """Compare candidates with the texts of their queries; return the matches of each query."""
+    found: dict[int, list[Match]] = {}
+    if not len(candidates) or search.similarity is None:
+        return found
+    ids = unique(candidates)
     known = known_documents(view, ids)
-    at = ids.searchsorted(found.ids)
-    shares = jaccard(side, places[found.queries], known.side, at)
-    for row in (shares >= search.least).nonzero()[0].tolist():
-        place, apart = int(at[row]), int(found.distances[row])
-        match = Match(
-            known.keys[place],
-            int(found.ids[row]),
-            apart,
-            1 - apart / bits,
-            unpack_meta(known.metas[place]),
-            float(shares[row]),
-        )
-        similar.setdefault(int(found.queries[row]), []).append(match)
-    return similar
+    at = ids.searchsorted(candidates)
+    shares = jaccard(side, queries, known.side, at)
+    [kept] = (shares >= search.similarity - MARGIN).nonzero()
+    queries, at = queries[kept], at[kept]
+    apart = distances(side.fingerprints[queries], known.side.fingerprints[at], view.index.plan.bits)
+    columns = (queries.tolist(), at.tolist(), apart.tolist(), shares[kept].tolist())
+    for query, place, distance, share in zip(*columns, strict=True):
+        meta = unpack_meta(known.metas[place])
+        match = Match(known.keys[place], int(ids[place]), distance, share, meta)
+        found.setdefault(query, []).append(match)
+    return found
 
 
 def _matches(
@@ -231,19 +226,18 @@ def _matches(
 
 
 def _match(
-    view: View, number: int, apart: int, similar: float | None = None, digest: bytes = b""
+    view: View, number: int, apart: int, share: float | None = None, digest: bytes = b""
 ) -> Match:
     stored = view.catalog.named(view.txn, number)
     if digest and stored.digest != digest:
         raise DamagedError(
             f"the document {number} isn't the text that led to it", hint="run `fpdb check`"
         )
-    similarity = 1 - apart / view.index.plan.bits
-    return Match(stored.key, number, apart, similarity, unpack_meta(stored.meta), similar)
+    return Match(stored.key, number, apart, share, unpack_meta(stored.meta))
 
 
 def _rank(match: Match) -> tuple[float, int, Key]:
-    return -(match.jaccard or 0.0), match.distance, match.key
+    return -(match.similarity or 0.0), match.distance, match.key
 
 
 def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:

@@ -41,15 +41,22 @@ class Preparer:
     """
 
     def __init__(
-        self, stored: Header, index: Index, catalog: Catalog, recipe: Recipe | None = None
+        self,
+        stored: Header,
+        index: Index,
+        catalog: Catalog,
+        recipe: Recipe | None = None,
+        *,
+        sketched: bool = True,
     ) -> None:
         self.header = stored
+        self._sketched = sketched and catalog.sketched
         self.given = recipe
         self.index = index
         self.catalog = catalog
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _preparer, (self.header, self.given)
+        return _preparer, (self.header, self.given, self._sketched)
 
     @cached_property
     def recipe(self) -> Recipe:
@@ -62,9 +69,7 @@ class Preparer:
         with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
             if self.recipe.largest < largest:
                 given = self.recipe.replace(largest=largest)
-        dropped = None if sketched else "sketch"
-        header = {name: value for name, value in self.header.items() if name != dropped}
-        return _preparer(header, given)
+        return _preparer(self.header, given, sketched)
 
     def sift(
         self, documents: Sequence[Document]
@@ -124,7 +129,7 @@ class Preparer:
         """Yield the fingerprint, None if it is short, and the sketch of each text."""
         if not texts:
             return
-        batch = self.recipe.batch(texts, sketches=self.catalog.sketched)
+        batch = self.recipe.batch(texts, sketches=self._sketched)
         sketches: Iterable[bytes | None] = [None] * len(texts)
         if batch.sketches is not None:
             rows = zip(batch.sketches, has_sketch(batch.sketches).tolist(), strict=True)
@@ -155,8 +160,8 @@ class Preparer:
             )
 
 
-def _preparer(stored: Header, recipe: Recipe | None) -> Preparer:
-    return Preparer(stored, *layout(stored), recipe)
+def _preparer(stored: Header, recipe: Recipe | None, sketched: bool) -> Preparer:  # noqa: FBT001
+    return Preparer(stored, *layout(stored), recipe, sketched=sketched)
 
 
 def take(documents: Iterator[Document]) -> Iterator[list[Document]]:

@@ -6,25 +6,38 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Places
+from fpdb.arrays import Column, Marks, Places
 from fpdb.documents.catalog import TEXT_DIGEST_BYTES, View
-from fpdb.fingerprint.sketches import SKETCH_BYTES, sketch_jaccard
+from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch, sketch_jaccard
 from fpdb.models import Key
 from fpdb.storage.format import Stored
+from fpdb.tables.bits import Fingerprints, to_array
 
 Shares = NDArray[np.float64]
+# The estimate errs by .02 to .03, so that a sharp limit would lose a fifth of the pairs just above.
+MARGIN = 0.04
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Some texts by their digests and sketches; a missing one is all zeros."""
+    """Some texts by their fingerprints, digests and sketches; a missing one is all zeros."""
 
+    fingerprints: Fingerprints
     digests: Column
     sketches: NDArray[np.uint8]
 
-    def after(self, start: int) -> "Side":
-        """Drop the first N."""
-        return Side(self.digests[start:], self.sketches[start:])
+    def __len__(self) -> int:
+        return len(self.digests)
+
+    @property
+    def of_texts(self) -> Marks:
+        """Mark those that are known to be texts, and not only fingerprints."""
+        marks: Marks = has_sketch(self.sketches) | (self.digests != 0).any(axis=1)
+        return marks
+
+    def chosen(self, some: slice | Marks) -> "Side":
+        """Return some of the texts."""
+        return Side(self.fingerprints[some], self.digests[some], self.sketches[some])
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +54,9 @@ def known_documents(view: View, ids: Column) -> Known:
     """Read documents by their sorted ids."""
     stored = [view.catalog.named(view.txn, number) for number in ids.tolist()]
     keys = [document.key for document in stored]
-    return Known(ids, keys, [document.meta for document in stored], side_of_documents(stored))
+    return Known(
+        ids, keys, [each.meta for each in stored], side_of_documents(stored, view.index.plan.bits)
+    )
 
 
 def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:
@@ -56,16 +71,19 @@ def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:
     return found
 
 
-def side_of(digests: Sequence[bytes], sketches: NDArray[np.uint8]) -> Side:
-    """Combine digests, of which some may be empty, with sketches."""
+def side_of(
+    fingerprints: Fingerprints, digests: Sequence[bytes], sketches: NDArray[np.uint8]
+) -> Side:
+    """Combine fingerprints and digests, of which some may be empty, with sketches."""
     packed = b"".join([digest.ljust(TEXT_DIGEST_BYTES, b"\0") for digest in digests])
-    return Side(np.frombuffer(packed, np.uint64).reshape(-1, 2), sketches)
+    return Side(fingerprints, np.frombuffer(packed, np.uint64).reshape(-1, 2), sketches)
 
 
-def side_of_documents(documents: Sequence[Stored]) -> Side:
-    """Combine the digests and the sketches of documents."""
+def side_of_documents(documents: Sequence[Stored], bits: int) -> Side:
+    """Combine the fingerprints, the digests and the sketches of documents."""
+    numbers = to_array((document.fingerprint or 0 for document in documents), bits)
     packed = b"".join(
         [(document.sketch or b"").ljust(SKETCH_BYTES, b"\0") for document in documents]
     )
     sketches = np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES)
-    return side_of([document.digest for document in documents], sketches)
+    return side_of(numbers, [document.digest for document in documents], sketches)

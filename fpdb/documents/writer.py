@@ -6,7 +6,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks
 from fpdb.documents.catalog import Catalog, Keys, View
-from fpdb.documents.lookup import Search, near, same_text, to_matches, verified
+from fpdb.documents.lookup import Search, near, same_text, similar, to_matches
 from fpdb.documents.similarity import side_of_documents
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
@@ -31,6 +31,7 @@ class Writer:
         self._saved: dict[Key, Stored] = {}
         self._removed: dict[Key, Stored] = {}
         self._digests: set[bytes] = set()
+        self._bands: set[int] = set()
         self._numbers: list[int] = []
         self._array: Fingerprints = to_array([], index.plan.bits)  # of the numbers
 
@@ -111,6 +112,7 @@ class Writer:
             self._digests.add(document.digest)
         else:
             self._numbers.append(document.fingerprint)
+            self._bands.update(self._index.band_numbers(document))
 
     def _new_id(self, key: Key) -> int:
         if isinstance(key, int):
@@ -126,15 +128,15 @@ class Writer:
             if document.digest in self._digests:
                 self.apply()
             matches = same_text(self._view, document.digest, search)
-        else:
+        elif search.similarity is None:
             if self._is_near_pending(number, search.k):
                 self.apply()
-            if search.least:
-                own = to_array([number], self._index.plan.bits)
-                side = side_of_documents([document])
-                matches = next(verified(self._view, own, side, np.zeros(1, np.int64), search))
-            else:
-                matches = near(self._view, number, search.k)
+            matches = near(self._view, number, search.k)
+        else:
+            if not self._bands.isdisjoint(self._index.band_numbers(document)):
+                self.apply()
+            side = side_of_documents([document], self._index.plan.bits)
+            [matches] = similar(self._view, side, search)
         others = [match for match in matches if match.key != document.key]
         return to_matches(others, complete=matches.complete)
 
@@ -153,6 +155,9 @@ class Writer:
         saved, removed = list(self._saved.values()), list(self._removed.values())
         insert, remove = self._rows(saved, self._removed), self._rows(removed, self._saved)
         self._index.update(self._txn, insert, remove)
+        if self._index.bands:
+            come, gone = self._moved(saved, self._removed), self._moved(removed, self._saved)
+            self._index.bands.update(self._txn, come, gone)
         self._catalog.write(self._txn, saved, removed)
         short = sketches = 0
         for some, sign in ((saved, 1), (removed, -1)):
@@ -161,7 +166,8 @@ class Writer:
                 sketches += sign * bool(document.sketch)
         self._count(len(saved) - len(removed), short, sketches)
         self._saved, self._removed = {}, {}
-        self._digests, self._numbers, self._array = set(), [], self._array[:0]
+        self._digests, self._bands, self._numbers = set(), set(), []
+        self._array = self._array[:0]
 
     def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:
         old = self._counters
@@ -187,3 +193,13 @@ class Writer:
                 fingerprints.append(number)
                 ids.append(document.id)
         return to_array(fingerprints, self._index.plan.bits), np.array(ids, np.uint64)
+
+    def _moved(self, documents: Sequence[Stored], others: dict[Key, Stored]) -> list[Stored]:
+        """Return the documents whose rows in the bands don't stay what they are."""
+        numbers = self._index.band_numbers
+        return [
+            document
+            for document in documents
+            if not (other := others.get(document.key))
+            or (other.id, numbers(other)) != (document.id, numbers(document))
+        ]

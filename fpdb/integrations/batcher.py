@@ -20,9 +20,9 @@ class Batcher:
     adds all of them. So a single document isn't delayed, and many take few transactions.
     """
 
-    def __init__(self, database: fpdb.Database, min_jaccard: float | None = None) -> None:
+    def __init__(self, database: fpdb.Database, similarity: float | None = None) -> None:
         self._database = database
-        self._min_jaccard = min_jaccard
+        self._similarity = similarity
         self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._closed: Future[None] = Future()
         # A program may exit without waiting: no result was set before its transaction committed.
@@ -59,7 +59,7 @@ class Batcher:
             for place, error in refused:
                 left.pop(place)[1].set_exception(error)
             added = self._database.add_prepared(
-                prepared, skip_duplicates=True, min_jaccard=self._min_jaccard
+                prepared, skip_duplicates=True, similarity=self._similarity
             )
             for place, each in zip(list(left), added, strict=True):
                 left.pop(place)[1].set_result(each)

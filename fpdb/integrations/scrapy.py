@@ -67,6 +67,8 @@ def _number(value: Any) -> int:
 
 
 def _similarity(value: Any) -> float:
+    if value == "off":
+        return 0.0
     if not 0 < float(value) <= 1:
         raise ValueError
     return float(value)
@@ -86,7 +88,7 @@ SETTINGS = {
     "FPDB_KEY_FIELD": Setting("url", "the field with the key", _name),
     "FPDB_RECIPE": Setting(None, "the name of a recipe, or a file that ends in .toml", _recipe),
     "FPDB_K": Setting(None, "a whole number", _number),
-    "FPDB_MIN_JACCARD": Setting(None, "a number above 0 and up to 1", _similarity),
+    "FPDB_SIMILARITY": Setting(None, "a number above 0 and up to 1, or off", _similarity),
     "FPDB_ACTION": Setting("tag", "one of tag, drop", Action),
     "FPDB_TAG_FIELD": Setting("near_duplicate_of", "the field for the stored key", _name),
 }
@@ -137,7 +139,7 @@ class NearDuplicatesPipeline:
                 "found a reactor without asyncio, expected the one that Scrapy uses by default",
                 hint="leave TWISTED_REACTOR out of the settings",
             ) from None
-        self._batcher = Batcher(self._database, self._settings["FPDB_MIN_JACCARD"])
+        self._batcher = Batcher(self._database, self._settings["FPDB_SIMILARITY"] or None)
         self._pages = ThreadPoolExecutor(2, "fpdb-pages")
 
     async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
@@ -221,18 +223,12 @@ class NearDuplicatesPipeline:
 def _open(settings: dict[str, Any]) -> fpdb.Database:
     """Create the database, or open the existing one."""
     path, recipe, k = (settings[f"FPDB_{name}"] for name in ("DATABASE", "RECIPE", "K"))
-    sketch = None if settings["FPDB_MIN_JACCARD"] is None else "minhash"
+    similarity = settings["FPDB_SIMILARITY"]
+    wanted: dict[str, Any] = {} if similarity is None else {"similarity": similarity or None}
     try:
-        return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k, sketch=sketch)
+        return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k, **wanted)
     except fpdb.DatabaseExistsError:
-        database = fpdb.open(path, recipe=recipe, k=k)
-    if sketch and database.sketch is None:
-        database.close()
-        raise fpdb.InputError(
-            f"{path} keeps no sketches, found FPDB_MIN_JACCARD",
-            hint="leave FPDB_MIN_JACCARD out, or name a database that is created with it",
-        )
-    return database
+        return fpdb.open(path, recipe=recipe, k=k)
 
 
 def _text_of_html(name: str, value: Any) -> str:

@@ -9,7 +9,7 @@ from fpdb.arrays import Column, Places, Rows, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
 from fpdb.joins.join import near_pairs
-from fpdb.joins.pairs import NO_IDS, keys_of, shared_rows, verified_pairs
+from fpdb.joins.pairs import NO_IDS, keys_of, shared_rows, similar_pairs
 from fpdb.models import Cluster
 from fpdb.tables.batch import find_ids
 
@@ -23,7 +23,9 @@ def find_clusters(view: View, search: Search, *, keep: str) -> Iterator[Cluster]
     `keep` is "first", the document with the smallest id, or "longest", the one with the longest
     text: it comes first.
     """
-    ids, labels = _verified(view, search) if search.least else _near(view, search.k)
+    ids, labels = (
+        _near(view, search.k) if search.similarity is None else _similar(view, search.similarity)
+    )
     order = np.argsort(labels, kind="stable")
     starts = [*run_starts(labels[order]).tolist(), len(ids)]
     for start, stop in pairwise(starts):
@@ -42,14 +44,14 @@ def _near(view: View, k: int) -> tuple[Column, Places]:
     Fingerprints are connected, so copies take no more time than other documents.
     """
     forest = _Forest(view.index.home.columns - 1)
-    for *words, _ in shared_rows(view):
+    for *words, _ in shared_rows(view, view.index.home):
         starts = run_starts(*words)
         shared = [word[starts] for word in words]
         forest.connect(shared, shared)
     for *words, _ in near_pairs(view, k):
         forest.connect(words[: len(words) // 2], words[len(words) // 2 :])
     fingerprints, trees = forest.trees()
-    bounds, ids = find_ids(view.txn, view.index, fingerprints)
+    bounds, ids = find_ids(view.txn, view.index.home, fingerprints)
     order = np.argsort(ids)
     first = np.empty(len(trees), np.int64)
     trees = np.repeat(trees, np.diff(bounds))[order]
@@ -57,7 +59,7 @@ def _near(view: View, k: int) -> tuple[Column, Places]:
     return ids[order], first[trees]
 
 
-def _verified(view: View, search: Search) -> tuple[Column, Places]:
+def _similar(view: View, similarity: float) -> tuple[Column, Places]:
     """Return what `_near` does, of the documents that similar pairs connect.
 
     Documents with the same fingerprint and sketch are near the same documents, so that only the
@@ -65,14 +67,14 @@ def _verified(view: View, search: Search) -> tuple[Column, Places]:
     """
     forest = _Forest(1)
     copies = [NO_IDS]
-    for *words, ids in shared_rows(view):
+    for *words, ids in shared_rows(view, view.index.home):
         starts = run_starts(*words)
         groups = np.repeat(ids[starts], np.diff(starts, append=len(ids)))
         originals = _first_alike(view, ids, groups)
         copied = originals != ids
         forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])
-    for found in verified_pairs(view, search, np.sort(np.concatenate(copies))):
+    for found in similar_pairs(view, similarity, np.sort(np.concatenate(copies))):
         forest.connect([found.known.ids[found.first]], [found.known.ids[found.second]])
     [ids], trees = forest.trees()
     return ids, trees

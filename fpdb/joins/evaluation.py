@@ -37,7 +37,7 @@ def evaluate(
     *,
     recipes: Sequence[Recipe | str] = ("web",),
     k: Iterable[int] = range(13),
-    min_jaccard: float | None = None,
+    similarity: float | None = None,
     thresholds: Thresholds = _USUAL,
     listed_only: bool = False,
 ) -> Evaluation:
@@ -54,7 +54,7 @@ def evaluate(
             the texts.
         recipes: Recipes, or names of presets.
         k: The distances at which to rate.
-        min_jaccard: Rate also the pairs within k whose sketches estimate this similarity.
+        similarity: Rate also the pairs within k whose sketches estimate this similarity.
         thresholds: Which similarities make a pair true, right or wrong.
         listed_only: Ignore the pairs that aren't listed.
     """
@@ -66,8 +66,8 @@ def evaluate(
             "found no pairs, but only listed ones are to count",
             hint="give pairs, or leave listed_only out",
         )
-    if min_jaccard is not None:
-        require_similarity(min_jaccard)
+    if similarity is not None:
+        require_similarity(similarity)
     ks, bits = sorted(set(k)), min(recipe.bits for recipe in chosen)
     if not ks or ks[0] < 0 or ks[-1] > bits:
         raise InputError(f"found the distances {ks}, expected some from 0 to at most {bits}")
@@ -78,7 +78,7 @@ def evaluate(
         truth = listed_truth(keys, texts, pairs)
     apart = ~truth.equal(*truth.pairs())
     qualities = (
-        rate(recipe, texts, truth, ks, thresholds, min_jaccard=min_jaccard, listed_only=listed_only)
+        rate(recipe, texts, truth, ks, thresholds, similarity=similarity, listed_only=listed_only)
         for recipe in chosen
     )
     return Evaluation(
@@ -87,7 +87,7 @@ def evaluate(
         true=int((apart & (truth.jaccards >= thresholds.truth_from)).sum()),
         equal=int((~apart).sum()) if listed_only else truth.equal_pairs(),
         thresholds=thresholds,
-        min_jaccard=min_jaccard,
+        similarity=similarity,
         recipes=tuple(qualities),
     )
 
@@ -99,11 +99,11 @@ def rate(
     ks: Sequence[int],
     thresholds: Thresholds,
     *,
-    min_jaccard: float | None = None,
+    similarity: float | None = None,
     listed_only: bool = False,
 ) -> RecipeQuality:
     """Fingerprint all texts by a recipe, and rate the pairs that it reports."""
-    batch = recipe.batch(texts, sketches=min_jaccard is not None)
+    batch = recipe.batch(texts, sketches=similarity is not None)
     first, second = truth.pairs()
     apart = ~truth.equal(first, second)
     sought = int((apart & (truth.jaccards >= thresholds.truth_from)).sum())
@@ -115,9 +115,9 @@ def rate(
     for columns in near:
         found = [column[columns[2] <= ks[-1]] for column in columns]
         every.add(*found)
-        if batch.sketches is not None and min_jaccard is not None:
+        if batch.sketches is not None and similarity is not None:
             alike = sketch_jaccard(batch.sketches[found[0]], batch.sketches[found[1]])
-            verified.add(*(column[alike >= min_jaccard] for column in found))
+            verified.add(*(column[alike >= similarity] for column in found))
     true = apart & (jaccards >= thresholds.truth_from)
     if listed_only:
         others = distances[apart & (jaccards < thresholds.wrong_below)]

@@ -6,13 +6,28 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Places, Rows, among, differs, gathered, joined, ranked, run_starts
+from fpdb.arrays import (
+    Column,
+    Places,
+    Rows,
+    among,
+    differs,
+    gathered,
+    joined,
+    portions,
+    ranked,
+    run_starts,
+    spans,
+)
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Known, jaccard, known_documents
+from fpdb.documents.similarity import MARGIN, Known, jaccard, known_documents
+from fpdb.errors import DamagedError
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
 from fpdb.tables.batch import find_ids
+from fpdb.tables.bits import distances
+from fpdb.tables.pages import Pages
 
 # Rows of the home table read at once.
 _ROWS = 1 << 19
@@ -20,6 +35,8 @@ _ROWS = 1 << 19
 _NEAR = 1 << 18
 # Pairs of documents that are made at once.
 _PAIRS = 1 << 15
+# In a crowd that shares one band, so many of the next documents meet each: it shares boilerplate.
+MOST_MET = 1_000
 NO_IDS: Column = np.empty(0, np.uint64)
 
 
@@ -31,50 +48,94 @@ class IdPairs(NamedTuple):
     distances: NDArray[np.uint8]
 
 
-class VerifiedPairs(NamedTuple):
+class SimilarPairs(NamedTuple):
     """Pairs that are similar enough, as places in what is known of their documents."""
 
     known: Known
     first: Places
     second: Places
-    distances: NDArray[np.uint8]
-    jaccard: NDArray[np.float64]
+    shares: NDArray[np.float64]
 
 
 def find_pairs(view: View, search: Search) -> Iterator[Pair]:
-    """Yield all pairs of documents within k, each once: those of equal fingerprints first."""
+    """Yield all pairs of documents near each other, each once."""
     bits = view.index.plan.bits
-    if not search.least:
+    if search.similarity is None:
         for block in near_documents(view, search.k):
             [ids], names = ranked([np.concatenate([block.first, block.second])])
             keys = keys_of(view, ids)
             first, second = np.split(names, 2)
             columns = (first.tolist(), second.tolist(), block.distances.tolist())
             for a, b, distance in zip(*columns, strict=True):
-                yield Pair(keys[a], keys[b], distance, 1 - distance / bits)
+                yield Pair(keys[a], keys[b], distance, None)
         return
-    for found in verified_pairs(view, search):
-        keys = found.known.keys
-        verified = (column.tolist() for column in found[1:])
-        for a, b, distance, share in zip(*verified, strict=True):
-            yield Pair(keys[a], keys[b], distance, 1 - distance / bits, share)
+    for found in similar_pairs(view, search.similarity):
+        known, own, other, shares = found
+        numbers = known.side.fingerprints
+        apart = distances(numbers[own], numbers[other], bits)
+        rows = (own.tolist(), other.tolist(), apart.tolist(), shares.tolist())
+        for a, b, distance, share in zip(*rows, strict=True):
+            yield Pair(known.keys[a], known.keys[b], distance, share)
 
 
-def verified_pairs(view: View, search: Search, copies: Column = NO_IDS) -> Iterator[VerifiedPairs]:
-    """Yield the pairs of documents within k that are similar enough, block by block."""
-    for block in near_documents(view, search.k, copies):
-        [ids], names = ranked([np.concatenate([block.first, block.second])])
+def similar_pairs(view: View, similarity: float, copies: Column = NO_IDS) -> Iterator[SimilarPairs]:
+    """Yield the pairs of similar documents except those of `copies`, which are sorted ids.
+
+    Those are compared that agree in a band; a pair is yielded for the first of its bands that isn't
+    crowded, or else for the first.
+    """
+    bands = view.index.bands
+    if bands is None:
+        raise DamagedError("a database without bands was asked for similar texts")
+    crowds = _crowds(view, bands.pages)
+    for numbers, first, second in _agreeing(view, bands.pages, copies):
+        [ids], names = ranked([np.concatenate([first, second])])
         known = known_documents(view, ids)
         own, other = np.split(names, 2)
+        columns, marks = bands.columns(known.side.sketches, known.side.digests)
+        same = (columns[own] == columns[other]) & marks[own]
+        crowded = among(columns.reshape(-1), crowds).reshape(columns.shape)
+        usual = same & ~crowded[own]
+        first_band = np.where(usual.any(axis=1), usual.argmax(axis=1), same.argmax(axis=1))
+        fresh = (first_band == numbers >> np.uint64(bands.shape.bits)).nonzero()[0]
+        own, other = own[fresh], other[fresh]
         shares = jaccard(known.side, own, known.side, other)
-        kept = (shares >= search.least).nonzero()[0]
+        [kept] = (shares >= similarity - MARGIN).nonzero()
         if len(kept):
-            yield VerifiedPairs(known, own[kept], other[kept], block.distances[kept], shares[kept])
+            yield SimilarPairs(known, own[kept], other[kept], shares[kept])
+
+
+def _crowds(view: View, pages: Pages) -> Column:
+    """Return the numbers of bands under which very many documents are, sorted."""
+    found = [NO_IDS]
+    columns = gathered(pages.scan(view.txn, columns=1), _ROWS)
+    for [numbers] in complete_buckets(columns, 0):
+        starts = run_starts(numbers)
+        found.append(numbers[starts[np.diff(starts, append=len(numbers)) > MOST_MET]])
+    return np.concatenate(found)
+
+
+def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[tuple[Column, Column, Column]]:
+    """Yield the pairs of documents under one number of the bands, with the number."""
+    for numbers, ids in shared_rows(view, pages):
+        if len(copies):
+            kept = ~among(ids, copies)
+            numbers, ids = numbers[kept], ids[kept]
+        starts = run_starts(numbers)
+        counts = np.diff(starts, append=len(numbers))
+        # In a run, each row meets the next ones, as many as are left; of a crowd, only some.
+        left = np.repeat(starts + counts, counts) - np.arange(len(numbers)) - 1
+        meeting = np.minimum(left, MOST_MET)
+        for some in portions(meeting, _PAIRS):
+            above = np.repeat(np.arange(some.start, some.stop), meeting[some])
+            below = spans(np.arange(some.start, some.stop) + 1, meeting[some])
+            if len(above):
+                yield numbers[above], ids[above], ids[below]
 
 
 def near_documents(view: View, k: int, copies: Column = NO_IDS) -> Iterator[IdPairs]:
     """Yield all pairs of documents within k, except those of `copies`, which are sorted ids."""
-    for *words, _ in shared_rows(view):
+    for *words, _ in shared_rows(view, view.index.home):
         starts = run_starts(*words)
         distinct = [word[starts] for word in words]
         equal: NearPairs = [*distinct, *distinct, np.zeros(len(starts), np.uint8)]
@@ -83,9 +144,12 @@ def near_documents(view: View, k: int, copies: Column = NO_IDS) -> Iterator[IdPa
         yield from _expand(view, near, copies)
 
 
-def shared_rows(view: View) -> Iterator[Rows]:
-    """Yield the rows of the home table whose fingerprint several documents have."""
-    for rows in complete_buckets(gathered(view.index.home.scan(view.txn), _ROWS), 0):
+def shared_rows(view: View, pages: Pages) -> Iterator[Rows]:
+    """Yield the rows of the home table, or of the bands, that several documents have but for ids.
+
+    Equal ones come in one block.
+    """
+    for rows in complete_buckets(gathered(pages.scan(view.txn), _ROWS), 0):
         shared = ~differs(*rows[:-1])
         shared[:-1] |= shared[1:]
         if shared.any():
@@ -105,7 +169,7 @@ def _expand(view: View, near: NearPairs, copies: Column) -> Iterator[IdPairs]:
     sides = words[: len(words) // 2], words[len(words) // 2 :]
     fingerprints, names = ranked(joined(sides))
     own, other = np.split(names, 2)
-    bounds, ids = find_ids(view.txn, view.index, fingerprints)
+    bounds, ids = find_ids(view.txn, view.index.home, fingerprints)
     if len(copies):
         kept = ~among(ids, copies)
         ids, bounds = ids[kept], np.append(0, np.cumsum(kept))[bounds]

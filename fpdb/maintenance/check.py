@@ -32,7 +32,6 @@ from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
     ID_BYTES,
-    MINHASH,
     Counters,
     Stored,
     require_checksum,
@@ -189,10 +188,8 @@ def _check_header(view: View) -> Iterator[Problem]:
     except FpdbError as error:
         yield Problem("header", str(error))
         return
-    sketch = MINHASH if catalog.sketched else None
     for what, found, expected in (
         ("keys", head["keys"], catalog.kind),
-        ("sketch", head.get("sketch"), sketch),
         ("recipe_id", head["recipe_id"], recipe_id),
         ("bits", recipe["bits"], plan.bits),
         ("plan", index.plan.name, plan.name),
@@ -302,7 +299,10 @@ class _Check:
         self._catalog = view.catalog
         self._numbered = view.catalog.kind == "integer"
         self._home, self._by_key = self._index.home.name, "ids" if self._numbered else "keys"
-        self._pages = {pages.name: pages for pages in (*view.index.tables, *view.catalog.pages)}
+        bands = [view.index.bands.pages] if view.index.bands else []
+        tables = (*view.index.tables, *bands, *view.catalog.pages)
+        self._pages = {pages.name: pages for pages in tables}
+        self._of_records = ["short", *(pages.name for pages in bands)]
         self._faulty: set[str] = set()  # sub-databases that aren't compared any more
 
     def problems(self) -> Iterator[Problem]:
@@ -410,7 +410,7 @@ class _Check:
 
     def _compare_documents(self, found: dict[str, RowSet]) -> Iterator[Problem]:
         """Compare the records, the home table, and `keys` or `ids` with each other."""
-        expected = {name: Digest() for name in (self._home, self._by_key, "short")}
+        expected = {name: Digest() for name in (self._home, self._by_key, *self._of_records)}
         if self._numbered:
             # All of `ids` are at home, but for the short texts, which only have a record.
             expected[self._home] = found[self._home].digest
@@ -437,10 +437,10 @@ class _Check:
             yield from lookups
             if self._by_key not in self._faulty:
                 yield from self._compare(self._home, home, found[self._by_key])
-            compared = ["short"]
+            compared = self._of_records
         else:
             documents = expected[self._by_key].count
-            compared = [self._by_key, self._home, "short"]
+            compared = [self._by_key, self._home, *self._of_records]
         for name in compared:
             wanted = RowSet(expected[name], partial(self._recorded, name))
             yield from self._compare(name, found[name], wanted)
@@ -457,6 +457,8 @@ class _Check:
         """Return the rows that records must have; with integer keys, of short texts only."""
         short = [stored for stored in block if stored.fingerprint is None]
         rows = {"short": [_hashed(stored.digest for stored in short), _ids_of(short)]}
+        if bands := self._index.bands:
+            rows[bands.pages.name] = bands.rows(block)
         if self._numbered:
             return rows | {self._home: [np.zeros(len(short), np.uint64), _ids_of(short)]}
         names = _hashed(key_bytes(str(stored.key)) for stored in block)
@@ -525,7 +527,7 @@ class _Check:
         sizes = (found.digest.counts + expected.digest.counts)[places]
         chosen = places[: max(1, int(sizes.cumsum().searchsorted(COMPARED)))]
         own, wanted = (_rows_in(chosen, side.read()) for side in (found, expected))
-        further = name in self._index.names[1:]
+        further = name in [pages.name for pages in self._index.further]
         for rows, words in (
             (wanted - own, _MISSING_ROW if further else _MISSING),
             (own - wanted, _STRANGE_ROW if further else _STRANGE),
@@ -583,7 +585,8 @@ def require_checksums(view: View) -> None:
     txn, index = view.txn, view.index
     counters = Counters.unpack(txn.get("counters", b"counters"))
     rows = sum(len(page[0]) for page in index.home.scan(txn))
-    for pages in (*index.further, *view.catalog.pages):
+    bands = [index.bands.pages] if index.bands else []
+    for pages in (*index.further, *bands, *view.catalog.pages):
         for _ in pages.scan(txn):
             pass
     with txn.cursor("documents") as cursor:

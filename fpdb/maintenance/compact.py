@@ -5,17 +5,15 @@ from collections.abc import Iterator
 
 from fpdb.arrays import Column, gathered
 from fpdb.documents.catalog import View
-from fpdb.documents.layout import database_names, new_database
+from fpdb.documents.layout import database_names, layout, new_database
 from fpdb.documents.places import read_places, write_places
-from fpdb.errors import PlanError
 from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment
 from fpdb.storage.format import Counters, Header
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.tables import Index, Plan, estimate_cost, plans
+from fpdb.tables import Plan, estimate_cost, plans
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, load_tables
-from fpdb.tables.planner import USUAL, first_look
 
 # A rebuild is worth its time if it makes queries and inserts at least this much faster.
 _WORTHWHILE = 1.2
@@ -35,13 +33,14 @@ def compact(
     """
     txn = view.txn
     counters = Counters.unpack(txn.get("counters", b"counters"))
-    tables = Index(Plan.from_dict(described["plan"]))
+    index, catalog = layout(described)
     new = new_database(described, counters)
     with Environment.build(path, *new, replace=replace) as built, built.write() as into:
         view.catalog.copy(txn, into)
         write_places(into, {place.identity: place for place in read_places(txn)})
         count = counters.documents - counters.short
-        load_tables(into, tables, lambda: _fingerprints(view), count, memory)
+        load_tables(into, index, lambda: _fingerprints(view), count, memory)
+        catalog.load_bands(into, memory)
 
 
 def _fingerprints(view: View) -> Iterator[tuple[Fingerprints, Column]]:
@@ -55,10 +54,9 @@ def stats(view: View, head: Header, environment: Environment) -> Stats:
     txn, index, catalog = view.txn, view.index, view.catalog
     counters = Counters.unpack(txn.get("counters", b"counters"))
     plan = index.plan
-    query_k = first_look(plan.bits, plan.k, USUAL) if catalog.sketched else None
     tables = tuple(
-        TableStats(name, table.prefix, txn.entries(name))
-        for name, table in zip(index.names, plan.tables, strict=True)
+        TableStats(pages.name, table.prefix, txn.entries(pages.name))
+        for pages, table in zip(index.tables, plan.tables, strict=True)
     )
     return Stats(
         path=str(environment.path),
@@ -76,21 +74,18 @@ def stats(view: View, head: Header, environment: Environment) -> Stats:
         bytes=(environment.path / DATA_FILE).stat().st_size,
         bytes_used=sum(map(txn.bytes_of, database_names(index, catalog))),
         tables=tables,
-        outgrown=_outgrown(plan, head["capacity"], counters.documents, query_k),
-        sketch=head.get("sketch"),
+        outgrown=_outgrown(plan, head, counters.documents),
+        similarity=head.get("similarity"),
         sketches=counters.sketches,
         snapshots=txn.open_snapshots(),
     )
 
 
-def _outgrown(plan: Plan, capacity: int, documents: int, query_k: int | None) -> Outgrown | None:
-    if documents <= capacity:
+def _outgrown(plan: Plan, head: Header, documents: int) -> Outgrown | None:
+    if documents <= head["capacity"]:
         return None
-    best = plans(plan.bits, plan.k, documents, query_k=query_k)[0]
-    try:
-        own, other = (estimate_cost(each, documents, query_k) for each in (plan, best))
-    except PlanError:  # a plan that the user chose, and that can't serve the first look
-        own, other = (estimate_cost(each, documents) for each in (plan, best))
+    best = plans(plan.bits, plan.k, documents, similarity=head.get("similarity"))[0]
+    own, other = (estimate_cost(each, documents) for each in (plan, best))
     if other.seconds_per_document * _WORTHWHILE > own.seconds_per_document:
         return None
     return Outgrown(

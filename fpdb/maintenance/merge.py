@@ -20,13 +20,13 @@ import numpy as np
 
 from fpdb.arrays import Column, Rows, among, gathered
 from fpdb.documents.catalog import IntegerCatalog, View
-from fpdb.documents.layout import new_database, read_layout, replanned
+from fpdb.documents.layout import layout, new_database, read_layout, replanned
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.models import Merged, MergedSource, require_choice, require_whole
 from fpdb.storage import Environment, Ongoing, WriteTransaction, open_checks
 from fpdb.storage.format import ID_BYTES, Counters, Header, Stored, renumbered, require_checksum
-from fpdb.tables import Index, Plan
+from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 
@@ -76,9 +76,8 @@ def merge(
             _require_alike(opened)
             described = _header(opened, k, capacity, plan)
             built = draft.enter_context(Environment.build(directory, *new_database(described)))
-            index = Index(Plan.from_dict(described["plan"]))
             with built.write() as into:
-                taken = _Merge(opened, into, index, on_conflict).write(memory)
+                taken = _Merge(opened, into, described, on_conflict).write(memory)
         # The check needs neither the snapshots, which keep other files growing, nor this handle.
         built.close()
         for problem in check(built.path, deep=True):
@@ -207,7 +206,7 @@ def _require_alike(opened: Sequence[_MergeSource]) -> None:
         for name, error in (
             ("recipe_id", RecipeMismatchError),
             ("keys", InputError),
-            ("sketch", InputError),
+            ("similarity", InputError),
         ):
             one, two = (each.header.get(name) for each in (first, other))
             if one != two:
@@ -246,13 +245,13 @@ class _Merge:
     """One merge: the sources, and the transaction that writes the new database."""
 
     def __init__(
-        self, sources: Sequence[_MergeSource], into: WriteTransaction, index: Index, rule: str
+        self, sources: Sequence[_MergeSource], into: WriteTransaction, header: Header, rule: str
     ) -> None:
         self._sources = sources
         self._into = into
-        self._index = index
+        self._index, self._catalog = layout(header)
         self._rule = rule
-        self._named = sources[0].view.catalog.kind == "text"
+        self._named = self._catalog.kind == "text"
 
     def write(self, memory: int) -> tuple[MergedSource, ...]:
         """Write everything; return what was taken of each source."""
@@ -281,7 +280,8 @@ class _Merge:
         )
         documents, short = sum(each.documents for each in taken), into.entries("short")
         load_tables(into, self._index, self._places, documents - short, memory)
-        sketched = self._sources[0].view.catalog.sketched
+        self._catalog.load_bands(into, memory)
+        sketched = self._catalog.sketched
         sketches = sum(source.sketches() for source in self._sources) if sketched else None
         counters = Counters(next_id, documents, short, 1, sketches)
         into.put("counters", b"counters", counters.pack())

@@ -46,13 +46,13 @@ class Head:
     bits: int
     k: int
     keys: str
-    sketch: str | None
+    similarity: float | None
     capacity: int
 
     @classmethod
     def of(cls, stored: Header) -> Self:
         """Return the head of a database, given its header."""
-        names = "recipe", "recipe_id", "keys", "sketch", "capacity"
+        names = "recipe", "recipe_id", "keys", "similarity", "capacity"
         own: dict[str, Any] = {name: stored.get(name) for name in names}
         return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **own)
 
@@ -85,10 +85,12 @@ class Head:
 
     def require_fit(self, other: "Head", place: str) -> None:
         """Raise RecipeMismatchError if a database can't take everything of these documents."""
+        # Sketches would be lost in a database of bits; in any other one, each has its own bands.
+        kept = self.similarity if other.similarity is None else other.similarity
         for what, found, expected in (
             ("the recipe", _named(self), _named(other)),
             ("keys", self.keys, other.keys),
-            ("sketch", self.sketch or other.sketch, other.sketch),
+            ("similarity", kept, other.similarity),
         ):
             if found != expected:
                 raise RecipeMismatchError(
@@ -231,7 +233,7 @@ class PortableFile:
 
 def _document(found: dict[str, Any], number: int, head: Head) -> Document:
     _require_fields(found, number, _FIELDS, {"key", "fingerprint"})
-    if head.sketch is None and found.get("sketch") is not None:
+    if head.similarity is None and found.get("sketch") is not None:
         raise _wrong(number, "has a sketch", "none, by the first line")
     fingerprint = _decoded(found, "fingerprint", number, head.bits // 8)
     return Document(

@@ -143,6 +143,7 @@ class _Repair:
         with built.read() as txn, built.write() as into:
             count = self.documents - self._short
             load_tables(into, self._index, lambda: self._places(txn), count, memory)
+            self._catalog.load_bands(into, memory)
             counters = Counters(
                 self._next_id if self._named else 0,
                 self.documents,

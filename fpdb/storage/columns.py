@@ -7,8 +7,8 @@ Part of the file format: docs/reference/format.md has the layout, and none of it
 """
 
 import struct
-from bisect import bisect_left
-from typing import NamedTuple
+from bisect import bisect_left, bisect_right
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xxhash
@@ -27,6 +27,7 @@ _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     4: np.dtype("<u4"),
     8: np.dtype("<u8"),
 }
+_CODES: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _MOST_COLUMNS = 4  # as many widths as 16 bits hold
 _BASES = [struct.Struct(f"<{count}Q") for count in range(_MOST_COLUMNS + 1)]
 _BODY_HEAD = struct.Struct("<HH")
@@ -124,18 +125,19 @@ def with_rows(value: memoryview, columns: int, seed: int, rows: list[list[int]])
         count, widths, at = _opened(value, columns, seed)
         each = [widths >> 4 * index & 15 for index in range(columns)]
         total = count + len(rows[0])
-        if each[0] != 8 or at + total * sum(each) > LARGEST:
+        if not each[0] or at + total * sum(each) > LARGEST:
             return None
-        numbers = value[at : at + 8 * count].cast("Q")
-        places = [bisect_left(numbers, number) for number in rows[0]]
+        bases = _BASES[columns].unpack_from(value, _HEAD.size)
+        low = 0 if each[0] == 8 else bases[0]
+        numbers = value[at : at + each[0] * count].cast(_CODES[each[0]])
+        places = [bisect_left(numbers, number - low) for number in rows[0]]
         for place, number in zip(places, rows[0], strict=True):
-            if not place or (place < count and numbers[place] == number):
+            if not place or (place < count and numbers[place] == number - low):
                 return None
         parts: list[bytes | memoryview] = [
             _BODY_HEAD.pack(total, widths),
             value[_HEAD.size : at],
         ]
-        bases = _BASES[columns].unpack_from(value, _HEAD.size)
         for column, named, width in zip(rows, bases, each, strict=True):
             begin, base = at, 0 if width == 8 else named
             for place, number in zip(places, column, strict=True):
@@ -159,6 +161,35 @@ def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, 
         if widths & 15 == 8:
             return value[start : start + 8 * count], count
         return _read_columns(value, 1, count, widths, start)[0].data.cast("B"), count
+    except (struct.error, ValueError, KeyError) as error:
+        raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+
+
+def numbers_beside(value: memoryview, seed: int, number: int) -> tuple[list[int], bool]:
+    """Return what is in the second of two columns beside a number in the first.
+
+    The other result is whether the first row has it, so that the page before may have it as well.
+    """
+    try:
+        count, widths, start = _opened(value, 2, seed)
+        low, base = _BASES[2].unpack_from(value, _HEAD.size)
+        width, other = widths & 15, widths >> 4 & 15
+        wanted = number if width == 8 else number - low
+        at = start + count * width
+        if width:
+            column = value[start:at].cast(_CODES[width])
+            start = bisect_left(column, wanted)
+            if start == count or column[start] != wanted:
+                return [], False
+            stop = bisect_right(column, wanted, start)
+        elif wanted:
+            return [], False
+        else:
+            start, stop = 0, count
+        if not other:
+            return [base] * (stop - start), not start
+        found = value[at + start * other : at + stop * other].cast(_CODES[other]).tolist()
+        return found if other == 8 else [base + each for each in found], not start
     except (struct.error, ValueError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 

@@ -3,13 +3,14 @@
 Nothing in this folder depends on texts or files.
 """
 
-from fpdb.tables.batch import Hits, find_together, near_many
+from fpdb.tables.batch import Hits, agreeing, find_together, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
-from fpdb.tables.plan import Plan, Table
-from fpdb.tables.planner import Estimate, JoinPlan, estimate_cost, first_look, join_plans, plans
+from fpdb.tables.plan import Bands, Plan, Table
+from fpdb.tables.planner import Estimate, JoinPlan, choose_bands, estimate_cost, join_plans, plans
 
 __all__ = [
+    "Bands",
     "Estimate",
     "Hits",
     "Index",
@@ -17,10 +18,11 @@ __all__ = [
     "Permutation",
     "Plan",
     "Table",
+    "agreeing",
+    "choose_bands",
     "distances",
     "estimate_cost",
     "find_together",
-    "first_look",
     "join_plans",
     "near_many",
     "plans",

@@ -15,6 +15,7 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, ranked, spans
 from fpdb.errors import InputError
 from fpdb.storage import Cursor, ReadTransaction
+from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND, BandTable
 from fpdb.tables.bits import Distances, Fingerprints, as_words, of_words, order, to_array
 from fpdb.tables.index import Index
 from fpdb.tables.pages import Pages, out_of_order, read_words, seek
@@ -174,19 +175,51 @@ def find_together(
     which[sequence] = np.cumsum(fresh) - 1
     bounds = near.queries.searchsorted(np.arange(len(complete) + 1))
     words, runs = ranked(near.words)
-    run_bounds, ids = find_ids(txn, index, words, most)
+    run_bounds, ids = find_ids(txn, index.home, words, most)
     yield Together(which, bounds, near, complete, runs, run_bounds, ids)
 
 
+def agreeing(
+    txn: ReadTransaction, bands: BandTable, numbers: Rows, asking: Places, queries: int
+) -> tuple[Places, Column, Marks]:
+    """Find the documents under some numbers of bands, each of which a query asks for.
+
+    Return queries and ids, sorted and without repetitions, and for each query whether these are
+    all.
+    """
+    distinct, which = ranked(numbers)
+    bounds, ids = find_ids(txn, bands.pages, distinct, MOST_OF_A_BAND)
+    counts = np.diff(bounds)
+    complete = np.ones(queries, np.bool_)
+    complete[asking[(counts > MOST_OF_A_BAND)[which]]] = False
+    counts = np.minimum(counts, MOST_OF_A_BAND)[which]
+    owners, found = np.repeat(asking, counts), ids[spans(bounds[which], counts)]
+    order = np.lexsort((found, owners))
+    owners, found = owners[order], found[order]
+    [starts] = differs(owners, found).nonzero()
+    shared = np.diff(starts, append=len(found))  # bands in which both agree
+    owners, found = owners[starts], found[starts]
+    if (np.bincount(owners, minlength=queries) > MOST_COMPARED).any():
+        order = np.lexsort((found, -shared, owners))
+        rank = np.arange(len(order)) - owners.searchsorted(owners)
+        complete[owners[rank >= MOST_COMPARED]] = False
+        kept = np.sort(order[rank < MOST_COMPARED])
+        owners, found = owners[kept], found[kept]
+    return owners, found, complete
+
+
 def find_ids(
-    txn: ReadTransaction, index: Index, words: Rows, most: int | None = None
+    txn: ReadTransaction, table: Pages, words: Rows, most: int | None = None
 ) -> tuple[Places, Column]:
-    """Return where the ids of each fingerprint begin, and all ids; they are sorted and distinct."""
+    """Return where the ids of each fingerprint begin, and all ids; they are sorted and distinct.
+
+    The table has ids in its last column: it is the home table, or that of the bands.
+    """
     count = len(words[0])
     owners, ids = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
     got = np.zeros(count, np.int64)
     firsts = words[0][differs(words[0])]
-    for rows, _ in _blocks(txn, index.home, firsts, firsts, index.home.columns):
+    for rows, _ in _blocks(txn, table, firsts, firsts, table.columns):
         first = int(words[0].searchsorted(rows[0][0]))
         last = int(words[0].searchsorted(rows[0][-1], "right"))
         starts = rows[0].searchsorted(words[0][first:last])

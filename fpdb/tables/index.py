@@ -10,6 +10,8 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Rows, differs
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.columns import number_at, raw_column, rows_of, unpack_rows
+from fpdb.storage.format import Stored
+from fpdb.tables.bands import BandTable
 from fpdb.tables.bits import (
     Distances,
     Fingerprints,
@@ -60,7 +62,7 @@ class Route(NamedTuple):
 
 
 class Index:
-    """The tables of a plan. The home table has ids, the further ones distinct fingerprints."""
+    """The tables of a plan. Home table and bands have ids, further tables distinct fingerprints."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -70,12 +72,20 @@ class Index:
             Pages(f"table-{number:02d}", words, words) for number in range(1, len(plan.tables))
         ]
         self.tables = [self.home, *self.further]
+        self.bands = BandTable(plan.bands) if plan.bands else None
         self._routes: dict[int, list[Route]] = {}
 
     @property
     def names(self) -> list[str]:
-        """The names of all tables."""
-        return [table.name for table in self.tables]
+        """The names of all tables, and of the bands."""
+        bands = [self.bands.pages.name] if self.bands else []
+        return [table.name for table in self.tables] + bands
+
+    def band_numbers(self, document: Stored) -> list[int]:
+        """Return the numbers under which the bands have a document; a short text has none."""
+        if self.bands is None or document.fingerprint is None:
+            return []
+        return self.bands.numbers(document.sketch, document.digest)
 
     def routes(self, k: int) -> list[Route]:
         """Return what a query within k needs of each table that it reads."""

@@ -1,11 +1,12 @@
 """Describe which tables a database keeps, and build the known designs as data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 from fpdb.errors import PlanError
+from fpdb.fingerprint.sketches import BINS, BITS
 from fpdb.tables.bits import Permutation
 from fpdb.tables.probes import TableProbes, find_probes
 
@@ -13,6 +14,8 @@ from fpdb.tables.probes import TableProbes, find_probes
 MOST_TABLES = 64
 # No database has so many documents that a longer prefix would leave out more of them.
 _LONGEST_PREFIX = 64
+# The number of a row of the bands has room for what is in a band, and for the band.
+_MOST_BINS = 14
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,58 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Bands:
+    """Bands of sketches: `count` of them, each of `bins` bins.
+
+    Documents that agree in a band are candidates for being similar.
+    """
+
+    count: int
+    bins: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bins <= _MOST_BINS or not 1 <= self.count <= BINS // self.bins:
+            raise PlanError(
+                f"{self.count} bands of {self.bins} bins",
+                hint=f"A band has 1 to {_MOST_BINS} of the {BINS} bins of a sketch.",
+            )
+
+    @property
+    def bits(self) -> int:
+        """The bits of a band."""
+        return BITS * self.bins
+
+    @property
+    def name(self) -> str:
+        """The bands in short, e.g. `10 bands of 6 bins`."""
+        return f"{self.count} {'band' if self.count == 1 else 'bands'} of {self.bins} bins"
+
+    def recall(self, similarity: float) -> float:
+        """Return the share of the pairs with a similarity that agree in a band.
+
+        Bins with different winners agree in their bits once in 16 times.
+        """
+        agreeing = similarity + (1 - similarity) / (1 << BITS)
+        return float(1 - (1 - agreeing**self.bins) ** self.count)
+
+    def chance(self, documents: int) -> float:
+        """Return how many of N unrelated documents agree with a text in a band, on average."""
+        return documents * self.count / 2.0**self.bits
+
+
+@dataclass(frozen=True)
 class Plan:
     """The tables chosen for fingerprints of `bits` bits, of which those within `k` match.
 
     The first is the home table, whose permutation is the identity. For any tables and any k of a
     query, `probes` leaves nothing within k out: tables that fit less well only take more of them.
+    A database that keeps sketches has `bands` as well.
     """
 
     bits: int
     k: int
     tables: tuple[Table, ...]
+    bands: Bands | None = None
     _probes: dict[int, tuple[TableProbes, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -79,8 +124,9 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The plan in short, e.g. `4 tables, p=16`."""
-        return name_tables(len(self.tables), self.prefix)
+        """The plan in short, e.g. `4 tables, p=16; 10 bands of 6 bins`."""
+        tables = name_tables(len(self.tables), self.prefix)
+        return f"{tables}; {self.bands.name}" if self.bands else tables
 
     @property
     def prefix(self) -> int:
@@ -110,13 +156,18 @@ class Plan:
             {"blocks": [list(block) for block in table.permutation.blocks], "prefix": table.prefix}
             for table in self.tables
         ]
-        return {"bits": self.bits, "k": self.k, "tables": tables}
+        plain: dict[str, Any] = {"bits": self.bits, "k": self.k, "tables": tables}
+        if self.bands:
+            plain["bands"] = asdict(self.bands)
+        return plain
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Plan":
         """Return the plan that plain data describe; raise PlanError if they describe none."""
         try:
             bits, k = _whole(data["bits"]), _whole(data["k"])
+            shape = data.get("bands")
+            bands = Bands(*(_whole(shape[each.name]) for each in fields(Bands))) if shape else None
             tables = []
             for table in data["tables"]:
                 blocks = tuple((_whole(start), _whole(length)) for start, length in table["blocks"])
@@ -128,7 +179,7 @@ class Plan:
                 f"this is no plan: {error!r}",
                 hint="A plan has bits, k, and tables, each with its blocks and its prefix.",
             ) from error
-        return cls(bits, k, tuple(tables))
+        return cls(bits, k, tuple(tables), bands)
 
 
 def _whole(value: object) -> int:

@@ -6,13 +6,14 @@ disk of a machine are assumptions.
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import ceil, comb
 from operator import le
 
 from fpdb.errors import InputError, PlanError
-from fpdb.tables.plan import Plan, choose_plan, home_plan, name_tables, nested_plan
+from fpdb.fingerprint.sketches import BINS
+from fpdb.tables.plan import Bands, Plan, choose_plan, home_plan, name_tables, nested_plan
 
 _WIDTHS = (32, 64, 128)
 _LARGEST_K = 16
@@ -56,18 +57,18 @@ _TASK_SECONDS = 60.0
 # A task of this size stays far below the memory of a usual executor.
 _TASK_ROWS = 4_000_000
 
-# From the smallest Jaccard similarity that is wanted to k, for 64 bits and the recipe web. The
-# comments give the shares of such pairs that lie within k (news-zh, laws-zh, reuters-en).
-_K_OF_64 = (
-    (0.95, 6),  # .99, 1, 1
-    (0.8, 7),  # .98, 1, .99
-    (0.75, 8),  # .99, 1, .98
-    (0.7, 9),  # .99, 1, .99
-    (0.6, 12),  # .95, 1, .97
-    (0.5, 15),  # .91, 1, .97
-)
-# What a near-duplicate usually is; the tables of a database with sketches are chosen for it.
+# What a near-duplicate usually is.
 USUAL = 0.8
+# Of the pairs at the similarity that is wanted, bands find this share; of more similar ones, more.
+_RECALL = 0.96
+# Unrelated documents that are compared with a text, on average: what isn't noticed, and the most
+# that a query bears.
+_FEW_CANDIDATES = 1
+_MOST_CANDIDATES = 1000
+# What bands cost: looking one up, comparing a candidate, and a row with its share of the page.
+_BAND_SECONDS = 4e-6
+_COMPARE_SECONDS = 10e-6
+_BAND_ROW_BYTES = 6
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class Estimate:
     """What a plan is expected to cost: per query, per insert, and for all documents.
 
     `bytes` is the size of the tables, `key_bytes` what text keys of 50 bytes add to it.
-    `memory_share` is the part of the tables that fits into 16 GB.
+    `memory_share` is the part of the tables that fits into 16 GB. A query of a fingerprint takes
+    `seconds`, one of a text by its sketch `similar_seconds`, None without bands.
     """
 
     probes: int
@@ -87,11 +89,13 @@ class Estimate:
     seconds: float
     insert_seconds: float
     load_seconds: float
+    similar_seconds: float | None
 
     @property
     def seconds_per_document(self) -> float:
         """The time of one query and one insert, which is what a crawler does with a page."""
-        return self.seconds + self.insert_seconds
+        query = self.seconds if self.similar_seconds is None else self.similar_seconds
+        return query + self.insert_seconds
 
 
 def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
@@ -99,7 +103,9 @@ def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
     probes, share = _probed(plan, k)
     candidates = documents * share
     tables = len(plan.tables)
-    size = documents * (tables * plan.bits / 8 + _ID_BYTES) * _BYTES_PER_BYTE
+    bands = plan.bands
+    row = tables * plan.bits / 8 + _ID_BYTES + (bands.count * _BAND_ROW_BYTES if bands else 0)
+    size = documents * row * _BYTES_PER_BYTE
     memory_share = min(1.0, _MEMORY_BYTES / size) if size else 1.0
     cold = (1 - memory_share) * _COLD_PAGE_SECONDS
     return Estimate(
@@ -110,31 +116,34 @@ def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
         key_bytes=documents * _TEXT_KEY_BYTES,
         memory_share=memory_share,
         seconds=_QUERY_SECONDS + probes * (_PROBE_SECONDS + cold) + candidates * _CANDIDATE_SECONDS,
-        insert_seconds=tables * (_INSERT_SECONDS + cold),
+        insert_seconds=(tables + (bands.count if bands else 0)) * (_INSERT_SECONDS + cold),
         load_seconds=documents * (tables * _LOADED_ROW_SECONDS + _LOADED_KEY_SECONDS),
+        similar_seconds=bands.count * (_BAND_SECONDS + cold)
+        + bands.chance(documents) * _COMPARE_SECONDS
+        if bands
+        else None,
     )
 
 
-def plans(bits: int, k: int, documents: int, *, query_k: int | None = None) -> list[Plan]:
+def plans(bits: int, k: int, documents: int, *, similarity: float | None = None) -> list[Plan]:
     """Return the plans for a width, a k and a number of documents, the best first.
 
-    With a `query_k` larger than k, the plans are chosen for queries within it.
+    With a `similarity`, they have the bands that find sketches with it.
 
     Raises:
         PlanError: No tables serve this k, or an argument is out of its range.
     """
     _check_request(bits, k, documents=documents)
-    wanted = max(k, query_k or 0)
-    found = list(_feasible(bits, k, wanted))
+    bands = None if similarity is None else choose_bands(similarity, documents)
+    found = list(_feasible(bits, k))
     if not found:
-        nearest = next(less for less in range(wanted, -1, -1) if any(_feasible(bits, less, less)))
+        nearest = next(less for less in range(k, -1, -1) if any(_feasible(bits, less)))
         raise PlanError(
-            f"k = {wanted} in {bits} bits takes too many probes, or probes that read too much",
+            f"k = {k} in {bits} bits takes too many probes, or probes that read too much",
             hint=f"With {bits} bits k can be {nearest}; or take wider fingerprints.",
         )
-    return sorted(
-        found, key=lambda plan: estimate_cost(plan, documents, wanted).seconds_per_document
-    )
+    found.sort(key=lambda plan: estimate_cost(plan, documents).seconds_per_document)
+    return [replace(plan, bands=bands) for plan in found]
 
 
 def _check_request(bits: int, k: int, **counts: int | None) -> None:
@@ -156,12 +165,12 @@ def _probed(plan: Plan, k: int | None = None) -> tuple[int, float]:
     return count, share
 
 
-def _feasible(bits: int, k: int, query_k: int) -> Iterator[Plan]:
+def _feasible(bits: int, k: int) -> Iterator[Plan]:
     """Yield the designs with few and short enough probes that no other one beats."""
     known: list[tuple[int, int, float]] = []
-    for plan in sorted(_designs(bits, k, query_k), key=lambda plan: len(plan.tables)):
+    for plan in sorted(_designs(bits, k), key=lambda plan: len(plan.tables)):
         try:
-            probes, share = _probed(plan, query_k)
+            probes, share = _probed(plan)
         except PlanError:
             continue
         burden = (len(plan.tables), probes, share)
@@ -171,13 +180,12 @@ def _feasible(bits: int, k: int, query_k: int) -> Iterator[Plan]:
             yield plan
 
 
-def _designs(bits: int, k: int, query_k: int) -> Iterator[Plan]:
-    if query_k == 0:
+def _designs(bits: int, k: int) -> Iterator[Plan]:
+    if k == 0:
         yield home_plan(bits, k, min(bits, _HOME_PREFIX))
         return
     # Fewer blocks than k + 1 make fewer tables with longer prefixes, at the price of flipped bits.
-    # More of them have shorter prefixes, of which a query with a larger k flips fewer bits.
-    for blocks in range(2, query_k + 2):
+    for blocks in range(2, k + 2):
         yield choose_plan(bits, k, blocks)
     for choose in range(2, _MOST_CHOSEN + 1):
         if comb(k + choose, choose) <= _MOST_PLANNED and k + choose <= bits:
@@ -186,21 +194,41 @@ def _designs(bits: int, k: int, query_k: int) -> Iterator[Plan]:
         yield nested_plan(bits, k)
 
 
-def first_look(bits: int, k: int, min_jaccard: float) -> int:
-    """Return the k that finds the texts of a Jaccard similarity, at least the database's own k.
+def choose_bands(similarity: float, documents: int) -> Bands:
+    """Return the bands that find texts with a similarity among N documents.
+
+    Longer bands have fewer candidates by chance, but there must be more of them.
 
     Raises:
-        InputError: No k is known for a similarity this low.
+        PlanError: The similarity is so low that nearly everything would be a candidate.
     """
-    for least, within in _K_OF_64:
-        if min_jaccard >= least:
-            # A distance grows with the bits; for 32 of them a half is rounded up.
-            return max(k, -(-within * bits // 64))
-    raise InputError(
-        f"no k is known that finds the texts with a Jaccard similarity of {min_jaccard}, "
-        f"expected at least {_K_OF_64[-1][0]}",
-        hint="give the k of the first look as well; 16 of 64 bits hold most texts at .5",
-    )
+    bands = _bands(similarity, documents)
+    if bands is None:
+        least = next(
+            share / 100 for share in range(1, 101) if _bands(share / 100, documents) is not None
+        )
+        raise PlanError(
+            f"no bands of sketches find texts with a similarity of {similarity} "
+            f"among {documents:,}, expected at least {least}",
+            hint="fpdb.exact_pairs finds pairs of any similarity",
+        )
+    return bands
+
+
+def _bands(similarity: float, documents: int) -> Bands | None:
+    found = None
+    for bins in range(1, BINS):
+        count = next((n for n in range(1, BINS // bins + 1) if _finds(n, bins, similarity)), 0)
+        if not count:
+            break
+        found = Bands(count, bins)
+        if found.chance(documents) <= _FEW_CANDIDATES:
+            break
+    return found if found and found.chance(documents) <= _MOST_CANDIDATES else None
+
+
+def _finds(count: int, bins: int, similarity: float) -> bool:
+    return Bands(count, bins).recall(similarity) >= _RECALL
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,14 @@ def plan(
     k: int | None = None,
     *,
     corpus: DataFrame | None = None,
-    min_jaccard: float | None = None,
+    similarity: float | None = None,
 ) -> fpdb.JoinPlan:
     """Count the distinct fingerprints and return the best plan to join them.
 
     `pairs` and `query` make one themselves if they are given none.
     """
     kind = fingerprint_type(df)
-    wanted = _first_look(kind, k, min_jaccard)
+    wanted = _first_look(kind, k, similarity)
     held = None if corpus is None else _documents(corpus, _corpus_kind(corpus, kind))
     return _planned(_documents(df, kind), held, kind, wanted)
 
@@ -40,7 +40,7 @@ def pairs(
     df: DataFrame,
     k: int | None = None,
     *,
-    min_jaccard: float | None = None,
+    similarity: float | None = None,
     spanning: bool = False,
     plan: fpdb.JoinPlan | None = None,
 ) -> DataFrame:
@@ -49,10 +49,10 @@ def pairs(
     They are the pairs of a database with the same documents; `key` is the smaller one.
 
     Args:
-        df: The columns `key` and `fingerprint`, and for `min_jaccard` the others of `fingerprint`.
+        df: The columns `key` and `fingerprint`, and for `similarity` the others of `fingerprint`.
             Each key occurs once.
         k: The largest distance, by default 3.
-        min_jaccard: The least Jaccard similarity, by sketches, which becomes the column `jaccard`.
+        similarity: The least Jaccard similarity, by sketches, which becomes the column `jaccard`.
             The default of k is then as wide as this similarity needs.
         spanning: Pair the documents of a group with the first of them only, and of two near groups
             only the first documents: fewer rows, which connect the same documents. A million
@@ -60,24 +60,24 @@ def pairs(
         plan: A plan made by `plan` for the same question, which saves counting again.
     """
     kind = fingerprint_type(df)
-    wanted = _first_look(kind, k, min_jaccard)
-    documents = _documents(df, kind, verified=min_jaccard is not None)
+    wanted = _first_look(kind, k, similarity)
+    documents = _documents(df, kind, verified=similarity is not None)
     found = _near(documents, None, kind, wanted, plan)
-    if min_jaccard is None and not spanning:
+    if similarity is None and not spanning:
         members = documents.select(F.col("fingerprint").alias("lead"), "key")
         linked = found.withColumnsRenamed({"first": "lead", "second": "other_lead"})
     else:
         groups = _groups(documents)
         members = _members(documents, groups)
         linked = _leads(found, groups, groups)
-        if min_jaccard is not None:
-            linked = verified(linked.unionByName(_twins(groups)), min_jaccard)
+        if similarity is not None:
+            linked = verified(linked.unionByName(_twins(groups)), similarity)
     inside = _inside(members, spanning=spanning)
     if spanning:
         linked = linked.withColumnsRenamed({"lead": "key", "other_lead": "other"})
     else:
         linked = _spread(linked, members, members)
-    if min_jaccard is not None:
+    if similarity is not None:
         inside = inside.withColumn("jaccard", F.lit(1.0))
     ordered = linked.unionByName(inside).withColumns(
         {"key": F.least("key", "other"), "other": F.greatest("key", "other")}
@@ -90,7 +90,7 @@ def query(
     corpus: DataFrame,
     k: int | None = None,
     *,
-    min_jaccard: float | None = None,
+    similarity: float | None = None,
     plan: fpdb.JoinPlan | None = None,
 ) -> DataFrame:
     """Find the documents of a corpus near each question: `query`, `key`, `distance`, `similarity`.
@@ -101,18 +101,18 @@ def query(
     """
     kind = fingerprint_type(df)
     own = _corpus_kind(corpus, kind)
-    wanted = _first_look(kind, k, min_jaccard)
-    verify = min_jaccard is not None
+    wanted = _first_look(kind, k, similarity)
+    verify = similarity is not None
     asked, held = _documents(df, kind, verified=verify), _documents(corpus, own, verified=verify)
     found = _near(asked, held, kind, wanted, plan)
-    if min_jaccard is None:
+    if similarity is None:
         questions = asked.select(F.col("fingerprint").alias("lead"), "key")
         members = held.select(F.col("fingerprint").alias("lead"), "key")
         linked = found.withColumnsRenamed({"first": "lead", "second": "other_lead"})
     else:
         groups, others = _groups(asked), _groups(held)
         questions, members = _members(asked, groups), _members(held, others)
-        linked = verified(_leads(found, groups, others), min_jaccard)
+        linked = verified(_leads(found, groups, others), similarity)
     near_ones = _spread(linked, questions, members)
     equal = _same_texts(df, corpus)
     if verify:
@@ -123,10 +123,10 @@ def query(
     )
 
 
-def _first_look(kind: FingerprintType, k: int | None, min_jaccard: float | None) -> int:
-    if k is not None or min_jaccard is None:
+def _first_look(kind: FingerprintType, k: int | None, similarity: float | None) -> int:
+    if k is not None or similarity is None:
         return _DEFAULT_K if k is None else k
-    return fpdb.first_look(kind.bits, _DEFAULT_K, min_jaccard)
+    return max(_DEFAULT_K, -(-7 * kind.bits // 64))
 
 
 def _corpus_kind(corpus: DataFrame, asked: FingerprintType) -> FingerprintType:

@@ -1,0 +1,155 @@
+"""The bands of sketches: find documents whose sketch agrees with another in a band.
+
+A row is a number, made of a band and what a sketch has in it, and the id of a document. All bands
+are in one sub-database, one after the other. A text without a sketch has a row of its own kind,
+made of the digest of the text, so that equal texts always meet.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.arrays import Column, Marks, Rows, joined
+from fpdb.fingerprint.sketches import has_sketch
+from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
+from fpdb.storage.columns import numbers_beside
+from fpdb.storage.format import Stored
+from fpdb.tables.pages import Pages, seek
+from fpdb.tables.plan import Bands
+
+# Ids that are read of one band: where more documents agree, they share boilerplate or a form.
+MOST_OF_A_BAND = 10_000
+# Documents that are compared with a text: if there are more, those that agree in most bands.
+MOST_COMPARED = 10_000
+# What a row takes while it is sorted.
+_ROW_BYTES = 48
+_BLOCK = 1 << 13
+
+
+class BandTable:
+    """The sub-database of all bands of the sketches of a database."""
+
+    def __init__(self, shape: Bands) -> None:
+        self.shape = shape
+        self.pages = Pages("bands", keys=2, columns=2)
+        self._bits = shape.bits
+        self._mask = (1 << shape.bits) - 1
+        self._bases = [band << shape.bits for band in range(shape.count + 1)]
+
+    def numbers(self, sketch: bytes | None, digest: bytes) -> list[int]:
+        """Return the numbers under which a document is found, given its sketch and its digest."""
+        if not sketch:
+            own = int.from_bytes(digest[:8], "little") & self._mask
+            return [self._bases[-1] | own] if digest else []
+        bins, bits, mask = int.from_bytes(sketch, "little"), self._bits, self._mask
+        return [base | bins >> bits * band & mask for band, base in enumerate(self._bases[:-1])]
+
+    def columns(self, sketches: NDArray[np.uint8], digests: Column) -> tuple[Column, Marks]:
+        """Return the numbers of many documents, as `numbers` does, and marks of those that count.
+
+        A missing sketch or digest is all zeros.
+        """
+        words = np.empty((len(sketches), len(self._bases)), np.uint64)
+        padded = np.pad(sketches, ((0, 0), (0, 8)))
+        for band in range(self.shape.count):
+            start, shift = divmod(self._bits * band, 8)
+            word = np.ascontiguousarray(padded[:, start : start + 8]).view(np.uint64)[:, 0]
+            words[:, band] = word >> np.uint64(shift)
+        words[:, -1] = digests[:, 0]
+        words &= np.uint64(self._mask)
+        words |= np.array(self._bases, np.uint64)
+        marks = np.empty(words.shape, np.bool_)
+        sketched = has_sketch(sketches)
+        marks[:, :-1] = sketched[:, np.newaxis]
+        marks[:, -1] = (digests != 0).any(axis=1) & ~sketched
+        return words, marks
+
+    def rows(self, documents: Sequence[Stored]) -> Rows:
+        """Return the rows of documents, sorted; a short text has none."""
+        numbers: list[int] = []
+        ids: list[int] = []
+        for document in documents:
+            if document.fingerprint is not None:
+                own = self.numbers(document.sketch, document.digest)
+                numbers += own
+                ids += [document.id] * len(own)
+        return _sorted([np.array(numbers, np.uint64), np.array(ids, np.uint64)])
+
+    def update(
+        self, txn: WriteTransaction, insert: Sequence[Stored], remove: Sequence[Stored]
+    ) -> None:
+        """Remove the rows of documents, and insert those of others."""
+        if insert or remove:
+            self.pages.splice(txn, self.rows(insert), self.rows(remove))
+
+    def near(self, txn: ReadTransaction, numbers: Sequence[int]) -> tuple[list[int], bool]:
+        """Return the ids of the documents under some numbers, and whether these are all."""
+        pages, seed = self.pages, self.pages.seed
+        cursor = txn.kept_cursor(pages.name)
+        ids: list[int] = []
+        complete = True
+        for number in numbers:
+            # The last page that may have the number; mostly no other has it.
+            after = (number + 1).to_bytes(8, "big")
+            if not (cursor.prev() if cursor.set_range(after) else cursor.last()):
+                continue
+            key, page = cursor.item()
+            found, first = numbers_beside(page, seed ^ int.from_bytes(key), number)
+            if first:
+                found = self._run(cursor, number)
+                complete &= len(found) <= MOST_OF_A_BAND
+                del found[MOST_OF_A_BAND:]
+            ids += found
+        chosen = sorted(set(ids))
+        if len(chosen) > MOST_COMPARED:
+            complete = False
+            bands = Counter(ids)
+            chosen = sorted(sorted(chosen, key=lambda own: -bands[own])[:MOST_COMPARED])
+        return chosen, complete
+
+    def _run(self, cursor: Cursor, number: int) -> list[int]:
+        """Return the ids of a number whose rows may be on several pages, no more than needed."""
+        found: list[int] = []
+        there = seek(cursor, self.pages.key(number, 0))
+        while there and len(found) <= MOST_OF_A_BAND:
+            key, page = cursor.item()
+            if int.from_bytes(key[:8]) > number:
+                break
+            found += numbers_beside(page, self.pages.seed_at(key), number)[0]
+            there = cursor.next()
+        return found
+
+    def load(
+        self,
+        txn: WriteTransaction,
+        source: Callable[[], Iterator[Stored]],
+        count: int,
+        memory: int,
+    ) -> None:
+        """Write the rows of N documents to the table, which is empty.
+
+        The source is read again for each part that fits into the memory.
+        """
+        end = len(self._bases) << self._bits
+        parts = 1 + count * self.shape.count * _ROW_BYTES // memory
+        bounds = [end * part // parts for part in range(parts + 1)]
+
+        def blocks() -> Iterator[Rows]:
+            for low, after in pairwise(bounds):
+                found = [self.pages.empty()]
+                documents = source()
+                while block := list(islice(documents, _BLOCK)):
+                    rows = self.rows(block)
+                    some = slice(*rows[0].searchsorted(np.array([low, after], np.uint64)))
+                    found.append([column[some].copy() for column in rows])
+                yield _sorted(joined(found))
+
+        self.pages.fill(txn, blocks())
+
+
+def _sorted(rows: Rows) -> Rows:
+    order = np.lexsort(rows[::-1])
+    return [column[order] for column in rows]
