@@ -117,7 +117,8 @@ def _crowds(view: View, pages: Pages) -> Column:
 
 def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[tuple[Column, Column, Column]]:
     """Yield the pairs of documents under one number of the bands, with the number."""
-    for numbers, ids in shared_rows(view, pages):
+    for rows in shared_rows(view, pages):
+        numbers, ids = rows
         if len(copies):
             kept = ~among(ids, copies)
             numbers, ids = numbers[kept], ids[kept]

@@ -11,7 +11,7 @@ from itertools import combinations, pairwise
 from math import ceil, comb
 from operator import le
 
-from fpdb.errors import InputError, PlanError
+from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS
 from fpdb.tables.plan import Bands, Plan, choose_plan, home_plan, name_tables, nested_plan
 
