@@ -17,11 +17,13 @@ from fpdb.documents.similarity import (
     side_of,
     side_of_documents,
 )
-from fpdb.errors import DamagedError
+from fpdb.errors import DamagedError, InputError
+from fpdb.fingerprint.sketches import one_jaccard
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
 from fpdb.tables import Hits, agreeing, find_together, near_many
+from fpdb.tables.bands import BandTable
 from fpdb.tables.bits import Fingerprints, distances, to_array
 
 # Of one query: candidates that are read, and documents that are returned, before it is cut.
@@ -147,53 +149,61 @@ def similar(view: View, side: Side, search: Search) -> Iterator[Matches]:
     Those are compared that agree with a text in a band. An answer isn't complete if a band is that
     of more documents than are compared.
     """
-    queries, ids, complete = _candidates(view, side)
+    bands = view.index.bands
+    if bands is None or search.similarity is None:
+        raise InputError("a database of bits finds no similar texts")
+    if len(side) < FEW:
+        for place in range(len(side)):
+            yield _similar_to(view, bands, side, place, search)
+        return
+    numbers, marks = bands.columns(side.sketches, side.digests)
+    asking = marks.nonzero()[0]
+    queries, ids, complete = agreeing(view.txn, bands, [numbers[marks]], asking, len(side))
     bounds = queries.searchsorted(np.arange(len(side) + 1))
     start = 0
     while start < len(side):
         stop = int(bounds.searchsorted(bounds[start] + _COMPARED, "right")) - 1
         stop = max(start + 1, stop)
         rows = slice(int(bounds[start]), int(bounds[stop]))
-        found = _compare(view, side, queries[rows], ids[rows], search)
+        found = _compare(view, side, queries[rows], ids[rows], search.similarity)
         for query in range(start, stop):
             matches = sorted(found.get(query, ()), key=_rank)
             yield to_matches(matches[: search.limit], complete=bool(complete[query]))
         start = stop
 
 
-def _candidates(view: View, side: Side) -> tuple[Places, Column, Marks]:
-    """Return which documents agree with which texts in a band, and which texts have all of them."""
-    bands = view.index.bands
-    if bands is None:
-        raise DamagedError("a database without bands was asked for similar texts")
-    if len(side) >= FEW:
-        numbers, marks = bands.columns(side.sketches, side.digests)
-        asking = marks.nonzero()[0]
-        return agreeing(view.txn, bands, [numbers[marks]], asking, len(side))
-    queries: list[int] = []
-    ids: list[int] = []
-    complete: list[bool] = []
-    for query, (sketch, digest) in enumerate(zip(side.sketches, side.digests, strict=True)):
-        packed = sketch.tobytes() if sketch.any() else b""
-        found, whole = bands.near(view.txn, bands.numbers(packed, digest.tobytes()))
-        ids += found
-        queries += [query] * len(found)
-        complete.append(whole)
-    return np.array(queries, np.int64), np.array(ids, np.uint64), np.array(complete, np.bool_)
+def _similar_to(view: View, bands: BandTable, side: Side, place: int, search: Search) -> Matches:
+    """Find the documents that are similar to one text, without the cost of small arrays."""
+    sketch, digest = side.sketches[place].tobytes(), side.digests[place].tobytes()
+    if not any(sketch):
+        sketch = b""
+    ids, complete = bands.near(view.txn, bands.numbers(sketch, digest))
+    matches: list[Match] = []
+    if ids:
+        [fingerprint] = view.index.numbers(side.fingerprints[place : place + 1])
+        least = (search.similarity or 0.0) - MARGIN
+        for number in ids:
+            stored = view.catalog.named(view.txn, number)
+            share = 1.0 if stored.digest == digest else one_jaccard(sketch, stored.sketch or b"")
+            if share >= least:
+                apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
+                matches.append(Match(stored.key, number, apart, share, unpack_meta(stored.meta)))
+        matches.sort(key=_rank)
+    return to_matches(matches[: search.limit], complete=complete)
 
 
 def _compare(
-    view: View, side: Side, queries: Places, candidates: Column, search: Search
+    view: View, side: Side, queries: Places, candidates: Column, similarity: float
 ) -> dict[int, list[Match]]:
     """Compare candidates with the texts of their queries; return the matches of each query."""
     found: dict[int, list[Match]] = {}
-    if not len(candidates) or search.similarity is None:
+    if not len(candidates):
         return found
     ids = unique(candidates)
     known = known_documents(view, ids)
     at = ids.searchsorted(candidates)
     shares = jaccard(side, queries, known.side, at)
-    [kept] = (shares >= search.similarity - MARGIN).nonzero()
+    [kept] = (shares >= similarity - MARGIN).nonzero()
     queries, at = queries[kept], at[kept]
     apart = distances(side.fingerprints[queries], known.side.fingerprints[at], view.index.plan.bits)
     columns = (queries.tolist(), at.tolist(), apart.tolist(), shares[kept].tolist())

@@ -13,6 +13,7 @@ kept (b-bit minwise hashing, Li and König, 2010): bins that differ agree by acc
 times, which the estimate subtracts.
 """
 
+import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -56,6 +57,7 @@ _HASH = np.uint64((1 << 52) - 1)
 _BIN_SHIFT = np.uint64(56)
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 _LOWEST = np.uint64(0x1111111111111111)  # the lowest bit of each bin of a packed sketch
+_LOWEST_OF_ALL = int("1" * BINS, 16)
 
 
 class Shingles(NamedTuple):
@@ -123,6 +125,17 @@ def sketch_jaccard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArr
     apart = np.bitwise_count(differing & _LOWEST).sum(axis=-1, dtype=np.int64)
     similar = np.clip(1 - apart / BINS / (1 - _BY_ACCIDENT), 0.0, 1.0)
     return np.where(has_sketch(first) & has_sketch(second), similar, np.nan)
+
+
+def one_jaccard(first: bytes, second: bytes) -> float:
+    """Estimate what `sketch_jaccard` does for two sketches, one of which may be missing."""
+    if not first or not second:
+        return math.nan
+    differing = int.from_bytes(first) ^ int.from_bytes(second)
+    differing |= differing >> 2
+    differing |= differing >> 1
+    apart = (differing & _LOWEST_OF_ALL).bit_count()
+    return max(0.0, 1 - apart / BINS / (1 - _BY_ACCIDENT))
 
 
 def has_sketch(sketches: NDArray[np.uint8]) -> NDArray[np.bool_]:
