@@ -161,9 +161,11 @@ class Catalog(ABC):
             raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
         return stored
 
-    def _put_record(self, txn: WriteTransaction, stored: Stored) -> None:
+    def _put_record(self, txn: WriteTransaction, stored: Stored, *, last: bool = False) -> None:
+        """Write a record, which may be known to be the last one by its id."""
         number = stored.id.to_bytes(8, "big")
-        txn.put("documents", number, pack_record(stored, self._bits))
+        write = txn.append if last else txn.put
+        write("documents", number, pack_record(stored, self._bits))
         if stored.fingerprint is None:
             txn.put("short", stored.digest + number, b"")
 
@@ -208,8 +210,12 @@ class TextCatalog(Catalog):
             if stored.id not in kept:
                 txn.delete("documents", stored.id.to_bytes(8, "big"))
                 txn.delete("keys", key_bytes(str(stored.key)))
+        with txn.cursor("documents") as cursor:
+            last = int.from_bytes(cursor.key()) if cursor.last() else -1
         for stored in saved:
-            self._put_record(txn, stored)
+            # Appended records leave less room on the pages: a sixteenth of all that they take.
+            self._put_record(txn, stored, last=stored.id > last)
+            last = max(last, stored.id)
             if stored.id not in replaced:
                 txn.put("keys", key_bytes(str(stored.key)), stored.id.to_bytes(8, "big"))
 
