@@ -88,6 +88,7 @@ from fpdb.models import (
 from fpdb.tables import (
     JoinPlan,
     Plan,
+    chance_matches,
     first_look,
     join_plans,
     plans,
@@ -143,6 +144,7 @@ __all__ = [
     "WorkerError",
     "__version__",
     "build",
+    "chance_matches",
     "check",
     "compare",
     "create",

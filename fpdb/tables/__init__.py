@@ -7,7 +7,15 @@ from fpdb.tables.batch import Hits, find_together, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
 from fpdb.tables.plan import Plan, Table
-from fpdb.tables.planner import Estimate, JoinPlan, estimate_cost, first_look, join_plans, plans
+from fpdb.tables.planner import (
+    Estimate,
+    JoinPlan,
+    chance_matches,
+    estimate_cost,
+    first_look,
+    join_plans,
+    plans,
+)
 
 __all__ = [
     "Estimate",
@@ -17,6 +25,7 @@ __all__ = [
     "Permutation",
     "Plan",
     "Table",
+    "chance_matches",
     "distances",
     "estimate_cost",
     "find_together",
