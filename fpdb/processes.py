@@ -28,7 +28,7 @@ from fpdb.errors import InputError, WorkerError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 # Where the result of an item is put, or its error.
-_Answer = SimpleQueue[tuple[Any, BaseException | None]]
+_Reply = SimpleQueue[tuple[Any, BaseException | None]]
 
 MOST = 256
 # Items in flight for each worker: one that it works on, and one that waits.
@@ -84,8 +84,8 @@ class Workers(Generic[Item, Result]):
         # A thread for each worker waits for the answers, and at once takes the next item. Futures
         # and conditions wait in Python code, in which an exception out of a signal handler leaves
         # their locks taken; the queues and locks here are written in C.
-        self._tasks: SimpleQueue[tuple[Item, _Answer] | None] = SimpleQueue()
-        self._pending: deque[tuple[Item, _Answer]] = deque()
+        self._tasks: SimpleQueue[tuple[Item, _Reply] | None] = SimpleQueue()
+        self._pending: deque[tuple[Item, _Reply]] = deque()
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._running = 0
         self._started: list[Worker] = []
@@ -134,7 +134,7 @@ class Workers(Generic[Item, Result]):
         if failure:
             raise failure
 
-    def _submit(self, task: tuple[Item, _Answer]) -> None:
+    def _submit(self, task: tuple[Item, _Reply]) -> None:
         self._pending.append(task)
         self._tasks.put(task)
         if self._running < self._jobs:
