@@ -158,9 +158,8 @@ def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, 
         # As in `_opened`, whose call would be felt here: queries read most pages by this function.
         checksum, count, widths = _unpack_head(value)
         start = 8 + 8 * columns
-        if _digest(value[4:], seed) & 0xFFFFFFFF != checksum or start + count * _row_bytes[
-            widths
-        ] != len(value):
+        sound = _digest(value[4:], seed) & 0xFFFFFFFF == checksum
+        if not sound or start + count * _row_bytes[widths] != len(value):
             _opened(value, columns, seed)  # which raises the error
         if widths & 15 == 8:
             return value[start : start + 8 * count], count
