@@ -71,7 +71,7 @@ from fpdb.ingest import (
 )
 from fpdb.io.html import html_text
 from fpdb.io.records import Reading
-from fpdb.joins import evaluate
+from fpdb.joins import evaluate, exact_pairs
 from fpdb.load import load
 from fpdb.maintenance.check import check
 from fpdb.maintenance.merge import merge
@@ -80,6 +80,7 @@ from fpdb.models import (
     Added,
     Cluster,
     Document,
+    ExactPair,
     Match,
     Matches,
     Pair,
@@ -112,6 +113,7 @@ __all__ = [
     "DiskFullError",
     "Document",
     "DocumentNotFoundError",
+    "ExactPair",
     "FormatError",
     "FpdbError",
     "Grams",
@@ -151,6 +153,7 @@ __all__ = [
     "distance",
     "documents_of",
     "evaluate",
+    "exact_pairs",
     "first_look",
     "follow",
     "format_fingerprint",
