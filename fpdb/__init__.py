@@ -71,7 +71,7 @@ from fpdb.ingest import (
 )
 from fpdb.io.html import html_text
 from fpdb.io.records import Reading
-from fpdb.joins import evaluate
+from fpdb.joins import evaluate, exact_pairs
 from fpdb.load import load
 from fpdb.maintenance.check import check
 from fpdb.maintenance.merge import merge
@@ -80,6 +80,7 @@ from fpdb.models import (
     Added,
     Cluster,
     Document,
+    ExactPair,
     Match,
     Matches,
     Pair,
@@ -88,6 +89,7 @@ from fpdb.models import (
 from fpdb.tables import (
     JoinPlan,
     Plan,
+    chance_matches,
     join_plans,
     plans,
 )
@@ -110,6 +112,7 @@ __all__ = [
     "DiskFullError",
     "Document",
     "DocumentNotFoundError",
+    "ExactPair",
     "FormatError",
     "FpdbError",
     "Grams",
@@ -142,12 +145,14 @@ __all__ = [
     "WorkerError",
     "__version__",
     "build",
+    "chance_matches",
     "check",
     "compare",
     "create",
     "distance",
     "documents_of",
     "evaluate",
+    "exact_pairs",
     "follow",
     "format_fingerprint",
     "html_text",

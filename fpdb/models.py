@@ -84,8 +84,10 @@ class Comparison:
     `distance` is the Hamming distance, `similarity` 1 - distance/bits. `angle` (in degrees) and
     `cosine_estimate` follow from the distance; `cosine` and `jaccard` are exact, from the
     features themselves; `value_ratio` divides the smaller fingerprint by the larger.
-    `shingle_jaccard` is the exact Jaccard similarity of the shingles, `sketch_jaccard` the estimate
-    by the sketches, and `sketch_error` its standard error; all are None if a text has no shingle.
+    `shingle_jaccard` is the exact Jaccard similarity of the shingles, `containment` the share of
+    the smaller set of shingles that is in the other, `sketch_jaccard` the estimate of the
+    similarity by the sketches, and `sketch_error` its standard error; all are None if a text has no
+    shingle.
     `short` is True if a text has too few features for a reliable fingerprint, `equal` if both have
     the same features.
     """
@@ -98,6 +100,7 @@ class Comparison:
     jaccard: float
     value_ratio: float
     shingle_jaccard: float | None
+    containment: float | None
     sketch_jaccard: float | None
     sketch_error: float | None
     short: bool
@@ -206,6 +209,21 @@ class Pair(NamedTuple):
     other: Key
     distance: int
     similarity: float | None
+
+
+class ExactPair(NamedTuple):
+    """Two documents that were compared exactly; `key` is the one that came first.
+
+    Of the `size` and `other_size` elements of their sets, `common` are equal. `similarity` is
+    common / (size + other_size - common), or of a containment common / min(size, other_size).
+    """
+
+    key: Key
+    other: Key
+    similarity: float
+    common: int
+    size: int
+    other_size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar
 
 from fpdb.errors import InputError, WorkerError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+# Where the result of an item is put, or its error.
+_Reply = SimpleQueue[tuple[Any, BaseException | None]]
 
 MOST = 256
 # Items in flight for each worker: one that it works on, and one that waits.
@@ -82,8 +84,8 @@ class Workers(Generic[Item, Result]):
         # A thread for each worker waits for the answers, and at once takes the next item. Futures
         # and conditions wait in Python code, in which an exception out of a signal handler leaves
         # their locks taken; the queues and locks here are written in C.
-        self._tasks: SimpleQueue[_Task[Item, Result] | None] = SimpleQueue()
-        self._pending: deque[_Task[Item, Result]] = deque()
+        self._tasks: SimpleQueue[tuple[Item, _Reply] | None] = SimpleQueue()
+        self._pending: deque[tuple[Item, _Reply]] = deque()
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._running = 0
         self._started: list[Worker] = []
@@ -122,9 +124,9 @@ class Workers(Generic[Item, Result]):
             except Exception as error:
                 failure = error
                 break
-            self._submit(_Task(item))
+            self._submit((item, SimpleQueue()))
             while self._pending and (
-                len(self._pending) > _AHEAD * self._jobs or not self._pending[0].answer.empty()
+                len(self._pending) > _AHEAD * self._jobs or not self._pending[0][1].empty()
             ):
                 yield self._next()
         while self._pending:
@@ -132,7 +134,7 @@ class Workers(Generic[Item, Result]):
         if failure:
             raise failure
 
-    def _submit(self, task: "_Task[Item, Result]") -> None:
+    def _submit(self, task: tuple[Item, _Reply]) -> None:
         self._pending.append(task)
         self._tasks.put(task)
         if self._running < self._jobs:
@@ -149,21 +151,22 @@ class Workers(Generic[Item, Result]):
                 raise
 
     def _next(self) -> tuple[Item, Result]:
-        task = self._pending.popleft()
-        result, error = task.answer.get()
+        item, answer = self._pending.popleft()
+        result, error = answer.get()
         if error is not None:
             raise error
-        return task.item, cast("Result", result)
+        return item, result
 
     def _run(self) -> None:
         """Have a worker work on one item after another, until there is None."""
         worker: Worker | None = None
-        while (task := self._tasks.get()) is not None:
+        while task := self._tasks.get():
+            item, answer = task
             try:
                 worker = worker or self._start()
-                task.answer.put((worker.call(task.item), None))
+                answer.put((worker.call(item), None))
             except BaseException as error:  # it is raised where the result is used
-                task.answer.put((None, error))
+                answer.put((None, error))
         self._ended.put(None)
 
     def _start(self) -> "Worker":
@@ -173,16 +176,6 @@ class Workers(Generic[Item, Result]):
             worker = Worker(self._work)
             self._started.append(worker)
         return worker
-
-
-class _Task(Generic[Item, Result]):
-    """An item, and where its result or its error is put."""
-
-    __slots__ = ("answer", "item")
-
-    def __init__(self, item: Item) -> None:
-        self.item = item
-        self.answer: SimpleQueue[tuple[Result | None, BaseException | None]] = SimpleQueue()
 
 
 class Worker:
@@ -375,18 +368,10 @@ class _Channel:
             rest = rest[self._attempt(self._end.send, rest) :]
 
     def receive(self) -> Any:
-        """Return the next value; raise EOFError if the other end is closed."""
-        return self.loads(self.read())
+        """Return the next value; raise EOFError if the other end is closed.
 
-    def loads(self, data: memoryview) -> Any:
-        """Return the value that the bytes hold."""
-        try:
-            return self._loads(data)
-        except Exception as error:  # e.g. a class that only the caller has
-            raise _unfit(error) from None
-
-    def read(self) -> memoryview:
-        """Return the bytes of the next value, which `loads` makes a value again."""
+        After a MemoryError, the rest of the value may follow in the socket.
+        """
         data = bytearray(_CHUNK)
         got, size = 0, _LENGTH.size
         while got < size:
@@ -400,7 +385,12 @@ class _Channel:
                     larger = bytearray(size)
                     larger[:got] = data[:got]
                     data = larger
-        return memoryview(data)[_LENGTH.size : size]
+        try:
+            return self._loads(memoryview(data)[_LENGTH.size : size])
+        except MemoryError:
+            raise
+        except Exception as error:  # e.g. a class that only the caller has
+            raise _unfit(error) from None
 
     def close(self) -> None:
         """Close this end."""
@@ -484,12 +474,10 @@ def serve(number: int) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             try:
-                data = channel.read()
-            except MemoryError:  # what follows in the socket is the rest of it
-                sys.exit(1)
-            try:
-                sent, item = channel.loads(data)
+                sent, item = channel.receive()
                 work = sent or work
+            except MemoryError:
+                sys.exit(1)
             except WorkerError as error:
                 channel.send((False, error))
                 continue

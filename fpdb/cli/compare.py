@@ -120,6 +120,7 @@ def _report(recipe: fpdb.Recipe, found: Comparison, verdict: str | None) -> None
             f"Jaccard {found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated, "
             f"{found.shingle_jaccard:.4f} exact"
         )
+        entries["containment"] = f"{found.containment:.4f} of the smaller set, exact"
     entries["value ratio"] = repr(found.value_ratio)
     if verdict:
         entries["verdict"] = verdict

@@ -17,7 +17,9 @@ from fpdb.cli.options import (
     RecipeOption,
     choose_recipe,
 )
+from fpdb.cli.plan import MANY
 from fpdb.errors import DatabaseExistsError, DatabaseNotFoundError, NotADatabaseError, PlanError
+from fpdb.fingerprint import WIDTHS
 from fpdb.tables.planner import USUAL
 
 DEFAULT_RECIPE = "web"
@@ -72,6 +74,21 @@ def create(
             render.record({name: value for name, value in found.items() if value is not None})
         else:
             render.report(_facts(database))
+        _warn_of_chance(database)
+
+
+def _warn_of_chance(database: fpdb.Database) -> None:
+    """Print a warning if unrelated documents will often match by chance."""
+    stats = database.stats()
+    bits, k = stats.bits, stats.k
+    chance = fpdb.chance_matches(bits, k, stats.capacity)
+    if chance >= MANY:
+        wider = f"take a recipe of {2 * bits} bits, or " if bits < max(WIDTHS) else ""
+        render.note(
+            f"warning: a query will match about {chance:.2g} unrelated documents by chance, at "
+            f"{stats.capacity:,} documents of {bits} bits and k={k}; {wider}create it with a "
+            "smaller -k, or with the --capacity that you expect"
+        )
 
 
 def _choose_plan(bits: int, k: int, capacity: int, tables: int) -> fpdb.Plan:
@@ -100,6 +117,7 @@ def open_or_create(path: Path, recipe: str | None, *, quiet: bool) -> fpdb.Datab
         database = fpdb.create(path, recipe=chosen or DEFAULT_RECIPE)
     except DatabaseExistsError:  # something else is there, or another process was faster
         return fpdb.open(path, recipe=chosen)
+    _warn_of_chance(database)
     if not quiet:
         facts = _facts(database)
         path = facts.pop("path")

@@ -67,7 +67,7 @@ def follow(
     with contextlib.ExitStack() as ending:
         if not quiet:
             ending.callback(_summarise, counts)
-        ending.enter_context(render.interruptible("answered documents are stored"))
+        render.leave_if_interrupted("answered documents are stored")
         database = open_or_create(path, recipe, quiet=quiet)
         for answer in fpdb.follow(
             ending.enter_context(database),

@@ -72,19 +72,19 @@ def ingest(
         contextlib.ExitStack() as ending,
     ):
         ending.callback(progress.summarise)
-        with render.interruptible("documents that were counted are stored"):
-            fpdb.ingest(
-                database,
-                paths,
-                reading,
-                skip_duplicates=skip_duplicates,
-                similarity=similarity,
-                jobs=jobs,
-                strict=strict,
-                on_added=partial(_print_duplicate, as_json=as_json),
-                on_bad=BadRecords(),
-                on_progress=progress,
-            )
+        render.leave_if_interrupted("documents that were counted are stored")
+        fpdb.ingest(
+            database,
+            paths,
+            reading,
+            skip_duplicates=skip_duplicates,
+            similarity=similarity,
+            jobs=jobs,
+            strict=strict,
+            on_added=partial(_print_duplicate, as_json=as_json),
+            on_bad=BadRecords(),
+            on_progress=progress,
+        )
 
 
 def _print_duplicate(added: fpdb.Added, *, as_json: bool) -> None:

@@ -73,16 +73,16 @@ def load(
     """
     new: dict[str, Any] = {"recipe": recipe and choose_recipe(recipe), "keys": key_type}
     progress = ProgressLine(quiet=quiet, unit="fingerprints")
-    with render.interruptible("a new database isn't there, an old one is intact; run it again"):
-        fpdb.load(
-            path,
-            source,
-            dataclasses.replace(reading, format=form),
-            key_file=keys,
-            first_key=first_key,
-            strict=strict,
-            on_bad=BadRecords(),
-            on_progress=progress,
-            **{name: value for name, value in new.items() if value is not None},
-        )
+    render.leave_if_interrupted("a new database isn't there, an old one is intact; run it again")
+    fpdb.load(
+        path,
+        source,
+        dataclasses.replace(reading, format=form),
+        key_file=keys,
+        first_key=first_key,
+        strict=strict,
+        on_bad=BadRecords(),
+        on_progress=progress,
+        **{name: value for name, value in new.items() if value is not None},
+    )
     progress.summarise()

@@ -1,22 +1,159 @@
 """Find near-duplicates among stored documents: pairs, and clusters of which one is kept."""
 
+import contextlib
 import time
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import DatabaseArgument, KOption, QuietOption, SimilarityOption, bundled
+from fpdb.cli.inputs import BadRecords, choose_reading
+from fpdb.cli.options import (
+    AnyRecipeOption,
+    DatabaseArgument,
+    KOption,
+    QuietOption,
+    SimilarityOption,
+    bundled,
+    choose_recipe,
+    require,
+    require_name,
+)
 from fpdb.cli.output import Output, key_column, likeness
+from fpdb.errors import InputError
+from fpdb.ingest import Bad, parse_key
+from fpdb.io.files import read_records
+from fpdb.io.records import BadRecord
+
+_EXACT = "Exact"
 
 
-@bundled(target=Output)
+class ExactJoin:
+    """An exact join of the texts of files: what is compared, and how."""
+
+    def __init__(
+        self,
+        files: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--exact",
+                metavar="FILE|DIR|-",
+                help="Compare the texts in FILE exactly; none is missed.",
+                rich_help_panel=_EXACT,
+            ),
+        ] = None,
+        of: Annotated[
+            Literal["shingles", "features"],
+            typer.Option(
+                "--of",
+                help="What a text is the set of: runs of words, or the recipe's features.",
+                rich_help_panel=_EXACT,
+            ),
+        ] = "shingles",
+        above: Annotated[
+            bool,
+            typer.Option(
+                "--above", help="More than --similarity, not as much.", rich_help_panel=_EXACT
+            ),
+        ] = False,
+        containment: Annotated[
+            bool,
+            typer.Option(
+                "--containment",
+                help="The share of the smaller set that is in the larger.",
+                rich_help_panel=_EXACT,
+            ),
+        ] = False,
+    ) -> None:
+        self.files = files or []
+        self.needs_files = of != "shingles" or above or containment
+        self._settings: dict[str, Any] = {"of": of, "above": above, "containment": containment}
+        self._bad = BadRecords()
+        self._not_stored = 0
+
+    def write(
+        self,
+        target: Output,
+        reading: fpdb.Reading,
+        path: Path | None,
+        recipe: fpdb.Recipe | None,
+        similarity: float | None,
+    ) -> int:
+        """Write the pairs of the texts, or of those that the database has; return their number."""
+        count = 0
+        with contextlib.ExitStack() as stack:
+            database = None
+            if path is not None:
+                database = stack.enter_context(fpdb.open(path, readonly=True, recipe=recipe))
+            found = fpdb.exact_pairs(
+                self._documents(reading, database),
+                0.8 if similarity is None else similarity,
+                recipe=database.recipe if database else recipe or "web",
+                **self._settings,
+            )
+            key = key_column(database) if database else "string"
+            columns = {"key": key, "other": key, "similarity": "double"}
+            stack.enter_context(
+                target.opened(columns | dict.fromkeys(("common", "size", "other_size"), "int64"))
+            )
+            for pair in found:
+                count += 1
+                target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))
+        return count
+
+    def summarise(self) -> None:
+        """Print how many records weren't compared."""
+        if self._not_stored:
+            render.note(f"not in the database, and not compared: {self._not_stored:,}")
+        if self._bad.count:
+            render.note(f"bad records: {self._bad.count:,}")
+
+    def _documents(
+        self, reading: fpdb.Reading, database: fpdb.Database | None
+    ) -> Iterator[fpdb.Document]:
+        """Read the documents, and count those that can't be used or aren't stored."""
+        kind = database.keys if database else "text"
+        for path in self.files:
+            for record in read_records(path, reading):
+                if isinstance(record, BadRecord):
+                    self._bad(Bad(record.source, record.reason))
+                    continue
+                try:
+                    key = parse_key(str(record.key), kind)
+                except InputError as error:
+                    self._bad(Bad(record.source, str(error)))
+                    continue
+                if database is None or key in database:
+                    yield fpdb.Document(key, record.text)
+                else:
+                    self._not_stored += 1
+
+
+@bundled(
+    "files of above containment key_field text_field input_format html "
+    "output output_format as_json",
+    join=ExactJoin,
+    reading=choose_reading,
+    target=Output,
+)
 def pairs(
-    path: DatabaseArgument,
+    join: ExactJoin,
+    reading: fpdb.Reading,
     target: Output,
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DB",
+            callback=require_name,
+            help="The directory of the database; not needed with --exact.",
+        ),
+    ] = None,
     k: KOption = None,
     similarity: SimilarityOption = None,
+    recipe: AnyRecipeOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """List pairs of near-duplicates.
@@ -26,21 +163,38 @@ def pairs(
       fpdb pairs crawl.fpdb -k 5
       fpdb pairs crawl.fpdb --output pairs.parquet
       fpdb pairs crawl.fpdb --similarity 0.9
+      fpdb pairs --exact news.tsv --of features --similarity 0.8
 
     Each line holds two keys, the older document first, and their similarity, or the distance of
     their fingerprints where bits are asked for.
     """
     started = time.monotonic()
+    chosen = None if recipe is None else choose_recipe(recipe)
+    if join.files:
+        require(k is None, "-k is a distance of fingerprints, and --exact compares texts")
+        count = join.write(target, reading, path, chosen, similarity)
+    else:
+        require(path, "give a database, or --exact FILE")
+        require(not join.needs_files, "--of, --above and --containment need --exact FILE")
+        count = _write_near(target, Path(path or ""), chosen, k, similarity)
+    if not quiet:
+        render.note(f"pairs {count:,}; {time.monotonic() - started:.2f} s")
+        join.summarise()
+
+
+def _write_near(
+    target: Output, path: Path, recipe: fpdb.Recipe | None, k: int | None, similarity: float | None
+) -> int:
+    """Write the pairs of a database; return their number."""
     count = 0
-    with fpdb.open(path, readonly=True) as database:
+    with fpdb.open(path, readonly=True, recipe=recipe) as database:
         key = key_column(database)
         columns = {"key": key, "other": key, "distance": "int32"}
         with target.opened(columns | {"similarity": "double"}):
             for pair in database.pairs(k=k, similarity=similarity):
                 count += 1
                 target.write(pair, (pair.key, pair.other, likeness(pair)))
-    if not quiet:
-        render.note(f"pairs {count:,}; {time.monotonic() - started:.2f} s")
+    return count
 
 
 @bundled(target=Output)

@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import asdict
+from math import comb, log2
 from typing import Annotated
 
 import typer
@@ -9,10 +10,24 @@ import typer
 from fpdb.cli import render
 from fpdb.cli.options import BitsOption, JsonOption, parse_count, require
 from fpdb.errors import PlanError
+from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
-from fpdb.tables import Estimate, JoinPlan, Plan, estimate_cost, join_plans, plans
+from fpdb.tables import (
+    Estimate,
+    JoinPlan,
+    Plan,
+    chance_matches,
+    estimate_cost,
+    join_plans,
+    plans,
+)
+from fpdb.tables.planner import extremes
 
 _CORES = 8
+# The tables of an extreme that is still worth a line.
+_MOST_SHOWN = 10**9
+# From so many false matches a query by chance on, another width is better.
+MANY = 0.1
 _JOIN_FIELDS = ("name", "prefix", "rows", "shuffle_bytes", "candidates", "tasks", "seconds")
 
 
@@ -48,7 +63,9 @@ def plan(
       fpdb plan --bits 64 -k 3 --documents 2**34 --query-k 5
       fpdb plan --documents 8e9 --machines 200
 
-    An asterisk marks the plan that fpdb create takes. Times and bytes are estimates.
+    An asterisk marks the plan that fpdb create takes, a dash two extremes that none takes: all
+    fingerprints within k looked up in one table, and a table for each choice of k bits. Times and
+    bytes are estimates.
     """
     require(machines is None or query_k is None, "--query-k doesn't go with --machines")
     asked: dict[str, object] = {"bits": bits, "k": k, "documents": documents}
@@ -65,14 +82,27 @@ def plan(
             f"queries with k = {query_k} take too many probes in all plans for k = {k}",
             hint="give a smaller --query-k, or a larger -k",
         )
+    wanted = k if query_k is None else query_k
+    chance = chance_matches(bits, wanted, documents)
+    ends = extremes(bits, wanted, documents) if 1 < comb(bits, wanted) < _MOST_SHOWN else ()
     if as_json:
         listed = [{"chosen": each is found[0]} | _plain(each, costs[each]) for each in costs]
-        asked["query_k"] = k if query_k is None else query_k
-        render.record(asked | {"plans": listed})
+        beyond = [{"tables": e.tables, "prefix": e.prefix} | asdict(e.cost) for e in ends]
+        asked |= {"query_k": wanted, "chance_matches": chance}
+        render.record(asked | {"plans": listed, "extremes": beyond})
         return
     header = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
-    rows = [("*" if each is found[0] else "", *_cells(each, costs[each])) for each in costs]
+    rows = [
+        ("*" if each is found[0] else "", *_cells(len(each.tables), each.prefix, costs[each]))
+        for each in costs
+    ]
+    rows += [("-", *_cells(each.tables, each.prefix, each.cost)) for each in ends]
     render.table([(*header, "bytes", "query", "insert"), *rows])
+    false = f"{_number(chance)} a query by chance, if fingerprints were random"
+    if chance >= MANY and bits < max(WIDTHS):
+        false += f"; with {2 * bits} bits {_number(chance_matches(2 * bits, wanted, documents))}"
+    render.row("")
+    render.report({"documents": f"{documents:,}, 2**{log2(documents):.3g}", "false matches": false})
 
 
 def _compare_ways(
@@ -103,10 +133,10 @@ def _plain(plan: Plan, cost: Estimate) -> dict[str, object]:
     return {"name": plan.name, "tables": len(plan.tables), "prefix": plan.prefix} | asdict(cost)
 
 
-def _cells(plan: Plan, cost: Estimate) -> tuple[str, ...]:
+def _cells(tables: int, prefix: int, cost: Estimate) -> tuple[str, ...]:
     return (
-        str(len(plan.tables)),
-        str(plan.prefix),
+        f"{tables:,}",
+        str(prefix),
         f"{cost.probes:,}",
         _number(cost.candidates_per_probe),
         _number(cost.candidates),

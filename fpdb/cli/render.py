@@ -19,20 +19,19 @@ from typing import IO, Any
 import typer
 
 from fpdb.errors import FpdbError
-from fpdb.interrupts import EXIT_CODE
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 # What may begin a formula; some spreadsheets accept the wide forms as well.
 _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
 # How wide the progress line is that is shown.
 _progress_width = 0
-_interrupt_noted = False
+# What the command leaves if it is interrupted.
+_left = ""
 
 
 def prepare_streams() -> None:
     """Write UTF-8 in any locale, and escape what can't be written."""
-    global _interrupt_noted  # noqa: PLW0603 - another command begins
-    _interrupt_noted = False
+    leave_if_interrupted("")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -182,22 +181,15 @@ def progress(message: str) -> None:
     _progress_width = len(line)
 
 
-@contextlib.contextmanager
-def interruptible(outcome: str) -> Iterator[None]:
-    """End a command if it is interrupted, and print what it leaves."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        note_interrupt(outcome)
-        raise typer.Exit(EXIT_CODE) from None
+def leave_if_interrupted(outcome: str) -> None:
+    """Set what the command leaves if it is interrupted from now on."""
+    global _left  # noqa: PLW0603 - there is one command
+    _left = outcome
 
 
-def note_interrupt(outcome: str = "") -> None:
-    """Print, once, that the command was interrupted, and what it leaves."""
-    global _interrupt_noted  # noqa: PLW0603 - a command is interrupted once
-    if not _interrupt_noted:
-        _interrupt_noted = True
-        note(f"interrupted: {outcome}" if outcome else "interrupted")
+def note_interrupt() -> None:
+    """Print that the command was interrupted, and what it leaves."""
+    note(f"interrupted: {_left}" if _left else "interrupted")
 
 
 def fail(error: FpdbError) -> None:

@@ -99,10 +99,15 @@ class Engine:
         cleaned = (self._clean(block, self._sketch_steps) for block in self._blocks(texts))
         return np.concatenate([sketch_texts(block, self._seed) for block in cleaned])
 
-    def distinct_shingles(self, text: str) -> Column:
-        """Return the hashes of a text's distinct shingles, sorted."""
-        [cleaned] = self._clean(next(self._blocks([text])), self._sketch_steps)
-        return distinct_shingles(cleaned, self._seed)
+    def distinct_shingles(self, texts: Iterable[str]) -> list[Column]:
+        """Return the hashes of the distinct shingles of each text, sorted."""
+        cleaned = (self._clean(block, self._sketch_steps) for block in self._blocks(texts))
+        return [own for block in cleaned for own in distinct_shingles(block, self._seed)]
+
+    def distinct_features(self, texts: Iterable[str]) -> list[list[str]]:
+        """Return the distinct features of each text."""
+        cleaned = (self._clean(block, self._steps) for block in self._blocks(texts))
+        return [list(self._tally_text(text)) for block in cleaned for text in block]
 
     def batch_of_segments(self, documents: Iterable[segmentation.Segments]) -> Batch:
         """Fingerprint documents that are already cut."""

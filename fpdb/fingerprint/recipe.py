@@ -27,7 +27,7 @@ from fpdb.fingerprint.features import (
 )
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.segmentation import Segments
-from fpdb.fingerprint.sketches import exact_jaccard, sketch_jaccard, standard_error
+from fpdb.fingerprint.sketches import exact_shares, sketch_jaccard, standard_error
 from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch, Comparison, Explanation
 
 WIDTHS = (32, 64, 128)
@@ -109,11 +109,19 @@ class Recipe:
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
         """Return the hashes of a text's distinct shingles, sorted: the set behind its sketch."""
-        return self._engine.distinct_shingles(text)
+        return self.shingles_many([text])[0]
+
+    def shingles_many(self, texts: Iterable[str]) -> list[NDArray[np.uint64]]:
+        """Return the hashes of the distinct shingles of each text, sorted."""
+        return self._engine.distinct_shingles(each(texts, "texts"))
 
     def features(self, text: str) -> dict[str, float]:
         """Return the features of a text and their weights."""
         return self._engine.weights(text)
+
+    def features_many(self, texts: Iterable[str]) -> list[list[str]]:
+        """Return the distinct features of each text, without weights."""
+        return self._engine.distinct_features(each(texts, "texts"))
 
     def replace(self, **changes: Any) -> "Recipe":
         """Return a recipe with other parts; give it a new name, because it is another recipe."""
@@ -262,7 +270,7 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
     left, right = map(to_int, batch.fingerprints)
     features, others = recipe.features(first), recipe.features(second)
     apart = distance(left, right)
-    exact = exact_jaccard(recipe.shingles(first), recipe.shingles(second))
+    exact, containment = exact_shares(recipe.shingles(first), recipe.shingles(second))
     sketches = cast("NDArray[np.uint8]", batch.sketches)
     estimated = None if exact is None else float(sketch_jaccard(sketches[0], sketches[1]))
     turn = math.pi * apart / recipe.bits
@@ -275,6 +283,7 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
         jaccard=_jaccard(features, others),
         value_ratio=min(left, right) / max(left, right) if left != right else 1.0,
         shingle_jaccard=exact,
+        containment=containment,
         sketch_jaccard=estimated,
         sketch_error=None if estimated is None else standard_error(estimated),
         short=bool(batch.short.any()),

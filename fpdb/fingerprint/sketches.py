@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -205,16 +206,26 @@ def shingles(texts: Sequence[str], seed: int = 0) -> Iterator[Shingles]:
         yield Shingles(first, hashes, np.bincount(owners, minlength=len(block)))
 
 
-def distinct_shingles(text: str, seed: int = 0) -> Column:
-    """Return the set of a clean text's shingles, sorted."""
-    return unique(np.concatenate([part.hashes for part in shingles([text], seed)]))
+def distinct_shingles(texts: Sequence[str], seed: int = 0) -> Iterator[Column]:
+    """Yield the set of each clean text's shingles, sorted."""
+    for _, parts in groupby(shingles(texts, seed), lambda part: part.first):
+        first, *more = parts
+        if more:  # of one long text
+            yield unique(np.concatenate([first.hashes, *(part.hashes for part in more)]))
+        else:
+            yield from map(unique, np.split(first.hashes, np.cumsum(first.counts)[:-1]))
 
 
-def exact_jaccard(first: Column, second: Column) -> float | None:
-    """Return the Jaccard similarity of two sets of shingles, None if one of them is empty."""
+def exact_shares(first: Column, second: Column) -> tuple[float, float] | tuple[None, None]:
+    """Return the Jaccard similarity of two sets, and the share of the smaller that is in the other.
+
+    There is neither if one of them is empty.
+    """
+    smaller = min(len(first), len(second))
+    if not smaller:
+        return None, None
     shared = len(np.intersect1d(first, second, assume_unique=True))
-    union = len(first) + len(second) - shared
-    return shared / union if len(first) and len(second) else None
+    return shared / (len(first) + len(second) - shared), shared / smaller
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:

@@ -295,7 +295,8 @@ def _named_rows(
     """Decode rows from a number on; one by one if some are too large, or can't be decoded."""
     found = _excess(largest) if (sizes > largest).any() else _decoded(batch, sizes, largest)
     if not isinstance(found, str):
-        return [(number + row, *each) for row, each in enumerate(found)]
+        rows, replaced = found
+        return [(number + row, fields, row in replaced) for row, fields in enumerate(rows)]
     if batch.num_rows == 1:
         return [(number, found, False)]
     return [
@@ -310,11 +311,11 @@ def _excess(largest: int) -> str:
 
 def _decoded(
     batch: "pyarrow.RecordBatch", sizes: NDArray[np.int64], largest: int
-) -> list[tuple[dict[str, Any], bool]] | str:
-    """Return rows by the names of columns, each with whether it isn't UTF-8; or what is wrong."""
-    columns: list[list[Any]] = []
+) -> tuple[list[dict[str, Any]], set[int]] | str:
+    """Return rows by the names of columns, and which of them are no UTF-8; or what is wrong."""
+    names, columns = batch.schema.names, list[list[Any]]()
     replaced: set[int] = set()
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+    for name, array in zip(names, batch.columns, strict=True):
         try:
             values, broken = _values(array)
             if _sizes_unknown(array.type):
@@ -326,8 +327,7 @@ def _decoded(
             return _excess(largest)
         columns.append(values)
         replaced |= broken
-    named = (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
-    return [(fields, row in replaced) for row, fields in enumerate(named)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], replaced
 
 
 def _values(array: Any) -> tuple[list[Any], set[int]]:

@@ -2,10 +2,12 @@
 
 from fpdb.joins.clusters import find_clusters
 from fpdb.joins.evaluation import evaluate
+from fpdb.joins.exact import exact_pairs
 from fpdb.joins.pairs import find_pairs
 
 __all__ = [
     "evaluate",
+    "exact_pairs",
     "find_clusters",
     "find_pairs",
 ]

@@ -157,7 +157,12 @@ def with_rows(value: memoryview, columns: int, seed: int, rows: list[list[int]])
 def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, int]:
     """Return the first column of a page as bytes of uint64, mostly uncopied, and its length."""
     try:
-        count, widths, start = _opened(value, columns, seed)
+        # As in `_opened`, whose call would be felt here: queries read most pages by this function.
+        checksum, count, widths = _unpack_head(value)
+        start = 8 + 8 * columns
+        sound = _digest(value[4:], seed) & 0xFFFFFFFF == checksum
+        if not sound or start + count * _row_bytes[widths] != len(value):
+            _opened(value, columns, seed)  # which raises the error
         if widths & 15 == 8:
             return value[start : start + 8 * count], count
         return _read_columns(value, 1, count, widths, start)[0].data.cast("B"), count

@@ -285,10 +285,8 @@ class WriteTransaction(ReadTransaction):
             if self._mark in self._shared.active and hasattr(self, "raw"):
                 self.raw.abort()
         finally:
-            self._end()
             self._shared.lock.release(self)
-            if self._shared.barred:  # nobody may need it any more, nor the files of its lock
-                self._shared.close_if_idle()
+            self._end()
 
     def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
         """Store a value under a key, replacing what was there."""

@@ -348,7 +348,7 @@ def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(_pinned(directory, os.O_DIRECTORY))
         data = stack.enter_context(_pinned(directory / DATA_FILE, folder=folder))
-        about = os.fstat(data)
+        around, about = os.fstat(folder), os.fstat(data)
         _require_file(about, directory / DATA_FILE)
         ours = about.st_uid == os.geteuid()
         if ours:
@@ -364,9 +364,12 @@ def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator
                 and _may_write(lock)
                 # On an overlay, who writes makes a copy of both files, and a reader of the older
                 # data file would take the state that the newer lock file names.
-                and ((ours and _may_write(data)) or not _is_on_overlay(folder))
+                and ((ours and _may_write(data)) or file_system_of(around.st_dev) != "overlay")
             )
-        if usable and ours and not _others_may_write(folder):
+        private = around.st_uid in {0, os.geteuid()} and not (
+            around.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        )
+        if usable and ours and private:
             yield name_of(folder)
         elif usable:
             links = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fpdb-")))
@@ -397,16 +400,6 @@ def name_of(descriptor: int) -> str:
 
 def _may_write(descriptor: int) -> bool:
     return os.access(name_of(descriptor), os.W_OK, effective_ids=True)
-
-
-def _is_on_overlay(folder: int) -> bool:
-    return file_system_of(os.fstat(folder).st_dev) == "overlay"
-
-
-def _others_may_write(folder: int) -> bool:
-    found = os.fstat(folder)
-    mode = stat.S_IWGRP | stat.S_IWOTH
-    return found.st_uid not in {0, os.geteuid()} or bool(found.st_mode & mode)
 
 
 def _make_lock_file(folder: int, mode: int) -> None:

@@ -42,7 +42,7 @@ from fpdb.errors import (
 )
 from fpdb.storage.drafts import require_sealed
 from fpdb.storage.format import unpack_header
-from fpdb.storage.lmdb_file import LmdbFile
+from fpdb.storage.lmdb_file import DATA_FILE, LmdbFile
 from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
@@ -453,7 +453,7 @@ def _require_one_place(directory: Path, identity: Identity) -> None:
     for known, shared in _open.items():
         if shared.lock_file and (known == identity) != (shared.lock_file == lock_file):
             raise MovedError(
-                f"the data file of {directory} was replaced within it, or is another database's",
+                f"{DATA_FILE} or {LMDB_LOCK_FILE} of {directory} was replaced or removed within it",
                 hint="move whole directories; close all handles of both, then open it again",
             )
 

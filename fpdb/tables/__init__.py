@@ -7,7 +7,15 @@ from fpdb.tables.batch import Hits, agreeing, find_together, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
 from fpdb.tables.plan import Bands, Plan, Table
-from fpdb.tables.planner import Estimate, JoinPlan, choose_bands, estimate_cost, join_plans, plans
+from fpdb.tables.planner import (
+    Estimate,
+    JoinPlan,
+    chance_matches,
+    choose_bands,
+    estimate_cost,
+    join_plans,
+    plans,
+)
 
 __all__ = [
     "Bands",
@@ -19,6 +27,7 @@ __all__ = [
     "Plan",
     "Table",
     "agreeing",
+    "chance_matches",
     "choose_bands",
     "distances",
     "estimate_cost",

@@ -98,13 +98,60 @@ class Estimate:
         return query + self.insert_seconds
 
 
+@dataclass(frozen=True)
+class Extreme:
+    """A design that no database has, because it takes too many lookups or too many tables."""
+
+    tables: int
+    prefix: int
+    cost: Estimate
+
+
 def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
     """Estimate what a plan costs with N documents, for queries within k."""
     probes, share = _probed(plan, k)
+    return _estimate(plan.bits, len(plan.tables), probes, share, documents, bands=plan.bands)
+
+
+def extremes(bits: int, k: int, documents: int) -> tuple[Extreme, Extreme]:
+    """Return the two designs between which all plans are.
+
+    The first looks up each fingerprint within k of a query in one table. The second has a table for
+    each choice of k bits, which are the last in its order, and looks the other bits up.
+    """
+    wanted, choices = within(bits, k), comb(bits, k)
+    prefix = bits - k
+    few = _estimate(bits, 1, wanted, wanted / (1 << bits), documents)
+    many = _estimate(bits, choices, choices, choices / (1 << prefix), documents)
+    return Extreme(1, bits, few), Extreme(choices, prefix, many)
+
+
+def within(bits: int, k: int) -> int:
+    """Count the fingerprints within k of one."""
+    return sum(comb(bits, distance) for distance in range(k + 1))
+
+
+def chance_matches(bits: int, k: int, documents: int) -> float:
+    """Return how many of N unrelated documents are within k of a query by chance, on average.
+
+    It takes their fingerprints for random bits. Those of short texts, and of pages of one template,
+    are nearer than that.
+    """
+    _check_request(bits, k, documents=documents)
+    return documents * within(bits, k) / (1 << bits)
+
+
+def _estimate(
+    bits: int,
+    tables: int,
+    probes: int,
+    share: float,
+    documents: int,
+    *,
+    bands: Bands | None = None,
+) -> Estimate:
     candidates = documents * share
-    tables = len(plan.tables)
-    bands = plan.bands
-    row = tables * plan.bits / 8 + _ID_BYTES + (bands.count * _BAND_ROW_BYTES if bands else 0)
+    row = tables * bits / 8 + _ID_BYTES + (bands.count * _BAND_ROW_BYTES if bands else 0)
     size = documents * row * _BYTES_PER_BYTE
     memory_share = min(1.0, _MEMORY_BYTES / size) if size else 1.0
     cold = (1 - memory_share) * _COLD_PAGE_SECONDS

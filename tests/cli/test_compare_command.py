@@ -45,6 +45,7 @@ def test_two_texts_are_reported_in_words(run):
         "Jaccard": f"{found.jaccard:.4f} exact",
         "shingles": f"Jaccard {found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated, "
         f"{found.shingle_jaccard:.4f} exact",
+        "containment": f"{found.containment:.4f} of the smaller set, exact",
         "value ratio": repr(found.value_ratio),
     }
 
@@ -52,7 +53,7 @@ def test_two_texts_are_reported_in_words(run):
 def test_two_texts_as_json(run):
     found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
     shown = json.loads(run("compare", "--json", "-t", FIRST, "-t", SECOND).out)
-    shingled = ["shingle_jaccard", "sketch_jaccard", "sketch_error"]
+    shingled = ["shingle_jaccard", "containment", "sketch_jaccard", "sketch_error"]
     assert list(shown) == [*COLUMNS, *shingled, "short", "equal", "verdict"]
     assert shown.pop("verdict") is None
     assert fpdb.models.Comparison(**shown) == found

@@ -2,6 +2,8 @@
 
 import json
 import signal
+from itertools import combinations
+from random import Random
 
 import pytest
 
@@ -111,3 +113,125 @@ def test_pairs_stream_until_the_reader_has_enough(start, tmp_path):
     process.send_signal(signal.SIGINT)
     process.stdout.close()
     assert process.wait(30) in (0, 130)
+
+
+NEWS = [
+    ("http://a/1", "first", "rain falls on the old bridge and boats wait below it"),
+    ("http://a/2", "second", "rain falls on the old bridge and boats wait below"),
+    ("http://a/3", "third", "it below wait boats and bridge old the on falls rain"),
+    ("http://a/4", "fourth", "quite another story"),
+    ("http://a/5", "fifth", ""),
+]
+WORDS_OF_NEWS = ["--recipe", "news-md5", "--of", "features", "--key-field", 1, "--text-field", 3]
+
+
+@pytest.fixture
+def news(tmp_path):
+    path = tmp_path / "news.tsv"
+    path.write_text("".join("\t".join(row) + "\n" for row in NEWS), "utf-8")
+    return path
+
+
+def test_texts_are_compared_exactly_without_a_database(run, news):
+    done = run("pairs", "--exact", news, *WORDS_OF_NEWS, "--similarity", 0.9)
+    assert done.code == 0
+    assert done.rows == [
+        ["http://a/1", "http://a/2", "0.9091"],
+        ["http://a/1", "http://a/3", "1.0000"],
+        ["http://a/2", "http://a/3", "0.9091"],
+    ]
+    assert done.err.startswith("pairs 3; ")
+    shingles = run("pairs", "--exact", news, "--key-field", 1, "--text-field", 3, "-q")
+    assert (shingles.rows, shingles.err) == ([["http://a/1", "http://a/2", "0.8889"]], "")
+
+
+def test_above_and_containment(run, news):
+    def similarities(*options):
+        return [row[2] for row in run("pairs", "--exact", news, *WORDS_OF_NEWS, *options).rows]
+
+    assert similarities("--similarity", 1) == ["1.0000"]
+    assert similarities("--similarity", 1, "--containment") == ["1.0000"] * 3
+    # 10 of 11 words, a fraction that no decimal is.
+    assert len(similarities("--similarity", 0.909, "--above")) == 3
+    assert len(similarities("--similarity", 0.9091)) == 1
+    done = run("pairs", "--exact", news, *WORDS_OF_NEWS, "--similarity", 1, "--above")
+    assert (done.code, done.out) == (3, "")
+    assert "error: found the similarity 1.0, expected a number above 0, below 1" in done.err
+
+
+def test_exact_pairs_as_json_have_the_counts(run, news):
+    done = run("pairs", "--exact", news, *WORDS_OF_NEWS, "--json", "-q")
+    first, second, similarity = "http://a/1", "http://a/2", 10 / 11
+    assert json.loads(done.out.splitlines()[0]) == {
+        "key": first,
+        "other": second,
+        "similarity": similarity,
+        "common": 10,
+        "size": 11,
+        "other_size": 10,
+    }
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_with_a_database_only_its_documents_are_compared_by_its_recipe(run, tmp_path, keys):
+    texts = [" ".join(text.split()) for _, _, text in NEWS[:3]]
+    lines = [json.dumps({"id": number, "text": text}) for number, text in enumerate(texts)]
+    if keys == "integer":
+        lines.append('{"id": "one", "text": "a text"}')
+    (tmp_path / "texts.jsonl").write_text("\n".join([*lines, "no record"]) + "\n", "utf-8")
+    with fpdb.create(tmp_path / "a.fpdb", recipe="news-md5", keys=keys) as database:
+        for number in (0, 2):
+            database.add(number if keys == "integer" else str(number), texts[number])
+    done = run(
+        "pairs", tmp_path / "a.fpdb", "--exact", tmp_path / "texts.jsonl", "--of", "features"
+    )
+    assert done.rows == [["0", "2", "1.0000"]]
+    assert f"texts.jsonl:{len(lines) + 1}: is no JSON" in done.err
+    assert ("'one', expected a whole number" in done.err) == (keys == "integer")
+    assert done.err.splitlines()[-2:] == [
+        "not in the database, and not compared: 1",
+        f"bad records: {len(lines) - 2}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--exact", "f", "-k", 3],
+        ["a.fpdb", "--above"],
+        ["a.fpdb", "--containment"],
+        ["a.fpdb", "--of", "features"],
+        ["--exact", "f", "--of", "words"],
+    ],
+)
+def test_wrong_usage_of_pairs_exits_with_2(run, arguments):
+    done = run("pairs", *arguments)
+    assert (done.code, done.out) == (2, "")
+
+
+def test_the_pairs_of_the_news_script_are_found(run, tmp_path):
+    """The script compared the words of all news with all others, and printed those above 0.8."""
+    random = Random(610)
+    words = [f"w{number}" for number in range(3000)]
+    contents = [random.choices(words, k=random.randint(1, 60)) for _ in range(200)]
+    for _ in range(200):
+        copy = list(random.choice(contents))
+        for place in random.sample(range(len(copy)), len(copy) // random.randint(6, 20)):
+            copy[place] = random.choice(words)
+        contents.append(random.sample(copy, len(copy)))
+    path = tmp_path / "news.tsv"
+    lines = [f"u{number}\tt\t{' '.join(content)}\n" for number, content in enumerate(contents)]
+    path.write_text("".join(lines), "utf-8")
+    sets = [(f"u{number}", set(content)) for number, content in enumerate(contents)]
+    expected = []
+    at_the_limit = 0
+    for (url, first), (other, second) in combinations(sets, 2):
+        similarity = float(len(first & second)) / float(len(first | second))
+        at_the_limit += similarity == 0.8
+        if similarity > 0.8:
+            expected.append([url, other, f"{similarity:.4f}"])
+    assert len(expected) > 100
+    assert at_the_limit
+    done = run("pairs", "--exact", path, *WORDS_OF_NEWS, "--similarity", 0.8, "--above")
+    assert done.rows == expected

@@ -1,6 +1,7 @@
 """fpdb plan: the designs of the paper, and what they cost."""
 
 import json
+from math import comb
 
 import pytest
 
@@ -11,7 +12,7 @@ from fpdb.tables import estimate_cost
 
 def rows(done):
     """The rows of the table, each as a mapping."""
-    header, *lines = done.out.splitlines()
+    header, *lines = done.out.partition("\n\n")[0].splitlines()
     assert header.split() == [
         *(
             "tables",
@@ -24,7 +25,12 @@ def rows(done):
             "insert",
         )
     ]
-    return [(line.startswith("*"), line.lstrip("* ").split()) for line in lines]
+    plans = [line for line in lines if not line.startswith("-")]
+    return [(line.startswith("*"), line.lstrip("* ").split()) for line in plans]
+
+
+def extremes(done):
+    return [line.split()[1:] for line in done.out.splitlines() if line.startswith("-")]
 
 
 def plans(done):
@@ -53,8 +59,66 @@ def test_the_table_for_people(run):
     assert [chosen for chosen, _ in found] == [True] + [False] * (len(found) - 1)
     four = next(fields for _, fields in found if fields[:2] == ["4", "16"])
     assert four[2:5] == ["4", "262,144", "1,048,576"]
-    widths = {len(line) for line in done.out.splitlines()}
-    assert len(widths) == 1
+    table, _, facts = done.out.partition("\n\n")
+    assert len({len(line) for line in table.splitlines()}) == 1
+    assert facts.splitlines() == [
+        "documents      17,179,869,184, 2**34",
+        "false matches  4.1e-05 a query by chance, if fingerprints were random",
+    ]
+
+
+def test_the_two_extremes_of_the_paper(run):
+    # 41,664 questions with three changed bits and 2,081 with fewer to one table; or 41,664 tables.
+    one, many = extremes(run("plan"))
+    assert one[:3] == ["1", "64", f"{comb(64, 3) + comb(64, 2) + 64 + 1:,}"]
+    assert many[:3] == ["41,664", "61", "41,664"]
+    # Of a million sorted fingerprints; three changed bits leave all of the other 61 as they were.
+    few, much = json.loads(run("plan", "--json").out)["extremes"]
+    assert few["candidates"] == pytest.approx(1e6 * 43_745 / 2**64)
+    assert much["candidates_per_probe"] == pytest.approx(1e6 / 2**61)
+    assert much["bytes"] == pytest.approx(41_664 * 8e6, rel=0.03)
+    assert extremes(run("plan", "-k", 0)) == extremes(run("plan", "--bits", 128, "-k", 16)) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (
+            ["--bits", "32"],
+            "1.3 a query by chance, if fingerprints were random; with 64 bits 2.4e-09",
+        ),
+        (
+            ["--bits", "32", "-k", "2"],
+            "0.12 a query by chance, if fingerprints were random; with 64",
+        ),
+        (["-k", "3", "--query-k", "7"], "3.8e-05 a query by chance, if fingerprints were random\n"),
+        (["--documents", "1e9"], "2.4e-06 a query"),
+    ],
+)
+def test_false_matches_by_chance(run, arguments, shown):
+    done = run("plan", *arguments)
+    assert f"false matches  {shown}" in done.out
+
+
+def test_a_thousand_million_is_no_2_to_the_34(run):
+    assert "documents      1,000,000,000, 2**29.9\n" in run("plan", "--documents", "1e9").out
+
+
+def test_a_database_that_will_match_by_chance_is_created_with_a_warning(run, tmp_path):
+    done = run("create", tmp_path / "a", "--recipe", "ascii-mt", "--json")
+    assert json.loads(done.out)["bits"] == 32
+    assert done.err == (
+        "warning: a query will match about 1.3 unrelated documents by chance, at 1,000,000 "
+        "documents of 32 bits and k=3; take a recipe of 64 bits, or create it with a smaller -k, "
+        "or with the --capacity that you expect\n"
+    )
+    stdin = b'{"key": "a", "text": "b"}\n'
+    done = run("ingest", tmp_path / "b", "-r", "bigram-32", "-q", stdin=stdin)
+    assert done.err.startswith("warning: a query will match about 1.3 ")
+    assert run("ingest", tmp_path / "b", "-q", stdin=stdin).err == ""
+    few = ["--recipe", "ascii-mt", "--capacity", "10000"]
+    assert run("create", tmp_path / "c", *few).err == ""
+    assert run("create", tmp_path / "d").err == ""
 
 
 def test_the_default_is_what_create_takes(run, tmp_path):

@@ -160,7 +160,7 @@ def test_the_estimate_is_unbiased_and_errs_as_the_formula_says(size, pairs, jacc
         values = rng.integers(2**64, size=2 * size, dtype=np.uint64)
         left.append(values[:size])
         right.append(np.concatenate([values[:shared], values[size : 2 * size - shared]]))
-        exact.append(sketches.exact_jaccard(np.sort(left[-1]), np.sort(right[-1])))
+        exact.append(sketches.exact_shares(np.sort(left[-1]), np.sort(right[-1]))[0])
     errors = sketches.sketch_jaccard(sketch_sets(left), sketch_sets(right)) - exact
     expected = np.mean(np.square(list(map(sketches.standard_error, exact)))) ** 0.5
     # The rounds draw without replacement from few shingles, so that the estimate errs less.
@@ -193,8 +193,9 @@ def test_a_phrase_over_and_over_has_the_sketch_of_its_set():
     assert (rows[0] == rows[1]).all()
 
 
-def test_exact_jaccard_of_shingles():
+def test_exact_shares_of_shingles():
     first, second = WEB.shingles("a b c d e"), WEB.shingles("x b c d e")
-    assert sketches.exact_jaccard(first, second) == 2 / 4
-    assert sketches.exact_jaccard(first, first) == 1
-    assert sketches.exact_jaccard(first, WEB.shingles("a b")) is None
+    assert sketches.exact_shares(first, second) == (2 / 4, 2 / 3)
+    assert sketches.exact_shares(first, WEB.shingles("a b c d")) == (2 / 3, 1)
+    assert sketches.exact_shares(first, first) == (1, 1)
+    assert sketches.exact_shares(first, WEB.shingles("a b")) == (None, None)

@@ -8,7 +8,7 @@ import pytest
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.joins import evaluation, truth
+from fpdb.joins import evaluation, exact
 
 SMALL = fpdb.recipe("web").replace(name="small", grams=fpdb.Grams(minimum=4))
 
@@ -263,7 +263,7 @@ def test_too_many_documents_are_refused(monkeypatch):
 
 
 def test_too_many_shingles_are_refused_before_all_are_made(monkeypatch):
-    monkeypatch.setattr(truth, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr(exact, "MOST_ELEMENTS", 100)
     with pytest.raises(InputError, match="found more than 100 shingles") as error:
         fpdb.evaluate(corpus(1))
     assert "a part of the documents" in error.value.hint

@@ -24,7 +24,15 @@ from fpdb.tables.plan import (
     home_plan,
     nested_plan,
 )
-from fpdb.tables.planner import Estimate, estimate_cost, first_look, join_plans, plans
+from fpdb.tables.planner import (
+    Estimate,
+    chance_matches,
+    estimate_cost,
+    extremes,
+    first_look,
+    join_plans,
+    plans,
+)
 
 SMALL = [
     home_plan(8, 0, 8),
@@ -570,3 +578,28 @@ def test_an_invalid_join_is_refused(wrong: dict[str, int], message: str) -> None
     asked = {"bits": 64, "k": 3, "documents": 10} | wrong
     with pytest.raises(PlanError, match=message):
         join_plans(asked.pop("bits"), asked.pop("k"), asked.pop("documents"), **asked)
+
+
+@pytest.mark.parametrize("k", [4, 6])
+def test_false_matches_by_chance_are_those_of_random_fingerprints(k: int) -> None:
+    random = np.random.default_rng(16)
+    stored = random.integers(0, 1 << 32, 1 << 20, dtype=np.uint64)
+    asked = random.integers(0, 1 << 32, 50, dtype=np.uint64)
+    found = sum(int((np.bitwise_count(stored ^ one) <= k).sum()) for one in asked)
+    expected = 50 * chance_matches(32, k, 1 << 20)
+    assert abs(found - expected) < 5 * expected**0.5
+
+
+def test_false_matches_by_hand() -> None:
+    assert chance_matches(32, 3, 10**6) == pytest.approx(1.28, abs=0.005)
+    assert chance_matches(64, 3, 10**6) == pytest.approx(2.4e-9, rel=0.02)
+    assert chance_matches(128, 0, 1) == 2.0**-128
+    for wrong in ({"bits": 48}, {"k": 17}, {"documents": 0}):
+        with pytest.raises(PlanError):
+            chance_matches(**{"bits": 64, "k": 3, "documents": 1} | wrong)
+
+
+def test_the_first_extreme_looks_up_each_fingerprint_within_k() -> None:
+    for bits, k in ((8, 3), (12, 2), (10, 0)):
+        near = sum(number.bit_count() <= k for number in range(1 << bits))
+        assert extremes(bits, k, 1)[0].cost.probes == near

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fpdb.joins.truth import classes_of, exact_truth
+from fpdb.joins.exact import sets_of
+from fpdb.joins.truth import exact_truth
 
 NAMES = ("news-zh", "laws-zh", "reuters-en", "manual-html-en")
 FLOOR = 0.5
@@ -47,9 +48,10 @@ class Corpus:
         """Return the similarity of all pairs that reach .5."""
         names = {}
         sets = [[names.setdefault(each, len(names)) for each in own] for own in self.shingles]
-        flat = np.array([number for own in sets for number in own], np.uint64)
+        flat = np.array([number for own in sets for number in own], np.int64)
         counts = np.array([len(own) for own in sets], np.int64)
-        return exact_truth(flat, counts, FLOOR, classes_of(self.texts))
+        bare = ["".join(text.split()) for text in self.texts]
+        return exact_truth(sets_of(flat, counts, bare), FLOOR)
 
     def check(self):
         """Compare the similarities of the pairs that the corpus comes with; give their number."""

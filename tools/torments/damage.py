@@ -273,11 +273,13 @@ def repair(source: Source, new: Path) -> dict[str, Any]:
         true = source.contents.get(key)
         if value == true:
             continue
+        old = source.before.get(key) if undone else None
         fingerprint, _, digest, meta, characters, *_ = value
-        if true and fingerprint == true[0] and not (digest or meta or characters):
+        bare = not (digest or meta or characters)
+        if true and fingerprint == true[0] and bare:
             stripped += value[2:] != true[2:]
             undated += value[2:] == true[2:]
-        elif undone and value == source.before.get(key):
+        elif old and (value == old or (bare and fingerprint == old[0])):
             older += 1
         else:
             invented.append(f"{key!r}: {value} for {true}"[:300])

@@ -1,0 +1,200 @@
+"""Exact joins, against every pair of sets compared by Python's own sets and fractions."""
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
+
+import fpdb
+from fpdb.errors import InputError
+from fpdb.joins import exact
+from fpdb.joins.exact import Limit, sets_of, similar_sets
+
+# Shares that pairs of small sets have exactly, and some next to them.
+SHARES = [Fraction(*pair) for pair in [(1, 9), (1, 3), (1, 2), (2, 3), (3, 4), (4, 5), (9, 10)]]
+SHARES += [Fraction(1), Fraction(4, 5) + Fraction(1, 10**17), Fraction(4, 5) - Fraction(1, 10**17)]
+
+
+@st.composite
+def collections(draw):
+    """Draw sets, many of which are copies of others, changed ones, and parts."""
+    element = st.integers(0, draw(st.integers(2, 50)))
+    sets = [draw(st.frozensets(element, max_size=25))]
+    for _ in range(draw(st.integers(0, 14))):
+        model = draw(st.sampled_from(sets))
+        sets.append(
+            draw(
+                st.one_of(
+                    st.just(model),
+                    st.frozensets(element, max_size=2).map(model.symmetric_difference),
+                    st.frozensets(element, max_size=9).map(model.intersection),
+                    st.frozensets(element, max_size=25),
+                )
+            )
+        )
+    return sets
+
+
+limits = st.builds(Limit, st.sampled_from(SHARES), st.booleans(), st.booleans())
+
+
+def arranged(sets):
+    flat = np.array([element for own in sets for element in own], np.int64)
+    return sets_of(flat, np.array(list(map(len, sets)), np.int64), [""] * len(sets))
+
+
+def share_of(one, other, *, containment):
+    whole = min(len(one), len(other)) if containment else len(one | other)
+    return Fraction(len(one & other), whole) if whole else Fraction(0)
+
+
+def expected(sets, limit):
+    found = {}
+    for one, other in combinations(sets, 2):
+        share = share_of(one, other, containment=limit.containment)
+        if one and other and (share > limit.share if limit.above else share >= limit.share):
+            found[frozenset([one, other])] = len(one & other)
+    return found
+
+
+@settings(max_examples=examples(240))
+@given(collections(), limits)
+def test_every_pair_of_distinct_sets_is_found_once(sets, limit):
+    sets = list(dict.fromkeys(sets))
+    computed = arranged(sets)
+    named = dict(zip(computed.places.tolist(), sets, strict=True))
+    found = similar_sets(computed, limit)
+    assert all(len(named[one]) <= len(named[other]) for one, other, _ in rows(found))
+    pairs = {frozenset([named[one], named[other]]): common for one, other, common in rows(found)}
+    assert len(pairs) == len(found.first)
+    assert pairs == expected(sets, limit)
+
+
+@settings(max_examples=examples(100))
+@given(collections(), limits)
+def test_little_room_changes_nothing(sets, limit):
+    sets = list(dict.fromkeys(sets))
+    usual = similar_sets(arranged(sets), limit)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in (("_GATHERED", 3), ("_MAPPED", 2), ("_BITS", 64)):
+            patch.setattr(exact, name, size)
+        tight = similar_sets(arranged(sets), limit)
+    assert rows(tight) == rows(usual)
+
+
+def rows(found):
+    return sorted(zip(*(column.tolist() for column in found), strict=True))
+
+
+WORDS = list("abcdefghijklmnopqrst")
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=12), max_size=12), limits, st.data())
+def test_pairs_of_documents_are_those_of_their_words(texts, limit, data):
+    texts += data.draw(st.lists(st.sampled_from(texts), max_size=4)) if texts else []
+    if limit.above and limit.share == 1:
+        return
+    documents = [fpdb.Document(number, " ".join(words)) for number, words in enumerate(texts)]
+    found = list(
+        fpdb.exact_pairs(
+            documents,
+            limit.share,
+            of="features",
+            recipe="news-md5",
+            above=limit.above,
+            containment=limit.containment,
+        )
+    )
+    sets = list(map(set, texts))
+    wanted = []
+    for one, other in combinations(range(len(texts)), 2):
+        first, second = sets[one], sets[other]
+        share = share_of(first, second, containment=limit.containment)
+        if not first and not second:
+            share = Fraction(1)
+        elif limit.containment and not (first and second):
+            share = Fraction(0)
+        if share > limit.share if limit.above else share >= limit.share:
+            row = (one, other, float(share), len(first & second), len(first), len(second))
+            wanted.append(row)
+    assert found == wanted
+
+
+def test_the_limit_is_the_number_as_it_is_written():
+    # Four of five words are shared.
+    documents = [fpdb.Document("one", "a b c d e"), fpdb.Document("other", "a b c d")]
+
+    def found(similarity, **options):
+        pairs = fpdb.exact_pairs(documents, similarity, of="features", recipe="charikar", **options)
+        return [pair.similarity for pair in pairs]
+
+    assert found(0.8) == found(Fraction(4, 5)) == [0.8]
+    assert found(0.8, above=True) == found(0.8000000000000002) == []
+    assert found(0.7999999999999999, above=True) == [0.8]
+    assert found(1, containment=True) == [1.0]
+
+
+def test_shingles_are_those_that_compare_counts():
+    texts = ["the cat sat on the mat and purred", "the cat sat on a mat and purred", "the cat sat"]
+    documents = [fpdb.Document(number, text) for number, text in enumerate(texts)]
+    web = fpdb.recipe("web")
+    for pair in fpdb.exact_pairs(documents, 0.01):
+        compared = fpdb.compare(web, texts[pair.key], texts[pair.other])
+        assert pair.similarity == compared.shingle_jaccard
+    [whole, part] = list(fpdb.exact_pairs(documents, 1, containment=True))
+    assert (whole.key, whole.other, whole.common, whole.size, whole.other_size) == (0, 2, 1, 6, 1)
+    assert (part.key, part.other) == (1, 2)
+
+
+def test_texts_without_shingles_are_pairs_if_they_are_equal():
+    texts = ["", "two words", "", "two words", "words two", "三个字"]
+    documents = [fpdb.Document(number, text) for number, text in enumerate(texts)]
+    assert [(pair.key, pair.other) for pair in fpdb.exact_pairs(documents)] == [(0, 2), (1, 3)]
+
+
+def test_copies_come_in_order_and_in_bounded_parts(monkeypatch):
+    monkeypatch.setattr(exact, "_PAIRS", 10)
+    texts = ["a b c d e", "a b c d f", "v w x y z"] * 30
+    documents = [fpdb.Document(number, text) for number, text in enumerate(texts)]
+    pairs = [
+        pair[:2] for pair in fpdb.exact_pairs(documents, 0.6, of="features", recipe="charikar")
+    ]
+    assert pairs == sorted(pairs)
+    alike = [number for number in range(90) if number % 3 < 2]
+    others = [number for number in range(90) if number % 3 == 2]
+    assert pairs == sorted([*combinations(alike, 2), *combinations(others, 2)])
+
+
+@pytest.mark.parametrize("similarity", [0, -0.5, 1.0001, float("nan"), float("inf"), "much", None])
+def test_a_limit_that_no_share_has_is_an_error(similarity):
+    with pytest.raises(InputError, match="expected a number above 0, at most 1"):
+        fpdb.exact_pairs([], similarity)
+
+
+def test_other_wrong_arguments_are_errors_at_once():
+    with pytest.raises(InputError, match="above 0, below 1"):
+        fpdb.exact_pairs([], 1, above=True)
+    with pytest.raises(InputError, match="expected one of shingles, features"):
+        fpdb.exact_pairs([], of="words")
+    with pytest.raises(InputError, match="'a' has no text"):
+        list(fpdb.exact_pairs([fpdb.Document("a", fingerprint=1)]))
+
+
+@pytest.mark.parametrize("of", ["shingles", "features"])
+def test_too_many_elements_are_an_error(monkeypatch, of):
+    monkeypatch.setattr(exact, "MOST_ELEMENTS", 9)
+    documents = [fpdb.Document(number, "a b c d e f") for number in range(2)]
+    with pytest.raises(InputError, match=f"found more than 9 {of}") as error:
+        list(fpdb.exact_pairs(documents * 2, of=of))
+    assert "a part of the documents" in error.value.hint
+
+
+def test_no_documents_have_no_pairs():
+    for of in ("shingles", "features"):
+        assert list(fpdb.exact_pairs([], of=of)) == []
+        assert list(fpdb.exact_pairs([fpdb.Document(1, "one text alone")], of=of)) == []
