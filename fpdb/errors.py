@@ -24,6 +24,8 @@ FpdbError
 ├─ WorkerError                         a child process can't be started, or was killed or stopped
 └─ MissingExtraError (+ ImportError)   a package that only some users need isn't installed
 
+IncompleteWarning (+ UserWarning)      pairs that are left out, because too many documents are alike
+
 The message has what was found and what was expected, and the `hint` what to do about it.
 """
 
@@ -138,3 +140,7 @@ class DocumentNotFoundError(FpdbError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class IncompleteWarning(UserWarning):
+    """Pairs or clusters that leave something out, because a band has too many documents."""

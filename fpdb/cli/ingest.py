@@ -81,13 +81,13 @@ def ingest(
             similarity=similarity,
             jobs=jobs,
             strict=strict,
-            on_added=partial(_print_duplicate, as_json=as_json),
+            on_added=partial(_print_duplicate, as_json=as_json, bits=database.similarity is None),
             on_bad=BadRecords(),
             on_progress=progress,
         )
 
 
-def _print_duplicate(added: fpdb.Added, *, as_json: bool) -> None:
+def _print_duplicate(added: fpdb.Added, *, as_json: bool, bits: bool) -> None:
     """Print a document that wasn't added, with what it resembles.
 
     As JSON, also one that was added though the search for what it resembles is incomplete.
@@ -102,7 +102,7 @@ def _print_duplicate(added: fpdb.Added, *, as_json: bool) -> None:
             render.record(shown | {"matches": matches})
         else:
             nearest = added.matches[0]
-            render.row(added.key, nearest.key, likeness(nearest))
+            render.row(added.key, nearest.key, likeness(nearest, bits=bits))
     except typer.Exit:
         # Nobody reads this output any more; the documents still are to be added.
         return

@@ -18,6 +18,7 @@ from fpdb.cli.options import (
     JsonOption,
     NewPathOption,
     QuietOption,
+    SimilarityOption,
 )
 from fpdb.cli.output import format_time
 from fpdb.errors import FpdbError
@@ -147,6 +148,7 @@ def compact(
         typer.Option("--replace", help="Replace the database; processes that use it go on."),
     ] = False,
     capacity: AnyCapacityOption = None,
+    similarity: SimilarityOption = None,
     k: AnyNewKOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -155,6 +157,7 @@ def compact(
     Example:
       fpdb compact crawl.fpdb --replace
       fpdb compact crawl.fpdb --output larger.fpdb --capacity 5e7
+      fpdb compact crawl.fpdb --output new.fpdb --similarity 0.7
 
     With --replace, writers wait until it is done. With other tables, processes that use it must
     open it again.
@@ -163,7 +166,7 @@ def compact(
         raise typer.BadParameter("give either --output or --replace")
     with fpdb.open(path, readonly=not replace) as database:
         size = database.stats().bytes
-        database.compact(output, capacity=capacity, k=k)
+        database.compact(output, capacity=capacity, k=k, similarity=similarity)
     if not quiet:
         _note_new(output or path, f" instead of {size:,}")
 

@@ -110,9 +110,9 @@ def near_dict(near: fpdb.Match | fpdb.Pair) -> dict[str, Any]:
     return plain
 
 
-def likeness(near: fpdb.Match | fpdb.Pair) -> str:
-    """Return how near two documents are: their similarity, or else their distance."""
-    return str(near.distance) if near.similarity is None else f"{near.similarity:.2f}"
+def likeness(near: fpdb.Match | fpdb.Pair, *, bits: bool) -> str:
+    """Return how near two documents are: their similarity, or where bits count their distance."""
+    return str(near.distance) if bits or near.similarity is None else f"{near.similarity:.2f}"
 
 
 def document_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:

@@ -193,7 +193,7 @@ def _write_near(
         with target.opened(columns | {"similarity": "double"}):
             for pair in database.pairs(k=k, similarity=similarity):
                 count += 1
-                target.write(pair, (pair.key, pair.other, likeness(pair)))
+                target.write(pair, (pair.key, pair.other, likeness(pair, bits=k is not None)))
     return count
 
 

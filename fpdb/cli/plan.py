@@ -1,4 +1,4 @@
-"""The command `plan`: the tables that serve a width, a k and a number of documents."""
+"""The command `plan`: the tables and bands for a width, a k, a similarity and N documents."""
 
 import contextlib
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fpdb.cli import render
-from fpdb.cli.options import BitsOption, JsonOption, parse_count, require
+from fpdb.cli.options import BitsOption, JsonOption, SimilarityOption, parse_count, require
 from fpdb.errors import PlanError
 from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
@@ -28,6 +28,8 @@ _CORES = 8
 _MOST_SHOWN = 10**9
 # From so many false matches a query by chance on, another width is better.
 MANY = 0.1
+# The similarities for which the recall of bands is shown.
+_SHOWN = (0.75, 0.8, 0.85, 0.9, 0.95)
 _JOIN_FIELDS = ("name", "prefix", "rows", "shuffle_bytes", "candidates", "tasks", "seconds")
 
 
@@ -54,21 +56,28 @@ def plan(
             help="Compare ways for N machines of 8 cores and 16 GB.",
         ),
     ] = None,
+    similarity: SimilarityOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show table plans and what they cost.
 
     Example:
+      fpdb plan --similarity 0.8 --documents 1e6
       fpdb plan --documents 8e9
       fpdb plan --bits 64 -k 3 --documents 2**34 --query-k 5
       fpdb plan --documents 8e9 --machines 200
 
     An asterisk marks the plan that fpdb create takes, a dash two extremes that none takes: all
     fingerprints within k looked up in one table, and a table for each choice of k bits. Times and
-    bytes are estimates.
+    bytes are estimates. With a similarity, it is the plan for texts and the recall of its
+    bands.
     """
     require(machines is None or query_k is None, "--query-k doesn't go with --machines")
     asked: dict[str, object] = {"bits": bits, "k": k, "documents": documents}
+    if similarity is not None:
+        require(machines is None and query_k is None, "--similarity goes with -k, --bits and -n only")
+        _show_bands(bits, k, documents, similarity, asked if as_json else None)
+        return
     if machines is not None:
         _compare_ways(bits, k, documents, machines, asked if as_json else None)
         return
@@ -103,6 +112,33 @@ def plan(
         false += f"; with {2 * bits} bits {_number(chance_matches(2 * bits, wanted, documents))}"
     render.row("")
     render.report({"documents": f"{documents:,}, 2**{log2(documents):.3g}", "false matches": false})
+
+
+def _show_bands(
+    bits: int, k: int, documents: int, similarity: float, asked: dict[str, object] | None
+) -> None:
+    """Print the plan for texts with a similarity, which shares its bands find, and its cost."""
+    chosen = plans(bits, k, documents, similarity=similarity)[0]
+    cost, bands = estimate_cost(chosen, documents), chosen.bands
+    if bands is None:
+        raise PlanError("the plan has no bands", hint="give a similarity above 0")
+    recall = {f"{each:.2f}": round(bands.recall(each), 4) for each in _SHOWN}
+    chance = bands.chance(documents)
+    if asked is not None:
+        shape = {"bands": asdict(bands), "recall": recall, "chance_candidates": chance}
+        render.record(asked | {"similarity": similarity} | shape | _plain(chosen, cost))
+        return
+    total = cost.bytes + cost.key_bytes
+    render.report(
+        {
+            "plan": chosen.name,
+            "recall": ", ".join(f"{share:.1%} at {each}" for each, share in recall.items()),
+            "candidates": f"{_number(chance)} unrelated documents a query",
+            "bytes": f"{total / documents:.0f} a document with a text key, {_size(total)} in all",
+            "query": _time(cost.similar_seconds or 0.0),
+            "insert": _time(cost.insert_seconds),
+        }
+    )
 
 
 def _compare_ways(

@@ -103,7 +103,8 @@ def query(
             ),
         )
         with target.opened(_COLUMNS | {"key": key_column(database)}):
-            counts = _show(answers, target)
+            of_bits = k is not None or (similarity or database.similarity) is None
+            counts = _show(answers, target, of_bits=of_bits)
     if paths and not quiet:
         seconds = time.monotonic() - started
         rate = f"{seconds:.2f} s, {counts['queries'] / seconds:,.0f} queries/s"
@@ -150,7 +151,7 @@ def _ask_texts(
         yield Asked("text" if number == 1 else f"text:{number}", matches, short)
 
 
-def _show(answers: Iterable[Asked], target: Output) -> Counter[str]:
+def _show(answers: Iterable[Asked], target: Output, *, of_bits: bool) -> Counter[str]:
     """Print the matches of each query; return the counts of all."""
     counts: Counter[str] = Counter()
     for name, found, short, replaced in answers:
@@ -162,7 +163,8 @@ def _show(answers: Iterable[Asked], target: Output) -> Counter[str]:
         else:
             for match in found:
                 near = (match.key, match.distance, match.similarity)
-                target.write((str(name), *near, found.complete), (name, match.key, likeness(match)))
+                shown = (name, match.key, likeness(match, bits=of_bits))
+                target.write((str(name), *near, found.complete), shown)
         if not found.complete:
             counts["incomplete"] += 1
             render.note(f"{name}: incomplete, because too many documents are that near")

@@ -1,5 +1,6 @@
 """Pairs of documents: of those that share a fingerprint, and of those with near fingerprints."""
 
+import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from fpdb.arrays import (
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
 from fpdb.documents.similarity import MARGIN, Known, jaccard, known_documents
-from fpdb.errors import DamagedError
+from fpdb.errors import DamagedError, IncompleteWarning
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
 from fpdb.tables.batch import find_ids
@@ -117,6 +118,7 @@ def _crowds(view: View, pages: Pages) -> Column:
 
 def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[tuple[Column, Column, Column]]:
     """Yield the pairs of documents under one number of the bands, with the number."""
+    largest = 0
     for rows in shared_rows(view, pages):
         numbers, ids = rows
         if len(copies):
@@ -124,6 +126,7 @@ def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[tuple[Column
             numbers, ids = numbers[kept], ids[kept]
         starts = run_starts(numbers)
         counts = np.diff(starts, append=len(numbers))
+        largest = max(largest, int(counts.max(initial=0)))
         # In a run, each row meets the next ones, as many as are left; of a crowd, only some.
         left = np.repeat(starts + counts, counts) - np.arange(len(numbers)) - 1
         meeting = np.minimum(left, MOST_MET)
@@ -132,6 +135,13 @@ def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[tuple[Column
             below = spans(np.arange(some.start, some.stop) + 1, meeting[some])
             if len(above):
                 yield numbers[above], ids[above], ids[below]
+    if largest > MOST_MET + 1:
+        warnings.warn(
+            f"some pairs may be missing: {largest:,} documents agree in a band of their sketches, "
+            f"and each was compared with {MOST_MET:,} of them",
+            IncompleteWarning,
+            stacklevel=2,
+        )
 
 
 def near_documents(view: View, k: int, copies: Column = NO_IDS) -> Iterator[IdPairs]:

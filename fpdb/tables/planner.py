@@ -41,6 +41,8 @@ _BYTES_PER_BYTE = 1.02
 _ID_BYTES = 8
 # A text key of 50 bytes with the record of its document.
 _TEXT_KEY_BYTES = 161
+# What a sketch adds to the record.
+_SKETCH_BYTES = 140
 
 # A row of a join is one fingerprint in one table: made, sent to where its prefix belongs, sorted,
 # and read again there. Measured with Spark.
@@ -75,7 +77,8 @@ _BAND_ROW_BYTES = 6
 class Estimate:
     """What a plan is expected to cost: per query, per insert, and for all documents.
 
-    `bytes` is the size of the tables, `key_bytes` what text keys of 50 bytes add to it.
+    `bytes` is the size of the tables and bands, `key_bytes` what text keys of 50 bytes and the
+    sketches add to it.
     `memory_share` is the part of the tables that fits into 16 GB. A query of a fingerprint takes
     `seconds`, one of a text by its sketch `similar_seconds`, None without bands.
     """
@@ -160,7 +163,7 @@ def _estimate(
         candidates_per_probe=candidates / probes,
         candidates=candidates,
         bytes=round(size),
-        key_bytes=documents * _TEXT_KEY_BYTES,
+        key_bytes=documents * (_TEXT_KEY_BYTES + (_SKETCH_BYTES if bands else 0)),
         memory_share=memory_share,
         seconds=_QUERY_SECONDS + probes * (_PROBE_SECONDS + cold) + candidates * _CANDIDATE_SECONDS,
         insert_seconds=(tables + (bands.count if bands else 0)) * (_INSERT_SECONDS + cold),

@@ -203,7 +203,7 @@ def test_duplicates_are_skipped_and_said(run, path, source):
     run("ingest", path, source)
     copies = jsonl([{"key": f"copy{n}", "text": text_of(n)} for n in (3, 50)])
     done = run("ingest", path, "--skip-duplicates", stdin=copies)
-    assert done.rows == [["copy3", "https://a.example/3", "0"]]
+    assert done.rows == [["copy3", "https://a.example/3", "1.00"]]
     assert summary(done) == counts(read=2, added=1, duplicates=1)
     as_json = run("ingest", path, "--skip-duplicates", "--json", "--quiet", stdin=copies)
     assert as_json.err == ""
@@ -221,7 +221,7 @@ def test_duplicates_are_skipped_and_said(run, path, source):
 def test_duplicates_within_one_file_are_found(run, path):
     stdin = jsonl([{"key": str(n), "text": text_of(n % 2)} for n in range(4)])
     done = run("ingest", path, "--skip-duplicates", stdin=stdin)
-    assert done.rows == [["2", "0", "0"], ["3", "1", "0"]]
+    assert done.rows == [["2", "0", "1.00"], ["3", "1", "1.00"]]
 
 
 def test_bad_records_cost_only_themselves(run, path, tmp_path):
@@ -366,7 +366,7 @@ def test_hostile_keys_and_files_are_shown_safely(run, path, tmp_path):
         "ingest", path, "--skip-duplicates", stdin=jsonl([{"key": f"{key}2", "text": text_of(1)}])
     )
     shown = r"\x1b]0;owned\x07\u202e\n\t[/]"
-    assert done.rows == [[f"{shown}2", shown, "0"]]
+    assert done.rows == [[f"{shown}2", shown, "1.00"]]
     hostile = tmp_path / "a\x1b[2J.jsonl"
     hostile.write_bytes(b"{\n")
     assert "\x1b" not in run("ingest", path, hostile).err

@@ -14,14 +14,17 @@ pq = pytest.importorskip("pyarrow.parquet")
 TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April, {} more."
 
 
-@pytest.fixture(params=["text", "integer"])
+@pytest.fixture(params=["text", "integer", "bits"])
 def path(tmp_path, request):
+    """Documents that are similar, or in a database of bits near each other."""
     where = tmp_path / "crawl.fpdb"
-    with fpdb.create(where, keys=request.param) as database:
-        names = [1, 2, 3, 4] if request.param == "integer" else ["a", "b", "c", "d"]
+    kind = "integer" if request.param == "integer" else "text"
+    similarity = None if request.param == "bits" else 0.8
+    with fpdb.create(where, keys=kind, similarity=similarity) as database:
+        names = [1, 2, 3, 4] if kind == "integer" else ["a", "b", "c", "d"]
         for name, word in zip(names, ["four", "four", "five", "four"], strict=True):
             database.add(name, TEXT.format(word), {"n": word})
-        database.add(5 if request.param == "integer" else "brief", "too short")
+        database.add(5 if kind == "integer" else "brief", "too short")
     return where
 
 
@@ -91,8 +94,11 @@ def test_types_are_those_of_the_values(run, path, tmp_path):
     with fpdb.open(path) as database:
         key = pa.uint64() if database.keys == "integer" else pa.string()
         documents = list(database.scan())
+        similar = database.similarity is not None
     call(run, path, "pairs", "-o", file)
-    assert pq.read_schema(file).types == [key, key, pa.int32(), pa.float64(), pa.float64()]
+    assert pq.read_schema(file).types == [key, key, pa.int32(), pa.float64()]
+    shares = pq.read_table(file).column("similarity")
+    assert shares.null_count == (0 if similar else len(shares))
     call(run, path, "query", "-o", file)
     assert pq.read_schema(file).field("key").type == key
     assert pq.read_schema(file).field("complete").type == pa.bool_()
@@ -143,7 +149,7 @@ def test_an_empty_database_gives_an_empty_table(run, tmp_path, name):
 
 def test_cells_of_csv_are_guarded(run, tmp_path):
     path, file = tmp_path / "f.fpdb", tmp_path / "out.csv"
-    with fpdb.create(path) as database:
+    with fpdb.create(path, similarity=None) as database:
         database.add_fingerprints(["=1+1", "plain"], [7, 7])
     for name in ("pairs", "clusters"):
         call(run, path, name, "-o", file)

@@ -1,6 +1,7 @@
 """fpdb plan: the designs of the paper, and what they cost."""
 
 import json
+import random
 from math import comb
 
 import pytest
@@ -123,8 +124,58 @@ def test_a_database_that_will_match_by_chance_is_created_with_a_warning(run, tmp
 
 def test_the_default_is_what_create_takes(run, tmp_path):
     chosen = next(fields for chosen, fields in rows(run("plan")) if chosen)
-    made = json.loads(run("create", tmp_path / "db", "--json").out)
+    made = json.loads(run("create", tmp_path / "db", "--similarity", "off", "--json").out)
     assert made["plan"] == f"{chosen[0]} tables, p={chosen[1]}"
+    for documents in ("1000000", "1e8"):
+        found = run("plan", "--similarity", 0.8, "-n", documents, "--json")
+        made = run("create", tmp_path / documents, "--capacity", documents, "--json")
+        assert json.loads(found.out)["name"] == json.loads(made.out)["plan"]
+
+
+def test_bands_for_a_similarity(run):
+    done = run("plan", "--similarity", 0.8)
+    assert (done.code, done.err) == (0, "")
+    shown = dict(line.split(maxsplit=1) for line in done.out.splitlines())
+    assert shown["plan"] == "4 tables, p=16; 10 bands of 6 bins"
+    assert "96.6% at 0.80" in shown["recall"]
+    plain = json.loads(run("plan", "--similarity", 0.8, "--json").out)
+    # Six bins of two texts with a similarity of .8 agree, if their winners do or by accident.
+    for each, share in plain["recall"].items():
+        agreeing = float(each) + (1 - float(each)) / 16
+        assert share == pytest.approx(1 - (1 - agreeing**6) ** 10, abs=1e-4)
+    assert plain["bands"] == {"count": 10, "bins": 6}
+    assert plain["chance_candidates"] == pytest.approx(10 * 1e6 / 2**24)
+    assert f"{(plain['bytes'] + plain['key_bytes']) / 1e6:.0f} a document" in shown["bytes"]
+
+
+@pytest.mark.full
+def test_a_document_takes_the_bytes_of_the_plan(run, tmp_path):
+    dice = random.Random(1)
+    words = [f"word{number}" for number in range(20_000)]
+    texts = (" ".join(dice.choices(words, k=30)) for _ in range(20_000))
+    with fpdb.build(tmp_path / "db") as database:
+        for _ in database.add_many(fpdb.Document(f"{n:050}", text) for n, text in enumerate(texts)):
+            pass
+        database.compact(tmp_path / "full")
+    with fpdb.open(tmp_path / "full") as database:
+        stats = database.stats()
+    planned = json.loads(run("plan", "--similarity", 0.8, "--json").out)
+    expected = (planned["bytes"] + planned["key_bytes"]) / 1e6
+    assert stats.bytes_used / stats.documents == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--query-k", "5"], 2),
+        (["--machines", "3"], 2),
+        (["--similarity", "1.1"], 2),
+        (["--similarity", "0.1"], 3),
+    ],
+)
+def test_a_similarity_that_can_t_be_planned(run, options, code):
+    done = run("plan", "--similarity", 0.8, *options)
+    assert (done.code, done.out) == (code, "")
 
 
 def test_five_blocks_of_twelve_bits_for_k_4(run):

@@ -20,7 +20,7 @@ PAGE = "The library lends books for four weeks; whoever keeps them longer pays a
 @pytest.fixture
 def path(tmp_path):
     where = tmp_path / "crawl.fpdb"
-    with fpdb.create(where, sketch="minhash") as database:
+    with fpdb.create(where) as database:
         database.add("https://a.example/1", PAGE * 3, {"title": "图\x1b]0;\x7f", "x": [1, {}]})
         database.add("b", "short")
         database.add_fingerprints(["c"], [3])

@@ -28,7 +28,7 @@ def path(tmp_path):
 def ready(tmp_path):
     """A database of fingerprints at known distances from zero."""
     where = tmp_path / "ready.fpdb"
-    with fpdb.create(where) as database:
+    with fpdb.create(where, similarity=None) as database:
         database.add_fingerprints([f"d{n}" for n in range(8)], [(1 << n) - 1 for n in range(8)])
     return where
 
@@ -36,19 +36,19 @@ def ready(tmp_path):
 def test_texts_are_named_by_their_number(run, path):
     done = run("query", path, "--text", text_of(3), "-t", text_of(1), "-t", text_of(77))
     assert (done.code, done.err) == (0, "")
-    assert done.rows == [["text", "u3", "0", "1.0000"], ["text:2", "u1", "0", "1.0000"]]
+    assert done.rows == [["text", "u3", "1.00"], ["text:2", "u1", "1.00"]]
 
 
 def test_fingerprints_are_named_by_their_digits(run, ready):
     done = run("query", ready, "--fingerprint", "0", "--fingerprint", "0x7f", "-k", 1)
     assert done.rows == [
-        ["0", "d0", "0", "1.0000"],
-        ["0", "d1", "1", "0.9844"],
-        ["0x7f", "d7", "0", "1.0000"],
-        ["0x7f", "d6", "1", "0.9844"],
+        ["0", "d0", "0"],
+        ["0", "d1", "1"],
+        ["0x7f", "d7", "0"],
+        ["0x7f", "d6", "1"],
     ]
     decimal = run("query", ready, "--fingerprint", "127", "--base", "decimal", "-k", 0)
-    assert decimal.rows == [["127", "d7", "0", "1.0000"]]
+    assert decimal.rows == [["127", "d7", "0"]]
 
 
 def test_k_is_the_database_s_or_any_other(run, ready):
@@ -71,10 +71,10 @@ def test_whole_files_and_lines(run, path, tmp_path):
     done = run("query", path, "--format", "lines", file)
     assert [row[:2] for row in done.rows] == [[f"{file}:1", "u2"], [f"{file}:3", "u4"]]
     file.write_text(text_of(2), "utf-8")
-    assert run("query", path, file).rows == [[str(file), "u2", "0", "1.0000"]]
+    assert run("query", path, file).rows == [[str(file), "u2", "1.00"]]
     stdin = text_of(0).encode()
     assert run("query", path, "-", "--format", "text", stdin=stdin).rows == [
-        ["-", "u0", "0", "1.0000"]
+        ["-", "u0", "1.00"]
     ]
 
 
@@ -147,12 +147,12 @@ def test_signed_numbers_of_records(run, tmp_path):
 def test_fields_of_records(run, path, ready):
     row = f"x\t{text_of(3)}\t3\n".encode()
     by_text = ["--format", "tsv", "--key-field", "1", "--text-field", "2"]
-    assert run("query", path, *by_text, stdin=row).rows == [["x", "u3", "0", "1.0000"]]
+    assert run("query", path, *by_text, stdin=row).rows == [["x", "u3", "1.00"]]
     options = ["--format", "tsv", "--fingerprint-field", "3", "--limit", "1"]
-    assert run("query", ready, *options, stdin=row).rows == [["-:1", "d2", "0", "1.0000"]]
+    assert run("query", ready, *options, stdin=row).rows == [["-:1", "d2", "0"]]
     headed = b"name\tfp\na\t7\n"
     named = ["--format", "tsv", "--key-field", "name", "--fingerprint-field", "fp", "-k", "0"]
-    assert run("query", ready, *named, stdin=headed).rows == [["a", "d3", "0", "1.0000"]]
+    assert run("query", ready, *named, stdin=headed).rows == [["a", "d3", "0"]]
 
 
 def test_all_kinds_of_questions_at_once_in_order(run, path, tmp_path):
@@ -189,8 +189,9 @@ def test_exit_code_says_whether_anything_matched(run, path):
 
 def test_short_texts_find_equal_ones_only_and_that_is_said(run, path):
     done = run("query", path, "-t", "too short", "-t", "too shirt")
-    assert done.rows == [["text", "brief", "0", "1.0000"]]
+    assert done.rows == [["text", "brief", "1.00"]]
     assert done.err == "short texts: 2 (they match equal texts only)\n"
+    assert run("query", path, "-t", "too short", "-k", 3).rows == [["text", "brief", "0"]]
 
 
 def test_an_incomplete_answer_is_said(run, tmp_path):
@@ -239,6 +240,7 @@ def test_wide_fingerprints(run, ready):
         ["--fingerprint", "xyz"],
         ["--fingerprint", "ff", "--base", "decimal"],
         ["--fingerprint", "ff", "--similarity", "0.9"],
+        ["--text", "x", "--similarity", "1.2"],
         ["-k", "-1"],
         ["--limit", "0"],
         ["--format", "xml"],
@@ -262,7 +264,7 @@ def test_hostile_keys_and_names_are_shown_safely(run, path):
     stdin = json.dumps({"key": HOSTILE, "text": text_of(50)}).encode()
     done = run("query", path, stdin=stdin)
     shown = r"\x1b]0;owned\x07\u202e\n\t[/]"
-    assert done.rows == [[shown, shown, "0", "1.0000"]]
+    assert done.rows == [[shown, shown, "1.00"]]
     as_json = run("query", path, "--json", stdin=stdin)
     assert json.loads(as_json.out)["matches"][0]["key"] == HOSTILE
     assert "\x1b" not in as_json.out

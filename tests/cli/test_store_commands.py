@@ -48,15 +48,17 @@ def test_create_reports_what_it_made(run, tmp_path):
     assert entries(done) == {
         "path": str(tmp_path / "db"),
         "recipe": f"web ({fpdb.recipe('web').id})",
+        "similarity": "0.8",
         "k": "3",
-        "plan": "4 tables, p=16",
+        "plan": "4 tables, p=16; 10 bands of 6 bins",
         "keys": "text",
     }
 
 
 def test_create_with_everything(run, tmp_path):
     options = ["-r", "web-128", "-k", 5, "--capacity", "1e8", "--key-type", "integer"]
-    done = run("create", tmp_path / "db", *options, "--tables", 3, "--json")
+    similar = ["--similarity", 0.9, "--json"]
+    done = run("create", tmp_path / "db", *options, "--tables", 3, *similar)
     shown = json.loads(done.out)
     assert shown.pop("uuid")
     assert shown == {
@@ -64,12 +66,24 @@ def test_create_with_everything(run, tmp_path):
         "recipe": "web-128",
         "recipe_id": fpdb.recipe("web-128").id,
         "bits": 128,
+        "similarity": 0.9,
         "k": 5,
         "plan": shown["plan"],
         "capacity": 100_000_000,
         "keys": "integer",
     }
     assert shown["plan"].startswith("3 tables")
+    assert "bands of" in shown["plan"]
+
+
+def test_create_a_database_of_bits(run, tmp_path):
+    done = run("create", tmp_path / "db", "--similarity", "off", "-k", 4)
+    assert entries(done)["similarity"] == "off"
+    assert entries(done)["plan"] == "5 tables, p=12"
+    shown = json.loads(run("create", tmp_path / "bits", "--similarity", "off", "--json").out)
+    assert (shown["k"], "similarity" in shown) == (3, False)
+    with fpdb.open(tmp_path / "bits") as database:
+        assert (database.similarity, database.plan.bands) == (None, None)
 
 
 def test_create_never_overwrites(run, path, tmp_path):
@@ -89,6 +103,10 @@ def test_create_never_overwrites(run, path, tmp_path):
         (["-k", "x"], 2),
         (["-k", "-1"], 2),
         (["--key-type", "float"], 2),
+        (["--similarity", "1.5"], 2),
+        (["--similarity", "0"], 2),
+        (["--similarity", "none"], 2),
+        (["--similarity", "0.1"], 3),
         (["--capacity", "none"], 2),
         (["-k", "40"], 3),
         (["-r", "wep"], 3),
