@@ -23,7 +23,7 @@ from fpdb.cli.maintain import backup, check, compact, hold, merge, repair, stats
 from fpdb.cli.pairs import clusters, pairs
 from fpdb.cli.plan import plan
 from fpdb.cli.query import query
-from fpdb.errors import FpdbError
+from fpdb.errors import FpdbError, IncompleteWarning
 from fpdb.storage.lock import announce_waits
 
 app = typer.Typer(
@@ -102,6 +102,7 @@ def _run() -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn
+            warnings.simplefilter("always", IncompleteWarning)
             # Only help is drawn in panels; a usage error is a line that no panel wraps.
             code: int = app(standalone_mode=False)
         render.flush()

@@ -57,6 +57,7 @@ def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
         "created": format_time(found.created),
         "recipe": f"{found.recipe} ({found.recipe_id})",
         "bits": found.bits,
+        "similarity": found.similarity or "off",
         "k": found.k,
         "keys": found.keys,
         "plan": found.plan,

@@ -47,7 +47,9 @@ def test_json_lines_hold_everything(run, path):
     assert not set(done.out) & {"\x1b", "\x07", "\u202e", "\t"}
     for key, document in stored(path).items():
         found = shown.pop(key)
-        assert list(found) == ["key", "fingerprint", "short", "added", "meta"]
+        sketch = [] if document.short else ["sketch"]
+        assert list(found) == ["key", "fingerprint", "short", "added", "meta", *sketch]
+        assert found.get("sketch") == (document.sketch and document.sketch.hex())
         assert found["meta"] == document.meta
         assert found["short"] == document.short
         number = document.fingerprint

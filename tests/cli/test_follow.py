@@ -13,7 +13,10 @@ import pytest
 import fpdb
 
 SECONDS = 60
-KITES = "Red kites nest above the quarry again: wardens counted eleven pairs in April, {} more."
+KITES = (
+    "After a mild winter, the birds of prey came back to the valley earlier than in other years. "
+    "Red kites nest above the quarry again: wardens counted eleven pairs in April, {} more."
+)
 BRIDGE = "The old bridge at Lindow is closed, because the river has washed out one of its piers."
 
 
@@ -60,7 +63,9 @@ def test_each_line_is_answered_before_the_next_is_sent(talk, path):
     [verdict] = talk.hear()
     assert (verdict["key"], verdict["status"], verdict["duplicate_of"]) == ("b", "duplicate", "a")
     with fpdb.open(path, readonly=True) as database:
-        assert verdict["distance"] == database.query(KITES.format("five"))[0].distance
+        [nearest] = database.query(KITES.format("five"))
+        assert verdict["distance"] == nearest.distance
+        assert 0.76 <= verdict["similarity"] == nearest.similarity < 1
     talk.say(page("a", KITES.format("four")), page("a", BRIDGE), page("c", "not found"))
     assert [each["status"] for each in talk.hear(3)] == ["unchanged", "replaced", "short"]
     code, out, err = talk.end()
@@ -180,6 +185,7 @@ def test_a_directory_is_followed_across_a_restart(start, path, tmp_path):
             "status": "duplicate",
             "duplicate_of": "a",
             "distance": 0,
+            "similarity": 1.0,
             "source": f"{folder}/1.jsonl:2",
         }
     ]

@@ -62,7 +62,8 @@ def test_a_database_is_created_with_the_defaults_and_that_is_said(run, path, sou
     assert (done.code, done.out) == (0, "")
     recipe = fpdb.recipe("web")
     assert done.err.splitlines()[0] == (
-        f"created {path}: recipe web ({recipe.id}); k 3; plan 4 tables, p=16; keys text"
+        f"created {path}: recipe web ({recipe.id}); similarity 0.8; k 3; "
+        "plan 4 tables, p=16; 9 bands of 6 bins; keys text"
     )
     assert summary(done) == counts(read=5, added=5)
     assert keys_in(path) == [f"https://a.example/{n}" for n in range(5)]
@@ -174,7 +175,7 @@ def test_the_recipe_of_a_new_database(run, path):
     assert done.code == 0
     with fpdb.open(path, readonly=True) as database:
         assert database.recipe.id == fpdb.recipe("char-4").id
-        assert database.sketch is None
+        assert database.similarity == 0.8
     again = run("ingest", path, "--recipe", "char-4", stdin=b"")
     assert (again.code, "created" in again.err) == (0, False)
 
@@ -222,6 +223,15 @@ def test_duplicates_within_one_file_are_found(run, path):
     stdin = jsonl([{"key": str(n), "text": text_of(n % 2)} for n in range(4)])
     done = run("ingest", path, "--skip-duplicates", stdin=stdin)
     assert done.rows == [["2", "0", "1.00"], ["3", "1", "1.00"]]
+
+
+def test_duplicates_of_a_database_of_bits_are_printed_with_their_distance(run, path):
+    run("create", path, "--similarity", "off")
+    stdin = jsonl([{"key": n, "text": text} for n, text in enumerate([text_of(1), "brief"] * 2)])
+    done = run("ingest", path, "--skip-duplicates", stdin=stdin)
+    assert done.rows == [["2", "0", "0"], ["3", "1", "0"]]
+    refused = run("ingest", path, "--skip-duplicates", "--similarity", "0.9", stdin=stdin)
+    assert (refused.code, "keeps no sketches" in refused.err) == (3, True)
 
 
 def test_bad_records_cost_only_themselves(run, path, tmp_path):

@@ -226,7 +226,7 @@ def test_compact_replaces_a_database_and_swap_exchanges_two(run, tmp_path, path,
 
 def test_stats_show_what_a_rebuild_would_gain(run, tmp_path, path, array):
     plan = fpdb.plans(64, 3, 1000)[-1]
-    with fpdb.create(path, keys="integer", capacity=1000, plan=plan) as db:
+    with fpdb.create(path, keys="integer", capacity=1000, similarity=None, plan=plan) as db:
         db.add_fingerprints(range(3000), array)
     shown = run("stats", path).out
     assert "outgrown            4 tables, p=16 would be faster by now: " in shown

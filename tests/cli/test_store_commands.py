@@ -50,7 +50,7 @@ def test_create_reports_what_it_made(run, tmp_path):
         "recipe": f"web ({fpdb.recipe('web').id})",
         "similarity": "0.8",
         "k": "3",
-        "plan": "4 tables, p=16; 10 bands of 6 bins",
+        "plan": "4 tables, p=16; 9 bands of 6 bins",
         "keys": "text",
     }
 
@@ -124,13 +124,14 @@ def test_stats(run, path):
     with fpdb.open(path, readonly=True) as database:
         stats = database.stats()
     assert list(found) == [
-        *("path", "uuid", "created", "recipe", "bits", "k", "keys", "plan", "capacity"),
-        *("documents", "short", "bytes", "bytes used", "bytes per document"),
+        *("path", "uuid", "created", "recipe", "bits", "similarity", "k", "keys", "plan"),
+        *("capacity", "documents", "short", "sketches", "bytes", "bytes used"),
+        "bytes per document",
         "open snapshots",
         *(table.name for table in stats.tables),
     ]
     assert found["documents"] == "6"
-    assert found["short"] == "1"
+    assert (found["short"], found["sketches"], found["similarity"]) == ("1", "5", "0.8")
     assert found["bytes"] == f"{stats.bytes:,}"
     assert found["table-00"] == "prefix 16, 1 pages"
 

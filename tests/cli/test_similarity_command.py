@@ -1,0 +1,214 @@
+"""--similarity: matches, pairs and clusters of similar texts, and what is printed of them."""
+
+import csv
+import json
+import random
+
+import pytest
+
+import fpdb
+from fpdb.joins import pairs
+
+WORDS = [f"word{number}" for number in range(300)]
+
+
+@pytest.fixture
+def texts():
+    """Ten families of three texts: alike, nearly alike, and less so."""
+    dice, found = random.Random(4), {}
+    for family in range(10):
+        words = dice.choices(WORDS, k=80)
+        for number, edits in enumerate((0, 2, 9)):
+            other = list(words)
+            for _ in range(edits):
+                other[dice.randrange(80)] = dice.choice(WORDS)
+            found[f"{family}{'abc'[number]}"] = " ".join(other)
+    return found
+
+
+@pytest.fixture
+def records(tmp_path, texts):
+    path = tmp_path / "texts.jsonl"
+    lines = (json.dumps({"url": key, "text": text}) + "\n" for key, text in texts.items())
+    path.write_text("".join(lines), "utf-8")
+    return path
+
+
+@pytest.fixture
+def stored(tmp_path, records, run):
+    path = tmp_path / "crawl.fpdb"
+    assert run("create", path, "--similarity", "0.7").code == 0
+    done = run("ingest", path, records)
+    assert done.code == 0
+    return path
+
+
+def answers(path, ask):
+    with fpdb.open(path, readonly=True) as database:
+        return ask(database)
+
+
+def near(matches):
+    """What `fpdb query` prints of the matches of one text."""
+    return [["text", match.key, f"{match.similarity:.2f}"] for match in matches]
+
+
+def test_query_prints_the_similarity(run, stored, texts):
+    plain, strict = (
+        answers(stored, lambda db, least=least: db.query(texts["0a"], similarity=least))
+        for least in (None, 0.99)
+    )
+    assert [match.key for match in strict] == ["0a"]
+    assert {"0a", "0b"} <= {match.key for match in plain}
+    assert run("query", stored, "--text", texts["0a"]).rows == near(plain)
+    asked = run("query", stored, "--text", texts["0a"], "--similarity", "0.99")
+    assert asked.rows == near(strict)
+
+
+def test_query_by_bits_prints_the_distance(run, stored, texts):
+    done = run("query", stored, "--text", texts["0a"], "-k", 12)
+    matches = answers(stored, lambda db: db.query(texts["0a"], k=12))
+    assert len(matches) >= 2
+    assert done.rows == [["text", match.key, str(match.distance)] for match in matches]
+    plain = json.loads(run("query", stored, "--text", texts["0a"], "-k", 12, "--json").out)
+    assert "similarity" not in plain["matches"][0]
+    both = run("query", stored, "--text", texts["0a"], "-k", 12, "--similarity", "0.7")
+    assert (both.code, "expected one of them" in both.err) == (3, True)
+
+
+def test_a_database_of_bits_has_no_similar_texts(run, tmp_path, records, texts):
+    path = tmp_path / "bits.fpdb"
+    assert run("create", path, "--similarity", "off").code == 0
+    assert run("ingest", path, records).code == 0
+    assert run("query", path, "--text", texts["0a"]).rows[0] == ["text", "0a", "0"]
+    for command in (["query", "--text", texts["0a"]], ["pairs"], ["clusters"]):
+        done = run(command[0], path, *command[1:], "--similarity", "0.9")
+        assert (done.code, "keeps no sketches" in done.err) == (3, True)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_records_are_asked_for(run, stored, records, texts, jobs):
+    done = run("query", stored, records, "--similarity", "0.8", "--json", "--jobs", jobs)
+    shown = [json.loads(line) for line in done.out.splitlines()]
+    expected = answers(stored, lambda db: list(db.query_many(texts.values(), similarity=0.8)))
+    assert [each["query"] for each in shown] == list(texts)
+    assert [each["matches"] for each in shown] == [
+        [match._asdict() for match in matches] for matches in expected
+    ]
+
+
+def test_short_texts_find_equal_ones(run, stored):
+    run("ingest", stored, "-", stdin=b'{"url": "s", "text": "too short"}\n')
+    done = run("query", stored, "--text", "too short", "--similarity", "0.9")
+    assert done.rows == [["text", "s", "1.00"]]
+
+
+def test_ready_fingerprints_are_questions_of_bits(run, stored, texts):
+    number = f"{fpdb.recipe('web').fingerprint(texts['0a']):016x}"
+    assert run("query", stored, "--fingerprint", number).rows[0] == [number, "0a", "0"]
+    done = run("query", stored, "--fingerprint", "abc", "--similarity", "0.9")
+    assert done.code == 2
+    assert "--similarity compares texts" in done.err
+    line = json.dumps({"key": "k", "fingerprint": number}).encode()
+    options = ["--fingerprint-field", "fingerprint"]
+    assert run("query", stored, "-", *options, stdin=line).rows[0] == ["k", "0a", "0"]
+    done = run("query", stored, "-", *options, "--similarity", "0.9", stdin=line)
+    assert (done.code, done.rows) == (0, [])
+    assert "-:1: found a ready fingerprint" in done.err
+
+
+def test_pairs_and_clusters_are_those_of_the_library(run, stored):
+    done = run("pairs", stored)
+    expected = answers(stored, lambda db: list(db.pairs()))
+    assert {("0a", "0b"), ("1a", "1b")} <= {pair[:2] for pair in expected}
+    assert done.rows == [[pair.key, pair.other, f"{pair.similarity:.2f}"] for pair in expected]
+    as_json = run("pairs", stored, "--json").out.splitlines()
+    assert [json.loads(line) for line in as_json] == [pair._asdict() for pair in expected]
+    strict = run("pairs", stored, "--similarity", "0.99").rows
+    assert strict == [row for row in done.rows if float(row[2]) > 0.97]
+    clusters = answers(stored, lambda db: list(db.clusters()))
+    shown = run("clusters", stored).rows
+    assert [row[2] for row in shown if row[1] == "duplicate"] == [
+        key for cluster in clusters for key in cluster.duplicates
+    ]
+
+
+def test_pairs_by_bits_have_a_distance_and_no_similarity(run, stored):
+    done = run("pairs", stored, "-k", 12)
+    expected = answers(stored, lambda db: list(db.pairs(k=12)))
+    assert expected
+    assert done.rows == [[pair.key, pair.other, str(pair.distance)] for pair in expected]
+    line = json.loads(run("pairs", stored, "-k", 12, "--json").out.splitlines()[0])
+    assert list(line) == ["key", "other", "distance"]
+
+
+@pytest.mark.parametrize("options", [[], ["-k", "12"]])
+def test_files_have_both_columns(run, stored, tmp_path, options):
+    """The columns of a file don't depend on the question, so that files can be put together."""
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow isn't installed")
+    k = 12 if options else None
+    expected = [pair._asdict() for pair in answers(stored, lambda db: list(db.pairs(k=k)))]
+    assert expected
+    run("pairs", stored, *options, "-o", tmp_path / "out.parquet")
+    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == expected
+    run("pairs", stored, *options, "-o", tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [float(row["similarity"] or "nan") for row in cells] == pytest.approx(
+        [float("nan") if k else row["similarity"] for row in expected], nan_ok=True
+    )
+    assert [int(row["distance"]) for row in cells] == [row["distance"] for row in expected]
+
+
+def test_what_resembles_is_not_ingested(run, tmp_path, records):
+    path = tmp_path / "db"
+    done = run("ingest", path, records, "--skip-duplicates", "--similarity", "0.7")
+    assert done.code == 0
+    assert "similarity 0.8" in done.err  # what a new database has
+    assert done.rows
+    assert all(len(row) == 3 and float(row[2]) >= 0.66 for row in done.rows)
+    assert answers(path, len) == 30 - len(done.rows)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ingest", "texts", "--similarity", "0.7"),
+        ("query", "--similarity", "1.2", "--text", "x"),
+        ("create", "--similarity", "most"),
+    ],
+)
+def test_options_that_dont_go_together(run, stored, arguments):
+    command, *rest = arguments
+    assert run(command, stored, *rest).code == 2
+
+
+def test_compact_makes_the_bands_of_another_similarity(run, stored, tmp_path):
+    new, before = tmp_path / "new", answers(stored, list)
+    assert run("compact", stored, "--output", new, "--similarity", "0.9").code == 0
+    with fpdb.open(new) as database:
+        assert (database.similarity, list(database)) == (0.9, before)
+        assert database.plan.bands == fpdb.plans(64, 3, 1_000_000, similarity=0.9)[0].bands
+        assert list(database.check()) == []
+        strict = {pair[:2] for pair in database.pairs()}
+        least = {pair[:2] for pair in database.pairs(similarity=0.8)}
+    assert strict == {pair[:2] for pair in answers(stored, lambda db: list(db.pairs(similarity=0.9)))}
+    assert strict <= least
+    run("create", tmp_path / "bits", "--similarity", "off")
+    refused = run("compact", tmp_path / "bits", "--replace", "--similarity", "0.9")
+    assert (refused.code, "hint: ingest the texts" in refused.err) == (3, True)
+
+
+@pytest.mark.parametrize("command", ["pairs", "clusters"])
+def test_pairs_that_a_crowd_leaves_out_are_said(run, stored, command, monkeypatch):
+    """Three texts of a family agree in a band; they are a crowd if one meets only the next one."""
+    whole = run(command, stored)
+    assert "warning" not in whole.err
+    monkeypatch.setattr(pairs, "MOST_MET", 1)
+    done = run(command, stored, "--quiet")
+    assert done.code == 0
+    [line] = done.err.splitlines()
+    assert line.startswith("warning: some pairs may be missing: 3 documents agree in a band")
+    with pytest.warns(fpdb.IncompleteWarning):
+        assert answers(stored, lambda db: list(getattr(db, command)()))
