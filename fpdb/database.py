@@ -404,16 +404,14 @@ class Database(Queries):
         """Write a new database with the same documents and ids, without free pages.
 
         With a capacity, a k or a similarity, its tables and bands are those of the best plan for
-        them; with a plan, those of that plan. It is made beside the path and moved there once it is complete. What is added
-        meanwhile isn't in it.
+        them; with a plan, those of that plan. It is made beside the path and moved there once it
+        is complete. What is added meanwhile isn't in it.
 
         Without a path, it replaces this database, and writers wait until it has. Handles in all
         processes go on with it; with other tables, they raise MovedError and must be opened again.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        head = replanned(
-            self._header, k=k, capacity=capacity, plan=plan, similarity=similarity
-        )
+        head = replanned(self._header, k=k, capacity=capacity, plan=plan, similarity=similarity)
         replace = path is None
         lockout = self._environment.lockout(self._timeout) if replace else contextlib.nullcontext()
         with lockout, self._transaction() as txn:

@@ -75,7 +75,9 @@ def plan(
     require(machines is None or query_k is None, "--query-k doesn't go with --machines")
     asked: dict[str, object] = {"bits": bits, "k": k, "documents": documents}
     if similarity is not None:
-        require(machines is None and query_k is None, "--similarity goes with -k, --bits and -n only")
+        require(
+            machines is None and query_k is None, "--similarity goes with -k, --bits and -n only"
+        )
         _show_bands(bits, k, documents, similarity, asked if as_json else None)
         return
     if machines is not None:

@@ -73,9 +73,7 @@ def test_whole_files_and_lines(run, path, tmp_path):
     file.write_text(text_of(2), "utf-8")
     assert run("query", path, file).rows == [[str(file), "u2", "1.00"]]
     stdin = text_of(0).encode()
-    assert run("query", path, "-", "--format", "text", stdin=stdin).rows == [
-        ["-", "u0", "1.00"]
-    ]
+    assert run("query", path, "-", "--format", "text", stdin=stdin).rows == [["-", "u0", "1.00"]]
 
 
 def test_records_are_named_by_their_key_or_their_place(run, path, tmp_path):

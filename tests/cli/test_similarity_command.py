@@ -193,7 +193,9 @@ def test_compact_makes_the_bands_of_another_similarity(run, stored, tmp_path):
         assert list(database.check()) == []
         strict = {pair[:2] for pair in database.pairs()}
         least = {pair[:2] for pair in database.pairs(similarity=0.8)}
-    assert strict == {pair[:2] for pair in answers(stored, lambda db: list(db.pairs(similarity=0.9)))}
+    assert strict == {
+        pair[:2] for pair in answers(stored, lambda db: list(db.pairs(similarity=0.9)))
+    }
     assert strict <= least
     run("create", tmp_path / "bits", "--similarity", "off")
     refused = run("compact", tmp_path / "bits", "--replace", "--similarity", "0.9")
