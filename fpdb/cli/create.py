@@ -74,11 +74,12 @@ def create(
             render.record({name: value for name, value in found.items() if value is not None})
         else:
             render.report(_facts(database))
-        _warn_of_chance(database)
+        if database.similarity is None:
+            _warn_of_chance(database)
 
 
 def _warn_of_chance(database: fpdb.Database) -> None:
-    """Print a warning if unrelated documents will often match by chance."""
+    """Print a warning if questions of bits will often match unrelated documents by chance."""
     stats = database.stats()
     bits, k = stats.bits, stats.k
     chance = fpdb.chance_matches(bits, k, stats.capacity)
@@ -117,7 +118,6 @@ def open_or_create(path: Path, recipe: str | None, *, quiet: bool) -> fpdb.Datab
         database = fpdb.create(path, recipe=chosen or DEFAULT_RECIPE)
     except DatabaseExistsError:  # something else is there, or another process was faster
         return fpdb.open(path, recipe=chosen)
-    _warn_of_chance(database)
     if not quiet:
         facts = _facts(database)
         path = facts.pop("path")
