@@ -10,7 +10,6 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, unique
 from fpdb.documents.catalog import View, digest_of
 from fpdb.documents.similarity import (
-    MARGIN,
     Side,
     jaccard,
     known_documents,
@@ -18,7 +17,7 @@ from fpdb.documents.similarity import (
     side_of_documents,
 )
 from fpdb.errors import DamagedError, InputError
-from fpdb.fingerprint.sketches import one_jaccard
+from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
@@ -181,7 +180,7 @@ def _similar_to(view: View, bands: BandTable, side: Side, place: int, search: Se
     matches: list[Match] = []
     if ids:
         [fingerprint] = view.index.numbers(side.fingerprints[place : place + 1])
-        least = (search.similarity or 0.0) - MARGIN
+        least = least_estimate(search.similarity or 0.0)
         for number in ids:
             stored = view.catalog.named(view.txn, number)
             share = 1.0 if stored.digest == digest else one_jaccard(sketch, stored.sketch or b"")
@@ -203,7 +202,7 @@ def _compare(
     known = known_documents(view, ids)
     at = ids.searchsorted(candidates)
     shares = jaccard(side, queries, known.side, at)
-    [kept] = (shares >= similarity - MARGIN).nonzero()
+    [kept] = (shares >= least_estimate(similarity)).nonzero()
     queries, at = queries[kept], at[kept]
     apart = distances(side.fingerprints[queries], known.side.fingerprints[at], view.index.plan.bits)
     columns = (queries.tolist(), at.tolist(), apart.tolist(), shares[kept].tolist())

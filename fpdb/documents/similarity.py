@@ -14,8 +14,6 @@ from fpdb.storage.format import Stored
 from fpdb.tables.bits import Fingerprints, to_array
 
 Shares = NDArray[np.float64]
-# The estimate errs by .02 to .03, so that a sharp limit would lose a fifth of the pairs just above.
-MARGIN = 0.04
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,6 +50,7 @@ BINS = 256
 BITS = 4
 SKETCH_BYTES = BINS * BITS // 8
 _BY_ACCIDENT = 2.0**-BITS
+_MARGIN = 1.5  # in standard errors
 # No number of rounds fills all bins with few shingles; sixteen fill them with a hundred.
 _ROUNDS = 16
 # The value of a bin: the round above, the shingle's hash below. So the smaller value always wins.
@@ -148,6 +149,15 @@ def standard_error(jaccard: float) -> float:
     """Return the standard error of the estimate for texts of this similarity, at most .033."""
     agreeing = jaccard + (1 - jaccard) * _BY_ACCIDENT
     return float((agreeing * (1 - agreeing) / BINS) ** 0.5 / (1 - _BY_ACCIDENT))
+
+
+def least_estimate(similarity: float) -> float:
+    """Return the estimate from which texts count as having a similarity.
+
+    A sharp limit would lose half of the pairs that are just above it. Texts of usual length err
+    less than the standard error: this is two of their standard deviations.
+    """
+    return similarity - _MARGIN * standard_error(similarity)
 
 
 def _fill(part: Shingles) -> Column:

@@ -22,8 +22,9 @@ from fpdb.arrays import (
 )
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import MARGIN, Known, jaccard, known_documents
+from fpdb.documents.similarity import Known, jaccard, known_documents
 from fpdb.errors import DamagedError, IncompleteWarning
+from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
 from fpdb.tables.batch import find_ids
@@ -101,7 +102,7 @@ def similar_pairs(view: View, similarity: float, copies: Column = NO_IDS) -> Ite
         fresh = (first_band == numbers >> np.uint64(bands.shape.bits)).nonzero()[0]
         own, other = own[fresh], other[fresh]
         shares = jaccard(known.side, own, known.side, other)
-        [kept] = (shares >= similarity - MARGIN).nonzero()
+        [kept] = (shares >= least_estimate(similarity)).nonzero()
         if len(kept):
             yield SimilarPairs(known, own[kept], other[kept], shares[kept])
 
