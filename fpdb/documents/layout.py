@@ -25,8 +25,9 @@ CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, 
 
 def layout(stored: Header) -> tuple[Index, Catalog]:
     """Return the tables and the catalog that a header describes."""
-    plan = Plan.from_dict(stored["plan"])
-    if (plan.bands is None) != (stored.get("similarity") is None):
+    plan, similarity = Plan.from_dict(stored["plan"]), stored.get("similarity")
+    require_similarity(similarity)
+    if (plan.bands is None) != (similarity is None):
         raise DamagedError(
             "the header has bands of sketches or a similarity, expected both or none",
             hint="restore the database from a backup",

@@ -128,7 +128,8 @@ class Writer:
             if document.digest in self._digests:
                 self.apply()
             matches = same_text(self._view, document.digest, search)
-        elif search.similarity is None:
+        elif search.similarity is None or not (document.sketch or document.digest):
+            # A ready fingerprint, which has no text, is a question of bits in any database.
             if self._is_near_pending(number, search.k):
                 self.apply()
             matches = near(self._view, number, search.k)

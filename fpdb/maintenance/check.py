@@ -532,8 +532,9 @@ class _Check:
             (wanted - own, _MISSING_ROW if further else _MISSING),
             (own - wanted, _STRANGE_ROW if further else _STRANGE),
         ):
-            for row in sorted(rows):
-                yield Problem(name, words.format(", ".join(map(str, row)) if further else row[-1]))
+            # A document that isn't in any band is one problem.
+            shown = [", ".join(map(str, row)) if further else row[-1] for row in sorted(rows)]
+            yield from (Problem(name, words.format(each)) for each in dict.fromkeys(shown))
         if len(chosen) < len(places):
             counts = f"it has {found.digest.count:,} rows, expected {expected.digest.count:,}"
             yield Problem(name, f"{counts}; only some of the rows that differ are named")

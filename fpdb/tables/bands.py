@@ -43,7 +43,7 @@ class BandTable:
         """Return the numbers under which a document is found, given its sketch and its digest."""
         if not sketch:
             own = int.from_bytes(digest[:8], "little") & self._mask
-            return [self._bases[-1] | own] if digest else []
+            return [self._bases[-1] | own] if any(digest) else []
         bins, bits, mask = int.from_bytes(sketch, "little"), self._bits, self._mask
         return [base | bins >> bits * band & mask for band, base in enumerate(self._bases[:-1])]
 
@@ -100,7 +100,8 @@ class BandTable:
             found, first = numbers_beside(page, seed ^ int.from_bytes(key), number)
             if first:
                 found = self._run(cursor, number)
-                complete &= len(found) <= MOST_OF_A_BAND
+            if len(found) > MOST_OF_A_BAND:
+                complete = False
                 del found[MOST_OF_A_BAND:]
             ids += found
         chosen = sorted(set(ids))

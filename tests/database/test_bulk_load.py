@@ -252,7 +252,7 @@ def test_compact_keeps_documents_and_ids(tmp_path: Path, keys: str, bits: int) -
                 assert [m.key for m in new.query("x")] == [m.key for m in old.query("x")]
                 new.add(99_999 if keys == "integer" else "after", words)
         assert fpdb.open(tmp_path / "same").plan == old.plan
-        assert fpdb.open(tmp_path / "wide").plan == plans(bits, 3, 10**9)[0]
+        assert fpdb.open(tmp_path / "wide").plan == plans(bits, 3, 10**9, similarity=0.8)[0]
         assert fpdb.open(tmp_path / "far").k == 5
         assert fpdb.open(tmp_path / "same").stats().bytes < old.stats().bytes
 
@@ -289,7 +289,7 @@ def test_stats_say_when_the_tables_are_outgrown(tmp_path: Path) -> None:
         db.add_fingerprints([5000], array[:1])
         outgrown = db.stats().outgrown
         assert outgrown is not None
-        best = plans(64, 3, 1201)[0]
+        best = plans(64, 3, 1201, similarity=0.8)[0]
         assert outgrown.plan == best.name
         assert outgrown.seconds[1] * 1.2 <= outgrown.seconds[0]
         assert outgrown.bytes[0] != outgrown.bytes[1]

@@ -121,10 +121,14 @@ def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
 
 def test_prepared_documents_are_queried_with(tmp_path):
     texts = ["one two three four five six seven eight nine ten", "short", "quite another text"]
-    with fpdb.create(tmp_path / "a", sketch="minhash") as db:
+    with fpdb.create(tmp_path / "a") as db:
         list(db.add_many([Document(text[:3], text) for text in texts[:2]]))
         documents = [Document("any", text) for text in texts]
-        alone = [db.query(text) for text in texts]
-        assert [len(matches) for matches in alone] == [1, 1, 0]
-        for preparer in (db.preparer, db.preparer.adapted(sketched=False)):
-            assert list(db.query_prepared(preparer.prepare(documents))) == alone
+        for k, preparer in (
+            (None, db.preparer),
+            (3, db.preparer),
+            (3, db.preparer.adapted(sketched=False)),
+        ):
+            alone = [db.query(text, k=k) for text in texts]
+            assert [len(matches) for matches in alone] == [1, 1, 0]
+            assert list(db.query_prepared(preparer.prepare(documents), k=k)) == alone

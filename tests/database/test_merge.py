@@ -1,9 +1,11 @@
 """Merging databases: against a model of dicts, and against one database of everything."""
 
+import itertools
 import os
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from fpdb.documents.layout import read_layout
 from fpdb.maintenance import merge as merging
 from fpdb.maintenance.check import check_view
 from fpdb.storage import Environment
+from fpdb.tables import choose_bands
 
 pytestmark = pytest.mark.process
 
@@ -119,7 +122,7 @@ def test_a_merge_is_the_union_by_the_rule(
 ) -> None:
     where = tmp_path_factory.mktemp("merge")
     times = [dice.randrange(1000, 1020) for _ in range(100)]
-    options = {"recipe": recipe_of(bits), "keys": keys, "sketch": "minhash" if sketched else None}
+    options = {"recipe": recipe_of(bits), "keys": keys, "similarity": 0.8 if sketched else None}
     with pytest.MonkeyPatch.context() as patch:
         # The check of each would start a process; whether one finds what is wrong is another test.
         patch.setattr(merging, "check", check_here)
@@ -189,21 +192,12 @@ def require_merged(
 def ingest(union: Database, expected: dict[Any, Document], path: Path) -> None:
     """Add the same documents to an empty database, in the order of their new ids."""
     for document in sorted(documents_of(path), key=by_id):
-        if document.short:
-            union.add(document.key, "", meta=document.meta)
-        else:
-            again = Document(
-                document.key,
-                fingerprint=document.fingerprint,
-                meta=document.meta,
-                sketch=document.sketch,
-            )
-            list(union.add_many([again]))
+        list(union.add_many([replace(document, id=None)]))
 
 
 def require_same_answers(path: Path, union: Database) -> None:
     with fpdb.open(path, readonly=True) as db:
-        assert db.sketch == union.sketch
+        assert db.similarity == union.similarity
         numbers = [d.fingerprint for d in db.scan() if d.fingerprint is not None]
         probes = [number ^ mask for number in numbers for mask in (0, 5, 1 << 30 | 1)]
         for probe in probes:
@@ -211,9 +205,14 @@ def require_same_answers(path: Path, union: Database) -> None:
             assert [(m.key, m.distance, m.meta) for m in mine] == [
                 (m.key, m.distance, m.meta) for m in others
             ]
-        assert {(p.key, p.other, p.distance) for p in db.pairs()} == {
-            (p.key, p.other, p.distance) for p in union.pairs()
-        }
+        for k in (None, 3):
+            assert sorted(db.pairs(k=k)) == sorted(union.pairs(k=k))
+        asked = [" ".join(some) for some in itertools.product(WORDS[:3], repeat=3)]
+        mine, others = (
+            [[match._replace(id=0) for match in found] for found in each.query_many(asked)]
+            for each in (db, union)
+        )
+        assert mine == others
 
 
 # One by one
@@ -268,7 +267,7 @@ def test_one_source_is_enough(paths: list[Path], tmp_path: Path) -> None:
 def test_empty_databases_merge(tmp_path: Path) -> None:
     for keys in ("text", "integer"):
         for name in ("a", "b"):
-            fpdb.create(tmp_path / (keys + name), keys=keys, sketch="minhash").close()
+            fpdb.create(tmp_path / (keys + name), keys=keys).close()
         found = fpdb.merge([tmp_path / f"{keys}a", tmp_path / f"{keys}b"], tmp_path / f"{keys}c")
         assert found.documents == 0
         require_sound(found.path)
@@ -298,11 +297,11 @@ def test_another_recipe_is_refused_by_name(paths: list[Path], tmp_path: Path) ->
 def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path: Path) -> None:
     recipe = recipe_of(64)
     fpdb.create(tmp_path / "numbers", recipe=recipe, keys="integer").close()
-    fpdb.create(tmp_path / "sketches", recipe=recipe, sketch="minhash").close()
+    fpdb.create(tmp_path / "bits", recipe=recipe, similarity=None).close()
     fpdb.create(tmp_path / "nearer", recipe=recipe, k=2).close()
     for name, words in (
         ("numbers", "keys=integer"),
-        ("sketches", "sketch=minhash"),
+        ("bits", "similarity=None"),
         ("nearer", "k=2, 3"),
     ):
         with pytest.raises(InputError, match=words) as caught:
@@ -369,13 +368,13 @@ def test_the_tables_suit_all_documents(tmp_path: Path) -> None:
     pair = [tmp_path / "a", tmp_path / "b"]
     with fpdb.open(fpdb.merge(pair, tmp_path / "c").path) as db:
         assert db.stats().capacity == 1800
-        assert db.plan == fpdb.plans(64, 3, 1800)[0]
+        assert db.plan == fpdb.plans(64, 3, 1800, similarity=0.8)[0]
     with fpdb.open(fpdb.merge(pair, tmp_path / "d", capacity=10**7).path) as db:
         assert db.stats().capacity == 10**7
-        assert db.plan == fpdb.plans(64, 3, 10**7)[0]
+        assert db.plan == fpdb.plans(64, 3, 10**7, similarity=0.8)[0]
     plan = fpdb.plans(64, 4, 1000)[1]
     with fpdb.open(fpdb.merge(pair, tmp_path / "e", k=4, plan=plan).path) as db:
-        assert db.plan == plan
+        assert db.plan == replace(plan, bands=choose_bands(0.8, 1800))
 
 
 def test_no_secret_is_needed(tmp_path: Path) -> None:
@@ -410,7 +409,7 @@ def test_what_the_check_finds_is_an_error(
     monkeypatch.setattr(merging._MergeSource, "sketches", lambda self: 2)
     for path in paths:
         shutil.rmtree(path)
-        with fpdb.create(path, recipe=recipe_of(64), sketch="minhash") as db:
+        with fpdb.create(path, recipe=recipe_of(64)) as db:
             db.add(path.name, "one two three four")
     with pytest.raises(fpdb.DamagedError, match="is damaged: counters"):
         fpdb.merge(paths, tmp_path / "c")

@@ -71,7 +71,7 @@ def keys(request: pytest.FixtureRequest) -> str:
 def pair(tmp_path: Path, keys: str) -> list[Path]:
     """Two databases with texts, short ones, bare fingerprints and metadata."""
     for name, first in (("a", 0), ("b", COUNT // 2)):
-        with fpdb.build(tmp_path / name, keys=keys, recipe="char-4", sketch="minhash") as db:
+        with fpdb.build(tmp_path / name, keys=keys, recipe="char-4") as db:
             list(db.add_many(document(n, keys, first) for n in range(first, first + COUNT)))
     return [tmp_path / "a", tmp_path / "b"]
 

@@ -19,7 +19,7 @@ TEXT = "the text of {} is as long as it has to be"
 @pytest.fixture
 def pair(tmp_path: Path) -> list[Path]:
     for name, keys in (("a", "xy"), ("b", "yz")):
-        with fpdb.create(tmp_path / name, recipe="char-4", sketch="minhash") as db:
+        with fpdb.create(tmp_path / name, recipe="char-4") as db:
             list(db.add_many(fpdb.Document(key, TEXT.format(key + name)) for key in keys))
     return [tmp_path / "a", tmp_path / "b"]
 

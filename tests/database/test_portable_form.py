@@ -64,9 +64,9 @@ def documents(keys, bits):
 def contents(draw):
     """What a database is created with, and what it holds."""
     keys, bits = draw(st.sampled_from(["text", "integer"])), draw(st.sampled_from([32, 64, 128]))
-    sketch = draw(st.sampled_from([None, "minhash"]))
+    similarity = draw(st.sampled_from([None, 0.8]))
     held = draw(documents(TEXT_KEYS if keys == "text" else INTEGER_KEYS, bits))
-    return {"keys": keys, "recipe": recipe_of(bits), "sketch": sketch}, held
+    return {"keys": keys, "recipe": recipe_of(bits), "similarity": similarity}, held
 
 
 def dumped(database, **options):
@@ -92,7 +92,7 @@ def seen(database):
             stats.recipe_id,
             stats.k,
             stats.keys,
-            stats.sketch,
+            stats.similarity,
             stats.documents,
             stats.short,
             stats.sketches,
@@ -145,7 +145,7 @@ def test_everything_comes_back(made):
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
     path = tmp_path_factory.mktemp("portable") / "filled.fpdb"
-    with fpdb.create(path, sketch="minhash", k=4, capacity=5000) as database:
+    with fpdb.create(path, k=4, capacity=5000) as database:
         database.add("https://a.example/1", PAGE * 3, {"title": "a\x7f\x1b[31m", "n": 2**64 - 1})
         database.add("b", NEAR * 3)
         database.add("c", "short")
@@ -256,7 +256,7 @@ def test_lines_that_are_lost_swapped_or_added(data, tmp_path):
 
 
 def test_what_precedes_an_error_is_stored_in_a_database_that_is_there(filled, data, tmp_path):
-    with fpdb.create(tmp_path / "there", sketch="minhash") as there:
+    with fpdb.create(tmp_path / "there") as there:
         lines = data.splitlines(keepends=True)
         with pytest.raises(fpdb.InputError, match="after line 3"):
             fpdb.load(tmp_path / "there", io.BytesIO(b"".join(lines[:3])))
@@ -268,7 +268,7 @@ def test_what_precedes_an_error_is_stored_in_a_database_that_is_there(filled, da
 
 
 def test_it_replaces_and_keeps_times(data, tmp_path):
-    with fpdb.create(tmp_path / "there", sketch="minhash") as there:
+    with fpdb.create(tmp_path / "there") as there:
         there.add("b", PAGE)
         there.add("z", PAGE)
         lines = data.replace(b'"added":1', b'"added":10').splitlines()
@@ -287,8 +287,8 @@ def test_it_replaces_and_keeps_times(data, tmp_path):
     [
         ({"recipe": "char-4"}, "recipe"),
         ({"recipe": "web-128"}, "recipe"),
-        ({"keys": "integer", "sketch": "minhash"}, "keys"),
-        ({}, "sketch None, the file has minhash"),
+        ({"keys": "integer"}, "keys"),
+        ({"similarity": None}, "similarity None, the file has 0.8"),
     ],
 )
 def test_another_kind_of_database_is_refused(data, tmp_path, options, message):
@@ -299,7 +299,7 @@ def test_another_kind_of_database_is_refused(data, tmp_path, options, message):
 
 
 def test_another_k_is_fine(data, tmp_path):
-    with fpdb.create(tmp_path / "there", sketch="minhash", k=2) as there:
+    with fpdb.create(tmp_path / "there", k=2) as there:
         assert fpdb.load(tmp_path / "there", io.BytesIO(data)).records == 5
         assert len(there) == 5
 
@@ -333,7 +333,7 @@ HEAD = {
     "bits": 64,
     "k": 3,
     "keys": "text",
-    "sketch": None,
+    "similarity": None,
     "capacity": 1000,
 }
 DEEP = '{"key":"k","fingerprint":null,"meta":' + "[" * 100_000
@@ -386,7 +386,7 @@ def test_hostile_lines(tmp_path, line, message):
 
 
 def test_a_sketch_of_another_kind(tmp_path):
-    head = HEAD | {"sketch": "minhash"}
+    head = HEAD | {"similarity": 0.8}
     for sketch, message in (
         ("AAAA", "128 bytes"),
         ("!!!!", "Base64"),
@@ -412,7 +412,9 @@ def test_a_sketch_of_another_kind(tmp_path):
         ({"bits": "64"}, "of its recipe"),
         ({"k": True}, "k=True"),
         ({"keys": []}, "keys"),
-        ({"sketch": []}, "sketch"),
+        ({"similarity": []}, "similarity"),
+        ({"similarity": 2}, "similarity"),
+        ({"similarity": "minhash"}, "similarity"),
         ({"capacity": 0}, "capacity"),
         ({"capacity": 2**64}, "out of range"),
         ({"later": 1}, "the field 'later'"),
@@ -496,7 +498,7 @@ def test_stored_parts_of_a_document_are_checked(tmp_path):
 
 
 def test_a_sketch_without_a_text_is_kept_under_an_integer_key(tmp_path):
-    with fpdb.create(tmp_path / "a", keys="integer", sketch="minhash") as database:
+    with fpdb.create(tmp_path / "a", keys="integer") as database:
         list(database.add_many([Document(7, fingerprint=9, sketch=b"x" * 128)]))
         assert database[7].sketch == b"x" * 128
         assert list(database.check()) == []

@@ -42,7 +42,7 @@ def drawn(generator, bits, count):
 
 def make(path, numbers, plan, keys="integer"):
     recipe = fpdb.recipe("web").with_bits(plan.bits)
-    db = fpdb.create(path, recipe=recipe, k=plan.k, plan=plan, keys=keys)
+    db = fpdb.create(path, recipe=recipe, similarity=None, k=plan.k, plan=plan, keys=keys)
     names = range(len(numbers)) if keys == "integer" else [f"key {n}" for n in range(len(numbers))]
     db.add_fingerprints(names, numbers)
     return db
@@ -51,7 +51,7 @@ def make(path, numbers, plan, keys="integer"):
 def brute(numbers, k, bits):
     """All pairs within k, compared one by one."""
     return [
-        Pair(a, b, apart, 1 - apart / bits)
+        Pair(a, b, apart, None)
         for (a, one), (b, other) in itertools.combinations(enumerate(numbers), 2)
         if (apart := (one ^ other).bit_count()) <= k
     ]
@@ -99,13 +99,13 @@ def test_each_pair_is_found_once(tmp_path, sizes, name):
     with make(tmp_path / "db", numbers, plan) as db:
         for k in (0, plan.k, plan.k + 1, plan.k + 3):
             try:
-                found = list(db.pairs(k))
+                found = list(db.pairs(k=k))
             except PlanError:
                 assert k > plan.k + 1
                 continue
             expected = brute(numbers, k, plan.bits)
             assert sorted(found) == expected
-            assert list(db.clusters(k)) == components(len(numbers), expected)
+            assert list(db.clusters(k=k)) == components(len(numbers), expected)
 
 
 @settings(max_examples=examples(40))
@@ -122,11 +122,11 @@ def test_pairs_of_any_fingerprints(tmp_path_factory, numbers, k, name):
             plan.probes(k)
         except PlanError:
             with pytest.raises(PlanError):
-                db.pairs(k)
+                db.pairs(k=k)
             return
         expected = brute(numbers, k, plan.bits)
-        assert sorted(db.pairs(k)) == expected
-        assert list(db.clusters(k)) == components(len(numbers), expected)
+        assert sorted(db.pairs(k=k)) == expected
+        assert list(db.clusters(k=k)) == components(len(numbers), expected)
 
 
 def test_pairs_are_what_queries_find(tmp_path):
@@ -139,7 +139,7 @@ def test_pairs_are_what_queries_find(tmp_path):
                 for match in db.query_fingerprint(document.fingerprint, k=k)
                 if match.key != document.key
             }
-            found = [(*sorted(pair[:2]), pair.distance) for pair in db.pairs(k)]
+            found = [(*sorted(pair[:2]), pair.distance) for pair in db.pairs(k=k)]
             assert len(found) == len(asked)
             assert set(found) == asked
 
@@ -162,14 +162,14 @@ def test_a_hot_bucket_of_near_fingerprints(tmp_path, sizes):
     numbers = list(range(64, 128))
     with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
         for k in (3, 6):
-            assert sorted(db.pairs(k)) == brute(numbers, k, 64)
+            assert sorted(db.pairs(k=k)) == brute(numbers, k, 64)
 
 
 def test_the_order_is_always_the_same(tmp_path):
     numbers = drawn(np.random.default_rng(9), 64, 400)
     with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
-        assert list(db.pairs(4)) == list(db.pairs(4))
-        assert list(db.clusters(4)) == list(db.clusters(4))
+        assert list(db.pairs(k=4)) == list(db.pairs(k=4))
+        assert list(db.clusters(k=4)) == list(db.clusters(k=4))
 
 
 def test_documents_added_meanwhile_are_no_part_of_it(tmp_path):
@@ -190,9 +190,9 @@ def test_short_texts_have_no_pairs(tmp_path):
 def test_a_k_that_cannot_be_is_refused_at_once(tmp_path, k):
     with make(tmp_path / "db", [1, 2], PLANS["4 blocks"]) as db:
         with pytest.raises((InputError, PlanError)):
-            db.pairs(k)
+            db.pairs(k=k)
         with pytest.raises((InputError, PlanError)):
-            db.clusters(k)
+            db.clusters(k=k)
 
 
 def test_keeping_something_else_is_refused(tmp_path):
@@ -210,16 +210,16 @@ def test_the_longest_text_is_kept(tmp_path):
             db.add(key, text)
         number = db["a"].fingerprint
         db.add_fingerprints(["bare"], [number])
-        assert list(db.clusters(0)) == [Cluster("a", ("b", "c", "d", "bare"))]
+        assert list(db.clusters(k=0)) == [Cluster("a", ("b", "c", "d", "bare"))]
         # b and d are equally long, and b was added first.
-        assert list(db.clusters(0, keep="longest")) == [Cluster("b", ("a", "c", "d", "bare"))]
+        assert list(db.clusters(k=0, keep="longest")) == [Cluster("b", ("a", "c", "d", "bare"))]
 
 
 def test_duplicates_are_deleted_together(tmp_path, monkeypatch):
     monkeypatch.setattr(fpdb.database, "BATCH", 3)
     numbers = [1, 1, 1, 1, 1, 2**40, 2**50, 2**50]
     with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
-        assert db.delete_duplicates(0) == [Cluster(0, (1, 2, 3, 4)), Cluster(6, (7,))]
+        assert db.delete_duplicates(k=0) == [Cluster(0, (1, 2, 3, 4)), Cluster(6, (7,))]
         assert list(db) == [0, 5, 6]
         assert list(db.check()) == []
-        assert db.delete_duplicates(0) == []
+        assert db.delete_duplicates(k=0) == []

@@ -29,6 +29,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
+from fpdb.tables import plans
 from fpdb.tables.plan import choose_plan
 
 RECIPE = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
@@ -344,7 +345,10 @@ def test_a_damaged_header_is_reported(db: Database) -> None:
         ("recipe_id", "0" * 16, "recipe_id is '0000000000000000', expected"),
         ("keys", "colours", "the header names 'colours' keys, expected"),
         ("plan", {"bits": 64}, "this is no plan"),
-        ("plan", choose_plan(64, 1).to_dict(), "plan is '2 tables"),
+        ("plan", choose_plan(64, 1).to_dict(), "bands of sketches or a similarity, expected both"),
+        ("plan", plans(64, 1, 10, similarity=0.8)[0].to_dict(), "plan is '2 tables"),
+        ("similarity", None, "bands of sketches or a similarity, expected both"),
+        ("similarity", "0.8", "similarity='0.8'"),
         ("recipe", {"name": "tiny", "segment": "by mood"}, "segment is 'by mood'"),
         ("features", ["colours"], "feature 'colours'"),
     ],

@@ -312,10 +312,13 @@ def test_a_missing_record_is_reported(db: Database, number: int) -> None:
     found = problems(db, lambda txn, _: txn.delete("documents", own) or None)
     if db._catalog.kind == "text":
         rest = {"short"} if document.short else {"table-00"}
+        rest |= {"bands"} if number == WITH_TEXT else set()
         assert places(found) == {"keys", "counters", *rest}
     elif document.short:
         # Without a record, the document looks like a bare fingerprint that is nowhere.
         assert Problem("table-00", f"the entry of the document {document.id} is missing") in found
+    elif number == WITH_TEXT:
+        assert places(found) == {"bands", "counters"}
     else:
         # With integer keys, documents may lack a record: it looks like one of these.
         assert found == []

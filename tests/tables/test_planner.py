@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from fpdb.errors import FpdbError, InputError, PlanError
+from fpdb.errors import FpdbError, PlanError
 from fpdb.tables import planner, probes
 from fpdb.tables.bits import Fingerprints, Permutation, to_array, to_ints
 from fpdb.tables.plan import (
+    Bands,
     Plan,
     Table,
     TableProbes,
@@ -27,9 +28,9 @@ from fpdb.tables.plan import (
 from fpdb.tables.planner import (
     Estimate,
     chance_matches,
+    choose_bands,
     estimate_cost,
     extremes,
-    first_look,
     join_plans,
     plans,
 )
@@ -377,6 +378,10 @@ def broken() -> list[Any]:
         {**whole, "tables": [*whole["tables"], {**table, "blocks": [[0, 16, 2]]}]},
         {**whole, "tables": [*whole["tables"], {**table, "blocks": [0, 64]}]},
         {**whole, "tables": [*whole["tables"], {"prefix": 16}]},
+        {**whole, "bands": 5},
+        {**whole, "bands": {"count": 6}},
+        {**whole, "bands": {"count": 6, "bins": 8.0}},
+        {**whole, "bands": {"count": 60, "bins": 8}},
     ]
 
 
@@ -409,6 +414,7 @@ def test_estimates_grow_with_what_they_depend_on() -> None:
         seconds=small.seconds,
         insert_seconds=small.insert_seconds,
         load_seconds=small.load_seconds,
+        similar_seconds=None,
     )
     assert large.seconds > small.seconds
     assert estimate_cost(plan, 1_000_000, k=7).probes == 68
@@ -428,48 +434,88 @@ def test_pages_of_a_database_larger_than_the_memory_come_from_the_disk(
     assert cramped.insert_seconds > small.insert_seconds
 
 
-def test_a_lower_similarity_takes_a_larger_k() -> None:
-    steps = [1.0, 0.95, 0.9, 0.8, 0.75, 0.7, 0.6, 0.5]
-    assert [first_look(64, 3, step) for step in steps] == [6, 6, 7, 7, 8, 9, 12, 15]
-    assert [first_look(128, 3, step) for step in steps] == [12, 12, 14, 14, 16, 18, 24, 30]
-    assert [first_look(32, 3, step) for step in steps] == [3, 3, 4, 4, 4, 5, 6, 8]
-
-
-def test_it_is_never_below_the_databases_own_k() -> None:
-    assert first_look(64, 10, 0.9) == 10
-
-
-@pytest.mark.parametrize("least", [0.49, 0.1, 0.0])
-def test_below_a_half_k_has_to_be_given(least: float) -> None:
-    with pytest.raises(InputError, match=r"expected at least 0\.5"):
-        first_look(64, 3, least)
-
-
-@pytest.mark.parametrize(("bits", "query_k"), [(32, 4), (64, 7), (64, 9), (128, 14)])
-@pytest.mark.parametrize("documents", [1000, 1_000_000, 100_000_000])
-def test_tables_chosen_for_a_wider_k_are_no_worse_for_it(
-    bits: int, query_k: int, documents: int
+@pytest.mark.parametrize(("count", "bins"), [(1, 1), (10, 6), (6, 8), (18, 14)])
+@pytest.mark.parametrize("similarity", [0.0, 0.5, 0.8, 0.9, 1.0])
+def test_recall_is_the_share_of_drawn_pairs_that_agree_in_a_band(
+    count: int, bins: int, similarity: float
 ) -> None:
-    plain, wide = plans(bits, 3, documents)[0], plans(bits, 3, documents, query_k=query_k)
-    costs = [estimate_cost(plan, documents, query_k).seconds_per_document for plan in wide]
-    assert costs == sorted(costs)
-    assert costs[0] <= estimate_cost(plain, documents, query_k).seconds_per_document
-    assert {plan.k for plan in wide} == {3}
+    """Bins have equal winners as often as the similarity says, and else equal bits by chance."""
+    dice = np.random.default_rng(count)
+    pairs = 20_000
+    equal = dice.random((pairs, count, bins)) < similarity
+    equal |= dice.integers(0, 16, equal.shape) == 0
+    found = equal.all(axis=2).any(axis=1).mean()
+    assert found == pytest.approx(Bands(count, bins).recall(similarity), abs=0.015)
 
 
-def test_a_k_that_isnt_wider_changes_nothing() -> None:
-    for query_k in (0, 3):
-        assert plans(64, 3, 1_000_000, query_k=query_k) == plans(64, 3, 1_000_000)
+@pytest.mark.parametrize(
+    ("similarity", "documents", "expected"),
+    [
+        (0.8, 1_000_000, Bands(10, 6)),
+        (0.8, 1000, Bands(6, 4)),
+        (0.8, 100_000_000, Bands(16, 8)),
+        (0.9, 1_000_000, Bands(4, 6)),
+        (0.5, 1_000_000, Bands(39, 4)),
+        (1.0, 1_000_000, Bands(1, 5)),
+    ],
+)
+def test_bands_chosen_for_a_similarity(similarity: float, documents: int, expected: Bands) -> None:
+    assert choose_bands(similarity, documents) == expected
 
 
-@pytest.mark.full
-def test_a_wider_k_that_no_tables_serve_is_refused() -> None:
-    with pytest.raises(PlanError, match="k = 30 in 32 bits"):
-        plans(32, 3, 1_000_000, query_k=30)
+@given(st.floats(0.5, 1.0), st.integers(1, 1_000_000_000))
+def test_chosen_bands_find_what_is_similar_and_little_else(
+    similarity: float, documents: int
+) -> None:
+    try:
+        bands = choose_bands(similarity, documents)
+    except PlanError:
+        assert similarity < 0.7
+        return
+    assert bands.recall(similarity) >= planner._RECALL
+    assert bands.recall(min(1.0, similarity + 0.1)) >= bands.recall(similarity)
+    assert bands.chance(documents) <= 1000
+    # One band less finds too few, and one bin less compares too many.
+    assert bands.count == 1 or Bands(bands.count - 1, bands.bins).recall(similarity) < planner._RECALL
+    if bands.bins > 1:
+        count = next(n for n in range(1, 257) if Bands(n, bands.bins - 1).recall(similarity) >= planner._RECALL)
+        assert Bands(count, bands.bins - 1).chance(documents) > 1
+    assert choose_bands(similarity, documents) == bands
+    assert Plan.from_dict(replace(choose_plan(64, 3), bands=bands).to_dict()).bands == bands
 
 
-def test_the_usual_tables_serve_the_usual_first_look() -> None:
-    assert plans(64, 3, 1_000_000, query_k=7)[0] == choose_plan(64, 3)
+def test_a_similarity_that_no_bands_find_names_one_that_some_do() -> None:
+    with pytest.raises(PlanError, match=r"a similarity of 0\.1 among 1,000,000") as caught:
+        choose_bands(0.1, 1_000_000)
+    assert "fpdb.exact_pairs" in caught.value.hint
+    least = float(str(caught.value).rsplit(" ", 1)[1])
+    assert choose_bands(least, 1_000_000)
+    with pytest.raises(PlanError):
+        choose_bands(least - 0.01, 1_000_000)
+
+
+@pytest.mark.parametrize(("count", "bins"), [(0, 6), (6, 0), (-1, 6), (43, 6), (1, 15), (257, 1)])
+def test_bands_that_cant_be(count: int, bins: int) -> None:
+    with pytest.raises(PlanError, match=f"{count} bands of {bins} bins") as caught:
+        Bands(count, bins)
+    assert caught.value.hint
+
+
+def test_plans_for_a_similarity_have_bands_and_cost_more() -> None:
+    plain, banded = plans(64, 3, 1_000_000), plans(64, 3, 1_000_000, similarity=0.8)
+    assert banded == [replace(plan, bands=Bands(10, 6)) for plan in plain]
+    assert banded[0].name == "4 tables, p=16; 10 bands of 6 bins"
+    assert replace(plain[0], bands=Bands(1, 8)).name == "4 tables, p=16; 1 band of 8 bins"
+    few, many = (estimate_cost(plan[0], 1_000_000) for plan in (plain, banded))
+    assert few.similar_seconds is None
+    assert many.similar_seconds is not None
+    assert many.bytes > few.bytes
+    assert many.insert_seconds > few.insert_seconds
+    assert many.seconds == few.seconds
+    assert many.seconds_per_document == many.similar_seconds + many.insert_seconds
+    crowded = estimate_cost(banded[0], 100_000_000).similar_seconds
+    assert crowded is not None
+    assert crowded > many.similar_seconds
 
 
 @given(st.sampled_from((32, 64, 128)), st.integers(0, 7), st.data())
