@@ -300,7 +300,8 @@ class SharedEnvironment:
         except (lmdb.IncompatibleError, lmdb.DbsFullError, UnicodeDecodeError) as error:
             raise NotADatabaseError(
                 f"{self.directory} has other entries than fpdb's sub-databases",
-                hint="another program made it: give another path",
+                hint="another program made it, or it is a copy that isn't complete: give another "
+                "path, and copy databases with `fpdb backup` or under `fpdb hold`",
             ) from error
         except lmdb.Error as error:
             raise translate(error, self.directory) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fpdb
-from fpdb import DamagedError, Database, Document
+from fpdb import DamagedError, Database, Document, NotADatabaseError
 from fpdb.storage import drafts
 from fpdb.storage.open_checks import SEAL_FILE
 
@@ -117,8 +117,9 @@ def test_a_copy_over_an_old_copy_is_verified(
 def test_a_torn_copy_is_refused(closed: Path, tmp_path: Path, readonly: bool) -> None:
     copy = torn_copy(closed, tmp_path / "copy")
     for _ in range(2):
-        with pytest.raises(DamagedError, match="is a copy that isn't complete") as caught:
+        with pytest.raises((DamagedError, NotADatabaseError)) as caught:
             fpdb.open(copy, readonly=readonly)
+        assert "is a copy that isn't complete" in f"{caught.value} {caught.value.hint}"
         assert "fpdb hold" in caught.value.hint
     fpdb.open(closed, readonly=readonly).close()
 

@@ -451,11 +451,11 @@ def test_recall_is_the_share_of_drawn_pairs_that_agree_in_a_band(
 @pytest.mark.parametrize(
     ("similarity", "documents", "expected"),
     [
-        (0.8, 1_000_000, Bands(10, 6)),
-        (0.8, 1000, Bands(6, 4)),
-        (0.8, 100_000_000, Bands(16, 8)),
+        (0.8, 1_000_000, Bands(9, 6)),
+        (0.8, 1000, Bands(4, 3)),
+        (0.8, 100_000_000, Bands(15, 8)),
         (0.9, 1_000_000, Bands(4, 6)),
-        (0.5, 1_000_000, Bands(39, 4)),
+        (0.5, 1_000_000, Bands(37, 4)),
         (1.0, 1_000_000, Bands(1, 5)),
     ],
 )
@@ -503,8 +503,8 @@ def test_bands_that_cant_be(count: int, bins: int) -> None:
 
 def test_plans_for_a_similarity_have_bands_and_cost_more() -> None:
     plain, banded = plans(64, 3, 1_000_000), plans(64, 3, 1_000_000, similarity=0.8)
-    assert banded == [replace(plan, bands=Bands(10, 6)) for plan in plain]
-    assert banded[0].name == "4 tables, p=16; 10 bands of 6 bins"
+    assert banded == [replace(plan, bands=Bands(9, 6)) for plan in plain]
+    assert banded[0].name == "4 tables, p=16; 9 bands of 6 bins"
     assert replace(plain[0], bands=Bands(1, 8)).name == "4 tables, p=16; 1 band of 8 bins"
     few, many = (estimate_cost(plan[0], 1_000_000) for plan in (plain, banded))
     assert few.similar_seconds is None
