@@ -194,9 +194,10 @@ def numbers_beside(value: memoryview, seed: int, number: int) -> tuple[list[int]
         if not other:
             return [base] * (stop - start), not start
         found = value[at + start * other : at + stop * other].cast(_CODES[other]).tolist()
-        if other < 8:  # a sum wraps around on a forged page only, as in `number_at`
-            found = [base + each & _LARGEST_NUMBER for each in found]
-        return found, not start
+        if other == 8:
+            return found, not start
+        # A sum wraps around on a forged page only, as in `number_at`.
+        return [base + each & _LARGEST_NUMBER for each in found], not start
     except (struct.error, ValueError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 

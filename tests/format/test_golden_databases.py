@@ -12,6 +12,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -23,7 +24,7 @@ import fpdb
 from fpdb import Database, Document, Matches
 from fpdb.errors import FpdbError
 from fpdb.storage.format import unpack_header
-from fpdb.tables.plan import Plan, choose_plan, home_plan
+from fpdb.tables.plan import Bands, Plan, choose_plan, home_plan
 
 # A copy that is opened for the first time is verified by a child process.
 pytestmark = pytest.mark.process
@@ -90,14 +91,25 @@ def build_narrow(db: Database) -> None:
     assert db.delete("c")
 
 
-def build_sketch(db: Database) -> None:
-    """Text keys, 64 bits, sketches: of texts, of none, and of what was replaced and deleted."""
+def build_similar(db: Database) -> None:
+    """Text keys, 64 bits, bands of sketches: of texts, of none, of the replaced and deleted."""
     for number, text in enumerate(TEXTS):
         db.add(f"https://example.org/{number}", text, META[number])
     list(db.add_many([Document("near", TEXTS[0] + NEAR), Document("short", "short")]))
     db.add_fingerprints(["bare", "gone"], [BASE, 5])
     db.add("https://example.org/3", TEXTS[3] + "replaced", "replaced")
-    db.delete("gone")
+    db.add("deleted", NEAR * 3)
+    db.delete_many(["gone", "deleted"])
+
+
+def build_crowded(db: Database) -> None:
+    """Integer keys, 128 bits, one band of one bin: more than one page, and runs over a page."""
+    for number, text in enumerate(TEXTS):
+        db.add(number, text, META[number])
+    first = 2**50
+    list(db.add_many(Document(first + n, f"{PAGE} {n} {n % 9} {NEAR}") for n in range(70)))
+    list(db.add_many([Document(200, "short"), Document(201, fingerprint=BASE)]))
+    assert db.delete_many(range(first, first + 10)) == 10
 
 
 class Golden(NamedTuple):
@@ -106,7 +118,7 @@ class Golden(NamedTuple):
     keys: str
     plan: Plan
     fill: Callable[[Database], None]
-    sketch: str | None = None
+    similarity: float | None = None
 
 
 BUILDERS = {
@@ -114,7 +126,12 @@ BUILDERS = {
     "integer": Golden("integer", choose_plan(128, 3), build_integer),
     "bare": Golden("integer", choose_plan(64, 3), build_bare),
     "narrow": Golden("text", home_plan(32, 1, 8), build_narrow),
-    "sketch": Golden("text", choose_plan(64, 3), build_sketch, "minhash"),
+    "similar": Golden(
+        "text", replace(choose_plan(64, 3), bands=Bands(6, 8)), build_similar, 0.8
+    ),
+    "crowded": Golden(
+        "integer", replace(choose_plan(128, 3), bands=Bands(14, 1)), build_crowded, 0.7
+    ),
 }
 NEVER = (
     "Format 1 must stay readable for ever: the databases of all users are written in it. "
@@ -124,13 +141,13 @@ NEVER = (
 
 def build(path: Path, name: str) -> None:
     """Make a database whose time and uuid are always the same."""
-    keys, plan, fill, sketch = BUILDERS[name]
+    keys, plan, fill, similarity = BUILDERS[name]
     recipe = fpdb.recipe("char-4").with_bits(plan.bits)
     wanted: dict[str, Any] = {"recipe": recipe, "k": plan.k, "keys": keys, "plan": plan}
     with (
         mock.patch.object(time, "time", return_value=CREATED + 0.5),
         mock.patch.object(uuid, "uuid4", return_value=UUID),
-        fpdb.create(path, **wanted, capacity=1000, sketch=sketch) as db,
+        fpdb.create(path, **wanted, capacity=1000, similarity=similarity) as db,
     ):
         fill(db)
 
@@ -164,19 +181,19 @@ def answers_of(path: Path) -> str:
                 ]
                 for d in db.scan()
             ],
-            "texts": [[text, _shown(db.query(text))] for text in QUERIES],
+            "texts": [[text, _shown(db.query(text, k=db.k))] for text in QUERIES],
             "fingerprints": [
                 [f"{number:x}", k, _shown(db.query_fingerprint(number, k=k))]
                 for number in asked
                 for k in (0, 3, 5)
             ],
         }
-        if db.sketch:
+        if db.similarity:
             answers["sketches"] = [[d.key, d.sketch and d.sketch.hex()] for d in db.scan()]
-            answers["verified"] = [
-                [text, [[m.key, round(m.jaccard or 0, 6)] for m in found]]
+            answers["similar"] = [
+                [text, [[m.key, round(m.similarity or 0, 6)] for m in found]]
                 for text in QUERIES
-                for found in [db.query(text, k=20, min_jaccard=0.1)]
+                for found in [db.query(text, similarity=0.3)]
             ]
     return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
 
@@ -249,7 +266,7 @@ def test_the_header_of_a_golden_database_says_format_1(golden: Path, name: str) 
         "magic": "fpdb",
         "read_version": 1,
         "write_version": 1,
-        "features": [BUILDERS[name].sketch] if BUILDERS[name].sketch else [],
+        "features": ["minhash"] if BUILDERS[name].similarity else [],
         "uuid": str(UUID),
         "created": CREATED,
         "created_by": "fpdb",
@@ -258,7 +275,7 @@ def test_the_header_of_a_golden_database_says_format_1(golden: Path, name: str) 
         "recipe_id": fpdb.Recipe.from_dict(known["recipe"]).id,
         "plan": BUILDERS[name].plan.to_dict(),
         "capacity": 1000,
-        **({"sketch": "minhash"} if name == "sketch" else {}),
+        **({"similarity": similarity} if (similarity := BUILDERS[name].similarity) else {}),
     }, NEVER
 
 
@@ -274,6 +291,7 @@ def test_a_golden_database_can_be_written(golden: Path, name: str, tmp_path: Pat
         skipped = db.add(other, again, skip_duplicates=True)
         assert skipped.status == "duplicate", NEVER
         assert own in [match.key for match in skipped.matches], NEVER
+        assert own in [match.key for match in db.query(stored)], NEVER
         assert own in [match.key for match in db.query(stored, k=0)], NEVER
         assert list(db.check()) == [], NEVER
         assert db.delete(own), NEVER
@@ -314,7 +332,8 @@ FOUND = {
     "integer": {0, 1, 2, 5},
     "bare": {0, 3},
     "narrow": {0, 1},
-    "sketch": {0},
+    "similar": {0},
+    "crowded": {0},
 }
 
 
@@ -331,6 +350,9 @@ def test_golden_answers_are_worth_comparing() -> None:
     assert "gone" not in keys
     assert "replaced" in [entry[4] for entry in everything["text"]["documents"]]
     assert everything["text"]["header"]["documents, short"][1] == 3
+    shares = {match[1] for _, found in everything["similar"]["similar"] for match in found}
+    assert 1.0 in shares
+    assert any(share < 1 for share in shares)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ def documents():
 
 
 def written(folder):
-    with fpdb.create(Path(folder, "a"), sketch="minhash", k=2, capacity=50_000) as database:
+    with fpdb.create(Path(folder, "a"), k=2, capacity=50_000) as database:
         list(database.add_many(documents()))
         file = io.BytesIO()
         database.dump(file)
@@ -42,7 +42,7 @@ def test_it_is_read_as_it_was_written(tmp_path):
         line.get("key"): line for line in map(json.loads, FILE.read_text("ascii").splitlines())
     }
     with fpdb.open(tmp_path / "new") as database:
-        assert (database.k, database.sketch, database.stats().capacity) == (2, "minhash", 50_000)
+        assert (database.k, database.similarity, database.stats().capacity) == (2, 0.8, 50_000)
         assert list(database.check()) == []
         held = {each.key: each for each in database.scan()}
         assert held.keys() == wanted.keys()
