@@ -126,9 +126,7 @@ BUILDERS = {
     "integer": Golden("integer", choose_plan(128, 3), build_integer),
     "bare": Golden("integer", choose_plan(64, 3), build_bare),
     "narrow": Golden("text", home_plan(32, 1, 8), build_narrow),
-    "similar": Golden(
-        "text", replace(choose_plan(64, 3), bands=Bands(6, 8)), build_similar, 0.8
-    ),
+    "similar": Golden("text", replace(choose_plan(64, 3), bands=Bands(6, 8)), build_similar, 0.8),
     "crowded": Golden(
         "integer", replace(choose_plan(128, 3), bands=Bands(14, 1)), build_crowded, 0.7
     ),
