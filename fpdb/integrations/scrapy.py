@@ -176,7 +176,10 @@ class NearDuplicatesPipeline:
             return item
         nearest = added.matches[0]
         if self._settings["FPDB_ACTION"] == Action.DROP:
-            raise DropItem(f"Near-duplicate of {nearest.key} (distance {nearest.distance})")
+            near = f"distance {nearest.distance}"
+            if nearest.similarity is not None:
+                near = f"similarity {nearest.similarity:.2f}"
+            raise DropItem(f"Near-duplicate of {nearest.key} ({near})")
         tag = self._settings["FPDB_TAG_FIELD"]
         try:
             adapter[tag] = nearest.key
@@ -228,7 +231,16 @@ def _open(settings: dict[str, Any]) -> fpdb.Database:
     try:
         return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k, **wanted)
     except fpdb.DatabaseExistsError:
-        return fpdb.open(path, recipe=recipe, k=k)
+        database = fpdb.open(path, recipe=recipe, k=k)
+    if similarity is not None and bool(similarity) != (database.similarity is not None):
+        stored = database.similarity or "off"
+        database.close()
+        raise fpdb.RecipeMismatchError(
+            f"{path} was created with the similarity {stored}, found FPDB_SIMILARITY = "
+            f"{similarity or 'off'}",
+            hint="leave FPDB_SIMILARITY out, or name a database that doesn't exist",
+        )
+    return database
 
 
 def _text_of_html(name: str, value: Any) -> str:

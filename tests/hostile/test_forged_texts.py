@@ -10,6 +10,7 @@ import xxhash
 
 import fpdb
 from fpdb import Hash, Secret
+from fpdb.fingerprint.sketches import BINS, mix, salts, shingles
 
 WEB = fpdb.recipe("web")
 FILLERS = [f"filler{number:x}" for number in range(20_000)]
@@ -41,6 +42,19 @@ def forge(text, victim, most=100):
         lead += moves[best]
         moves[best] = -1e9
     return f"{text} {' '.join(added)}", len(added)
+
+
+def forge_sketch(text, victim, tries=1 << 17):
+    """Append three words for each bin of the victim's sketch that win it, by public knowledge."""
+    triples = [f"a{number:x} b{number:x} c{number:x}" for number in range(tries)]
+    found = mix(np.concatenate([part.hashes for part in shingles(triples)]) + salts(16, 1)[0])
+    bins, values = found >> np.uint64(56), found & np.uint64((1 << 52) - 1)
+    packed = np.frombuffer(WEB.sketch(victim), np.uint8)
+    wanted = np.column_stack([packed & 15, packed >> 4]).reshape(BINS)
+    right = np.flatnonzero(values & np.uint64(15) == wanted[bins])
+    order = right[np.lexsort((values[right], bins[right]))]
+    _, first = np.unique(bins[order], return_index=True)
+    return f"{text} {' '.join(triples[number] for number in order[first])}"
 
 
 @pytest.mark.parametrize(
@@ -80,16 +94,36 @@ def test_what_is_forged_without_the_secret_is_as_far_as_any_text(by):
     assert forgeries.min() > 8
 
 
-def test_a_forged_page_keeps_its_victim_out_of_an_unkeyed_database_only(tmp_path):
+@pytest.mark.parametrize("similarity", [None, 0.8])
+def test_a_forged_page_keeps_its_victim_out_of_an_unkeyed_database_only(tmp_path, similarity):
     text, victim = page(1), page(2)
-    forged, _ = forge(text, victim)
+    forged = forge_sketch(text, victim) if similarity else forge(text, victim)[0]
     keyed = WEB.replace(name="keyed", hash=Hash(secret=Secret(bytes(range(32)))))
     outcomes = {}
     for name, recipe in {"unkeyed": WEB, "keyed": keyed}.items():
-        with fpdb.create(tmp_path / name, recipe=recipe) as db:
+        with fpdb.create(tmp_path / name, recipe=recipe, similarity=similarity) as db:
             db.add("forged", forged)
             outcomes[name] = db.add("victim", victim, skip_duplicates=True).status
     assert outcomes == {"unkeyed": "duplicate", "keyed": "added"}
+
+
+def test_a_forged_fingerprint_alone_keeps_no_text_out_of_a_database_of_similar_texts(tmp_path):
+    text, victim = page(1), page(2)
+    with fpdb.create(tmp_path / "db") as db:
+        db.add("forged", forge(text, victim)[0])
+        assert db.query(victim, k=0)[0].key == "forged"
+        assert db.add("victim", victim, skip_duplicates=True).status == "added"
+
+
+def test_three_words_for_each_bin_forge_an_unkeyed_sketch():
+    text, victim = page(5), page(6)
+    forged = forge_sketch(text, victim)
+    assert len(forged.split()) - len(text.split()) == 3 * BINS
+    found = fpdb.compare(WEB, forged, victim)
+    assert found.sketch_jaccard > 0.85
+    assert found.shingle_jaccard == 0
+    keyed = WEB.replace(name="keyed", hash=Hash(secret=Secret(bytes(range(32)))))
+    assert fpdb.compare(keyed, forged, victim).sketch_jaccard < 0.15
 
 
 def test_the_forged_words_are_plain_words():

@@ -107,6 +107,7 @@ COMMANDS = {
     "pairs": ["../x.fpdb", "--output", "../pairs.parquet"],
     "clusters": ["../x.fpdb"],
     "compare": ["-t", TEXT, "-t", TEXT],
+    "distance": ["000000000000001f", "000000000000002e"],
     "eval": ["../pages.jsonl"],
     "follow": ["../x.fpdb", "-"],
     "load": ["../loaded.fpdb", "../x.fpdb.jsonl.gz"],

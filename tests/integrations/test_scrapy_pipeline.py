@@ -95,7 +95,7 @@ def test_an_item_that_has_no_field_for_the_tag_passes_and_that_is_said_once(path
 
 def test_an_incomplete_search_is_counted_and_warned_of_once(path, caplog, monkeypatch):
     monkeypatch.setattr("fpdb.documents.lookup.CANDIDATES", 100)
-    with fpdb.create(path) as database:
+    with fpdb.create(path, similarity=None) as database:
         number = database.recipe.fingerprint(TEXT)
         crowd = [number ^ (0x9E3779B97F4A7C15 * n) % 2**48 for n in range(1, 1000)]
         database.add_fingerprints([f"c{n}" for n in range(len(crowd))], crowd)
@@ -164,7 +164,7 @@ def test_several_fields_other_names_and_dropping(path):
     names = {"FPDB_FIELD": ["title", "body"], "FPDB_KEY_FIELD": "link", "FPDB_ACTION": "drop"}
     (first, second, _), _ = process(path, items, **names)
     assert first is items[0]
-    assert second == "Near-duplicate of a (distance 0)"
+    assert second == "Near-duplicate of a (similarity 1.00)"
     with fpdb.open(path) as database:
         [match] = database.query(f"{TEXT[:40]}\n{TEXT[40:]}")
         assert (match.key, match.distance) == ("a", 0)
@@ -187,14 +187,14 @@ def test_recipe_and_k_are_those_of_the_new_database(path):
         process(path, [], FPDB_K=3)
 
 
-def test_matches_are_verified_by_sketches(path):
+def test_texts_that_share_words_only_are_no_duplicates(path):
     words = [f"word{place}" for place in range(300)]
     near, half = [*words[:280], *(f"new{n}" for n in range(20))], words[:150] + words[:150:-1]
     items = [
         {"url": str(place), "text": " ".join(each)}
         for place, each in enumerate((words, near, half))
     ]
-    (_, second, third), stats = process(path, items, FPDB_MIN_JACCARD="0.8")
+    (_, second, third), stats = process(path, items, FPDB_SIMILARITY="0.8")
     assert second["near_duplicate_of"] == "0"
     assert "near_duplicate_of" not in third
     assert stats == {"fpdb/added": 2, "fpdb/duplicate": 1}
@@ -224,10 +224,26 @@ def test_html_and_responses_are_read(path):
     assert stats == {"fpdb/added": 2, "fpdb/duplicate": 2, "fpdb/unusable": 3}
 
 
-def test_a_database_without_sketches_cannot_verify(path):
+@pytest.mark.parametrize(("first", "then"), [("off", "0.8"), ("0.8", "off")])
+def test_a_similarity_fits_a_database_that_keeps_sketches_only(path, first, then):
+    process(path, [], FPDB_SIMILARITY=first)
+    with pytest.raises(fpdb.RecipeMismatchError, match=f"similarity {first}, found .* = {then}"):
+        process(path, [], FPDB_SIMILARITY=then)
     process(path, [])
-    with pytest.raises(fpdb.InputError, match="keeps no sketches"):
-        process(path, [], FPDB_MIN_JACCARD=0.8)
+
+
+def test_the_similarity_of_a_crawl_may_differ_from_that_of_the_database(path):
+    words = [f"word{place}" for place in range(300)]
+    texts = [words, [*words[:240], *(f"new{n}" for n in range(60))]]
+    items = [{"url": str(place), "text": " ".join(each)} for place, each in enumerate(texts)]
+    (_, second), _ = process(path, items)
+    assert "near_duplicate_of" not in second
+    (again,), _ = process(path, [{**items[1], "url": "again"}], FPDB_SIMILARITY=0.95)
+    assert again["near_duplicate_of"] == "1"
+    half = {"url": "half", "text": " ".join([*words[:270], *(f"other{n}" for n in range(30))])}
+    for similarity, found in ((0.7, "0"), (0.95, None)):
+        (out,), _ = process(path, [dict(half, url=f"half{found}")], FPDB_SIMILARITY=similarity)
+        assert out.get("near_duplicate_of") == found
 
 
 def test_integer_keys(path):
@@ -250,8 +266,9 @@ def test_integer_keys(path):
         ({"FPDB_K": "many"}, fpdb.InputError, "FPDB_K = 'many'"),
         ({"FPDB_K": -1}, fpdb.FpdbError, "-1"),
         ({"FPDB_K": True}, fpdb.InputError, "FPDB_K = True"),
-        ({"FPDB_MIN_JACCARD": "much"}, fpdb.InputError, "FPDB_MIN_JACCARD = 'much'"),
-        ({"FPDB_MIN_JACCARD": 80}, fpdb.InputError, "up to 1"),
+        ({"FPDB_SIMILARITY": "much"}, fpdb.InputError, "FPDB_SIMILARITY = 'much'"),
+        ({"FPDB_SIMILARITY": 80}, fpdb.InputError, "up to 1"),
+        ({"FPDB_SIMILARITY": 0}, fpdb.InputError, "or off"),
         ({"FPDB_FIELD": []}, fpdb.InputError, "FPDB_FIELD"),
         ({"FPDB_FIELD": [7]}, fpdb.InputError, "FPDB_FIELD"),
         ({"FPDB_KEY_FIELD": 7}, fpdb.InputError, "FPDB_KEY_FIELD = 7"),

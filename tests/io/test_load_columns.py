@@ -65,12 +65,12 @@ def test_documents_are_those_of_their_texts(tmp_path, bits, keys, sketched):
     assert shown[-1] == loaded.records
     assert (loaded.records, loaded.bad) == (len(TEXTS) + 1, 1)
     assert [found.reason for found in bad] == ["found no text"]
-    kind, sketch = "integer" if keys else "text", "minhash" if sketched else None
+    kind, similarity = "integer" if keys else "text", 0.8 if sketched else None
     with (
         fpdb.open(tmp_path / "db") as database,
-        fpdb.create(tmp_path / "own", recipe=recipe, keys=kind, sketch=sketch) as own,
+        fpdb.create(tmp_path / "own", recipe=recipe, keys=kind, similarity=similarity) as own,
     ):
-        assert database.sketch == sketch
+        assert database.similarity == similarity
         names = keys or [f"k{n}" for n in range(len(TEXTS))]
         list(own.add_many(fpdb.Document(key, text) for key, text in zip(names, TEXTS, strict=True)))
         for key, text in zip(names, TEXTS, strict=True):

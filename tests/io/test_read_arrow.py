@@ -252,8 +252,8 @@ def test_ingest_query_and_fingerprint_read_parquet(write, tmp_path, capfd):
     text = "Red kites nest above the quarry again: wardens counted eleven pairs in April."
     path = write("a.parquet", {"url": ["a", "b"], "text": [text, text], "lang": ["en", "en"]})
     database = tmp_path / "x.fpdb"
-    assert run("ingest", database, path, "--skip-duplicates", "--meta-field", "*") == "b\ta\t0\n"
-    assert run("query", database, path) == "a\ta\t0\t1.0000\nb\ta\t0\t1.0000\n"
+    assert run("ingest", database, path, "--skip-duplicates", "--meta-field", "*") == "b\ta\t1.00\n"
+    assert run("query", database, path) == "a\ta\t1.00\nb\ta\t1.00\n"
     number = f"{fpdb.recipe('web').fingerprint(text):016x}"
     assert run("fingerprint", path) == f"{number}\ta\n{number}\tb\n"
     with fpdb.open(database) as db:
