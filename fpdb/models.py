@@ -255,7 +255,7 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True)
 class TableStats:
-    """One table: the length of its prefix, and the number of its pages."""
+    """One table, or all bands: the bits of a prefix or of a band, and the number of its pages."""
 
     name: str
     prefix: int

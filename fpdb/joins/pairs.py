@@ -37,7 +37,9 @@ _ROWS = 1 << 19
 _NEAR = 1 << 18
 # Pairs of documents that are made at once.
 _PAIRS = 1 << 15
-# In a crowd that shares one band, so many of the next documents meet each: it shares boilerplate.
+# Pairs of documents that agree in a band, which are held to find those that agree in several.
+_HELD = 1 << 22
+# The next documents that each one of a crowd meets, which shares a band and so boilerplate.
 MOST_MET = 1_000
 NO_IDS: Column = np.empty(0, np.uint64)
 
@@ -83,28 +85,48 @@ def find_pairs(view: View, search: Search) -> Iterator[Pair]:
 def similar_pairs(view: View, similarity: float, copies: Column = NO_IDS) -> Iterator[SimilarPairs]:
     """Yield the pairs of similar documents except those of `copies`, which are sorted ids.
 
-    Those are compared that agree in a band; a pair is yielded for the first of its bands that isn't
-    crowded, or else for the first.
+    Those are compared that agree in a band, each pair once: where the first of its bands is read
+    that isn't crowded, or else the first of all.
     """
     bands = view.index.bands
     if bands is None:
         raise DamagedError("a database without bands was asked for similar texts")
-    crowds = _crowds(view, bands.pages)
-    for numbers, first, second in _agreeing(view, bands.pages, copies):
-        [ids], names = ranked([np.concatenate([first, second])])
-        known = known_documents(view, ids)
-        own, other = np.split(names, 2)
-        columns, marks = bands.columns(known.side.sketches, known.side.digests)
-        same = (columns[own] == columns[other]) & marks[own]
-        crowded = among(columns.reshape(-1), crowds).reshape(columns.shape)
-        usual = same & ~crowded[own]
-        first_band = np.where(usual.any(axis=1), usual.argmax(axis=1), same.argmax(axis=1))
-        fresh = (first_band == numbers >> np.uint64(bands.shape.bits)).nonzero()[0]
-        own, other = own[fresh], other[fresh]
-        shares = jaccard(known.side, own, known.side, other)
-        [kept] = (shares >= least_estimate(similarity)).nonzero()
-        if len(kept):
-            yield SimilarPairs(known, own[kept], other[kept], shares[kept])
+    least, crowds = least_estimate(similarity), _crowds(view, bands.pages)
+    for low, high, pairs in _candidates(view, bands.pages, copies):
+        for start in range(0, len(pairs[0]), _PAIRS):
+            [ids], names = ranked([np.concatenate([ids[start : start + _PAIRS] for ids in pairs])])
+            known = known_documents(view, ids)
+            own, other = np.split(names, 2)
+            numbers, marks = bands.columns(known.side.sketches, known.side.digests)
+            crowded = among(numbers.reshape(-1), crowds).reshape(numbers.shape)
+            same = (numbers[own] == numbers[other]) & marks[own]
+            usual = same & ~crowded[own]
+            band = np.where(usual.any(axis=1), usual.argmax(axis=1), same.argmax(axis=1))
+            chosen = numbers[own, band]
+            shares = jaccard(known.side, own, known.side, other)
+            [kept] = ((chosen >= low) & (chosen <= high) & (shares >= least)).nonzero()
+            if len(kept):
+                yield SimilarPairs(known, own[kept], other[kept], shares[kept])
+
+
+def _candidates(
+    view: View, pages: Pages, copies: Column
+) -> Iterator[tuple[np.uint64, np.uint64, Rows]]:
+    """Yield ranges of the numbers of bands, and the distinct pairs that agree there."""
+    held: list[Rows] = []
+    size = 0
+    for part in _agreeing(view, pages, copies):
+        held.append(part)
+        size += len(part[0])
+        if size >= _HELD:
+            rows = joined(held)
+            # A number isn't in two ranges, unless it alone is a whole one.
+            cut = int(rows[0].searchsorted(rows[0][-1])) or size
+            yield rows[0][0], rows[0][cut - 1], ranked([column[:cut] for column in rows[1:]])[0]
+            held, size = [[column[cut:] for column in rows]], size - cut
+    if size:
+        numbers, *pairs = joined(held)
+        yield numbers[0], numbers[-1], ranked(pairs)[0]
 
 
 def _crowds(view: View, pages: Pages) -> Column:
@@ -117,8 +139,8 @@ def _crowds(view: View, pages: Pages) -> Column:
     return np.concatenate(found)
 
 
-def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[tuple[Column, Column, Column]]:
-    """Yield the pairs of documents under one number of the bands, with the number."""
+def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[Rows]:
+    """Yield the numbers of bands and the pairs of documents that agree in them."""
     largest = 0
     for rows in shared_rows(view, pages):
         numbers, ids = rows
@@ -135,7 +157,7 @@ def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[tuple[Column
             above = np.repeat(np.arange(some.start, some.stop), meeting[some])
             below = spans(np.arange(some.start, some.stop) + 1, meeting[some])
             if len(above):
-                yield numbers[above], ids[above], ids[below]
+                yield [numbers[above], ids[above], ids[below]]
     if largest > MOST_MET + 1:
         warnings.warn(
             f"some pairs may be missing: {largest:,} documents agree in a band of their sketches, "

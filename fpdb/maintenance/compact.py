@@ -58,6 +58,9 @@ def stats(view: View, head: Header, environment: Environment) -> Stats:
         TableStats(pages.name, table.prefix, txn.entries(pages.name))
         for pages, table in zip(index.tables, plan.tables, strict=True)
     )
+    if index.bands:
+        name = index.bands.pages.name
+        tables += (TableStats(name, index.bands.shape.bits, txn.entries(name)),)
     return Stats(
         path=str(environment.path),
         uuid=head["uuid"],
