@@ -91,7 +91,7 @@ class Database(Queries):
         path: str | os.PathLike[str],
         *,
         recipe: str | Recipe = "web",
-        k: int = 3,
+        k: int | None = None,
         capacity: int = 1_000_000,
         keys: str = "text",
         plan: Plan | None = None,
@@ -100,9 +100,9 @@ class Database(Queries):
     ) -> Self:
         """Create a database and open it; there must not be one at the path.
 
-        The best plan for `capacity` documents is chosen, unless one is given. With
-        `sketch="minhash"` it keeps a sketch of each text, by which matches can be verified. A
-        write waits for other writers up to `timeout` seconds.
+        The k is the recipe's, and the plan the best one for `capacity` documents, unless they are
+        given. With `sketch="minhash"` it keeps a sketch of each text, by which matches can be
+        verified. A write waits for other writers up to `timeout` seconds.
         """
         chosen, described = _describe(recipe, k, capacity, keys, plan, sketch=sketch)
         new = new_database(described)
@@ -116,7 +116,7 @@ class Database(Queries):
         path: str | os.PathLike[str],
         *,
         recipe: str | Recipe = "web",
-        k: int = 3,
+        k: int | None = None,
         capacity: int = 1_000_000,
         keys: str = "text",
         plan: Plan | None = None,
@@ -475,7 +475,13 @@ class Database(Queries):
 
 
 def _describe(
-    recipe: str | Recipe, k: int, capacity: int, keys: str, plan: Plan | None, *, sketch: str | None
+    recipe: str | Recipe,
+    k: int | None,
+    capacity: int,
+    keys: str,
+    plan: Plan | None,
+    *,
+    sketch: str | None,
 ) -> tuple[Recipe, Header]:
     """Return the recipe and the header of a new database."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
@@ -485,7 +491,7 @@ def _describe(
         bits=chosen.bits,
         keys=keys,
         sketch=sketch,
-        k=k,
+        k=chosen.k if k is None else k,
         capacity=capacity,
         plan=plan,
     )

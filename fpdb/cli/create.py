@@ -27,7 +27,7 @@ _STATS = ("path", "uuid", "recipe", "recipe_id", "bits", "k", "plan", "capacity"
 def create(
     path: DatabaseArgument,
     recipe: RecipeOption = DEFAULT_RECIPE,
-    k: NewKOption = 3,
+    k: NewKOption = None,
     capacity: CapacityOption = 1_000_000,
     key_type: KeyTypeOption = "text",
     tables: Annotated[
@@ -46,8 +46,11 @@ def create(
       fpdb create crawl.fpdb
       fpdb create crawl.fpdb --sketch minhash
       fpdb create crawl.fpdb --recipe char-4 -k 4 --capacity 5e7
+
+    Without -k, it is the k of the recipe: 3, if that has no other.
     """
     chosen = choose_recipe(recipe)
+    k = chosen.k if k is None else k
     plan = None if tables is None else _choose_plan(chosen.bits, k, capacity, tables)
     with fpdb.create(
         path, recipe=chosen, k=k, capacity=capacity, keys=key_type, plan=plan, sketch=sketch

@@ -12,10 +12,10 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import (
     AnyCapacityOption,
-    AnyNewKOption,
     AnyNewPathOption,
     DatabaseArgument,
     JsonOption,
+    NewKOption,
     NewPathOption,
     QuietOption,
 )
@@ -147,7 +147,7 @@ def compact(
         typer.Option("--replace", help="Replace the database; processes that use it go on."),
     ] = False,
     capacity: AnyCapacityOption = None,
-    k: AnyNewKOption = None,
+    k: NewKOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Rewrite a database, smaller or for more.

@@ -89,9 +89,10 @@ AnyKeyTypeOption = Annotated[KeyType | None, _KEY_TYPE]
 BitsOption = Annotated[
     int, typer.Option("--bits", metavar="32|64|128", help="The width of fingerprints.")
 ]
-_NEW_K = typer.Option("--k", "-k", metavar="K", min=0, help="The distance that counts as a match.")
-NewKOption = Annotated[int, _NEW_K]
-AnyNewKOption = Annotated[int | None, _NEW_K]
+NewKOption = Annotated[
+    int | None,
+    typer.Option("--k", "-k", metavar="K", min=0, help="The distance that counts as a match."),
+]
 KOption = Annotated[
     int | None,
     typer.Option(

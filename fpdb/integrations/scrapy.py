@@ -223,7 +223,7 @@ def _open(settings: dict[str, Any]) -> fpdb.Database:
     path, recipe, k = (settings[f"FPDB_{name}"] for name in ("DATABASE", "RECIPE", "K"))
     sketch = None if settings["FPDB_MIN_JACCARD"] is None else "minhash"
     try:
-        return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k, sketch=sketch)
+        return fpdb.create(path, recipe=recipe or "web", k=k, sketch=sketch)
     except fpdb.DatabaseExistsError:
         database = fpdb.open(path, recipe=recipe, k=k)
     if sketch and database.sketch is None:

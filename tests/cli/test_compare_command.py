@@ -255,3 +255,21 @@ def test_no_pairs_and_no_titles_give_no_rows(run):
     assert run("compare", "--pairs", "-").out == ""
     done = run("compare", "-t", FIRST, "--rank", "-")
     assert (done.code, done.out) == (0, "")
+
+
+def test_terms_of_another_program_are_ranked_and_queried(run, tmp_path):
+    titles = tmp_path / "titles.txt"
+    titles.write_text("有/v 哪些/r 养/v 猫/n\n有/v 哪些/r 养/v 狗/n ？/w\n", "utf-8")
+    asked = "有/v 哪些/r 养/v 猫/n ？/w"
+    done = run("compare", "-t", asked, "--rank", titles, "-r", "title-terms")
+    recipe = fpdb.recipe("tagged-title")
+    terms = [
+        [tuple(term.split("/")) for term in line.split()] for line in (asked, done.rows[1][-1])
+    ]
+    distance = fpdb.distance(*map(recipe.fingerprint_segments, terms))
+    assert [row[0] for row in done.rows] == ["0", str(distance)]
+    stored = ["ingest", tmp_path / "db", titles, "-r", "title-terms", "--format", "lines", "-q"]
+    assert run(*stored).code == 0
+    assert run("query", tmp_path / "db", "-t", asked, "--limit", 1).rows[0][2] == "0"
+    refused = run("ingest", tmp_path / "db", "-", "--format", "lines", stdin="猫\n".encode())
+    assert refused.err.startswith("-:1: found the term '猫', expected a word and its tag: word/tag")
