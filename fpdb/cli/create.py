@@ -105,11 +105,11 @@ def open_or_create(path: Path, recipe: str | None, *, sketched: bool, quiet: boo
         database = fpdb.create(path, recipe=chosen or DEFAULT_RECIPE, sketch=sketch)
     except DatabaseExistsError:  # something else is there, or another process was faster
         return fpdb.open(path, recipe=chosen)
-    _warn_of_chance(database)
     if not quiet:
         facts = _facts(database)
         path = facts.pop("path")
         render.note(f"created {path}: " + "; ".join(f"{name} {facts[name]}" for name in facts))
+    _warn_of_chance(database)
     return database
 
 
