@@ -54,6 +54,14 @@ _DESCRIBED: dict[Recipe, str] = {
         k=2,
     ): "ASCII characters, hashed by a Mersenne twister, 32 bits; for source code",
     Recipe(
+        "code",
+        clean=("code",),
+        segment="whitespace",
+        grams=Grams(n=4, minimum=8),
+        weights=Weights(by="log"),
+        k=7,
+    ): "source code: windows of four tokens, without comments, all names alike",
+    Recipe(
         "bigram-32", 32, (), "characters", Grams(n=2)
     ): "windows of two characters, counted, 32 bits",
     Recipe(

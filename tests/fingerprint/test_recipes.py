@@ -39,6 +39,7 @@ def test_presets_are_those_of_the_documentation():
         "simhash-py",
         "charikar",
         "ascii-mt",
+        "code",
         "bigram-32",
         "news-md5",
         "tagged-title",
@@ -52,13 +53,15 @@ def test_presets_are_those_of_the_documentation():
         "simhash-py": 64,
         "charikar": 128,
         "ascii-mt": 32,
+        "code": 64,
         "bigram-32": 32,
         "news-md5": 64,
         "tagged-title": 64,
         "title-terms": 64,
     }
     # The distances of the systems that they come from; tagged-title finds the pair of its article.
-    own = {"title": 20, "ascii-mt": 2, "news-md5": 4, "tagged-title": 5, "title-terms": 5}
+    own = {"title": 20, "ascii-mt": 2, "code": 7, "news-md5": 4, "tagged-title": 5}
+    own["title-terms"] = 5
     assert {name: recipe.k for name, recipe in PRESETS.items()} == dict.fromkeys(PRESETS, 3) | own
     assert all(DESCRIPTIONS[name] for name in PRESETS)
 
