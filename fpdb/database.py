@@ -27,6 +27,7 @@ from fpdb.documents.prepare import (
 from fpdb.documents.writer import Writer
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
+from fpdb.fingerprint.recipe import USUAL_K
 from fpdb.joins import find_clusters
 from fpdb.maintenance import portable
 from fpdb.maintenance.check import check_view, require_checksums, require_complete_copy
@@ -92,8 +93,8 @@ class Database(Queries):
         path: str | os.PathLike[str],
         *,
         recipe: str | Recipe = "web",
-        similarity: float | None = USUAL,
-        k: int = 3,
+        similarity: float | Literal["recipe"] | None = "recipe",
+        k: int | None = None,
         capacity: int = 1_000_000,
         keys: str = "text",
         plan: Plan | None = None,
@@ -101,10 +102,11 @@ class Database(Queries):
     ) -> Self:
         """Create a database and open it; there must not be one at the path.
 
-        Texts with this `similarity` are near each other: of each one a sketch is kept, with the
-        bands that find it. With `similarity=None` it is a database of bits, where fingerprints
-        within `k` are near: for ready fingerprints, titles and the smallest files. The best plan
-        for `capacity` documents is chosen, unless one is given. A write waits for other writers up
+        Texts with this `similarity` are near each other, by default with 0.8: of each one a sketch
+        is kept, with the bands that find it. With `similarity=None`, and by default with a recipe
+        that has a k, it is a database of bits, where fingerprints within `k` are near: for ready
+        fingerprints, titles and the smallest files. The k is the recipe's, or 3, and the plan the
+        best one for `capacity` documents, unless they are given. A write waits for other writers up
         to `timeout` seconds.
         """
         chosen, described = _describe(
@@ -121,8 +123,8 @@ class Database(Queries):
         path: str | os.PathLike[str],
         *,
         recipe: str | Recipe = "web",
-        similarity: float | None = USUAL,
-        k: int = 3,
+        similarity: float | Literal["recipe"] | None = "recipe",
+        k: int | None = None,
         capacity: int = 1_000_000,
         keys: str = "text",
         plan: Plan | None = None,
@@ -477,7 +479,20 @@ class Database(Queries):
         return again, ()
 
 
-def _describe(recipe: str | Recipe, **settings: Any) -> tuple[Recipe, Header]:
+def _describe(
+    recipe: str | Recipe,
+    *,
+    similarity: float | Literal["recipe"] | None,
+    k: int | None,
+    **settings: Any,
+) -> tuple[Recipe, Header]:
     """Return the recipe and the header of a new database."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
-    return chosen, new_header(chosen.to_dict(), chosen.id, bits=chosen.bits, **settings)
+    if similarity == "recipe":
+        similarity = USUAL if chosen.k is None else None
+    if k is None:
+        k = USUAL_K if chosen.k is None else chosen.k
+    described = new_header(
+        chosen.to_dict(), chosen.id, bits=chosen.bits, similarity=similarity, k=k, **settings
+    )
+    return chosen, described

@@ -1,6 +1,7 @@
 """Bring files and streams of documents into a database, or query it with them.
 
-Reading and fingerprinting may be done by worker processes; this process stores, in order.
+Reading, fingerprinting and looking up may be done by worker processes; this process stores, in
+order.
 """
 
 import dataclasses
@@ -8,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -247,6 +247,7 @@ def query_files(
     """Find the stored documents near each record of files, directories or standard input ("-").
 
     Records need no key; one without goes by the place where it was read. Paths are checked at once.
+    With several `jobs`, each process opens the database; the answers and their order are the same.
     """
     reading = dataclasses.replace(reading or Reading(), keyed=False)
     paths = [paths] if isinstance(paths, str) else list(paths)
@@ -254,9 +255,9 @@ def query_files(
     sketched = k is None and (similarity or database.similarity) is not None
     preparer = database.preparer.adapted(reading.max_bytes, sketched=sketched)
     take = Take(preparer, _to_query if similarity is None else _to_compare)
-    query = partial(database.query_prepared, k=k, limit=limit, similarity=similarity)
-    results = (taken for _, taken in mapped(take, chain.from_iterable(opened), jobs))
-    return _answers(results, query, Run(strict, on_bad))
+    ask = _Ask(database, take, k, limit, similarity)
+    results = (found for _, found in mapped(ask, chain.from_iterable(opened), jobs))
+    return _answers(results, Run(strict, on_bad))
 
 
 def documents_of(
@@ -457,17 +458,37 @@ class _Archived:
         self.counts.skipped[why] += 1
 
 
-def _answers(
-    results: Iterable[Taken],
-    query: Callable[[Sequence[Stored]], Iterator[Matches]],
-    run: Run,
-) -> Generator[Asked, None, None]:
-    for taken in results:
-        answers = zip(taken.prepared, query(taken.prepared), strict=True)
+@dataclass(frozen=True)
+class _Ask:
+    """Reads a part and finds what is near its records, in any process: each opens the database."""
+
+    database: Database
+    take: Take
+    k: int | None
+    limit: int | None
+    similarity: float | None
+
+    def __call__(self, part: Part) -> list[Asked | Bad]:
+        """Return what each record of a part matches, and which records can't be used."""
+        taken = self.take(part)
+        matches = self.database.query_prepared(
+            taken.prepared, similarity=self.similarity, k=self.k, limit=self.limit
+        )
+        answers = zip(taken.prepared, matches, strict=True)
+        asked: list[Asked | Bad] = []
         for found in taken.found:
             if isinstance(found, Bad):
-                run.refuse(found)
+                asked.append(found)
                 continue
-            document, matches = next(answers)
+            document, near = next(answers)
             name = found.source if found.key is None else found.key
-            yield Asked(name, matches, document.fingerprint is None, found.replaced)
+            asked.append(Asked(name, near, document.fingerprint is None, found.replaced))
+        return asked
+
+
+def _answers(results: Iterable[Sequence[Asked | Bad]], run: Run) -> Generator[Asked, None, None]:
+    for found in chain.from_iterable(results):
+        if isinstance(found, Bad):
+            run.refuse(found)
+        else:
+            yield found

@@ -1,15 +1,17 @@
 """Compare texts: two, many pairs, or a file of texts with one."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 import fpdb
 from fpdb.cli import render
+from fpdb.cli.inputs import BadRecords
 from fpdb.cli.options import JsonOption, RecipeOption, choose_recipe, require
 from fpdb.errors import InputError
+from fpdb.ingest import Bad
 from fpdb.io.streams import read_lines, read_text
 from fpdb.models import Comparison
 
@@ -24,7 +26,11 @@ def compare(
     ] = None,
     pairs: Annotated[
         str | None,
-        typer.Option("--pairs", metavar="FILE", help="Compare the two columns of a TSV file."),
+        typer.Option(
+            "--pairs",
+            metavar="FILE",
+            help="Compare the two texts of each line, with a tab between.",
+        ),
     ] = None,
     rank: Annotated[
         str | None,
@@ -36,8 +42,11 @@ def compare(
         typer.Option("--k", "-k", metavar="K", min=0, help="Print whether the distance is in k."),
     ] = None,
     below: Annotated[
-        bool, typer.Option("--below", help="With -k: the distance must be below k.")
-    ] = False,
+        int | None,
+        typer.Option(
+            "--below", metavar="N", min=1, help="Print whether the distance is smaller than N."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two files or texts.
@@ -46,7 +55,7 @@ def compare(
       fpdb compare essay.txt copy.txt
       fpdb compare --text "the cat sat on the mat and purred at the dog" \\
                    --text "the cat sat on a mat and purred at the dog" -k 3
-      fpdb compare --pairs submissions.tsv --recipe ascii-mt -k 3 --below
+      fpdb compare --pairs submissions.tsv --recipe ascii-mt --below 3
       fpdb compare --text "有哪些养猫必须知道的冷知识" --rank titles.txt --recipe tagged-title
     """
     given = len(files or ()) + len(texts or ())
@@ -54,9 +63,9 @@ def compare(
         not (pairs and rank) and given == (0 if pairs else 1 if rank else 2),
         "give two files or texts, or --pairs FILE, or one and --rank FILE",
     )
-    require(k is not None or not below, "--below needs -k")
+    require(k is None or below is None, "-k and --below both limit the distance")
     chosen = choose_recipe(recipe)
-    largest = k - 1 if k is not None and below else k
+    largest = k if below is None else below - 1
     sides = [read_text(path) for path in files or ()] + (texts or [])
     if not (pairs or rank):
         found = fpdb.compare(chosen, *sides)
@@ -66,14 +75,13 @@ def compare(
         else:
             _report(chosen, found, verdict)
         return
-    if pairs:
-        compared: Iterable[tuple[Comparison, str, str]] = (
-            (fpdb.compare(chosen, *both), *both) for both in _read_pairs(pairs)
-        )
-    else:
-        others = read_lines(rank or "")
-        ranked = [(fpdb.compare(chosen, sides[0], other), sides[0], other) for other in others]
-        compared = sorted(ranked, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
+    bad = BadRecords()
+    compared: Iterable[tuple[Comparison, str, str]] = _compared(
+        chosen, pairs or rank or "", sides, bad
+    )
+    if rank:
+        chosen.batch(sides)  # without it, a bad text would make every line a bad one
+        compared = sorted(compared, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
     for found, left, right in compared:
         verdict = _verdict(found, largest)
         if as_json:
@@ -85,6 +93,8 @@ def compare(
         # The ratio of two values of 128 bits may be tiny, so no digit of it is left out.
         shares += [repr(found.value_ratio), verdict or "-"]
         render.row(found.distance, f"{found.percent:.2f}", *shares, left, right)
+    if bad.count:
+        render.note(f"bad pairs: {bad.count:,}")
 
 
 def _verdict(found: Comparison, k: int | None) -> str | None:
@@ -95,15 +105,24 @@ def _verdict(found: Comparison, k: int | None) -> str | None:
     return "duplicate" if found.distance <= k else "different"
 
 
-def _read_pairs(path: str) -> Iterator[tuple[str, str]]:
+def _compared(
+    recipe: fpdb.Recipe, path: str, sides: Sequence[str], bad: BadRecords
+) -> Iterator[tuple[Comparison, str, str]]:
+    """Compare the texts of each line; or each line with the text that is given, if there is one."""
     for number, line in enumerate(read_lines(path), 1):
-        left, *rest = line.split("\t")
-        if len(rest) != 1:
-            raise InputError(
-                f"{path}:{number}: found {len(rest)} tabs, expected 1",
-                hint="put one tab between the two texts",
-            )
-        yield left, rest[0]
+        try:
+            left, right = (sides[0], line) if sides else _two_texts(line)
+            yield fpdb.compare(recipe, left, right), left, right
+        except InputError as error:
+            bad(Bad(f"{path}:{number}", str(error)))
+
+
+def _two_texts(line: str) -> list[str]:
+    """Split a line at its tab; if it has none, it may be two words."""
+    texts = line.split("\t") if "\t" in line else line.split()
+    if len(texts) != 2:
+        raise InputError(f"found {line.count(chr(9))} tabs, expected one between two texts")
+    return texts
 
 
 def _report(recipe: fpdb.Recipe, found: Comparison, verdict: str | None) -> None:

@@ -20,7 +20,7 @@ from fpdb.cli.options import (
 from fpdb.cli.plan import MANY
 from fpdb.errors import DatabaseExistsError, DatabaseNotFoundError, NotADatabaseError, PlanError
 from fpdb.fingerprint import WIDTHS
-from fpdb.tables.planner import USUAL
+from fpdb.fingerprint.recipe import USUAL_K
 
 DEFAULT_RECIPE = "web"
 _STATS = (
@@ -40,8 +40,8 @@ _STATS = (
 def create(
     path: DatabaseArgument,
     recipe: RecipeOption = DEFAULT_RECIPE,
-    similarity: NewSimilarityOption = USUAL,
-    k: NewKOption = 3,
+    similarity: NewSimilarityOption = None,
+    k: NewKOption = None,
     capacity: CapacityOption = 1_000_000,
     key_type: KeyTypeOption = "text",
     tables: Annotated[
@@ -56,13 +56,18 @@ def create(
       fpdb create crawl.fpdb
       fpdb create crawl.fpdb --similarity 0.9 --capacity 5e7
       fpdb create prints.fpdb --similarity off -k 4
+      fpdb create titles.fpdb --recipe title
+
+    A recipe that names a k, as title does, makes a database of bits.
     """
     chosen = choose_recipe(recipe)
-    plan = None if tables is None else _choose_plan(chosen.bits, k, capacity, tables)
+    wanted = USUAL_K if chosen.k is None else chosen.k
+    wanted = wanted if k is None else k
+    plan = None if tables is None else _choose_plan(chosen.bits, wanted, capacity, tables)
     with fpdb.create(
         path,
         recipe=chosen,
-        similarity=similarity or None,
+        similarity="recipe" if similarity is None else similarity or None,
         k=k,
         capacity=capacity,
         keys=key_type,
@@ -122,6 +127,7 @@ def open_or_create(path: Path, recipe: str | None, *, quiet: bool) -> fpdb.Datab
         facts = _facts(database)
         path = facts.pop("path")
         render.note(f"created {path}: " + "; ".join(f"{name} {facts[name]}" for name in facts))
+    _warn_of_chance(database)
     return database
 
 

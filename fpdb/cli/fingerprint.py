@@ -29,6 +29,7 @@ from fpdb.fingerprint import WIDTHS, to_int
 from fpdb.fingerprint.digits import Base
 from fpdb.io.files import SUFFIXES, read_records
 from fpdb.io.records import BadRecord, Record
+from fpdb.models import Explanation
 from fpdb.processes import mapped
 
 _LABEL = 60
@@ -114,14 +115,20 @@ def _explain(recipe: fpdb.Recipe, record: Record, base: Base, *, as_json: bool) 
     sign = f"{found.fingerprint:0{bits}b}"
     render.block(f"sign    {sign}\n\nbits    votes, the highest bit first")
     for top in range(bits - 1, -1, -_A_LINE):
-        votes = (f" {round(found.votes[bit], 2):+7g}" for bit in range(top, top - _A_LINE, -1))
+        votes = (f" {_vote(found, bit):>7}" for bit in range(top, top - _A_LINE, -1))
         at = bits - 1 - top
         render.block(f"{top:3}..{top - _A_LINE + 1:<3}{''.join(votes)}  {sign[at : at + _A_LINE]}")
-    nearest = ", ".join(f"{bit} ({found.votes[bit]:+.3g})" for bit in weakest)
+    nearest = ", ".join(f"{bit} ({_vote(found, bit)})" for bit in weakest)
     render.row("")
     render.report({"fingerprint": digits, "weakest bits": nearest})
     if found.short:
         render.note(f"short: fewer than {recipe.grams.minimum} distinct features")
+
+
+def _vote(found: Explanation, bit: int) -> str:
+    """Return the votes on a bit with their sign, which no vote has, to two decimals."""
+    vote = found.votes[bit]
+    return f"{round(vote, 2):+g}" if abs(vote) >= 0.01 else f"{vote:+.1g}" if vote else "0"
 
 
 def distance(

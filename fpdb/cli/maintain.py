@@ -12,10 +12,10 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import (
     AnyCapacityOption,
-    AnyNewKOption,
     AnyNewPathOption,
     DatabaseArgument,
     JsonOption,
+    NewKOption,
     NewPathOption,
     QuietOption,
     SimilarityOption,
@@ -150,7 +150,7 @@ def compact(
     ] = False,
     capacity: AnyCapacityOption = None,
     similarity: SimilarityOption = None,
-    k: AnyNewKOption = None,
+    k: NewKOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Rewrite a database, smaller or for more.

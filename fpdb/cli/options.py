@@ -100,11 +100,12 @@ AnyKeyTypeOption = Annotated[KeyType | None, _KEY_TYPE]
 BitsOption = Annotated[
     int, typer.Option("--bits", metavar="32|64|128", help="The width of fingerprints.")
 ]
-_NEW_K = typer.Option(
-    "--k", "-k", metavar="K", min=0, help="The largest distance where bits are asked for."
-)
-NewKOption = Annotated[int, _NEW_K]
-AnyNewKOption = Annotated[int | None, _NEW_K]
+NewKOption = Annotated[
+    int | None,
+    typer.Option(
+        "--k", "-k", metavar="K", min=0, help="The largest distance where bits are asked for."
+    ),
+]
 KOption = Annotated[
     int | None,
     typer.Option("--k", "-k", metavar="K", min=0, help="Ask for bits: the largest distance."),
@@ -120,12 +121,12 @@ SimilarityOption = Annotated[
     ),
 ]
 NewSimilarityOption = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--similarity",
         metavar="J|off",
         parser=parse_similarity,
-        help="Least similarity of texts; off: bits alone.",
+        help="Least similarity of texts, default 0.8; off: bits alone.",
     ),
 ]
 PrefixOption = Annotated[

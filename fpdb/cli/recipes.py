@@ -34,9 +34,16 @@ def list_recipes(as_json: JsonOption = False) -> None:
     """
     for name, recipe in PRESETS.items():
         if as_json:
-            render.record(recipe.to_dict() | {"id": recipe.id, "description": DESCRIPTIONS[name]})
+            shown = {"k": recipe.k, "id": recipe.id, "description": DESCRIPTIONS[name]}
+            render.record(recipe.to_dict() | shown)
         else:
-            render.row(name, recipe.bits, recipe.id, DESCRIPTIONS[name])
+            render.row(
+                name,
+                recipe.bits,
+                "-" if recipe.k is None else recipe.k,
+                recipe.id,
+                DESCRIPTIONS[name],
+            )
 
 
 @app.command()
@@ -51,7 +58,7 @@ def show(
     """
     chosen = choose_recipe(recipe)
     if as_json:
-        render.record(chosen.to_dict() | {"id": chosen.id})
+        render.record(chosen.to_dict() | {"k": chosen.k, "id": chosen.id})
     else:
         render.block(write_recipe(chosen))
 

@@ -2,7 +2,8 @@
 
 segmentation cleans and cuts, features makes and weighs features, hashing hashes them, sketches
 estimates similarity; engine runs these stages over texts; recipe describes them and compares texts;
-presets has the recipes that come with fpdb, toml their form as a file.
+presets has the recipes that come with fpdb, toml their form as a file; digits reads and writes
+fingerprints.
 """
 
 from fpdb.fingerprint.features import Grams, IdfTable, Weights

@@ -57,6 +57,8 @@ class Engine:
         self._sketch_steps = [
             segmentation.STEPS[step] for step in recipe.clean if step not in segmentation.JOINING
         ]
+        if cut == "terms":
+            self._sketch_steps.append(segmentation.words_of_terms)
         self._seed = hashing.secret.seed if hashing.secret else 0
         self._cut = segmentation.CUTS[cut]
         # Where segments are features, their order doesn't matter.

@@ -10,6 +10,16 @@ from fpdb.fingerprint.recipe import Recipe
 
 _WEB = Recipe("web", grams=Grams(minimum=8), weights=Weights(by="log"))
 _EVERY_TEXT = Grams(minimum=0)
+_TAGGED_TITLE = Recipe(
+    "tagged-title",
+    clean=("lower", "tags", "special"),
+    segment="jieba-tags",
+    grams=_EVERY_TEXT,
+    weights=Weights(cap=6, tags=(("w", 0.0),)),
+    hash=Hash(by="multiply-xor", pad=3, utf16=True),
+    tie=1,
+    k=5,
+)
 
 _DESCRIBED: dict[Recipe, str] = {
     _WEB: "the default: words, Chinese ones by jieba, weighted by 1 + log of their count",
@@ -21,14 +31,18 @@ _DESCRIBED: dict[Recipe, str] = {
         grams=Grams(n=4, minimum=8),
     ): "windows of four letters or digits, counted: any language, no dictionary",
     Recipe(
+        "title", 128, ("unicode", "word-characters"), "characters", Grams(n=2), k=20
+    ): "titles and questions: pairs of letters or digits, counted, 128 bits",
+    Recipe(
         "simhash-py",
         clean=("lower", "word-characters"),
         segment="characters",
         grams=Grams(n=4, keep_empty=True),
         hash=Hash(by="md5"),
+        k=3,
     ): "bit-equal to the PyPI package simhash",
     Recipe(
-        "charikar", 128, (), "whitespace", _EVERY_TEXT, hash=Hash(by="multiply-xor"), tie=1
+        "charikar", 128, (), "whitespace", _EVERY_TEXT, hash=Hash(by="multiply-xor"), tie=1, k=3
     ): "words between white space, multiply-xor hash, 128 bits",
     Recipe(
         "ascii-mt",
@@ -38,22 +52,26 @@ _DESCRIBED: dict[Recipe, str] = {
         _EVERY_TEXT,
         hash=Hash(by="mersenne", seed=19260817),
         tie=1,
+        k=2,
     ): "ASCII characters, hashed by a Mersenne twister, 32 bits; for source code",
     Recipe(
-        "bigram-32", 32, (), "characters", Grams(n=2)
+        "code",
+        clean=("code",),
+        segment="whitespace",
+        grams=Grams(n=4, minimum=8),
+        weights=Weights(by="log"),
+        k=7,
+    ): "source code: windows of four tokens, without comments, all names alike",
+    Recipe(
+        "bigram-32", 32, (), "characters", Grams(n=2), k=3
     ): "windows of two characters, counted, 32 bits",
     Recipe(
-        "news-md5", 64, (), "whitespace", _EVERY_TEXT, hash=Hash(by="md5", offset=32), tie=1
+        "news-md5", 64, (), "whitespace", _EVERY_TEXT, hash=Hash(by="md5", offset=32), tie=1, k=4
     ): "words between white space, counted; bits 32 to 95 of their md5",
-    Recipe(
-        "tagged-title",
-        clean=("lower", "tags", "special"),
-        segment="jieba-tags",
-        grams=_EVERY_TEXT,
-        weights=Weights(cap=6, tags=(("w", 0.0),)),
-        hash=Hash(by="multiply-xor", pad=3, utf16=True),
-        tie=1,
-    ): "titles: words by part of speech, no punctuation, a word counts at most six times",
+    _TAGGED_TITLE: "titles: words by part of speech, no punctuation, a word counts up to six times",
+    _TAGGED_TITLE.replace(
+        name="title-terms", clean=(), segment="terms"
+    ): "tagged-title for words that another program has cut: word/tag word/tag",
 }
 
 DESCRIPTIONS: Mapping[str, str] = {recipe.name: words for recipe, words in _DESCRIBED.items()}

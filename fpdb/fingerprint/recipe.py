@@ -31,6 +31,8 @@ from fpdb.fingerprint.sketches import exact_shares, sketch_jaccard, standard_err
 from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch, Comparison, Explanation
 
 WIDTHS = (32, 64, 128)
+USUAL_K = 3
+_NO_PART_OF_ID = frozenset({"name", "largest", "k"})
 _LARGEST_N = 100  # all windows of a text together grow with their length
 _LARGEST_PAD = 32
 _LARGEST_NUMBER = 1 << 31
@@ -44,7 +46,8 @@ class Recipe:
 
     `clean` is a sequence of steps, `segment` the name of a cut, `tie` the value of a bit with equal
     votes. Two recipes with the same `id` give the same fingerprints. The name is only a label,
-    and `largest` only limits the bytes of UTF-8 that a text may have.
+    `largest` only limits the bytes of UTF-8 that a text may have. A recipe with a `k` is made for
+    databases of bits: it is the distance that counts as a match in a new one.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Recipe:
     hash: Hash = field(default_factory=Hash)
     tie: int = 0
     largest: int = LARGEST_TEXT
+    k: int | None = None
 
     def __post_init__(self) -> None:
         for found, expected in _faults(self):
@@ -148,6 +152,8 @@ class Recipe:
         plain["clean"] = list(self.clean)
         if self.largest == LARGEST_TEXT:
             del plain["largest"]
+        if self.k is None:
+            del plain["k"]
         plain["grams"]["stop_words"] = sorted(set(self.grams.stop_words))
         idf = self.weights.idf
         plain["weights"] = {
@@ -245,7 +251,7 @@ def canonical(plain: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _id_of(plain: Mapping[str, Any], idf_id: str | None) -> str:
-    parts = {name: part for name, part in plain.items() if name not in {"name", "largest"}}
+    parts = {name: part for name, part in plain.items() if name not in _NO_PART_OF_ID}
     parts["weights"] = {**parts["weights"], "idf": idf_id}
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(canonical.encode(), digest_size=8).hexdigest()
@@ -292,7 +298,7 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
 
 
 def _check_segments(segments: Segments, *, tagged: bool) -> None:
-    hint = "recipes with jieba-tags take (word, tag) pairs, all others words alone"
+    hint = "recipes with jieba-tags or terms take (word, tag) pairs, all others words alone"
     if isinstance(segments, str):
         raise InputError("found a string, expected a sequence of segments", hint=hint)
     expected = "a pair of a word and a tag" if tagged else "a text (str)"
@@ -329,6 +335,7 @@ def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
     for step in recipe.clean:
         yield from _unless_among("a step of clean", step, segmentation.STEPS)
     yield from _unless_among("segment", recipe.segment, segmentation.CUTS)
+    yield from _unless_among("k", recipe.k, (None, *range(recipe.bits + 1)))
     yield from _unless_among("largest", recipe.largest, range(1, MOST_BYTES + 1))
     yield from _unless_among("n", grams.n, range(1, _LARGEST_N + 1))
     yield from _unless_among("min_length", grams.min_length, range(1, _LARGEST_NUMBER))

@@ -40,6 +40,30 @@ _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|x[0-9a-f]{7,});?", re.IGNORECASE)
 _SPECIAL = re.compile(r"&(?:nbsp|amp|lt|gt|quot|apos);|[\s&<>]")
 _WORD = re.compile(r"\w+")
 
+_KEYWORDS = (
+    "and as assert auto await bool boolean break byte case catch char class const continue def "
+    "default del delete do double elif else enum except extends final finally float fn for func "
+    "function global if impl implements import in int interface is lambda let long loop match mut "
+    "new not null operator or package pass private protected public raise range return short "
+    "signed sizeof static string struct super switch template this throw throws try type typedef "
+    "typename union unsigned using var virtual void volatile while with yield"
+)
+# What begins a comment in one language is code in another: C's preprocessor and Python's floor
+# division are dropped with the rest of their line. Python's documentation counts as a comment.
+_CODE_TOKEN = re.compile(
+    rf"""
+    (?P<comment> (?: // | \#)[^\n]* | /\*(?:[^*]|\*(?!/))*+(?:\*/)?
+        | \"{{3}}(?:[^"]|"(?!""))*+(?:\"{{3}})? | '{{3}}(?:[^']|'(?!''))*+(?:'{{3}})? )
+    | (?P<string> "(?:[^"\\\n]|\\.)*+"? | '(?:[^'\\\n]|\\.)*+'? )
+    | (?P<number> \d[\w.]* )
+    | (?:{"|".join(_KEYWORDS.split())})\b
+    | (?P<name> \w+ )
+    | [-+*/%&|^<>=!]= | && | \|\| | \+\+ | -- | -> | << | >> | :: | [^\s\w]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_FOLDED = {"string": "s", "number": "0", "name": "n"}
+
 
 def normalise_unicode(text: str) -> str:
     """Apply NFKC and case folding, and drop invisible characters."""
@@ -113,11 +137,24 @@ def keep_word_characters(text: str) -> str:
     return "".join(_WORD.findall(text))
 
 
+def fold_code(text: str) -> str:
+    """Return the tokens of a program, one space between them, without comments.
+
+    Every name but a keyword becomes n, every number 0, every string s.
+    """
+    return " ".join(
+        _FOLDED.get(token.lastgroup or "", token[0])
+        for token in _CODE_TOKEN.finditer(text)
+        if token.lastgroup != "comment"
+    )
+
+
 STEPS: dict[str, _Step] = {
     "unicode": normalise_unicode,
     "lower": str.lower,
     "tags": strip_tags,
     "special": remove_special,
+    "code": fold_code,
     "word-characters": keep_word_characters,
 }
 # Steps that drop the white space between words, which shingles need.
@@ -154,6 +191,23 @@ def tagged_words(text: str) -> list[TaggedWord]:
                 hint="tagging is for titles and short texts; take a recipe without tags",
             )
     return [(word, _tag(word, tag)) for word, tag in tagger(text)]
+
+
+def terms(text: str) -> list[TaggedWord]:
+    """Split into words that another program has tagged: `word/tag word/tag`."""
+    pairs = [term.rpartition("/") for term in text.split()]
+    for _, slash, tag in pairs:
+        if not slash:
+            raise InputError(
+                f"found the term {tag!r:.60}, expected a word and its tag: word/tag",
+                hint="put a slash between each word and its tag, and spaces between the terms",
+            )
+    return [(word, tag) for word, _, tag in pairs]
+
+
+def words_of_terms(text: str) -> str:
+    """Return the words of terms without their tags."""
+    return " ".join(word for word, _ in terms(text))
 
 
 def _mixed_words(cut: Callable[[], _Words], text: str) -> list[str]:
@@ -264,12 +318,13 @@ CUTS: dict[str, Callable[[str], Segments]] = {
     "jieba": partial(_mixed_words, _dictionary_cut),
     "jieba-hmm": partial(_mixed_words, _hmm_cut),
     "jieba-tags": tagged_words,
+    "terms": terms,
 }
 # Cuts that count segments faster where their order doesn't matter.
 COUNTS: dict[str, Callable[[str], Counter[str]]] = {
     "jieba": partial(_count_mixed_words, _dictionary_cut),
     "jieba-hmm": partial(_count_mixed_words, _hmm_cut),
 }
-TAGGED = frozenset({"jieba-tags"})
+TAGGED = frozenset({"jieba-tags", "terms"})
 # How much more than other characters Han costs, where it goes through jieba.
 HAN_COSTS = {"jieba": 2, "jieba-hmm": 8}

@@ -229,7 +229,7 @@ def _open(settings: dict[str, Any]) -> fpdb.Database:
     similarity = settings["FPDB_SIMILARITY"]
     wanted: dict[str, Any] = {} if similarity is None else {"similarity": similarity or None}
     try:
-        return fpdb.create(path, recipe=recipe or "web", k=3 if k is None else k, **wanted)
+        return fpdb.create(path, recipe=recipe or "web", k=k, **wanted)
     except fpdb.DatabaseExistsError:
         database = fpdb.open(path, recipe=recipe, k=k)
     if similarity is not None and bool(similarity) != (database.similarity is not None):

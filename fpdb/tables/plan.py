@@ -98,7 +98,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not 0 <= self.k <= self.bits:
-            raise PlanError(f"k = {self.k} in {self.bits} bits", hint="Choose k from 0 to 16.")
+            raise PlanError(f"k = {self.k} in {self.bits} bits", hint="Choose k from 0 to 24.")
         if len(self.tables) > MOST_TABLES:
             raise PlanError(
                 f"a plan of {len(self.tables)} tables; at most {MOST_TABLES} are kept",

@@ -16,7 +16,7 @@ from fpdb.fingerprint.sketches import BINS
 from fpdb.tables.plan import Bands, Plan, choose_plan, home_plan, name_tables, nested_plan
 
 _WIDTHS = (32, 64, 128)
-_LARGEST_K = 16
+_LARGEST_K = 24
 # More tables than this make inserts slow; the storage would open more.
 _MOST_PLANNED = 48
 _MOST_CHOSEN = 3
@@ -140,7 +140,9 @@ def chance_matches(bits: int, k: int, documents: int) -> float:
     It takes their fingerprints for random bits. Those of short texts, and of pages of one template,
     are nearer than that.
     """
-    _check_request(bits, k, documents=documents)
+    _check_request(bits, 0, documents=documents)
+    if not 0 <= k <= bits:
+        raise PlanError(f"k = {k} in {bits} bits", hint=f"Give a k from 0 to {bits}.")
     return documents * within(bits, k) / (1 << bits)
 
 

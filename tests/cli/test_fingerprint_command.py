@@ -283,7 +283,7 @@ def test_an_explanation_shows_features_hashes_votes_and_the_sign(run):
     assert "".join(row[9] for row in rows) == sign
     assert lines[-2] == f"fingerprint   {sign}"
     first = found.weakest[0]
-    assert lines[-1].startswith(f"weakest bits  {first} ({found.votes[first]:+.3g}), ")
+    assert lines[-1].startswith(f"weakest bits  {first} ({found.votes[first]:+g}), ")
     assert max(map(len, lines)) <= 100
 
 
@@ -306,3 +306,20 @@ def test_explanations_as_json_of_several_texts(run):
     shown = run("fingerprint", "--explain", "-t", "a b", "-t", "c")
     assert shown.out.count("\n\ntext    c\n") == 1
     assert shown.err == "short: fewer than 8 distinct features\n" * 2
+
+
+def test_ties_and_small_votes_keep_their_sign_in_an_explanation(run, tmp_path):
+    tied = run("fingerprint", "--explain", "-r", "charikar", "-t", "a b").out
+    assert " 0 " in tied
+    assert "+0" not in tied
+    path = tmp_path / "small.toml"
+    (tmp_path / "idf.tsv").write_text("0.001\nthe\t2.5\n", "utf-8")
+    path.write_text('base = "web"\n[weights]\nidf = "idf.tsv"\n', "utf-8")
+    found = fpdb.read_recipe(path).explain("the b c")
+    lines = run("fingerprint", "--explain", "-r", path, "-t", "the b c").out.splitlines()
+    rows = [line.split() for line in lines if line.lstrip()[:1].isdigit() and ".." in line]
+    for vote, shown in zip(
+        found.votes[::-1], [each for row in rows for each in row[1:9]], strict=True
+    ):
+        assert float(shown) == pytest.approx(vote, abs=0.005)
+        assert (shown[0] == "-", shown == "0") == (vote < 0, vote == 0)

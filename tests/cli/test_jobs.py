@@ -2,12 +2,14 @@
 
 import json
 import os
+import pickle
 import re
 import signal
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -132,6 +134,31 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
     outcomes = {(each.code, each.out, without_times(each.err)) for each in done}
     assert len(outcomes) == 1
     assert run(*command).rows[-1][:2] == ["m59", "m59"]
+
+
+def test_workers_look_ready_fingerprints_up(run, tmp_path, monkeypatch):
+    path, file = tmp_path / "ready.fpdb", tmp_path / "prints.tsv"
+    random = Random(16)
+    numbers = [random.getrandbits(64) for _ in range(600)]
+    with fpdb.create(path, keys="integer") as database:
+        database.add_fingerprints(range(600), numbers)
+    file.write_text("".join(f"q{n}\t{number ^ 3:016x}\n" for n, number in enumerate(numbers)))
+    command = ["query", path, file, "--key-field", "1", "--fingerprint-field", "2", "-k", "2"]
+    with monkeypatch.context() as patch:
+        # This process only prints what the workers found.
+        patch.setattr(fpdb.Database, "query_prepared", None)
+        done = run(*command, "--jobs", 2)
+    assert [row[:3] for row in done.rows] == [[f"q{n}", str(n), "2"] for n in range(600)]
+    few = ["query", path, "--format", "tsv", *command[3:-1], "70"]
+    wrong = run(*few, "--jobs", 2, stdin=b"q\t0\n")
+    assert wrong.err == "error: k = 70 in 64 bits\nhint: Ask for k from 0 to 64.\n"
+
+
+def test_matches_that_a_worker_sends_are_still_marked_as_incomplete():
+    sent = fpdb.Matches([fpdb.Match("a", 0, 1, 0.5, {"n": 1})])
+    sent.complete = False
+    received = pickle.loads(pickle.dumps(sent))
+    assert (received, received.complete) == (sent, False)
 
 
 def test_fingerprint_gives_the_same_whatever_the_number_of_jobs(run, tmp_path):

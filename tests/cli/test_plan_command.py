@@ -94,6 +94,7 @@ def test_the_two_extremes_of_the_paper(run):
         ),
         (["-k", "3", "--query-k", "7"], "3.8e-05 a query by chance, if fingerprints were random\n"),
         (["--documents", "1e9"], "2.4e-06 a query"),
+        (["--bits", "128", "-k", "16", "--query-k", "18"], "1.3e-11 a query"),
     ],
 )
 def test_false_matches_by_chance(run, arguments, shown):
@@ -106,8 +107,7 @@ def test_a_thousand_million_is_no_2_to_the_34(run):
 
 
 def test_a_database_that_will_match_by_chance_is_created_with_a_warning(run, tmp_path):
-    bits = ["--similarity", "off"]
-    done = run("create", tmp_path / "a", "--recipe", "ascii-mt", *bits, "--json")
+    done = run("create", tmp_path / "a", "--recipe", "bigram-32", "--json")
     assert json.loads(done.out)["bits"] == 32
     assert done.err == (
         "warning: a query will match about 1.3 unrelated documents by chance, at 1,000,000 "
@@ -115,10 +115,10 @@ def test_a_database_that_will_match_by_chance_is_created_with_a_warning(run, tmp
         "or with the --capacity that you expect\n"
     )
     few = ["--recipe", "ascii-mt", "--capacity", "10000"]
-    assert run("create", tmp_path / "b", *few, *bits).err == ""
-    assert run("create", tmp_path / "c", *bits).err == ""
+    assert run("create", tmp_path / "b", *few).err == ""
+    assert run("create", tmp_path / "c", "--similarity", "off").err == ""
     # Where texts are compared, bits don't decide.
-    assert run("create", tmp_path / "d", "--recipe", "ascii-mt").err == ""
+    assert run("create", tmp_path / "d", "--recipe", "ascii-mt", "--similarity", "0.8").err == ""
 
 
 def test_the_default_is_what_create_takes(run, tmp_path):
@@ -201,7 +201,7 @@ def test_each_width_has_plans(run, bits):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--bits", "48"], ["-k", "17"], ["--bits", "32", "-k", "16"]]
+    "arguments", [["--bits", "48"], ["-k", "25"], ["-k", "18"], ["--bits", "32", "-k", "16"]]
 )
 def test_what_can_t_be_planned(run, arguments):
     done = run("plan", *arguments)
@@ -278,3 +278,25 @@ def test_queries_that_no_plan_answers_are_an_error(run):
     assert (done.code, done.out) == (3, "")
     assert "error: queries with k = 30 take too many probes in all plans for k = 3" in done.err
     assert "hint: give a smaller --query-k, or a larger -k" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "k"),
+    [
+        ([], 3),
+        (["-r", "title"], 20),
+        (["-r", "news-md5"], 4),
+        (["-r", "news-md5", "--tables", "5"], 4),
+        (["-r", "news-md5", "-k", "2"], 2),
+        (["-r", "own.toml"], 7),
+    ],
+)
+def test_the_k_of_a_new_database_is_that_of_its_recipe(run, tmp_path, monkeypatch, arguments, k):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.toml").write_text('base = "web"\nk = 7\n', "utf-8")
+    assert json.loads(run("create", "db", "--json", *arguments).out)["k"] == k
+    with fpdb.open("db") as database:
+        assert database.k == k
+    assert run("ingest", "new", "-q", *arguments[:2], stdin=b"").code == 0
+    with fpdb.open("new") as database:
+        assert database.k == (4 if "news-md5" in arguments else k)

@@ -168,7 +168,7 @@ def test_a_database_isnt_created_over_another(closed: Path) -> None:
     [
         (RecipeError, {"recipe": "no such recipe"}),
         (PlanError, {"k": -1}),
-        (PlanError, {"k": 17}),
+        (PlanError, {"k": 25}),
         (PlanError, {"recipe": "bigram-32", "k": 16}),
         (InputError, {"capacity": 0}),
         (PlanError, {"plan": fpdb.plans(128, 3, 1000)[0]}),

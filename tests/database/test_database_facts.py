@@ -854,7 +854,7 @@ def test_what_is_created_must_fit_together(path: Path, tiny: Recipe) -> None:
     with pytest.raises(PlanError, match="made for 32 bits"):
         fpdb.create(path, recipe=tiny, plan=choose_plan(32, 3))
     with pytest.raises(PlanError):
-        fpdb.create(path, recipe=tiny, k=17)
+        fpdb.create(path, recipe=tiny, k=25)
     with pytest.raises(RecipeError):
         fpdb.create(path, recipe="no-such-recipe")
     assert not path.exists()

@@ -44,7 +44,7 @@ def test_every_preset_takes_any_text(name, text):
         assert found == recipe.fingerprint(text)
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "ascii-mt"])
+@pytest.mark.parametrize("name", sorted(PRESETS.keys() - {"ascii-mt", "title-terms"}))
 @given(first=ANY_TEXT | NASTY, second=ANY_TEXT | NASTY)
 def test_every_preset_compares_any_texts(name, first, second):
     recipe = fpdb.recipe(name)

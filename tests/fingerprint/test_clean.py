@@ -13,6 +13,7 @@ from tiers import examples
 
 import fpdb
 from fpdb.fingerprint.segmentation import (
+    fold_code,
     keep_word_characters,
     normalise_unicode,
     remove_special,
@@ -214,3 +215,61 @@ def test_html_is_stripped_by_a_recipe_that_says_so():
     page = "<html><head><title>T</title><script>x()</script></head><body>新闻 &amp; news</body>"
     recipe = fpdb.Recipe("pages", clean=("tags", "unicode"))
     assert recipe.features(page) == {"t": 1, "新闻": 1, "news": 1}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("for (int i=0; i<n; ++i) // add", "for ( int n = 0 ; n < n ; ++ n )"),
+        ('#include <cstdio>\nputs("// no /* comment");', "n ( s ) ;"),
+        ("x /* y */ = /** z **/ 0x1Fu + 1.5e3", "n = 0 + 0"),
+        (
+            "def f(a, b='it\\'s'):\n  '''Say \"why\".\n  '''\n  return a",
+            "def n ( n , n = s ) : return n",
+        ),
+        ("interface internal implements _if", "interface n implements n"),
+        ("a->b::c <<= d != e && !f", "n -> n :: n << = n != n && ! n"),
+        ("a = '''unclosed // text", "n ="),
+        ('a = """un"" // closed', "n ="),
+        ('a = "unclosed\nb', "n = s n"),
+        ("/* unclosed", ""),
+        ("变量 = 函数(1)", "n = n ( 0 )"),
+        ("", ""),
+    ],
+)
+def test_code_is_folded_to_tokens(code, expected):
+    assert fold_code(code) == expected
+
+
+_TOKENS = st.lists(st.sampled_from(["x", "total", "while", "(", ")", "+=", "17", '"text"', ";"]))
+_SPACES = st.sampled_from([" ", "\n", "\t \n", " // note\n", " /* a * b */ ", "\n# note\n"])
+
+
+@given(_TOKENS, st.data())
+def test_spaces_comments_and_names_of_code_change_nothing(tokens, data):
+    plain = fold_code(" ".join(tokens))
+    spaces = data.draw(st.lists(_SPACES, min_size=len(tokens), max_size=len(tokens)))
+    names = {"x": "counter_1", "total": "é", "17": "0b1", '"text"': "'\\''"}
+    spaced = "".join(
+        names.get(token, token) + space for token, space in zip(tokens, spaces, strict=True)
+    )
+    assert fold_code(spaced) == plain
+    assert len(plain.split()) == len(tokens)
+
+
+def test_the_recipe_for_code_finds_renamed_programs():
+    program = """
+        // Sort by insertion.
+        void sort(vector<int>& v) {
+            for (int i = 1; i < v.size(); i++) {
+                int key = v[i], j = i - 1;
+                while (j >= 0 && v[j] > key) { v[j + 1] = v[j]; j--; }
+                v[j + 1] = key;
+            }
+        }"""
+    renamed = re.sub(r"//.*|\s+", " ", program)
+    for name, other in (("v", "arr"), ("i", "idx"), ("j", "back"), ("key", "x"), ("sort", "f")):
+        renamed = re.sub(rf"\b{name}\b", other, renamed)
+    code = fpdb.recipe("code")
+    assert code.fingerprint(program) == code.fingerprint(renamed)
+    assert fpdb.compare(fpdb.recipe("web"), program, renamed).distance > 10

@@ -35,24 +35,34 @@ def test_presets_are_those_of_the_documentation():
         "web",
         "web-128",
         "char-4",
+        "title",
         "simhash-py",
         "charikar",
         "ascii-mt",
+        "code",
         "bigram-32",
         "news-md5",
         "tagged-title",
+        "title-terms",
     ]
     assert {name: recipe.bits for name, recipe in PRESETS.items()} == {
         "web": 64,
         "web-128": 128,
         "char-4": 64,
+        "title": 128,
         "simhash-py": 64,
         "charikar": 128,
         "ascii-mt": 32,
+        "code": 64,
         "bigram-32": 32,
         "news-md5": 64,
         "tagged-title": 64,
+        "title-terms": 64,
     }
+    # The distances of the systems that they come from; tagged-title finds the pair of its article.
+    own = {"title": 20, "ascii-mt": 2, "code": 7, "news-md5": 4, "tagged-title": 5}
+    own["title-terms"] = 5
+    assert {name: recipe.k for name, recipe in PRESETS.items()} == dict.fromkeys(PRESETS, 3) | own
     assert all(DESCRIPTIONS[name] for name in PRESETS)
 
 
@@ -87,7 +97,8 @@ def test_plain_data_builds_the_same_recipe(recipe):
     again = Recipe.from_dict(plain, secret=recipe.hash.secret)
     assert again.id == recipe.id
     assert again.name == recipe.name
-    if recipe.name != "ascii-mt":
+    assert again.k == recipe.k
+    if recipe.name not in ("ascii-mt", "title-terms"):
         assert (
             again.batch([TEXT]).fingerprints.tolist() == recipe.batch([TEXT]).fingerprints.tolist()
         )
@@ -95,12 +106,23 @@ def test_plain_data_builds_the_same_recipe(recipe):
 
 @EACH
 def test_pickles_build_the_same_recipe(recipe):
-    recipe.batch(["warm it up"])
+    recipe.batch(["warm/it_up"])
     again = pickle.loads(pickle.dumps(recipe))
     assert (again, again.id, hash(again)) == (recipe, recipe.id, hash(recipe))
-    assert again.batch(["pickled"]).fingerprints.tolist() == (
-        recipe.batch(["pickled"]).fingerprints.tolist()
+    assert again.batch(["pickled/n"]).fingerprints.tolist() == (
+        recipe.batch(["pickled/n"]).fingerprints.tolist()
     )
+
+
+def test_k_is_no_part_of_the_id_and_inherited():
+    web, titles = fpdb.recipe("web"), fpdb.recipe("title")
+    assert web.replace(k=7).id == web.id
+    assert "k" not in web.to_dict()
+    assert titles.to_dict()["k"] == titles.with_bits(64).k == 20
+    assert Recipe.from_dict(titles.to_dict()).k == 20
+    for wrong in (-1, 65, True, 3.0, "3"):
+        with pytest.raises(RecipeError, match="k is "):
+            web.replace(k=wrong)
 
 
 def test_every_recipe_has_an_id_of_its_own():

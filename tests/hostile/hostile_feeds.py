@@ -44,7 +44,9 @@ _WARM = "Warm words and 一些中文词语 for every dictionary, letters and dig
 def recipes() -> dict[str, fpdb.Recipe]:
     """Give the recipes that texts are fed to."""
     web = fpdb.recipe("web")
-    made = {name: fpdb.recipe(name) for name in ("web", "char-4", "simhash-py", "tagged-title")}
+    made = {
+        name: fpdb.recipe(name) for name in ("web", "char-4", "simhash-py", "code", "tagged-title")
+    }
     made["tags"] = web.replace(name="tags", clean=("tags", "unicode"))
     made["jieba-hmm"] = web.replace(name="jieba-hmm", segment="jieba-hmm")
     made["jieba"] = web.replace(name="jieba")

@@ -315,7 +315,7 @@ def test_what_no_tables_can_do_names_what_they_can() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "k", "documents"), [(48, 3, 1), (64, 17, 1), (64, -1, 1), (64, 3, 0)]
+    ("bits", "k", "documents"), [(48, 3, 1), (64, 25, 1), (64, -1, 1), (64, 3, 0)]
 )
 def test_what_cannot_be_planned(bits: int, k: int, documents: int) -> None:
     with pytest.raises(PlanError) as caught:
@@ -618,7 +618,7 @@ def test_each_core_has_a_task_and_no_task_is_large() -> None:
     ("wrong", "message"),
     [
         ({"bits": 48}, "48 bits"),
-        ({"k": 17}, "k = 17"),
+        ({"k": 25}, "k = 25"),
         ({"k": -1}, "k = -1"),
         ({"documents": 0}, "0 documents"),
         ({"machines": 0}, "0 machines"),
@@ -646,7 +646,8 @@ def test_false_matches_by_hand() -> None:
     assert chance_matches(32, 3, 10**6) == pytest.approx(1.28, abs=0.005)
     assert chance_matches(64, 3, 10**6) == pytest.approx(2.4e-9, rel=0.02)
     assert chance_matches(128, 0, 1) == 2.0**-128
-    for wrong in ({"bits": 48}, {"k": 17}, {"documents": 0}):
+    assert chance_matches(32, 32, 7) == 7
+    for wrong in ({"bits": 48}, {"k": -1}, {"k": 65}, {"documents": 0}):
         with pytest.raises(PlanError):
             chance_matches(**{"bits": 64, "k": 3, "documents": 1} | wrong)
 
