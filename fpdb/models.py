@@ -357,7 +357,7 @@ class Merged:
 
 
 class Rating(NamedTuple):
-    """The quality of the pairs that are reported at one k.
+    """The quality of the pairs that are reported at one k, or at a similarity, where k is None.
 
     `equal` counts the pairs of equal texts, which count nowhere else. Of the other `reported`
     pairs, some are `right`, some `wrong`, and those between are neither; `found` counts the true
@@ -365,7 +365,7 @@ class Rating(NamedTuple):
     found; either is None if it would divide by zero.
     """
 
-    k: int
+    k: int | None
     equal: int
     reported: int
     right: int
@@ -380,9 +380,9 @@ class Rating(NamedTuple):
 class RecipeQuality:
     """The quality of a recipe: how well it separates duplicates from other documents.
 
-    `ratings` has one entry for each k; `verified` has the same for pairs whose sketches agree as
-    well, and is empty if that wasn't requested. `short` counts the texts with too few features,
-    `unsketched` those without a sketch: they have no pairs. Distance d occurs
+    `ratings` has one entry for each k; `similar` rates the pairs that a database finds by their
+    similarity, and is None if that wasn't requested. `short` counts the texts with too few
+    features, which have no pairs, `unsketched` those without a sketch. Distance d occurs
     `true_distances[d]` times among the true pairs, and `other_distances[d]` times among random
     pairs that aren't true. `bit_shares` has for each bit, the lowest first, the share of the
     fingerprints in which it is set; about one half is best.
@@ -394,7 +394,7 @@ class RecipeQuality:
     short: int
     unsketched: int
     ratings: tuple[Rating, ...]
-    verified: tuple[Rating, ...]
+    similar: Rating | None
     true_distances: tuple[int, ...]
     other_distances: tuple[int, ...]
     bit_shares: tuple[float, ...]

@@ -10,12 +10,13 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.inputs import BadRecords, choose_reading
-from fpdb.cli.options import JsonOption, QuietOption, SimilarityOption, bundled, choose_recipe
+from fpdb.cli.options import JsonOption, NewSimilarityOption, QuietOption, bundled, choose_recipe
 from fpdb.ingest import Bad
 from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord
 from fpdb.io.tables import read_pairs
 from fpdb.models import Rating
+from fpdb.tables.planner import USUAL
 
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
@@ -46,7 +47,7 @@ def evaluate(
         str,
         typer.Option("--k", "-k", metavar="K", help="The distances, e.g. 3, 0-12 or 0,3,7."),
     ] = "0-12",
-    similarity: SimilarityOption = None,
+    similarity: NewSimilarityOption = USUAL,
     listed_only: Annotated[
         bool, typer.Option("--listed-only", help="Count only the pairs in PAIRS.")
     ] = False,
@@ -57,11 +58,12 @@ def evaluate(
 
     Example:
       fpdb eval pages.jsonl
-      fpdb eval pages.jsonl --similarity 0.8 -k 3,7
+      fpdb eval pages.jsonl --similarity 0.9 -k 3,7
       fpdb eval pages.jsonl pairs.tsv --recipe web --recipe my.toml -k 3,6
 
-    Recall is the share of true pairs within k. Precision is the share of right pairs among right
-    and wrong ones within k. Without PAIRS, the truth is the exact similarity of all documents.
+    Rates the pairs that a database finds by their similarity, and those within each k. Recall is
+    the share of true pairs that are found, precision the share of right ones among right and wrong
+    ones. Without PAIRS, the truth is the exact similarity of all documents.
     """
     bad = BadRecords()
     found = fpdb.evaluate(
@@ -69,22 +71,22 @@ def evaluate(
         None if pairs is None else read_pairs(pairs),
         recipes=[choose_recipe(name) for name in recipes or ["web"]],
         k=_parse_distances(k),
-        similarity=similarity,
+        similarity=similarity or None,
         listed_only=listed_only,
     )
     if as_json:
         plain = dataclasses.asdict(found)
         for quality in plain["recipes"]:
-            for kind in ("ratings", "verified"):
-                quality[kind] = [rating._asdict() for rating in quality[kind]]
+            quality["ratings"] = [rating._asdict() for rating in quality["ratings"]]
+            quality["similar"] = quality["similar"] and quality["similar"]._asdict()
         render.record(plain)
     else:
-        render.row("recipe", "verified", *Rating._fields)
+        render.row("recipe", "similarity", *Rating._fields)
         for quality in found.recipes:
-            for verified, ratings in (("-", quality.ratings), (similarity, quality.verified)):
-                for rating in ratings:
-                    shares = ("-" if share is None else f"{share:.4f}" for share in rating[-3:])
-                    render.row(quality.recipe, verified, *rating[:-3], *shares)
+            for rating in filter(None, (quality.similar, *quality.ratings)):
+                near = (found.similarity, "-") if rating.k is None else ("-", rating.k)
+                shares = ("-" if share is None else f"{share:.4f}" for share in rating[-3:])
+                render.row(quality.recipe, *near, *rating[1:-3], *shares)
     if not quiet:
         _summarise(found)
     if bad.count:

@@ -1,7 +1,8 @@
-"""Evaluate recipes: precision and recall by k, against known pairs or the exact similarity of all.
+"""Evaluate recipes: their precision and recall, against known pairs or the exact similarity of all.
 
 Every pair of documents within the largest k is rated, so nothing depends on tables or on chance;
-only the distances of other pairs are sampled.
+only the distances of other pairs are sampled. Similar pairs are those that a database finds: the
+bands are part of what is rated.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,10 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from fpdb.arrays import Marks, Places
+from fpdb.documents.catalog import digest_of
+from fpdb.documents.similarity import side_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
-from fpdb.fingerprint.sketches import has_sketch, sketch_jaccard
+from fpdb.fingerprint.sketches import has_sketch
 from fpdb.joins.join import near_rows
+from fpdb.joins.pairs import similar_among
 from fpdb.joins.truth import KnownPair, Truth, listed_truth, shingle_truth
 from fpdb.models import (
     Batch,
@@ -24,7 +28,9 @@ from fpdb.models import (
     Thresholds,
     require_similarity,
 )
+from fpdb.tables import choose_bands
 from fpdb.tables.bits import as_words
+from fpdb.tables.planner import USUAL
 
 MOST_DOCUMENTS = 100_000
 _SAMPLED = 1 << 20
@@ -37,14 +43,15 @@ def evaluate(
     *,
     recipes: Sequence[Recipe | str] = ("web",),
     k: Iterable[int] = range(13),
-    similarity: float | None = None,
+    similarity: float | None = USUAL,
     thresholds: Thresholds = _USUAL,
     listed_only: bool = False,
 ) -> Evaluation:
-    """Measure how well recipes separate near-duplicates from other documents.
+    """Measure how well recipes find near-duplicates, and nothing else.
 
-    Recall is the share of the true pairs that are within k. Precision is the share of right pairs
-    among the right and wrong ones within k. Pairs of equal texts count for neither.
+    Rated are the pairs that a database finds by their similarity, and those within each k. Recall
+    is the share of the true pairs that are found. Precision is the share of right pairs among the
+    right and wrong ones. Pairs of equal texts count for neither.
 
     Args:
         documents: What is compared; each has a text.
@@ -54,7 +61,7 @@ def evaluate(
             the texts.
         recipes: Recipes, or names of presets.
         k: The distances at which to rate.
-        similarity: Rate also the pairs within k whose sketches estimate this similarity.
+        similarity: Rate also the pairs that a database with this similarity finds; None: bits only.
         thresholds: Which similarities make a pair true, right or wrong.
         listed_only: Ignore the pairs that aren't listed.
     """
@@ -110,14 +117,17 @@ def rate(
     usable = ~batch.short[first] & ~batch.short[second]
     first, second, apart = first[usable], second[usable], apart[usable]
     jaccards, distances = truth.jaccards[usable], _distances(batch, first, second)
-    every, verified = (_Tally(truth, thresholds, ks[-1]) for _ in range(2))
+    every = _Tally(truth, thresholds, ks[-1])
     near = iter([(first, second, distances)]) if listed_only else _near(batch, ks[-1])
     for columns in near:
-        found = [column[columns[2] <= ks[-1]] for column in columns]
-        every.add(*found)
-        if batch.sketches is not None and similarity is not None:
-            alike = sketch_jaccard(batch.sketches[found[0]], batch.sketches[found[1]])
-            verified.add(*(column[alike >= similarity] for column in found))
+        every.add(*(column[columns[2] <= ks[-1]] for column in columns))
+    similar = None
+    if similarity is not None:
+        tally = _Tally(truth, thresholds, 0)
+        for own, other in _similar(batch, texts, similarity):
+            some = truth.knows(own, other) if listed_only else slice(None)
+            tally.add(own[some], other[some], np.zeros_like(own[some]))
+        similar = tally.rating(0, sought)._replace(k=None)
     true = apart & (jaccards >= thresholds.truth_from)
     if listed_only:
         others = distances[apart & (jaccards < thresholds.wrong_below)]
@@ -130,7 +140,7 @@ def rate(
         short=int(batch.short.sum()),
         unsketched=0 if batch.sketches is None else int((~has_sketch(batch.sketches)).sum()),
         ratings=tuple(every.rating(k, sought) for k in ks),
-        verified=tuple(verified.rating(k, sought) for k in ks if batch.sketches is not None),
+        similar=similar,
         true_distances=tuple(np.bincount(distances[true], minlength=recipe.bits + 1).tolist()),
         other_distances=tuple(np.bincount(others, minlength=recipe.bits + 1).tolist()),
         bit_shares=_bit_shares(batch, recipe.bits),
@@ -195,6 +205,19 @@ def _near(batch: Batch, k: int) -> Iterator[tuple[Places, Places, Places]]:
     usable = np.flatnonzero(~batch.short)
     for one, other, distances in near_rows(as_words(batch.fingerprints[usable]), k):
         yield usable[one], usable[other], distances.astype(np.int64)
+
+
+def _similar(
+    batch: Batch, texts: Sequence[str], similarity: float
+) -> Iterator[tuple[Places, Places]]:
+    """Yield the pairs of texts that a database finds by their similarity; a short one has none."""
+    usable = np.flatnonzero(~batch.short)
+    if batch.sketches is None or not len(usable):
+        return
+    digests = [digest_of(texts[number]) for number in usable.tolist()]
+    side = side_of(batch.fingerprints[usable], digests, batch.sketches[usable])
+    for own, other in similar_among(side, choose_bands(similarity, len(texts)), similarity):
+        yield usable[own], usable[other]
 
 
 def _distances(batch: Batch, first: Places, second: Places) -> Places:

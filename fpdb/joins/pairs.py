@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import (
     Column,
+    Marks,
     Places,
     Rows,
     among,
@@ -22,14 +23,16 @@ from fpdb.arrays import (
 )
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Known, jaccard, known_documents
+from fpdb.documents.similarity import Known, Side, jaccard, known_documents
 from fpdb.errors import DamagedError, IncompleteWarning
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
+from fpdb.tables.bands import BandTable
 from fpdb.tables.batch import find_ids
 from fpdb.tables.bits import distances
 from fpdb.tables.pages import Pages
+from fpdb.tables.plan import Bands
 
 # Rows of the home table read at once.
 _ROWS = 1 << 19
@@ -92,30 +95,24 @@ def similar_pairs(view: View, similarity: float, copies: Column = NO_IDS) -> Ite
     if bands is None:
         raise DamagedError("a database without bands was asked for similar texts")
     least, crowds = least_estimate(similarity), _crowds(view, bands.pages)
-    for low, high, pairs in _candidates(view, bands.pages, copies):
+    for low, high, pairs in _candidates(_agreeing(view, bands.pages, copies)):
         for start in range(0, len(pairs[0]), _PAIRS):
             [ids], names = ranked([np.concatenate([ids[start : start + _PAIRS] for ids in pairs])])
             known = known_documents(view, ids)
             own, other = np.split(names, 2)
-            numbers, marks = bands.columns(known.side.sketches, known.side.digests)
-            crowded = among(numbers.reshape(-1), crowds).reshape(numbers.shape)
-            same = (numbers[own] == numbers[other]) & marks[own]
-            usual = same & ~crowded[own]
-            band = np.where(usual.any(axis=1), usual.argmax(axis=1), same.argmax(axis=1))
-            chosen = numbers[own, band]
+            rows = bands.columns(known.side.sketches, known.side.digests)
+            chosen = _meeting_at(rows, crowds, own, other)
             shares = jaccard(known.side, own, known.side, other)
             [kept] = ((chosen >= low) & (chosen <= high) & (shares >= least)).nonzero()
             if len(kept):
                 yield SimilarPairs(known, own[kept], other[kept], shares[kept])
 
 
-def _candidates(
-    view: View, pages: Pages, copies: Column
-) -> Iterator[tuple[np.uint64, np.uint64, Rows]]:
+def _candidates(parts: Iterator[Rows]) -> Iterator[tuple[np.uint64, np.uint64, Rows]]:
     """Yield ranges of the numbers of bands, and the distinct pairs that agree there."""
     held: list[Rows] = []
     size = 0
-    for part in _agreeing(view, pages, copies):
+    for part in parts:
         held.append(part)
         size += len(part[0])
         if size >= _HELD:
@@ -129,14 +126,43 @@ def _candidates(
         yield numbers[0], numbers[-1], ranked(pairs)[0]
 
 
+def similar_among(side: Side, shape: Bands, similarity: float) -> Iterator[tuple[Places, Places]]:
+    """Yield the pairs that a database with these bands and texts would have, by their places."""
+    columns, marks = BandTable(shape).columns(side.sketches, side.digests)
+    numbers, places = columns[marks], marks.nonzero()[0].astype(np.uint64)
+    order = np.lexsort((places, numbers))
+    numbers, places = numbers[order], places[order]
+    least, crowds = least_estimate(similarity), _crowded(numbers)
+    for low, high, pairs in _candidates(_meetings(numbers, places)):
+        for start in range(0, len(pairs[0]), _PAIRS):
+            own, other = (ids[start : start + _PAIRS].astype(np.int64) for ids in pairs)
+            chosen = _meeting_at((columns, marks), crowds, own, other)
+            shares = jaccard(side, own, side, other)
+            [kept] = ((chosen >= low) & (chosen <= high) & (shares >= least)).nonzero()
+            yield own[kept], other[kept]
+
+
+def _meeting_at(rows: tuple[Column, Marks], crowds: Column, own: Places, other: Places) -> Column:
+    """Return the number by which each pair is found: of its first band without a crowd, if any."""
+    numbers, marks = rows
+    crowded = among(numbers.reshape(-1), crowds).reshape(numbers.shape)
+    same = (numbers[own] == numbers[other]) & marks[own]
+    usual = same & ~crowded[own]
+    band = np.where(usual.any(axis=1), usual.argmax(axis=1), same.argmax(axis=1))
+    chosen: Column = numbers[own, band]
+    return chosen
+
+
 def _crowds(view: View, pages: Pages) -> Column:
     """Return the numbers of bands under which very many documents are, sorted."""
-    found = [NO_IDS]
     columns = gathered(pages.scan(view.txn, columns=1), _ROWS)
-    for [numbers] in complete_buckets(columns, 0):
-        starts = run_starts(numbers)
-        found.append(numbers[starts[np.diff(starts, append=len(numbers)) > MOST_MET]])
-    return np.concatenate(found)
+    found = [_crowded(numbers) for [numbers] in complete_buckets(columns, 0)]
+    return np.concatenate([NO_IDS, *found])
+
+
+def _crowded(numbers: Column) -> Column:
+    starts = run_starts(numbers)
+    return numbers[starts[np.diff(starts, append=len(numbers)) > MOST_MET]]
 
 
 def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[Rows]:
@@ -147,17 +173,9 @@ def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[Rows]:
         if len(copies):
             kept = ~among(ids, copies)
             numbers, ids = numbers[kept], ids[kept]
-        starts = run_starts(numbers)
-        counts = np.diff(starts, append=len(numbers))
+        counts = np.diff(run_starts(numbers), append=len(numbers))
         largest = max(largest, int(counts.max(initial=0)))
-        # In a run, each row meets the next ones, as many as are left; of a crowd, only some.
-        left = np.repeat(starts + counts, counts) - np.arange(len(numbers)) - 1
-        meeting = np.minimum(left, MOST_MET)
-        for some in portions(meeting, _PAIRS):
-            above = np.repeat(np.arange(some.start, some.stop), meeting[some])
-            below = spans(np.arange(some.start, some.stop) + 1, meeting[some])
-            if len(above):
-                yield [numbers[above], ids[above], ids[below]]
+        yield from _meetings(numbers, ids)
     if largest > MOST_MET + 1:
         warnings.warn(
             f"some pairs may be missing: {largest:,} documents agree in a band of their sketches, "
@@ -165,6 +183,22 @@ def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[Rows]:
             IncompleteWarning,
             stacklevel=2,
         )
+
+
+def _meetings(numbers: Column, ids: Column) -> Iterator[Rows]:
+    """Yield the pairs of rows with the same number.
+
+    In a run, each row meets the next ones, as many as are left; of a crowd, only some.
+    """
+    starts = run_starts(numbers)
+    counts = np.diff(starts, append=len(numbers))
+    left = np.repeat(starts + counts, counts) - np.arange(len(numbers)) - 1
+    meeting = np.minimum(left, MOST_MET)
+    for some in portions(meeting, _PAIRS):
+        above = np.repeat(np.arange(some.start, some.stop), meeting[some])
+        below = spans(np.arange(some.start, some.stop) + 1, meeting[some])
+        if len(above):
+            yield [numbers[above], ids[above], ids[below]]
 
 
 def near_documents(view: View, k: int, copies: Column = NO_IDS) -> Iterator[IdPairs]:

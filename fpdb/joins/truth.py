@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpdb.arrays import Marks, Places, joined
+from fpdb.arrays import Marks, Places, among, joined
 from fpdb.documents.similarity import Shares
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
@@ -46,6 +46,10 @@ class Truth:
         """Count the pairs of equal documents."""
         sizes = np.bincount(self.classes)
         return int((sizes * (sizes - 1) // 2).sum())
+
+    def knows(self, first: Places, second: Places) -> Marks:
+        """Mark the pairs whose similarity is known."""
+        return among(_encode(first, second, self.documents), self.codes)
 
     def look_up(self, first: Places, second: Places) -> Shares:
         """Return the similarity of pairs, 0 where none is known."""

@@ -480,8 +480,7 @@ class _Check:
             for number in ids[~held].tolist():
                 yield Problem(self._home, _MISSING.format(number))
         if self._by_key not in self._faulty:
-            below = self._bits - _HIGH_BITS
-            high = [(stored.fingerprint or 0) >> below for stored in block]
+            high = [(stored.fingerprint or 0) >> self._bits - _HIGH_BITS for stored in block]
             added = [stored.added for stored in block]
             rows = [_ids_of(block), np.array(high, np.uint64), np.array(added, np.uint64)]
             for number in rows[0][~_ROWS_OF_IDS.holds(self._txn, rows)].tolist():
@@ -494,8 +493,7 @@ class _Check:
             both = joined([last, words]) if last else words
             fresh = differs(*both)[len(both[0]) - len(words[0]) :]
             last = [column[-1:] for column in words]
-            chosen = of_words([column[fresh] for column in words])
-            yield as_words(permutation.apply(chosen))
+            yield as_words(permutation.apply(of_words([column[fresh] for column in words])))
 
     def _check_counters(
         self, documents: int, short: int, sketches: int, last: int

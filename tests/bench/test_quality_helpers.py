@@ -106,13 +106,13 @@ def test_tables_say_what_is_reached(helper):
         "failed": 9,
         "recipes": {report.DEFAULT: [rating] * 13},
         "wide": [rating] * 25,
-        "verified": [rating] * 13,
-        "sure": [{**rating, "recall": 0.98}] * 13,
+        "similar": rating,
+        "sure": {**rating, "recall": 0.98},
         "hashes": {report.DEFAULT: [rating, {**rating, "recall": 0.25}]},
         "peers": {"simhash": {**rating, "recall": 0.5}, "datasketch": rating},
         "tags": {"short": 7, **rating},
     }
-    raw = {"versions": ["fpdb 1"], "first_look": 7, "corpora": {"small-en": each}}
+    raw = {"versions": ["fpdb 1"], "corpora": {"small-en": each}}
     body = report.body(raw)
     assert "| small-en | 1,000 | 4 | 2 | 1 |" in body
     assert (
@@ -120,10 +120,8 @@ def test_tables_say_what_is_reached(helper):
         in body
     )
     assert "| small-en | precision at k = 3, equal texts counted | .857 | .950 | **no** |" in body
-    assert "| small-en | verified: found of the pairs from .85 on | .980 | .970 | yes |" in body
-    assert (
-        "| small-en | verified: right from .7 on of all reported | .800 | .980 | **no** |" in body
-    )
+    assert "| small-en | similar: found of the pairs from .85 on | .980 | .970 | yes |" in body
+    assert "| small-en | similar: right from .7 on of all reported | .800 | .980 | **no** |" in body
     assert f"| {report.DEFAULT} | .800 / .500 (.250 to .750) |" in body
     assert "finds 7 of 1,000 pages too short" in body
 
@@ -140,12 +138,12 @@ def test_the_curves_of_the_picture_are_where_the_shares_are(helper):
     words = [f"word{number}" for number in range(60)]
     texts = [" ".join([*words[:at], f"new{at}", *words[at + 1 :]]) for at in range(0, 60, 5)]
     documents = [fpdb.Document(number, text) for number, text in enumerate(texts)]
-    [quality] = fpdb.evaluate(documents, k=range(9), min_jaccard=0.9).recipes
+    [quality] = fpdb.evaluate(documents, k=range(9), similarity=0.9).recipes
     root = ET.fromstring(helper("picture").draw(["12 documents & more"], quality))
     assert any(element.text == "12 documents & more" for element in root.iter())
     space = "{http://www.w3.org/2000/svg}"
     names = [title.text for title in root.iter(f"{space}title")]
-    for name in ("recall", "verified recall", "true pairs", "other pairs, drawn at random", "bits"):
+    for name in ("recall", "similar recall", "true pairs", "other pairs, drawn at random", "bits"):
         assert name in names
     [recall] = [line for line in root.iter(f"{space}polyline") if line[0].text == "recall"]
     points = [tuple(map(float, point.split(","))) for point in recall.get("points").split()]

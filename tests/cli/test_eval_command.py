@@ -32,17 +32,19 @@ def test_a_table_of_all_k(run, documents):
     outcome = run("eval", documents, "-k", "3,8-9", "--similarity", "0.8")
     assert outcome.code == 0
     header, *rows = outcome.rows
-    assert header[:3] == ["recipe", "verified", "k"]
+    assert header[:3] == ["recipe", "similarity", "k"]
     assert header[-3:] == [
         "precision",
         "recall",
         "f1",
     ]
     assert [row[:3] for row in rows] == [
-        ["web", verified, k] for verified in ("-", "0.8") for k in ("3", "8", "9")
+        ["web", "0.8", "-"],
+        *(["web", "-", k] for k in ("3", "8", "9")),
     ]
     found = fpdb.evaluate([fpdb.Document(*item) for item in TEXTS.items()], k=[3, 8, 9])
-    for row, rating in zip(rows, found.recipes[0].ratings, strict=False):
+    [quality] = found.recipes
+    for row, rating in zip(rows, (quality.similar, *quality.ratings), strict=True):
         assert row[3:8] == [
             str(count)
             for count in (rating.equal, rating.reported, rating.right, rating.wrong, rating.found)
@@ -50,6 +52,16 @@ def test_a_table_of_all_k(run, documents):
     assert "6 documents, true pairs 2 (similarity from 0.8" in outcome.err
     assert "left out: pairs of equal texts 1" in outcome.err
     assert "web: texts too short 2, without a sketch 2" in outcome.err
+
+
+def test_bits_alone(run, documents):
+    rows = run("eval", documents, "-k", "3", "--similarity", "off").rows
+    assert [row[:3] for row in rows[1:]] == [["web", "-", "3"]]
+    found = json.loads(run("eval", documents, "--similarity", "off", "--json").out)
+    assert found["recipes"][0]["similar"] is None
+    found = json.loads(run("eval", documents, "--json").out)
+    assert found["recipes"][0]["similar"]["k"] is None
+    assert found["recipes"][0]["similar"]["found"] == found["true"]
 
 
 def test_pairs_and_several_recipes(run, documents, tmp_path):
@@ -65,7 +77,7 @@ def test_pairs_and_several_recipes(run, documents, tmp_path):
         assert rating["recall"] == 1.0
     assert sum(found["recipes"][0]["true_distances"]) == 1
     listed = run("eval", documents, pairs, "-k", "64", "--listed-only")
-    assert listed.rows[1][4:8] == ["2", "1", "1", "1"]
+    assert listed.rows[2][4:8] == ["2", "1", "1", "1"]
 
 
 def test_integer_keys_are_those_of_the_table(run, tmp_path):
@@ -73,7 +85,7 @@ def test_integer_keys_are_those_of_the_table(run, tmp_path):
     lines = [json.dumps({"id": number, "text": BASE}) for number in (5, 6)]
     documents.write_text("\n".join(lines))
     pairs.write_text("5,6,0.9\n")
-    assert run("eval", documents, pairs, "-k", "0").rows[1][3] == "1"
+    assert [row[3] for row in run("eval", documents, pairs, "-k", "0").rows[1:]] == ["1", "1"]
 
 
 @pytest.mark.parametrize(

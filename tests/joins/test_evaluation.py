@@ -1,6 +1,7 @@
 """Precision and recall, against a count of all pairs of a generated corpus, one by one."""
 
 import random
+import warnings
 from itertools import combinations
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import fpdb
 from fpdb.errors import InputError
+from fpdb.fingerprint import sketches
 from fpdb.joins import evaluation, exact
 
 SMALL = fpdb.recipe("web").replace(name="small", grams=fpdb.Grams(minimum=4))
@@ -46,8 +48,13 @@ def all_pairs(recipe, documents):
         yield one, other, jaccard, equal
 
 
-def expected(recipe, documents, k, pairs, min_jaccard=None):
-    """Count by definition what is reported, right, wrong and found; and what there is to find."""
+def expected(recipe, documents, pairs, k=64, similarity=None):
+    """Count by definition what is reported, right, wrong and found; and what there is to find.
+
+    With a similarity, two texts are reported if their sketches agree in all bins of a band and
+    estimate it.
+    """
+    bands = fpdb.plans(64, 3, len(documents), similarity=0.8)[0].bands
     batch = recipe.batch([document.text for document in documents], sketches=True)
     fingerprints = [fpdb.fingerprint.to_int(each) for each in batch.fingerprints]
     counts = dict.fromkeys(("equal", "reported", "right", "wrong", "found"), 0)
@@ -56,11 +63,19 @@ def expected(recipe, documents, k, pairs, min_jaccard=None):
         true += not equal and jaccard >= 0.8
         if batch.short[one] or batch.short[other]:
             continue
-        if fpdb.distance(fingerprints[one], fingerprints[other]) > k:
-            continue
-        if min_jaccard is not None:
+        if similarity is None:
+            if fpdb.distance(fingerprints[one], fingerprints[other]) > k:
+                continue
+        elif documents[one].text != documents[other].text:
             rows = batch.sketches[one : one + 1], batch.sketches[other : other + 1]
-            if not fpdb.fingerprint.sketches.sketch_jaccard(*rows)[0] >= min_jaccard:
+            if not sketches.sketch_jaccard(*rows)[0] >= sketches.least_estimate(similarity):
+                continue
+            bins = [[f"{byte:02x}"[::-1] for byte in row[0].tolist()] for row in rows]
+            first, second = map("".join, bins)
+            starts = range(0, bands.count * bands.bins, bands.bins)
+            if not any(
+                first[at : at + bands.bins] == second[at : at + bands.bins] for at in starts
+            ):
                 continue
         if equal:
             counts["equal"] += 1
@@ -91,17 +106,57 @@ def counts_of(rating):
 @pytest.mark.parametrize("seed", range(3))
 def test_all_counts_are_those_of_a_comparison_one_by_one(recipe, seed):
     documents = corpus(seed)
-    found = fpdb.evaluate(documents, recipes=[recipe], k=[0, 3, 7, 20], min_jaccard=0.8)
+    found = fpdb.evaluate(documents, recipes=[recipe], k=[0, 3, 7, 20], similarity=0.8)
     pairs = list(all_pairs(recipe, documents))
     [quality] = found.recipes
     assert [rating.k for rating in quality.ratings] == [0, 3, 7, 20]
-    for rating, verified in zip(quality.ratings, quality.verified, strict=True):
-        counts, true = expected(recipe, documents, rating.k, pairs)
+    for rating in quality.ratings:
+        counts, true = expected(recipe, documents, pairs, rating.k)
         assert (counts_of(rating), found.true) == (counts, true)
-        assert counts_of(verified) == expected(recipe, documents, rating.k, pairs, 0.8)[0]
+    assert quality.similar.k is None
+    assert counts_of(quality.similar) == expected(recipe, documents, pairs, similarity=0.8)[0]
+    assert quality.similar.found
     assert found.equal == sum(equal for *_, equal in pairs)
     assert found.exact
     assert found.documents == len(documents)
+
+
+@pytest.mark.parametrize("similarity", [0.6, 0.8, 0.95])
+@pytest.mark.parametrize("most", [1000, 3])
+def test_similar_pairs_are_those_of_a_database(tmp_path, monkeypatch, similarity, most):
+    monkeypatch.setattr("fpdb.joins.pairs.MOST_MET", most)
+    documents = corpus(7, 200)
+    words = [f"word{number}" for number in range(100)]
+    for number in range(12):
+        words[number * 7] = f"other{number}"
+        documents.append(fpdb.Document(f"crowd {number}", " ".join(words)))
+    with fpdb.create(tmp_path / "db", recipe=SMALL, similarity=similarity, capacity=200) as db:
+        list(db.add_many(documents))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fpdb.IncompleteWarning)
+            reported = {(pair.key, pair.other) for pair in db.pairs()}
+    found = fpdb.evaluate(documents, recipes=[SMALL], k=[3], similarity=similarity)
+    rating = found.recipes[0].similar
+    assert rating.equal + rating.reported == len(reported) > 15
+    listed = [(*pair, True) for pair in reported]
+    again = fpdb.evaluate(documents, listed, recipes=[SMALL], similarity=similarity)
+    assert again.recipes[0].similar.recall == 1
+    assert again.recipes[0].similar.precision == 1
+
+
+def test_bits_alone_have_no_similar_pairs():
+    found = fpdb.evaluate(corpus(8), recipes=[SMALL], similarity=None)
+    assert found.recipes[0].similar is None
+    assert found.recipes[0].unsketched == 0
+
+
+def test_equal_texts_without_a_sketch_are_similar():
+    text = "a b c d e f g h i j"
+    texts = [text, text, "0 1 2 3 4 5 6 7 8 9"]
+    unspaced = SMALL.replace(name="bare", clean=("tags", "unicode"))
+    documents = [fpdb.Document(number, text) for number, text in enumerate(texts)]
+    [quality] = fpdb.evaluate(documents, recipes=[unspaced]).recipes
+    assert quality.similar.equal == 1
 
 
 def test_shares_follow_from_the_counts():
@@ -155,6 +210,8 @@ def test_of_listed_pairs_only_nothing_else_is_looked_at():
     pairs = [(a, b, 0.9), (c, a, 0.1), (b, d, 0.6), ("d0", a, 0.95)]
     found = fpdb.evaluate(documents, pairs, recipes=[SMALL], k=[64], listed_only=True)
     [rating] = found.recipes[0].ratings
+    everything = expected(SMALL, documents, all_pairs(SMALL, documents), similarity=0.8)[0]
+    assert found.recipes[0].similar.reported < everything["reported"]
     # The empty document has no fingerprint: its pair is there to be found, and isn't.
     assert (rating.reported, rating.right, rating.wrong, rating.found) == (3, 1, 1, 1)
     assert (found.true, rating.recall) == (2, 0.5)
@@ -227,7 +284,7 @@ def test_pairs_that_cannot_be_are_refused(pairs, message):
         ([], {"k": [-1]}, "expected some from 0"),
         ([], {"k": [65]}, "at most 64"),
         ([], {"listed_only": True}, "found no pairs"),
-        ([], {"min_jaccard": 1.5}, "found min_jaccard=1.5"),
+        ([], {"similarity": 1.5}, "found similarity=1.5"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(documents, options, message):

@@ -80,13 +80,17 @@ def draw(lines: Sequence[str], quality: RecipeQuality) -> str:
 
 
 def _curves(quality: RecipeQuality) -> list[str]:
-    """Draw precision and recall against k, and those of verified pairs dashed."""
-    panel = _Panel(_LEFTS[0], max(quality.ratings[-1].k, 1), 1)
+    """Draw precision and recall against k, and those of similar pairs dashed."""
+    ks = [rating.k or 0 for rating in quality.ratings]
+    panel = _Panel(_LEFTS[0], max(*ks, 1), 1)
     parts = panel.frame("k")
-    kinds = ((quality.ratings, "none", ""), (quality.verified, "5 3", "verified "))
+    # What is found by similarity doesn't depend on k.
+    kinds = [(quality.ratings, "none", "")]
+    if quality.similar:
+        kinds.append(((quality.similar,) * len(ks), "5 3", "similar "))
     for row, (ratings, dash, kind) in enumerate(kinds):
         for place, (name, colour) in enumerate((("precision", _PRECISION), ("recall", _RECALL))):
-            shares = [(rating.k, getattr(rating, name)) for rating in ratings]
+            shares = [(k, getattr(rating, name)) for k, rating in zip(ks, ratings, strict=True)]
             points = [(k, share) for k, share in shares if share is not None]
             if points:
                 parts.append(panel.curve(points, colour, dash, kind + name))

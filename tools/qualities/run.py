@@ -15,7 +15,7 @@ import picture
 import recipes
 import report
 
-from fpdb import Thresholds, first_look
+from fpdb import Thresholds
 from fpdb.joins.evaluation import rate
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
@@ -23,8 +23,7 @@ PAGE, RAW = DOCS / "quality.md", DOCS / "quality.json"
 KS = range(13)
 LIMITS = Thresholds()
 SURE = Thresholds(truth_from=0.85)
-MIN_JACCARD = 0.8
-FIRST_LOOK = first_look(64, 3, 0.8)
+SIMILARITY = 0.8
 
 
 def say(words):
@@ -56,11 +55,11 @@ def measure(name, *, hashes):
         found["recipes"][label] = [rating._asdict() for rating in quality.ratings]
     wide = rate(recipes.wide(), corpus.texts, truth, range(25), LIMITS)
     found["wide"] = [rating._asdict() for rating in wide.ratings]
-    default = rate(recipes.DEFAULT, corpus.texts, truth, KS, LIMITS, min_jaccard=MIN_JACCARD)
-    sure = rate(recipes.DEFAULT, corpus.texts, truth, KS, SURE, min_jaccard=MIN_JACCARD)
+    default = rate(recipes.DEFAULT, corpus.texts, truth, KS, LIMITS, similarity=SIMILARITY)
+    sure = rate(recipes.DEFAULT, corpus.texts, truth, KS, SURE, similarity=SIMILARITY)
     found["short"] = default.short
-    found["verified"] = [rating._asdict() for rating in default.verified]
-    found["sure"] = [rating._asdict() for rating in sure.verified]
+    found["similar"] = default.similar._asdict()
+    found["sure"] = sure.similar._asdict()
     if hashes:
         for label, same in recipes.rehashed().items():
             ratings = [rate(each, corpus.texts, truth, [3], LIMITS) for each in same]
@@ -79,7 +78,7 @@ def measure(name, *, hashes):
     )
     limits = (
         f"true from {LIMITS.truth_from:g}, right from {LIMITS.right_from:g}, wrong below "
-        f"{LIMITS.wrong_below:g}; verified: the sketches estimate {MIN_JACCARD:g} or more"
+        f"{LIMITS.wrong_below:g}; similar: what a database finds from {SIMILARITY:g} on"
     )
     return found, picture.draw([counted, limits], default)
 
@@ -146,7 +145,6 @@ def main():
         packages = ("fpdb", "simhash", "datasketch", "numpy")
         raw = {
             "versions": [*(f"{each} {version(each)}" for each in packages), python],
-            "first_look": FIRST_LOOK,
             "corpora": {},
         }
         for name in names:
