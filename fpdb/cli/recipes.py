@@ -34,7 +34,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
     """
     for name, recipe in PRESETS.items():
         if as_json:
-            shown = {"k": recipe.k, "id": recipe.id, "description": DESCRIPTIONS[name]}
+            shown = {"id": recipe.id, "description": DESCRIPTIONS[name]}
             render.record(recipe.to_dict() | shown)
         else:
             render.row(
@@ -58,7 +58,7 @@ def show(
     """
     chosen = choose_recipe(recipe)
     if as_json:
-        render.record(chosen.to_dict() | {"k": chosen.k, "id": chosen.id})
+        render.record(chosen.to_dict() | {"id": chosen.id})
     else:
         render.block(write_recipe(chosen))
 

@@ -335,7 +335,8 @@ def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
     for step in recipe.clean:
         yield from _unless_among("a step of clean", step, segmentation.STEPS)
     yield from _unless_among("segment", recipe.segment, segmentation.CUTS)
-    yield from _unless_among("k", recipe.k, (None, *range(recipe.bits + 1)))
+    if recipe.k is not None:
+        yield from _unless_among("k", recipe.k, range(recipe.bits + 1))
     yield from _unless_among("largest", recipe.largest, range(1, MOST_BYTES + 1))
     yield from _unless_among("n", grams.n, range(1, _LARGEST_N + 1))
     yield from _unless_among("min_length", grams.min_length, range(1, _LARGEST_NUMBER))

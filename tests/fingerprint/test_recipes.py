@@ -61,7 +61,7 @@ def test_presets_are_those_of_the_documentation():
     }
     # The distances of the systems that they come from; tagged-title finds the pair of its article.
     own = {"title": 20, "ascii-mt": 2, "code": 7, "news-md5": 4, "tagged-title": 5}
-    own["title-terms"] = 5
+    own |= {"title-terms": 5} | dict.fromkeys(("web", "web-128", "char-4"))
     assert {name: recipe.k for name, recipe in PRESETS.items()} == dict.fromkeys(PRESETS, 3) | own
     assert all(DESCRIPTIONS[name] for name in PRESETS)
 
