@@ -10,8 +10,6 @@ from fpdb.errors import DamagedError
 from fpdb.storage.columns import LARGEST, pack_rows, shape_of, unpack_rows, with_rows
 
 TOP = 2**64 - 1
-NUMBERS = st.integers(0, 40) | st.integers(2**40, 2**40 + 9) | st.integers(0, TOP)
-IDS = st.integers(0, 9) | st.integers(0, 2**20) | st.integers(0, TOP)
 
 
 def columns_of(rows: list[tuple[int, ...]]) -> Rows:
@@ -23,30 +21,62 @@ def page_of(rows: list[tuple[int, ...]]) -> bytes:
     return pack_rows(columns, shape_of(columns), 3)
 
 
-@given(
-    st.sets(NUMBERS, min_size=1, max_size=60),
-    st.sets(NUMBERS, min_size=1, max_size=5),
-    st.integers(1, 3),
-    st.data(),
-)
-def test_what_is_inserted_is_read(
-    stored: set[int], more: set[int], width: int, data: st.DataObject
-) -> None:
-    def row(number: int) -> tuple[int, ...]:
-        return (number, *(data.draw(IDS) for _ in range(width - 1)))
+SPANS = [0, 255, 2**16 - 1, 2**32 - 1, TOP]
 
-    old, new = [row(number) for number in sorted(stored)], [row(number) for number in sorted(more)]
-    page = page_of(old)
+
+@st.composite
+def stored_and_more(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Sorted rows with columns of any widths, and more that mostly fit between them."""
+    columns = draw(st.integers(1, 3))
+    lows = [draw(st.sampled_from([0, 7, 2**40])) for _ in range(columns)]
+    spans = [draw(st.sampled_from(SPANS)) for _ in range(columns)]
+
+    def rows(beyond: int) -> st.SearchStrategy[tuple[int, ...]]:
+        return st.tuples(
+            *(
+                st.sampled_from([0, 1, span // 2, span])
+                .flatmap(lambda near, span=span: st.integers(max(0, near - 9), min(span, near + 9)))
+                .map(lambda number, low=low: min(max(0, low + number + beyond), TOP))
+                for low, span in zip(lows, spans, strict=True)
+            )
+        )
+
+    ends = [tuple(lows), tuple(map(lambda low, span: min(low + span, TOP), lows, spans))]
+    old = draw(st.lists(rows(0), max_size=30)) + draw(st.sampled_from([ends, ends[:1]]))
+    new = draw(st.lists(rows(draw(st.sampled_from([0, 0, 0, -1, 1]))), min_size=1, max_size=5))
+    return sorted(set(old)), sorted(new)
+
+
+@given(stored_and_more())
+def test_what_is_inserted_is_read_and_nothing_is_refused_without_a_reason(
+    drawn: tuple[list[tuple[int, ...]], list[tuple[int, ...]]],
+) -> None:
+    old, new = drawn
+    arrays = columns_of(old)
+    shape, width = shape_of(arrays), len(arrays)
     grown = with_rows(
-        memoryview(page), width, 3, [list(column) for column in zip(*new, strict=True)]
+        memoryview(page_of(old)), width, 3, [list(column) for column in zip(*new, strict=True)]
     )
-    if grown is None:
-        wide = max(stored) - min(stored) >= 2**32
-        assert width > 1 or not wide or stored & more or min(more) < min(stored)
+    firsts = [row[0] for row in old]
+    fits = all(
+        base <= number < base + (1 << 8 * size)
+        for row in new
+        for number, base, size in zip(row, shape.bases, shape.widths, strict=True)
+    )
+    size = shape.size + sum(shape.widths) * len(new)
+    if (
+        shape.widths[0] == 0
+        or not fits
+        or size > LARGEST
+        or any(row[0] in firsts or row[0] < firsts[0] for row in new)
+    ):
+        assert grown is None
         return
-    found = zip(*(column.tolist() for column in unpack_rows(grown, width, 3)), strict=True)
-    assert list(found) == sorted([*old, *new])
-    assert len(grown) <= LARGEST
+    assert grown is not None
+    read = [column.tolist() for column in unpack_rows(grown, width, 3)]
+    assert sorted(zip(*read, strict=True)) == sorted([*old, *new])
+    assert read[0] == sorted(read[0])
+    assert len(grown) == size
 
 
 def test_a_full_page_takes_no_more() -> None:

@@ -1,0 +1,353 @@
+"""The bands of sketches against brute force over the bins of all sketches, without documents."""
+
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tiers import examples
+
+from fpdb.errors import DamagedError
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
+from fpdb.storage.columns import numbers_beside, pack_rows, shape_of
+from fpdb.storage.format import Stored
+from fpdb.tables import agreeing, bands, batch
+from fpdb.tables import pages as pages_module
+from fpdb.tables.bands import BandTable
+from fpdb.tables.plan import Bands
+
+Undone = Callable[[Callable[[WriteTransaction], None]], None]
+SHAPES = [Bands(9, 6), Bands(6, 8), Bands(18, 14), Bands(19, 13), Bands(36, 7), Bands(256, 1)]
+TOP = 2**64 - 1
+PLENTY = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    with Environment.create(tmp_path_factory.mktemp("bands") / "db", ["bands"]) as env:
+        yield env
+
+
+@pytest.fixture
+def undone(environment: Environment) -> Undone:
+    """Run a test in a write transaction that leaves nothing behind."""
+
+    class DoneError(Exception):
+        pass
+
+    def run(work: Callable[[WriteTransaction], None]) -> None:
+        with contextlib.suppress(DoneError), environment.write() as txn:
+            work(txn)
+            raise DoneError
+
+    return run
+
+
+@pytest.fixture
+def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pages be so small that a few rows split them."""
+    monkeypatch.setattr(columns, "LARGEST", 200)
+    monkeypatch.setattr(pages_module, "LARGEST", 200)
+    monkeypatch.setattr(pages_module, "_SMALL", 50)
+    monkeypatch.setattr(pages_module, "_ROOMY", 150)
+
+
+def document(number: int, sketch: bytes = b"", digest: bytes = b"", short: bool = False) -> Stored:
+    return Stored(number, number, None if short else 1, 0, digest, sketch=sketch)
+
+
+def drawn(dice: random.Random, count: int) -> list[Stored]:
+    """Documents with sketches near a few, some without one, some without a text, some short."""
+    bases = [dice.randbytes(128) for _ in range(5)]
+    digests = [dice.randbytes(16) for _ in range(3)]
+    found = []
+    for number in dice.sample(range(3 * count), count):
+        sketch = bytearray(dice.choice(bases))
+        for _ in range(dice.choice([0, 3, 40, 200])):
+            sketch[dice.randrange(128)] = dice.randrange(256)
+        kind = dice.random()
+        if kind < 0.8:
+            found.append(document(number, bytes(sketch), dice.randbytes(16)))
+        else:
+            digest = dice.choice(digests) if kind < 0.95 else b""
+            found.append(document(number, b"", digest, short=kind > 0.9))
+    return found
+
+
+def keys_of(shape: Bands, stored: Stored) -> list[tuple[object, ...]]:
+    """What a document is found by: the bins of each band, or its text."""
+    if stored.fingerprint is None:
+        return []
+    if not stored.sketch:
+        return [("text", stored.digest)] if stored.digest else []
+    bins = [int(digit, 16) for byte in stored.sketch for digit in f"{byte:02x}"[::-1]]
+    return [
+        (band, *bins[band * shape.bins : (band + 1) * shape.bins]) for band in range(shape.count)
+    ]
+
+
+def brute(
+    shape: Bands,
+    stored: Sequence[Stored],
+    queries: Sequence[Stored],
+    a_band: int = PLENTY,
+    compared: int = PLENTY,
+) -> list[tuple[list[int], bool]]:
+    """Look documents up by their bins, one by one; cut what is popular."""
+    holders: dict[tuple[object, ...], list[int]] = {}
+    for other in sorted(stored):
+        for key in keys_of(shape, other):
+            holders.setdefault(key, []).append(other.id)
+    answers = []
+    for query in queries:
+        complete, bands_of = True, Counter[int]()
+        for key in keys_of(shape, query):
+            found = holders.get(key, [])
+            complete &= len(found) <= a_band
+            bands_of.update(found[:a_band])
+        best = sorted(bands_of, key=lambda own: (-bands_of[own], own))
+        answers.append((sorted(best[:compared]), complete and len(best) <= compared))
+    return answers
+
+
+def as_arrays(
+    documents: Sequence[Stored],
+) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+    sketches = b"".join((each.sketch or b"").ljust(128, b"\0") for each in documents)
+    digests = b"".join(each.digest.ljust(16, b"\0") for each in documents)
+    return (
+        np.frombuffer(sketches, np.uint8).reshape(-1, 128),
+        np.frombuffer(digests, np.uint64).reshape(-1, 2),
+    )
+
+
+def rows_of(txn: ReadTransaction, table: BandTable) -> list[tuple[int, int]]:
+    return [
+        (number, own)
+        for numbers, ids in table.pages.scan(txn)
+        for number, own in zip(numbers.tolist(), ids.tolist(), strict=True)
+    ]
+
+
+def expected_rows(table: BandTable, documents: Sequence[Stored]) -> list[tuple[int, int]]:
+    return sorted(
+        (number, each.id)
+        for each in documents
+        if each.fingerprint is not None
+        for number in table.numbers(each.sketch, each.digest)
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_numbers_are_equal_where_bins_are(shape: Bands) -> None:
+    table, documents = BandTable(shape), drawn(random.Random(shape.bins), 60)
+    known: dict[int, tuple[object, ...]] = {}
+    for each in documents:
+        if each.fingerprint is None:
+            continue
+        keys, numbers = keys_of(shape, each), table.numbers(each.sketch, each.digest)
+        assert len(keys) == len(numbers)
+        for key, number in zip(keys, numbers, strict=True):
+            assert known.setdefault(number, key) == key
+            assert 0 <= number < 1 << 63
+    assert len(set(known.values())) == len(known)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_columns_are_the_numbers_of_each(shape: Bands) -> None:
+    table = BandTable(shape)
+    dice = random.Random(shape.bins)
+    documents = [*drawn(dice, 40), document(0), document(1, b"", bytes(8) + b"\1" + bytes(7))]
+    numbers, marks = table.columns(*as_arrays(documents))
+    assert numbers.shape == marks.shape == (42, shape.count + 1)
+    for each, own, chosen in zip(documents, numbers, marks, strict=True):
+        assert own[chosen].tolist() == table.numbers(each.sketch, each.digest)
+        # A digest of zeros is none, whatever its length.
+        assert own[chosen].tolist() == table.numbers(each.sketch, each.digest.ljust(16, b"\0"))
+
+
+def ask_both(
+    txn: ReadTransaction, table: BandTable, queries: Sequence[Stored]
+) -> list[tuple[list[int], bool]]:
+    """Ask for each document alone, and for all together; the answers are the same."""
+    alone = [table.near(txn, table.numbers(each.sketch, each.digest)) for each in queries]
+    numbers, marks = table.columns(*as_arrays(queries))
+    asking = marks.nonzero()[0]
+    owners, ids, complete = agreeing(txn, table, [numbers[marks]], asking, len(queries))
+    assert (np.diff(owners) >= 0).all()
+    together = [
+        (ids[owners == place].tolist(), bool(complete[place])) for place in range(len(queries))
+    ]
+    assert together == alone
+    return alone
+
+
+@pytest.mark.parametrize(
+    ("a_band", "compared"), [(PLENTY, PLENTY), (30, PLENTY), (PLENTY, 25), (30, 25), (1, 1)]
+)
+@pytest.mark.parametrize("small", [False, True], ids=["pages", "small pages"])
+@pytest.mark.parametrize("shape", [Bands(9, 6), Bands(12, 1)], ids=lambda shape: shape.name)
+def test_near_is_what_brute_force_finds(
+    shape: Bands,
+    small: bool,
+    a_band: int,
+    compared: int,
+    undone: Undone,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    if small:
+        request.getfixturevalue("tiny_pages")
+    for module in (bands, batch):
+        monkeypatch.setattr(module, "MOST_OF_A_BAND", a_band)
+        monkeypatch.setattr(module, "MOST_COMPARED", compared)
+    table, dice = BandTable(shape), random.Random(7)
+    stored = drawn(dice, 300)
+    sketched = [each for each in stored if each.fingerprint is not None]
+    queries = sketched[:25]
+    queries += [each._replace(sketch=dice.randbytes(128)) for each in sketched[:5]]
+
+    def work(txn: WriteTransaction) -> None:
+        table.update(txn, stored, [])
+        assert rows_of(txn, table) == expected_rows(table, stored)
+        expected = brute(shape, stored, queries, a_band, compared)
+        assert ask_both(txn, table, queries) == expected
+        cut = sum(not complete for _, complete in expected)
+        assert cut == 0 if a_band == compared == PLENTY else cut > 0
+
+    undone(work)
+
+
+def test_runs_over_many_pages(undone: Undone, tiny_pages: None) -> None:
+    """A number whose rows fill pages, begin one, end one, or are beside those of another."""
+    table, dice = BandTable(Bands(2, 14)), random.Random(3)
+    popular = [dice.randbytes(7) for _ in range(4)]
+    for count in (1, 5, 20, 21, 22, 23, 24, 25, 60, 300):
+        stored = [
+            document(n, (popular[n % 3] if n % 2 else popular[3]) + dice.randbytes(121))
+            for n in range(count)
+        ]
+        queries = [document(0, each + bytes(120) + b"x") for each in popular]
+        queries.append(document(0, dice.randbytes(128)))
+
+        def work(
+            txn: WriteTransaction,
+            stored: Sequence[Stored] = stored,
+            queries: Sequence[Stored] = queries,
+        ) -> None:
+            table.update(txn, stored, [])
+            assert ask_both(txn, table, queries) == brute(table.shape, stored, queries)
+
+        undone(work)
+
+
+def test_an_empty_table_has_nothing(undone: Undone) -> None:
+    table = BandTable(Bands(9, 6))
+    queries = [document(0, bytes(range(128))), document(0, b"", b"x" * 16), document(0)]
+    undone(lambda txn: check_empty(txn, table, queries))
+
+
+def check_empty(txn: WriteTransaction, table: BandTable, queries: Sequence[Stored]) -> None:
+    table.update(txn, [], [])
+    table.load(txn, lambda: iter(()), 0, 1 << 20)
+    assert rows_of(txn, table) == []
+    assert ask_both(txn, table, queries) == [([], True)] * 3
+
+
+@settings(max_examples=examples(30))
+@given(st.integers(0, 2**32 - 1), st.sampled_from([Bands(9, 6), Bands(3, 1)]))
+def test_any_changes_leave_the_rows_of_what_is_there(
+    environment: Environment, seed: int, shape: Bands
+) -> None:
+    table, dice = BandTable(shape), random.Random(seed)
+    held: dict[int, Stored] = {}
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(ZeroDivisionError):
+        for module in (columns, pages_module):
+            patch.setattr(module, "LARGEST", 200)
+        patch.setattr(pages_module, "_SMALL", 50)
+        patch.setattr(pages_module, "_ROOMY", 150)
+        with environment.write() as txn:
+            if dice.random() < 0.5:
+                held = {each.id: each for each in drawn(dice, 150)}
+                ordered = sorted(held.values())
+                table.load(txn, lambda: iter(ordered), len(held), 1 << 13)
+                assert rows_of(txn, table) == expected_rows(table, ordered)
+            for _ in range(6):
+                new = {each.id: each for each in drawn(dice, dice.choice([1, 3, 60]))}
+                gone = dice.sample(sorted(held), min(len(held), dice.choice([0, 2, 50])))
+                removed = [held[own] for own in held if own in new or own in gone]
+                table.update(txn, list(new.values()), removed)
+                held = {own: each for own, each in held.items() if own not in gone} | new
+                assert rows_of(txn, table) == expected_rows(table, list(held.values()))
+            raise ZeroDivisionError  # which undoes it
+
+
+@pytest.mark.parametrize("memory", [1 << 12, 1 << 15, 1 << 30])
+def test_a_load_in_parts_is_a_load(
+    memory: int, undone: Undone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bands, "_BLOCK", 64)
+    table, stored = BandTable(Bands(9, 6)), sorted(drawn(random.Random(4), 500))
+    reads = []
+
+    def source() -> Iterator[Stored]:
+        reads.append(1)
+        return iter(stored)
+
+    def work(txn: WriteTransaction) -> None:
+        table.load(txn, source, len(stored), memory)
+        assert rows_of(txn, table) == expected_rows(table, stored)
+        assert len(reads) == 1 + 500 * 9 * 48 // memory
+
+    undone(work)
+
+
+FIRST = st.integers(0, 9) | st.integers(0, 2**20) | st.integers(0, 2**40) | st.integers(0, TOP)
+
+
+@given(
+    st.sampled_from([0, 1, 2, 4, 8]),
+    st.sampled_from([0, 1, 2, 4, 8]),
+    st.integers(0, TOP),
+    st.integers(0, TOP),
+    st.data(),
+)
+def test_numbers_beside_are_those_of_the_rows(
+    width: int, other: int, base: int, id_base: int, data: st.DataObject
+) -> None:
+    """For columns of every width: found at the ends of a page, between, and not at all."""
+
+    def within(low: int, size: int) -> st.SearchStrategy[int]:
+        return st.integers(0, (1 << 8 * size) - 1).map(lambda more: min(low + more, TOP))
+
+    pool = data.draw(st.lists(within(base, width), min_size=1, max_size=4))
+    rows = sorted(
+        data.draw(
+            st.sets(
+                st.tuples(st.sampled_from(pool), within(id_base, other)), min_size=1, max_size=40
+            )
+        )
+    )
+    page = pack_rows(
+        array := [np.array(c, np.uint64) for c in zip(*rows, strict=True)], shape_of(array), 3
+    )
+    near = {n + more for n in [*pool, base] for more in (-1, 0, 1)}
+    for number in sorted(n for n in near | {0, TOP} if 0 <= n <= TOP):
+        ids, first = numbers_beside(memoryview(page), 3, number)
+        assert ids == [own for found, own in rows if found == number]
+        assert first == (rows[0][0] == number)
+
+
+@pytest.mark.parametrize("cut", [0, 5, 30, 100])
+def test_a_damaged_page_has_no_numbers(cut: int) -> None:
+    array = [np.arange(100, dtype=np.uint64) << np.uint64(50)] * 2
+    page = bytearray(pack_rows(array, shape_of(array), 3))
+    page[cut] ^= 4
+    for value in (memoryview(page), memoryview(page)[:cut], memoryview(page)[:-1]):
+        with pytest.raises(DamagedError):
+            numbers_beside(value, 3, 7)
