@@ -23,11 +23,12 @@ from tiers import examples
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.errors import PlanError
+from fpdb.fingerprint.sketches import least_estimate
 from fpdb.models import Key
 from fpdb.storage import columns
 from fpdb.tables import Plan, pages
 from fpdb.tables.bits import to_array, to_ints
-from fpdb.tables.plan import choose_plan, home_plan, nested_plan
+from fpdb.tables.plan import Bands, choose_plan, home_plan, nested_plan
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 WORDS = [f"w{number}" for number in range(40)]
@@ -50,11 +51,18 @@ PLANS: dict[str, Plan] = {
     "128 bits, nested": nested_plan(128, 1),
     "128 bits, home only": home_plan(128, 2, 7),
 }
-# Each plan with either kind of keys, and with pages of the usual size or of 200 bytes.
+# Each plan with either kind of keys, and with pages of the usual size or of 200 bytes; and some
+# where texts are found by their similarity.
 CASES = [
-    (name, ("text", "integer")[number % 2], small)
-    for small in (False, True)
-    for number, name in enumerate(PLANS, start=small)
+    *(
+        (name, ("text", "integer")[number % 2], small, None)
+        for small in (False, True)
+        for number, name in enumerate(PLANS, start=small)
+    ),
+    ("choose 1", "text", True, 0.7),
+    ("choose 1", "integer", True, 0.8),
+    ("32 bits", "integer", True, 0.8),
+    ("128 bits", "text", True, 0.7),
 ]
 
 
@@ -64,14 +72,17 @@ class Kept(NamedTuple):
     number: int | None
     digest: str
     meta: Any
+    sketch: bytes = b""
 
 
 class Model(dict[Key, Kept]):
     """What a database should hold, searched by counting the bits of everything."""
 
-    def __init__(self, bits: int) -> None:
+    def __init__(self, bits: int, similarity: float | None, bands: Bands | None) -> None:
         super().__init__()
         self.bits = bits
+        self.similarity = similarity
+        self.bands = bands
 
     def near(self, number: int, k: int) -> list[tuple[int, Key]]:
         """All (distance, key) within k, sorted."""
@@ -87,6 +98,35 @@ class Model(dict[Key, Kept]):
             (0, key) for key, kept in self.items() if kept.number is None and kept.digest == digest
         )
 
+    def similar(self, text: Kept) -> list[tuple[int, Key]]:
+        """All (distance, key) of equal texts, and of similar ones that agree in a band."""
+        assert self.bands
+        assert self.similarity
+        width, found = self.bands.bins, []
+        for key, kept in self.items():
+            if kept.number is None or text.number is None:
+                continue
+            share = -1.0
+            if kept.digest and kept.digest == text.digest:
+                share = 1.0
+            elif kept.sketch and text.sketch:
+                bins = ("".join(f"{byte:02x}"[::-1] for byte in s.sketch) for s in (kept, text))
+                same = [one == other for one, other in zip(*bins, strict=True)]
+                starts = range(0, width * self.bands.count, width)
+                if any(all(same[start : start + width]) for start in starts):
+                    share = max(0.0, 1 - (256 - sum(same)) / 256 / (1 - 1 / 16))
+            if share >= least_estimate(self.similarity):
+                found.append((-share, (kept.number ^ text.number).bit_count(), key))
+        return [entry[1:] for entry in sorted(found)]
+
+    def found(self, asked: Kept, k: int) -> list[tuple[int, Key]]:
+        """What a text, or a ready fingerprint, finds."""
+        if asked.number is None:
+            return self.same_text(asked.digest)
+        if self.similarity is None or not asked.digest:
+            return self.near(asked.number, k)
+        return self.similar(asked)
+
     def add(self, key: Key, kept: Kept, k: int, *, skip: bool) -> tuple[str, list[Any]]:
         """Add as the database should; give the status and what it resembles."""
         old = self.get(key)
@@ -94,10 +134,7 @@ class Model(dict[Key, Kept]):
             return "unchanged", []
         found: list[tuple[int, Key]] = []
         if skip:
-            found = (
-                self.same_text(kept.digest) if kept.number is None else self.near(kept.number, k)
-            )
-            found = [entry for entry in found if entry[1] != key]
+            found = [entry for entry in self.found(kept, k) if entry[1] != key]
             if found and old is None:
                 return "duplicate", found
         self[key] = kept
@@ -110,6 +147,7 @@ class Machine(RuleBasedStateMachine):
 
     plan: Plan
     keys: str
+    similarity: float | None
     largest: int  # how many documents one burst adds at most
 
     @initialize(seed=st.integers(0, 2**32 - 1))
@@ -118,12 +156,10 @@ class Machine(RuleBasedStateMachine):
         self.path = self.directory / "db"
         self.bits = self.plan.bits
         self.recipe = TINY.with_bits(self.bits)
-        self.handles = [
-            fpdb.create(
-                self.path, recipe=self.recipe, k=self.plan.k, keys=self.keys, plan=self.plan
-            )
-        ]
-        self.model = Model(self.bits)
+        options: dict[str, Any] = {"k": self.plan.k, "keys": self.keys, "plan": self.plan}
+        options |= {"recipe": self.recipe, "similarity": self.similarity}
+        self.handles = [fpdb.create(self.path, **options)]
+        self.model = Model(self.bits, self.similarity, self.handles[0].plan.bands)
         self.dice = random.Random(seed)
         top = 2**self.bits - 1
         self.bases = [self.dice.getrandbits(self.bits) for _ in range(6)] + [0, top]
@@ -171,7 +207,8 @@ class Machine(RuleBasedStateMachine):
     def kept(self, text: str, meta: Any) -> Kept:
         batch = self.recipe.batch([text])
         number = None if batch.short[0] else to_ints(batch.fingerprints, self.bits)[0]
-        return Kept(number, hashlib.sha256(text.encode()).hexdigest(), meta)
+        sketch = self.recipe.sketch(text) if self.similarity else b""
+        return Kept(number, hashlib.sha256(text.encode()).hexdigest(), meta, sketch)
 
     def expect_added(self, added: fpdb.Added, document: Document, kept: Kept, skip: bool) -> None:
         status, found = self.model.add(document.key, kept, self.plan.k, skip=skip)
@@ -275,19 +312,13 @@ class Machine(RuleBasedStateMachine):
         handle = self.handle(dice)
         for text, matches in zip(texts, handle.query_many(texts, limit=limit), strict=True):
             kept = self.kept(text, None)
-            expected = (
-                self.model.same_text(kept.digest)
-                if kept.number is None
-                else self.model.near(kept.number, self.plan.k)
-            )
-            self.expect_matches(matches, expected[:limit])
+            self.expect_matches(matches, self.model.found(kept, self.plan.k)[:limit])
             assert handle.query(text, limit=limit) == matches
 
     def expect_matches(self, matches: fpdb.Matches, expected: list[tuple[int, Key]]) -> None:
         assert [(match.distance, match.key) for match in matches] == expected
         assert matches.complete
         for match in matches:
-            assert match.similarity == 1 - match.distance / self.bits
             assert match.meta == self.model[match.key].meta
 
     @rule()
@@ -332,9 +363,13 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.mark.hypothesis  # it isn't marked by itself, as @given isn't used
-@pytest.mark.parametrize(("name", "keys", "small"), CASES)
+@pytest.mark.parametrize(("name", "keys", "small", "similarity"), CASES)
 def test_any_history_agrees_with_brute_force(
-    name: str, keys: str, small: bool, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    keys: str,
+    small: bool,
+    similarity: float | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if small:
         # Pages of a dozen rows split and merge all the time.
@@ -344,6 +379,7 @@ def test_any_history_agrees_with_brute_force(
         monkeypatch.setattr(pages, "_ROOMY", 150)
     machine = type("Machine", (Machine,), {})
     machine.plan, machine.keys, machine.largest = PLANS[name], keys, 120 if small else 1200
+    machine.similarity = similarity
     run_state_machine_as_test(
         machine,
         settings=settings(
