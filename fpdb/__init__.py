@@ -58,6 +58,7 @@ from fpdb.fingerprint import (
     Weights,
     compare,
     distance,
+    least_estimate,
     read_recipe,
     sketch_jaccard,
 )
@@ -88,6 +89,7 @@ from fpdb.models import (
     Thresholds,
 )
 from fpdb.tables import (
+    Bands,
     JoinPlan,
     Plan,
     chance_matches,
@@ -104,6 +106,7 @@ open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
 __all__ = [
     "AccessError",
     "Added",
+    "Bands",
     "ClosedError",
     "Cluster",
     "DamagedError",
@@ -160,6 +163,7 @@ __all__ = [
     "html_text",
     "ingest",
     "join_plans",
+    "least_estimate",
     "load",
     "merge",
     "open",

@@ -27,7 +27,6 @@ from fpdb.models import Document, Key
 from fpdb.storage import Environment
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bulk_load import MEMORY
-from fpdb.tables.planner import USUAL
 
 _CAPACITY = 1_000_000
 _CHUNK = 1 << 18
@@ -165,8 +164,8 @@ class _Load(Run):
 
     def columns(self, files: list[str], schema: SparkSchema) -> None:
         """Add the documents of Parquet files, as `fpdb.integrations.spark` computed them."""
-        if is_vacant(self.path) and schema.sketch is not None:
-            self.new.setdefault("similarity", USUAL)
+        if is_vacant(self.path):
+            self.new.setdefault("similarity", schema.similarity)
         with self._database(schema.keys, 0) as database:
             if schema.recipe_id not in (None, database.recipe.id):
                 raise RecipeMismatchError(

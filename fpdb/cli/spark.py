@@ -19,7 +19,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import RecipeOption, SimilarityOption, choose_recipe, require_name
+from fpdb.cli.options import NewSimilarityOption, RecipeOption, choose_recipe, require_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,18 @@ OutputArgument = Annotated[
     typer.Argument(metavar="OUT", callback=require_name, help="A new directory for Parquet."),
 ]
 DistanceOption = Annotated[
-    int | None, typer.Option("--k", "-k", metavar="K", min=0, help="Largest distance; default 3.")
+    int | None,
+    typer.Option("--k", "-k", metavar="K", min=0, help="Ask for bits: the largest distance."),
+]
+LeastSimilarityOption = Annotated[
+    float | None,
+    typer.Option(
+        "--similarity",
+        metavar="J",
+        min=0.0,
+        max=1.0,
+        help="Least similarity; default that of fingerprint.",
+    ),
 ]
 
 
@@ -52,18 +63,16 @@ def fingerprint(
         str, typer.Option("--text-field", metavar="F", help="The column of texts.")
     ] = "text",
     recipe: RecipeOption = "web",
-    sketches: Annotated[
-        bool, typer.Option("--sketches", help="Add a sketch of each text, for --similarity.")
-    ] = False,
+    similarity: NewSimilarityOption = 0.8,
 ) -> None:
-    """Fingerprint texts.
+    """Fingerprint texts, and sketch them.
 
     Example:
       fpdb spark fingerprint pages.jsonl prints.parquet --key-field url
-      fpdb spark fingerprint pages.parquet prints.parquet --recipe char-4 --sketches
+      fpdb spark fingerprint pages.parquet prints.parquet --recipe char-4 --similarity 0.9
       fpdb load crawl.fpdb prints.parquet
     """
-    options = {"recipe": choose_recipe(recipe), "sketch": "minhash" if sketches else None}
+    options = {"recipe": choose_recipe(recipe), "similarity": similarity or None}
     with _session(output) as (spark, library):
         found = library.fingerprint(_read_texts(spark, source), text=text, key=key, **options)
         found.write.parquet(output)
@@ -81,13 +90,14 @@ def pairs(
     source: InputArgument,
     output: OutputArgument,
     k: DistanceOption = None,
-    similarity: SimilarityOption = None,
+    similarity: LeastSimilarityOption = None,
 ) -> None:
     """List pairs of near-duplicates.
 
     Example:
       fpdb spark pairs prints.parquet pairs.parquet
-      fpdb spark pairs prints.parquet pairs.parquet --similarity 0.8
+      fpdb spark pairs prints.parquet pairs.parquet --similarity 0.9
+      fpdb spark pairs prints.parquet pairs.parquet -k 3
     """
     with _session(output) as (spark, library):
         found = _find(library, spark.read.parquet(source), k, similarity)
@@ -100,7 +110,7 @@ def clusters(
     source: InputArgument,
     output: OutputArgument,
     k: DistanceOption = None,
-    similarity: SimilarityOption = None,
+    similarity: LeastSimilarityOption = None,
 ) -> None:
     """Group near-duplicates, or ready pairs.
 
@@ -125,7 +135,7 @@ def query(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Those to look among.")],
     output: OutputArgument,
     k: DistanceOption = None,
-    similarity: SimilarityOption = None,
+    similarity: LeastSimilarityOption = None,
 ) -> None:
     """Find fingerprints like these in a corpus.
 
@@ -148,12 +158,14 @@ def _find(
     spanning: bool = False,
 ) -> "DataFrame":
     """Plan a join and print the plan, and return the pairs, or the matches in a corpus."""
-    plan = library.plan(df, k, corpus=corpus, similarity=similarity)
-    render.note(f"plan: k={plan.k}, {plan.name}, {plan.rows:,} rows in {plan.tasks:,} tasks")
+    search: Any = {"similarity": similarity, "k": k}
+    plan = library.plan(df, corpus=corpus, **search)
+    near = f"k={plan.k}" if isinstance(plan, fpdb.JoinPlan) else f"similarity={plan.similarity}"
+    render.note(f"plan: {near}, {plan.name}, {plan.rows:,} rows in {plan.tasks:,} tasks")
     found: DataFrame = (
-        library.pairs(df, k, similarity=similarity, spanning=spanning, plan=plan)
+        library.pairs(df, **search, spanning=spanning, plan=plan)
         if corpus is None
-        else library.query(df, corpus, k, similarity=similarity, plan=plan)
+        else library.query(df, corpus, **search, plan=plan)
     )
     return found
 

@@ -155,7 +155,7 @@ def similar(view: View, side: Side, search: Search) -> Iterator[Matches]:
         for place in range(len(side)):
             yield _similar_to(view, bands, side, place, search)
         return
-    numbers, marks = bands.columns(side.sketches, side.digests)
+    numbers, marks = bands.shape.columns(side.sketches, side.digests)
     asking = marks.nonzero()[0]
     queries, ids, complete = agreeing(view.txn, bands, [numbers[marks]], asking, len(side))
     bounds = queries.searchsorted(np.arange(len(side) + 1))

@@ -10,7 +10,7 @@ from fpdb.fingerprint.features import Grams, IdfTable, Weights
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset
 from fpdb.fingerprint.recipe import WIDTHS, Recipe, canonical, compare, distance, to_int
-from fpdb.fingerprint.sketches import SKETCH_BYTES, sketch_jaccard
+from fpdb.fingerprint.sketches import SKETCH_BYTES, least_estimate, sketch_jaccard
 from fpdb.fingerprint.toml import read_recipe, write_recipe
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "canonical",
     "compare",
     "distance",
+    "least_estimate",
     "preset",
     "read_recipe",
     "sketch_jaccard",

@@ -85,12 +85,12 @@ class FingerprintBlock(NamedTuple):
 
 
 class SparkSchema(NamedTuple):
-    """Whether there are sketches, the kind of keys, and what recipe and sketches are noted."""
+    """Whether there are sketches, the kind of keys, and what recipe and similarity are noted."""
 
     sketched: bool
     keys: str
     recipe_id: str | None
-    sketch: str | None
+    similarity: float | None
 
 
 class Decoder:
@@ -439,12 +439,14 @@ def schema(file: ColumnFile) -> Iterator[SparkSchema]:
     noted = (found.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
     fields = {field["name"]: field for field in json.loads(noted).get("fields", [])}
     note = fields.get("fingerprint", {}).get("metadata", {}).get("fpdb", {})
-    recipe_id, sketch = (
-        value if isinstance(value := note.get(name), str) else None
-        for name in ("recipe_id", "sketch")
-    )
+    recipe_id, similarity = note.get("recipe_id"), note.get("similarity")
     keys = "integer" if types.is_integer(found.field("key").type) else "text"
-    yield SparkSchema("sketch" in found.names, keys, recipe_id, sketch)
+    yield SparkSchema(
+        "sketch" in found.names,
+        keys,
+        recipe_id if isinstance(recipe_id, str) else None,
+        similarity if isinstance(similarity, float | int) else None,
+    )
 
 
 def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlock]:

@@ -100,7 +100,7 @@ def similar_pairs(view: View, similarity: float, copies: Column = NO_IDS) -> Ite
             [ids], names = ranked([np.concatenate([ids[start : start + _PAIRS] for ids in pairs])])
             known = known_documents(view, ids)
             own, other = np.split(names, 2)
-            rows = bands.columns(known.side.sketches, known.side.digests)
+            rows = bands.shape.columns(known.side.sketches, known.side.digests)
             chosen = _meeting_at(rows, crowds, own, other)
             shares = jaccard(known.side, own, known.side, other)
             [kept] = ((chosen >= low) & (chosen <= high) & (shares >= least)).nonzero()

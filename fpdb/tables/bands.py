@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows, joined
-from fpdb.fingerprint.sketches import has_sketch
+from fpdb.arrays import Rows, joined
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.columns import numbers_beside
 from fpdb.storage.format import Stored
@@ -46,26 +44,6 @@ class BandTable:
             return [self._bases[-1] | own] if any(digest) else []
         bins, bits, mask = int.from_bytes(sketch, "little"), self._bits, self._mask
         return [base | bins >> bits * band & mask for band, base in enumerate(self._bases[:-1])]
-
-    def columns(self, sketches: NDArray[np.uint8], digests: Column) -> tuple[Column, Marks]:
-        """Return the numbers of many documents, as `numbers` does, and marks of those that count.
-
-        A missing sketch or digest is all zeros.
-        """
-        words = np.empty((len(sketches), len(self._bases)), np.uint64)
-        padded = np.pad(sketches, ((0, 0), (0, 8)))
-        for band in range(self.shape.count):
-            start, shift = divmod(self._bits * band, 8)
-            word = np.ascontiguousarray(padded[:, start : start + 8]).view(np.uint64)[:, 0]
-            words[:, band] = word >> np.uint64(shift)
-        words[:, -1] = digests[:, 0]
-        words &= np.uint64(self._mask)
-        words |= np.array(self._bases, np.uint64)
-        marks = np.empty(words.shape, np.bool_)
-        sketched = has_sketch(sketches)
-        marks[:, :-1] = sketched[:, np.newaxis]
-        marks[:, -1] = (digests != 0).any(axis=1) & ~sketched
-        return words, marks
 
     def rows(self, documents: Sequence[Stored]) -> Rows:
         """Return the rows of documents, sorted; a short text has none."""

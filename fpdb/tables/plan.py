@@ -5,8 +5,12 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import accumulate, combinations, pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.arrays import Column, Marks
 from fpdb.errors import PlanError
-from fpdb.fingerprint.sketches import BINS, BITS
+from fpdb.fingerprint.sketches import BINS, BITS, has_sketch
 from fpdb.tables.bits import Permutation
 from fpdb.tables.probes import TableProbes, find_probes
 
@@ -77,6 +81,28 @@ class Bands:
     def chance(self, documents: int) -> float:
         """Return how many of N unrelated documents agree with a text in a band, on average."""
         return documents * self.count / 2.0**self.bits
+
+    def columns(self, sketches: NDArray[np.uint8], digests: Column) -> tuple[Column, Marks]:
+        """Return the numbers under which documents are found, and marks of those that count.
+
+        A number is a band and what a sketch has in it. The last column is for texts without a
+        sketch, by their digests. A missing sketch or digest is all zeros.
+        """
+        bases = np.arange(self.count + 1, dtype=np.uint64) << np.uint64(self.bits)
+        words = np.empty((len(sketches), len(bases)), np.uint64)
+        padded = np.pad(sketches, ((0, 0), (0, 8)))
+        for band in range(self.count):
+            start, shift = divmod(self.bits * band, 8)
+            word = np.ascontiguousarray(padded[:, start : start + 8]).view(np.uint64)[:, 0]
+            words[:, band] = word >> np.uint64(shift)
+        words[:, -1] = digests[:, 0]
+        words &= np.uint64((1 << self.bits) - 1)
+        words |= bases
+        marks = np.empty(words.shape, np.bool_)
+        sketched = has_sketch(sketches)
+        marks[:, :-1] = sketched[:, np.newaxis]
+        marks[:, -1] = (digests != 0).any(axis=1) & ~sketched
+        return words, marks
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from operator import le
 
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS
+from fpdb.models import require_similarity
 from fpdb.tables.plan import Bands, Plan, choose_plan, home_plan, name_tables, nested_plan
 
 _WIDTHS = (32, 64, 128)
@@ -252,8 +253,10 @@ def choose_bands(similarity: float, documents: int) -> Bands:
     Longer bands have fewer candidates by chance, but there must be more of them.
 
     Raises:
-        PlanError: The similarity is so low that nearly everything would be a candidate.
+        InputError: The similarity is no number above 0, at most 1.
+        PlanError: It is so low that nearly everything would be a candidate.
     """
+    require_similarity(similarity)
     bands = _bands(similarity, documents)
     if bands is None:
         least = next(

@@ -35,8 +35,8 @@ def _write(path, *, bits=64, keys=None, sketched=False, recipe_id=None):
         rows = [row.tobytes() if row.any() else None for row in batch.sketches]
         columns["sketch"] = pa.array([*rows, None], pa.binary())
     columns["problem"] = pa.array([None] * len(TEXTS) + ["found no text"], pa.string())
-    sketch = "minhash" if sketched else None
-    note = {"fpdb": {"bits": bits, "recipe_id": recipe_id or recipe.id, "sketch": sketch}}
+    similarity = 0.9 if sketched else None
+    note = {"fpdb": {"bits": bits, "recipe_id": recipe_id or recipe.id, "similarity": similarity}}
     fields = json.dumps({"fields": [{"name": "fingerprint", "metadata": note}]})
     table = pa.table(columns).replace_schema_metadata(
         {"org.apache.spark.sql.parquet.row.metadata": fields}
@@ -65,7 +65,7 @@ def test_documents_are_those_of_their_texts(tmp_path, bits, keys, sketched):
     assert shown[-1] == loaded.records
     assert (loaded.records, loaded.bad) == (len(TEXTS) + 1, 1)
     assert [found.reason for found in bad] == ["found no text"]
-    kind, similarity = "integer" if keys else "text", 0.8 if sketched else None
+    kind, similarity = "integer" if keys else "text", 0.9 if sketched else None
     with (
         fpdb.open(tmp_path / "db") as database,
         fpdb.create(tmp_path / "own", recipe=recipe, keys=kind, similarity=similarity) as own,

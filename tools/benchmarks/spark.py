@@ -39,12 +39,13 @@ def embedded(folder):
 
     numbers = np.load(folder / "fingerprints.npy")
     started = time.perf_counter()
-    with fpdb.build(folder / f"{os.getpid()}.fpdb", keys="integer", capacity=len(numbers)) as db:
+    options = {"similarity": None, "keys": "integer", "capacity": len(numbers)}
+    with fpdb.build(folder / f"{os.getpid()}.fpdb", **options) as db:
         db.add_fingerprints(np.arange(len(numbers), dtype=np.uint64), numbers)
     loaded = time.perf_counter()
     with fpdb.open(folder / f"{os.getpid()}.fpdb") as db:
         count = total = 0
-        for pair in db.pairs(K):
+        for pair in db.pairs(k=K):
             count += 1
             total += pair.distance
     done = time.perf_counter()
@@ -74,12 +75,12 @@ def on_spark(folder, workers, memory, tables):
     documents = df.count()
     session.range(1000).mapInArrow(lambda batches: batches, "id bigint").count()
     ready = time.perf_counter()
-    plan = joined.plan(df, K)
+    plan = joined.plan(df, k=K)
     planned = time.perf_counter()
     if tables:
         plans = fpdb.join_plans(64, K, plan.documents, cores=workers)
         plan = next(each for each in plans if len(each.masks) == tables)
-    pairs = joined.pairs(df, K, plan=plan).selectExpr("count(*)", "sum(distance)").collect()
+    pairs = joined.pairs(df, k=K, plan=plan).selectExpr("count(*)", "sum(distance)").collect()
     done = time.perf_counter()
     stages = stages_of(session.sparkContext)
     found = {

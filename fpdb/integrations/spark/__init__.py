@@ -8,6 +8,7 @@ import fpdb
 
 try:
     from fpdb.integrations.spark.fingerprints import fingerprint
+    from fpdb.integrations.spark.kernel import BandPlan
     from fpdb.integrations.spark.matches import clusters, pairs, plan, query
 except ImportError as error:
     raise fpdb.MissingExtraError(
@@ -15,4 +16,4 @@ except ImportError as error:
         hint="pip install 'fpdb[spark]'",
     ) from None
 
-__all__ = ["clusters", "fingerprint", "pairs", "plan", "query"]
+__all__ = ["BandPlan", "clusters", "fingerprint", "pairs", "plan", "query"]

@@ -36,10 +36,14 @@ _BUILT: dict[tuple[str, int], fpdb.Recipe] = {}
 
 
 class FingerprintType(NamedTuple):
-    """The width of the fingerprints of a column, and the id of the recipe that computed them."""
+    """The width of the fingerprints of a column, and what computed them.
+
+    That is the id of a recipe, and the similarity that sketches were made for.
+    """
 
     bits: int
-    recipe_id: str | None
+    recipe_id: str | None = None
+    similarity: float | None = None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -58,9 +62,9 @@ def fingerprint(
     text: str = "text",
     key: str = "key",
     recipe: str | fpdb.Recipe = "web",
-    sketch: str | None = None,
+    similarity: float | None = 0.8,
 ) -> DataFrame:
-    """Compute the fingerprints of the texts of a DataFrame; the texts themselves are dropped.
+    """Compute fingerprints and sketches of the texts of a DataFrame, which are dropped.
 
     Spark computes a column each time it is used: write the result to Parquet, or cache it. The
     recipe is sent to the workers as data, and each of their processes builds it once.
@@ -70,17 +74,17 @@ def fingerprint(
         text: The column of texts.
         key: The column of keys: strings or integers.
         recipe: A recipe, or the name of a preset.
-        sketch: "minhash" for similarity sketches as well.
+        similarity: What near texts have at least, unless a question says another. With None there
+            are no sketches, and bits are asked for.
 
     Returns:
         A DataFrame with the columns `key`, `fingerprint` (bigint; for 128 bits a struct of two;
         null for a short text), `digest` (16 bytes, equal for equal texts), `characters`, `sketch`
-        (128 bytes; null for a text without shingles) and `problem` (why a document has no
-        fingerprint: no text, no key, or too large).
+        (128 bytes; null for a text without shingles; only with a similarity) and `problem` (why a
+        document has no fingerprint: no text, no key, or too large).
     """
     require_columns(df, text, key)
-    if sketch not in (None, "minhash"):
-        raise fpdb.InputError(f"found sketch={sketch!r}", hint="minhash or None")
+    fpdb.models.require_similarity(similarity)
     key_type = df.schema[key].dataType
     if not isinstance(key_type, (StringType, *_INTEGERS)):
         raise fpdb.InputError(
@@ -88,23 +92,22 @@ def fingerprint(
             hint="cast them: df.withColumn('key', df.key.cast('string'))",
         )
     chosen = fpdb.recipe(recipe) if isinstance(recipe, str) else recipe
-    column = FingerprintType(chosen.bits, chosen.id)
+    column = FingerprintType(chosen.bits, chosen.id, similarity)
     stored_key = key_type if isinstance(key_type, StringType) else LongType()
     fields = [
         StructField("key", stored_key),
         StructField("fingerprint", column.type),
         StructField("digest", BinaryType()),
         StructField("characters", IntegerType()),
-        *([StructField("sketch", BinaryType())] if sketch else []),
+        *([StructField("sketch", BinaryType())] if similarity else []),
         StructField("problem", StringType()),
     ]
     source = df.select(
         F.col(key).cast(stored_key).alias("key"), F.col(text).cast("string").alias("text")
     )
-    task = _FingerprintTask(chosen, sketched=sketch is not None)
+    task = _FingerprintTask(chosen, sketched=similarity is not None)
     found = source.mapInArrow(task, StructType(fields))
-    metadata = {_METADATA: {**column._asdict(), "sketch": sketch}}
-    return found.withMetadata("fingerprint", metadata)
+    return found.withMetadata("fingerprint", {_METADATA: column._asdict()})
 
 
 class _FingerprintTask:
@@ -190,7 +193,7 @@ def fingerprint_type(df: DataFrame) -> FingerprintType:
     field = df.schema["fingerprint"]
     metadata = (field.metadata or {}).get(_METADATA) or {}
     bits = 128 if isinstance(field.dataType, StructType) else 64
-    return FingerprintType(metadata.get("bits", bits), metadata.get("recipe_id"))
+    return FingerprintType(**{"bits": bits, **metadata})
 
 
 def fingerprint_column(df: DataFrame, kind: FingerprintType) -> Column:

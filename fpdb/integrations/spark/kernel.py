@@ -1,4 +1,4 @@
-"""The join by fingerprints: rows with an equal prefix meet in a task, and numpy compares them.
+"""The joins: rows with an equal prefix, or an equal band, meet in a task, and numpy compares them.
 
 Each fingerprint becomes one row for each table, with its prefix there. The rows of a table and
 prefix come to one task, sorted. A pair counts in the first table in which both agree, which can be
@@ -8,28 +8,47 @@ A prefix shared by very many rows would be one task with quadratic work. Such pr
 a sample and split into cells: the rows are divided into parts, each pair of parts is a cell, and no
 cell has more than a bounded number of rows of either part.
 
+Sketches are joined in the same way by the numbers of their bands, with one difference: a number
+that very many have is boilerplate, and its rows meet only those in a cell of their own.
+
 The tasks are sent to the workers, so they consist of data only.
 """
 
-from collections.abc import Iterable, Iterator
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import xxhash
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
+from pyspark.sql.types import (
+    DoubleType,
+    IntegerType,
+    LongType,
+    StructField,
+    StructType,
+)
 
 import fpdb
 from fpdb.integrations.spark.fingerprints import FingerprintType, prefix_column, words_array
 
-_SKETCH_BYTES = 128
+_LIKENESS_BYTES = 128
 # Rows of a prefix that are compared with each other in one task.
 _CELL_ROWS = 1 << 15
 # Fingerprints of the sample in which crowded prefixes are found.
 _SAMPLE = 1 << 18
+# A number of bands is crowded if more documents have it, and if a question would meet more.
+_CROWD, _CROWD_OF_QUERY = 1_000, 10_000
+# So many of the sample have a crowded number, or else chance decides what is crowded.
+_SAMPLED = 8
+# Sketches are longer than fingerprints, and fewer of them fit into a task.
+_TASK_SKETCHES = 400_000
 # The part of its cell to which a row belongs: the first, the second, or the only one.
 _FIRST, _SECOND, _ALONE = 0, 1, 2
 _CELL_COLUMNS = ("table", "prefix", "cell")
@@ -37,6 +56,8 @@ _CELL_COLUMNS = ("table", "prefix", "cell")
 _BLOCK = 1 << 16
 _FEW = 64
 _WORD = (1 << 64) - 1
+
+_RowNumbers = NDArray[np.intp]
 
 
 def near(
@@ -54,8 +75,6 @@ def near(
     rows = _rows(left, kind, plan, _ALONE if right is None else _FIRST)
     if right is not None:
         rows = rows.unionByName(_rows(right, kind, plan, _SECOND))
-    placed = _cells(rows, plan).repartition(plan.tasks, *_CELL_COLUMNS)
-    placed = placed.sortWithinPartitions(*_CELL_COLUMNS, "part")
     schema = StructType(
         [
             StructField("first", kind.type),
@@ -63,7 +82,13 @@ def near(
             StructField("distance", IntegerType()),
         ]
     )
-    return placed.mapInArrow(_CompareTask(kind, plan), schema)
+    return _compared(_cells(rows, plan), plan.tasks, _CompareTask(kind, plan), schema)
+
+
+def _compared(rows: DataFrame, tasks: int, task: "_CellTask", schema: StructType) -> DataFrame:
+    """Bring the rows of a cell together, and compare them."""
+    placed = rows.repartition(tasks, *_CELL_COLUMNS)
+    return placed.sortWithinPartitions(*_CELL_COLUMNS, "part").mapInArrow(task, schema)
 
 
 def _rows(df: DataFrame, kind: FingerprintType, plan: fpdb.JoinPlan, part: int) -> DataFrame:
@@ -113,14 +138,153 @@ def _crowds(rows: DataFrame, plan: fpdb.JoinPlan) -> list[tuple[int, ...]]:
     return list(map(tuple, counts.groupBy("table", "prefix").agg(left, right).collect()))
 
 
+class BandPlan(NamedTuple):
+    """A way to find the pairs of similar documents, by bands of their sketches.
+
+    The bands are those of a database with that many documents; equal ones count once. With
+    `queries`, it is for that many other documents. The work is cut into `tasks`. `crowds` are
+    numbers of bands that very many documents have, and into how many parts those are divided:
+    documents of different parts don't meet there.
+    """
+
+    similarity: float
+    bands: fpdb.Bands
+    documents: int
+    queries: int | None
+    tasks: int
+    crowds: tuple[tuple[int, int], ...]
+
+    @property
+    def rows(self) -> int:
+        """The rows that are sent: each document once for each band."""
+        return (self.documents + (self.queries or 0)) * self.bands.count
+
+    @property
+    def name(self) -> str:
+        """The plan in short, e.g. `9 bands of 6 bins`."""
+        return self.bands.name
+
+
+def plan_bands(left: DataFrame, right: DataFrame | None, similarity: float, cores: int) -> BandPlan:
+    """Count the documents, choose bands for them, and look for crowds in a sample."""
+    queries, documents = None, max(1, left.count())
+    if right is not None:
+        queries, documents = documents, max(1, right.count())
+    [chosen, *_] = fpdb.plans(64, 0, documents, similarity=similarity)
+    if chosen.bands is None:
+        raise fpdb.PlanError(f"found no bands for the similarity {similarity}")
+    plan = BandPlan(similarity, chosen.bands, documents, queries, cores, ())
+    usual = _CROWD if right is None else _CROWD_OF_QUERY
+    rate = max(1, documents // _SAMPLE)
+    most = max(usual, _SAMPLED * rate)
+    drawn = F.pmod(F.xxhash64(F.lit("sample"), F.col("likeness")), F.lit(rate)) == 0
+    numbers = _band_rows((left if right is None else right).where(drawn), plan, _ALONE)
+    counts = numbers.groupBy("prefix").count().where(F.col("count") * rate > most)
+    crowds = sorted((row[0], ceil(row[1] * rate / most)) for row in counts.collect())
+    if crowds:
+        largest = most * max(parts for _, parts in crowds)
+        warnings.warn(
+            f"some similar documents may be missing: up to {largest:,} agree in a band of their "
+            f"sketches, and each is compared with about {most:,} of them",
+            fpdb.IncompleteWarning,
+            stacklevel=2,
+        )
+    return plan._replace(tasks=max(cores, ceil(plan.rows / _TASK_SKETCHES)), crowds=tuple(crowds))
+
+
+def similar(
+    left: DataFrame, right: DataFrame | None, kind: FingerprintType, plan: BandPlan
+) -> DataFrame:
+    """Return all pairs of similar documents in `left`, or of one there and one in `right`.
+
+    Both have the columns `lead`, `fingerprint` and `likeness`: a sketch, or the digest of a text
+    that has none. The result has `lead`, `other_lead`, `distance` and `similarity`. In `left` alone
+    each pair is found once.
+    """
+    rows = _band_rows(left, plan, _ALONE if right is None else _FIRST)
+    if right is not None:
+        rows = rows.unionByName(_band_rows(right, plan, _SECOND))
+    lead = left.schema["lead"].dataType
+    schema = StructType(
+        [
+            StructField("lead", lead),
+            StructField("other_lead", lead),
+            StructField("similarity", DoubleType()),
+            StructField("distance", IntegerType()),
+        ]
+    )
+    return _compared(rows, plan.tasks, _SimilarTask(kind, plan), schema)
+
+
+def _band_rows(df: DataFrame, plan: BandPlan, part: int) -> DataFrame:
+    """Return one row for each document and band."""
+    numbers = [
+        StructField("table", IntegerType()),
+        StructField("prefix", LongType()),
+        StructField("cell", IntegerType()),
+        StructField("part", IntegerType()),
+    ]
+    own = df.select("lead", "fingerprint", "likeness")
+    return own.mapInArrow(_BandTask(plan, part), StructType([*own.schema.fields, *numbers]))
+
+
+class _BandTask:
+    """Makes the rows of documents on a worker."""
+
+    def __init__(self, plan: BandPlan, part: int) -> None:
+        self._plan = plan
+        self._part = part
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers, cells, marks = _places(self._plan, _likeness(batch["likeness"]))
+            at, tables = marks.nonzero()
+            rows = batch.take(pa.array(at))
+            columns = {name: rows[name] for name in batch.schema.names}
+            columns["table"] = pa.array(tables, pa.int32())
+            columns["prefix"] = pa.array(numbers[marks].view(np.int64))
+            columns["cell"] = pa.array(cells[marks])
+            columns["part"] = pa.array(np.full(len(at), self._part, np.int32))
+            yield pa.RecordBatch.from_pydict(columns)
+
+
+def _places(
+    plan: BandPlan, likeness: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.bool_]]:
+    """Return the numbers of documents, the cells in which they meet others, and which count."""
+    sketched = likeness[:, 2:].any(axis=1, keepdims=True)
+    sketches = np.where(sketched, likeness, 0).view(np.uint8)
+    numbers, marks = plan.bands.columns(sketches, np.where(sketched, 0, likeness[:, :2]))
+    cells = np.zeros(numbers.shape, np.int32)
+    if plan.crowds:
+        crowds, parts = np.array(plan.crowds, np.uint64).T
+        at = crowds.searchsorted(numbers).clip(max=len(crowds) - 1)
+        # By another hash in each band, so that those that are parted in one may meet in another.
+        for row, band in np.argwhere((crowds[at] == numbers) & marks).tolist():
+            hashed = xxhash.xxh3_64_intdigest(likeness[row].tobytes(), band)
+            cells[row, band] = hashed % int(parts[at[row, band]])
+    return numbers, cells, marks
+
+
+def _likeness(column: pa.Array) -> NDArray[np.uint64]:
+    """Return sketches, and digests with zeros after them, as rows of words."""
+    rows = b"".join(row.ljust(_LIKENESS_BYTES, b"\0") for row in column.to_pylist())
+    return np.frombuffer(rows, np.uint64).reshape(-1, _LIKENESS_BYTES // 8)
+
+
 class _CellRows(NamedTuple):
-    """Rows of a task as columns; `words` has a row of words for each fingerprint."""
+    """Rows of a task as columns; `words` has a row of words for each fingerprint.
+
+    Documents have a likeness and a key besides.
+    """
 
     table: NDArray[Any]
     prefix: NDArray[Any]
     cell: NDArray[Any]
     part: NDArray[Any]
     words: NDArray[Any]
+    likeness: NDArray[Any]
+    keys: NDArray[Any]
 
     def chosen(self, which: slice) -> "_CellRows":
         """Return some of the rows."""
@@ -141,33 +305,38 @@ class _CellRows(NamedTuple):
         return np.repeat(stops, stops - starts)
 
 
-class _CompareTask:
+class _CellTask(ABC):
     """Compares the rows of each cell on a worker."""
 
-    def __init__(self, kind: FingerprintType, plan: fpdb.JoinPlan) -> None:
+    def __init__(self, kind: FingerprintType) -> None:
         self._names = kind.words
-        self._k = plan.k
-        width = len(self._names)
-        self._masks = [
-            [mask >> 64 * (width - 1 - word) & _WORD for word in range(width)]
-            for mask in plan.masks
-        ]
+
+    @abstractmethod
+    def _near(self, rows: _CellRows, first: Any, second: Any) -> NDArray[np.bool_]:
+        """Mark the near ones of pairs, given by two arrays of places, or a place and a slice."""
+
+    @abstractmethod
+    def _is_first(
+        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
+    ) -> NDArray[np.bool_]:
+        """Mark the pairs that meet in no earlier table."""
+
+    @abstractmethod
+    def _result(
+        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
+    ) -> dict[str, pa.Array]:
+        """Return the columns of pairs, except the distance."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in self._whole_cells(batches):
-            first, second = _near_rows(rows, self._k)
-            differing = rows.words[first] ^ rows.words[second]
-            fresh = self._is_first(rows.table[first], differing)
-            first, second, differing = first[fresh], second[fresh], differing[fresh]
+            first, second = _near_rows(rows, partial(self._near, rows))
+            fresh = self._is_first(rows, first, second)
+            first, second = first[fresh], second[fresh]
             if len(first):
+                differing = rows.words[first] ^ rows.words[second]
                 distances = np.bitwise_count(differing).sum(axis=1, dtype=np.int32)
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "first": words_array(rows.words[first]),
-                        "second": words_array(rows.words[second]),
-                        "distance": pa.array(distances),
-                    }
-                )
+                found = self._result(rows, first, second)
+                yield pa.RecordBatch.from_pydict({**found, "distance": pa.array(distances)})
 
     def _whole_cells(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_CellRows]:
         """Yield blocks of rows that end where a cell ends."""
@@ -191,83 +360,118 @@ class _CompareTask:
         column = batch["fingerprint"]
         words = [column] if len(self._names) == 1 else [column.field(n) for n in self._names]
         own = np.stack([word.to_numpy().view(np.uint64) for word in words], axis=-1)
-        return _CellRows._make([*(batch[name].to_numpy() for name in _CellRows._fields[:4]), own])
+        return _CellRows._make(
+            [
+                *(batch[name].to_numpy() for name in _CellRows._fields[:4]),
+                own,
+                *self._documents(batch),
+            ]
+        )
+
+    def _documents(self, batch: pa.RecordBatch) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Return the likenesses and the keys."""
+        nothing = np.empty((len(batch), 0), np.uint64)
+        return nothing, nothing
+
+
+class _CompareTask(_CellTask):
+    """Compares fingerprints, and returns them."""
+
+    def __init__(self, kind: FingerprintType, plan: fpdb.JoinPlan) -> None:
+        super().__init__(kind)
+        self._k = plan.k
+        width = len(self._names)
+        self._masks = [
+            [mask >> 64 * (width - 1 - word) & _WORD for word in range(width)]
+            for mask in plan.masks
+        ]
+
+    def _near(self, rows: _CellRows, first: Any, second: Any) -> NDArray[np.bool_]:
+        apart = np.bitwise_count(rows.words[first] ^ rows.words[second]).sum(axis=1)
+        return np.asarray(apart <= self._k)
 
     def _is_first(
-        self, tables: NDArray[np.int64], differing: NDArray[np.uint64]
+        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
     ) -> NDArray[np.bool_]:
-        """Mark the pairs that agree in the prefix of their table, and in no earlier one."""
+        tables, differing = rows.table[first], rows.words[first] ^ rows.words[second]
         fresh = np.ones(len(tables), np.bool_)
+        # A pair need not agree in its own table: of two words, the prefix is a hash.
         for table, mask in enumerate(self._masks):
             agreeing = ~(differing & np.array(mask, np.uint64)).any(axis=1)
             fresh &= np.where(tables > table, ~agreeing, agreeing | (tables != table))
         return fresh
 
+    def _result(
+        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
+    ) -> dict[str, pa.Array]:
+        return {"first": words_array(rows.words[first]), "second": words_array(rows.words[second])}
 
-def _near_rows(rows: _CellRows, k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the places of rows within k of each other, in the same cell and in both its parts."""
+
+class _SimilarTask(_CellTask):
+    """Compares documents by their likeness, and returns their keys."""
+
+    def __init__(self, kind: FingerprintType, plan: BandPlan) -> None:
+        super().__init__(kind)
+        self._plan = plan
+
+    def _shares(self, rows: _CellRows, first: Any, second: Any) -> NDArray[np.float64]:
+        """Return the similarity of pairs; two digests are equal or aren't similar."""
+        own, other = rows.likeness[first], rows.likeness[second]
+        shares = fpdb.sketch_jaccard(own.view(np.uint8), other.view(np.uint8))
+        shares = np.where(rows.table[first] < self._plan.bands.count, shares, 0.0)
+        return np.where((own == other).all(axis=-1), 1.0, shares)
+
+    def _near(self, rows: _CellRows, first: Any, second: Any) -> NDArray[np.bool_]:
+        least = fpdb.least_estimate(self._plan.similarity)
+        return np.asarray(self._shares(rows, first, second) >= least)
+
+    def _is_first(
+        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
+    ) -> NDArray[np.bool_]:
+        numbers, cells, marks = _places(self._plan, rows.likeness[first])
+        others, other_cells, _ = _places(self._plan, rows.likeness[second])
+        meeting = (numbers == others) & (cells == other_cells) & marks
+        return np.asarray(meeting.argmax(axis=1) == rows.table[first])
+
+    def _result(
+        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
+    ) -> dict[str, pa.Array]:
+        return {
+            "lead": pa.array(rows.keys[first]),
+            "other_lead": pa.array(rows.keys[second]),
+            "similarity": pa.array(self._shares(rows, first, second)),
+        }
+
+    def _documents(self, batch: pa.RecordBatch) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        keys = batch["lead"].to_numpy(zero_copy_only=False)
+        return _likeness(batch["likeness"]), keys
+
+
+def _near_rows(rows: _CellRows, near: Callable[[Any, Any], NDArray[np.bool_]]) -> list[_RowNumbers]:
+    """Return the places of rows near each other, in the same cell and in both its parts."""
     live, at, stop = _ranges(rows)
-    words = rows.words
-    firsts: list[NDArray[np.intp]] = []
-    seconds: list[NDArray[np.intp]] = []
+    firsts: list[_RowNumbers] = [np.empty(0, np.intp)]
+    seconds: list[_RowNumbers] = [np.empty(0, np.intp)]
     # All rows are compared with their next candidate at once; the few that have very many
     # candidates are compared one by one.
     while len(live) > _FEW:
-        near = np.bitwise_count(words[live] ^ words[at]).sum(axis=1) <= k
-        firsts.append(live[near])
-        seconds.append(at[near])
+        found = near(live, at)
+        firsts.append(live[found])
+        seconds.append(at[found])
         at = at + 1
         more = at < stop
         live, at, stop = live[more], at[more], stop[more]
     for row, start, end in zip(live.tolist(), at.tolist(), stop.tolist(), strict=True):
-        near = np.bitwise_count(words[start:end] ^ words[row]).sum(axis=1) <= k
-        found = near.nonzero()[0] + start
-        firsts.append(np.full(len(found), row))
-        seconds.append(found)
-    empty = np.empty(0, np.intp)
-    return np.concatenate([empty, *firsts]), np.concatenate([empty, *seconds])
+        places = near(row, slice(start, end)).nonzero()[0] + start
+        firsts.append(np.full(len(places), row))
+        seconds.append(places)
+    return [np.concatenate(firsts), np.concatenate(seconds)]
 
 
-def _ranges(rows: _CellRows) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+def _ranges(rows: _CellRows) -> tuple[_RowNumbers, _RowNumbers, _RowNumbers]:
     """Return the rows that have candidates, and where these start and end."""
     end = rows.ends()
     follower = np.arange(1, len(end) + 1)
     start = np.where(rows.part == _ALONE, follower, rows.ends(parts=True))
     live = ((start < end) & (rows.part != _SECOND)).nonzero()[0]
     return live, start[live], end[live]
-
-
-def verified(df: DataFrame, least: float) -> DataFrame:
-    """Keep the rows whose two sketches are similar enough, and add the column `jaccard`.
-
-    `likeness` and `other_likeness` are sketches, or digests of texts that have no sketch. A digest
-    is similar to an equal one only.
-    """
-    kept = [field for field in df.schema if field.name not in ("likeness", "other_likeness")]
-    schema = StructType([*kept, StructField("jaccard", DoubleType())])
-    return df.mapInArrow(_VerifyTask([field.name for field in kept], least), schema)
-
-
-class _VerifyTask:
-    """Estimates similarities on a worker, and drops the rows that are not similar enough."""
-
-    def __init__(self, kept: list[str], least: float) -> None:
-        self._kept = kept
-        self._least = least
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            own, other = batch["likeness"], batch["other_likeness"]
-            found = fpdb.sketch_jaccard(_sketches(own), _sketches(other))
-            found[pc.equal(own, other).to_numpy(zero_copy_only=False)] = 1.0
-            similar = pa.array(found >= self._least)
-            columns = {name: batch[name].filter(similar) for name in self._kept}
-            columns["jaccard"] = pa.array(found).filter(similar)
-            yield pa.RecordBatch.from_pydict(columns)
-
-
-def _sketches(column: pa.Array) -> NDArray[np.uint8]:
-    """Return sketches as rows of bytes; a digest becomes a row of zeros."""
-    rows = column.to_pylist()
-    sketches = (row if len(row) == _SKETCH_BYTES else bytes(_SKETCH_BYTES) for row in rows)
-    return np.frombuffer(b"".join(sketches), np.uint8).reshape(-1, _SKETCH_BYTES)

@@ -1,10 +1,13 @@
-"""Pairs of documents within k, clusters, and matches of questions, as a database finds them.
+"""Pairs of near documents, clusters, and matches of questions, as a database finds them.
 
-Documents with the same fingerprint (and the same sketch, if pairs are verified) are a group, which
-is joined as one row, its smallest key being the lead. The last step expands groups to documents.
+Similar documents are found by their sketches, or where bits are asked for, those within k.
+Documents with the same fingerprint (and the same sketch, if that counts) are a group, which is
+joined as one row, its smallest key being the lead. The last step expands groups to documents.
 """
 
-from pyspark.sql import Column, DataFrame, Row
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 import fpdb
@@ -14,119 +17,134 @@ from fpdb.integrations.spark.fingerprints import (
     fingerprint_type,
     require_columns,
 )
-from fpdb.integrations.spark.kernel import near, verified
+from fpdb.integrations.spark.kernel import BandPlan, near, plan_bands, similar
 
 _DEFAULT_K = 3
+_NEARNESS = ("distance", "similarity")
+
+AnyPlan = fpdb.JoinPlan | BandPlan
+
+
+class _Wanted(NamedTuple):
+    """What is near: what has a similarity, or if that is None, what is within k."""
+
+    similarity: float | None
+    k: int
+
+    def require(self, *, fits: bool, plan: str) -> None:
+        """Raise PlanError unless a plan fits."""
+        if not fits:
+            wanted = f"k={self.k}" if self.similarity is None else f"similarity={self.similarity}"
+            raise fpdb.PlanError(
+                f"the plan is for {plan}, expected one for {wanted}",
+                hint="fpdb.integrations.spark.plan makes one for the same question",
+            )
 
 
 def plan(
     df: DataFrame,
-    k: int | None = None,
     *,
     corpus: DataFrame | None = None,
     similarity: float | None = None,
-) -> fpdb.JoinPlan:
-    """Count the distinct fingerprints and return the best plan to join them.
+    k: int | None = None,
+) -> AnyPlan:
+    """Count the distinct documents and return the best plan to join them.
 
     `pairs` and `query` make one themselves if they are given none.
     """
     kind = fingerprint_type(df)
-    wanted = _first_look(kind, k, similarity)
-    held = None if corpus is None else _documents(corpus, _corpus_kind(corpus, kind))
-    return _planned(_documents(df, kind), held, kind, wanted)
+    held_kind = kind if corpus is None else _corpus_kind(corpus, kind)
+    search = _search(held_kind, similarity, k)
+    held = None if corpus is None else _documents(corpus, held_kind, search)
+    return _planned(_documents(df, kind, search), held, kind, search)
 
 
 def pairs(
     df: DataFrame,
-    k: int | None = None,
     *,
     similarity: float | None = None,
+    k: int | None = None,
     spanning: bool = False,
-    plan: fpdb.JoinPlan | None = None,
+    plan: AnyPlan | None = None,
 ) -> DataFrame:
-    """Find all pairs of documents within k, each once: `key`, `other`, `distance`, `similarity`.
+    """Find all pairs of near documents, each once: `key`, `other`, `distance`, `similarity`.
 
     They are the pairs of a database with the same documents; `key` is the smaller one.
 
     Args:
-        df: The columns `key` and `fingerprint`, and for `similarity` the others of `fingerprint`.
-            Each key occurs once.
-        k: The largest distance, by default 3.
-        similarity: The least Jaccard similarity, by sketches, which becomes the column `jaccard`.
-            The default of k is then as wide as this similarity needs.
+        df: The columns of `fingerprint`; for bits `key` and `fingerprint`. Each key occurs once.
+        similarity: The least Jaccard similarity, by sketches; by default that of `fingerprint`.
+        k: Ask for bits instead, and at most this distance; 3 where there are no sketches. Then
+            `similarity` is null.
         spanning: Pair the documents of a group with the first of them only, and of two near groups
             only the first documents: fewer rows, which connect the same documents. A million
             copies have 500 billion pairs. `clusters` needs no more than this.
         plan: A plan made by `plan` for the same question, which saves counting again.
     """
     kind = fingerprint_type(df)
-    wanted = _first_look(kind, k, similarity)
-    documents = _documents(df, kind, verified=similarity is not None)
-    found = _near(documents, None, kind, wanted, plan)
-    if similarity is None and not spanning:
+    search = _search(kind, similarity, k)
+    documents = _documents(df, kind, search)
+    chosen = plan or _planned(documents, None, kind, search)
+    if search.similarity is None and not spanning:
         members = documents.select(F.col("fingerprint").alias("lead"), "key")
-        linked = found.withColumnsRenamed({"first": "lead", "second": "other_lead"})
+        linked = _near(documents, None, kind, search, chosen)
     else:
         groups = _groups(documents)
         members = _members(documents, groups)
-        linked = _leads(found, groups, groups)
-        if similarity is not None:
-            linked = verified(linked.unionByName(_twins(groups)), similarity)
-    inside = _inside(members, spanning=spanning)
+        linked = _near(groups, None, kind, search, chosen)
+        if search.similarity is None:
+            linked = _leads(linked, groups)
+    inside = _equal(_inside(members, spanning=spanning), known=search.similarity is not None)
     if spanning:
         linked = linked.withColumnsRenamed({"lead": "key", "other_lead": "other"})
     else:
         linked = _spread(linked, members, members)
-    if similarity is not None:
-        inside = inside.withColumn("jaccard", F.lit(1.0))
     ordered = linked.unionByName(inside).withColumns(
         {"key": F.least("key", "other"), "other": F.greatest("key", "other")}
     )
-    return _shaped(ordered, kind, "key", "other")
+    return ordered.select("key", "other", *_NEARNESS)
 
 
 def query(
     df: DataFrame,
     corpus: DataFrame,
-    k: int | None = None,
     *,
     similarity: float | None = None,
-    plan: fpdb.JoinPlan | None = None,
+    k: int | None = None,
+    plan: AnyPlan | None = None,
 ) -> DataFrame:
     """Find the documents of a corpus near each question: `query`, `key`, `distance`, `similarity`.
 
     They are the matches of a database with the corpus, in no order. Both DataFrames have the
     columns of `fingerprint`. A short text matches short texts that equal it, by `digest`. The
-    options are those of `pairs`.
+    options are those of `pairs`, and the similarity is by default that of the corpus.
     """
     kind = fingerprint_type(df)
     own = _corpus_kind(corpus, kind)
-    wanted = _first_look(kind, k, similarity)
-    verify = similarity is not None
-    asked, held = _documents(df, kind, verified=verify), _documents(corpus, own, verified=verify)
-    found = _near(asked, held, kind, wanted, plan)
-    if similarity is None:
+    search = _search(own, similarity, k)
+    asked, held = _documents(df, kind, search), _documents(corpus, own, search)
+    chosen = plan or _planned(asked, held, kind, search)
+    if search.similarity is None:
         questions = asked.select(F.col("fingerprint").alias("lead"), "key")
         members = held.select(F.col("fingerprint").alias("lead"), "key")
-        linked = found.withColumnsRenamed({"first": "lead", "second": "other_lead"})
+        linked = _near(asked, held, kind, search, chosen)
     else:
         groups, others = _groups(asked), _groups(held)
         questions, members = _members(asked, groups), _members(held, others)
-        linked = verified(_leads(found, groups, others), similarity)
-    near_ones = _spread(linked, questions, members)
-    equal = _same_texts(df, corpus)
-    if verify:
-        equal = equal.withColumn("jaccard", F.lit(1.0))
-    matches = near_ones.unionByName(equal)
-    return _shaped(
-        matches.withColumnsRenamed({"key": "query", "other": "key"}), kind, "query", "key"
-    )
+        linked = _near(groups, others, kind, search, chosen)
+    matches = _spread(linked, questions, members).unionByName(_same_texts(df, corpus))
+    return matches.select(F.col("key").alias("query"), F.col("other").alias("key"), *_NEARNESS)
 
 
-def _first_look(kind: FingerprintType, k: int | None, similarity: float | None) -> int:
-    if k is not None or similarity is None:
-        return _DEFAULT_K if k is None else k
-    return max(_DEFAULT_K, -(-7 * kind.bits // 64))
+def _search(kind: FingerprintType, similarity: float | None, k: int | None) -> _Wanted:
+    if similarity is not None and k is not None:
+        raise fpdb.InputError(
+            f"found k={k} and similarity={similarity}, expected one of them",
+            hint="k asks for fingerprints with few other bits, similarity for similar texts",
+        )
+    if k is not None:
+        return _Wanted(None, k)
+    return _Wanted(kind.similarity if similarity is None else similarity, _DEFAULT_K)
 
 
 def _corpus_kind(corpus: DataFrame, asked: FingerprintType) -> FingerprintType:
@@ -141,46 +159,58 @@ def _corpus_kind(corpus: DataFrame, asked: FingerprintType) -> FingerprintType:
     return own
 
 
-def _documents(df: DataFrame, kind: FingerprintType, *, verified: bool = False) -> DataFrame:
-    """Return the documents that have a fingerprint, and if verified, a sketch or a digest."""
+def _documents(df: DataFrame, kind: FingerprintType, search: _Wanted) -> DataFrame:
+    """Return the documents with a fingerprint, and for a similarity, with a sketch or a digest."""
     columns = [F.col("key"), fingerprint_column(df, kind).alias("fingerprint")]
-    if verified:
-        if "sketch" not in df.columns:
-            raise fpdb.InputError(
-                "the documents have no sketches to verify pairs with",
-                hint='fingerprint them with sketch="minhash"',
-            )
-        digest = F.col("digest") if "digest" in df.columns else F.lit(None).cast("binary")
-        columns.append(F.coalesce("sketch", digest).alias("likeness"))
-    found = df.select(*columns).where("fingerprint IS NOT NULL")
-    return found.where("likeness IS NOT NULL") if verified else found
+    if search.similarity is None:
+        return df.select(*columns).where("fingerprint IS NOT NULL")
+    if "sketch" not in df.columns:
+        raise fpdb.InputError(
+            "the documents have no sketches to find similar ones by",
+            hint="fingerprint them with a similarity, or ask for what is within k",
+        )
+    digest = F.col("digest") if "digest" in df.columns else F.lit(None).cast("binary")
+    columns.append(F.coalesce("sketch", digest).alias("likeness"))
+    return df.select(*columns).where("fingerprint IS NOT NULL AND likeness IS NOT NULL")
+
+
+def _planned(
+    left: DataFrame, right: DataFrame | None, kind: FingerprintType, search: _Wanted
+) -> AnyPlan:
+    cores = max(1, left.sparkSession.sparkContext.defaultParallelism)
+    if search.similarity is not None:
+        others = None if right is None else _groups(right)
+        return plan_bands(_groups(left), others, search.similarity, cores)
+    counts = [max(1, _distinct(side).count()) for side in (left, right) if side is not None]
+    queries = None if right is None else counts[0]
+    return fpdb.join_plans(kind.bits, search.k, counts[-1], queries=queries, cores=cores)[0]
 
 
 def _near(
     left: DataFrame,
     right: DataFrame | None,
     kind: FingerprintType,
-    k: int,
-    plan: fpdb.JoinPlan | None,
+    search: _Wanted,
+    plan: AnyPlan,
 ) -> DataFrame:
-    chosen = plan or _planned(left, right, kind, k)
-    if (chosen.bits, chosen.k) != (kind.bits, k):
-        raise fpdb.PlanError(
-            f"the plan is for {chosen.bits} bits and k={chosen.k}, "
-            f"expected {kind.bits} bits and k={k}",
-            hint="fpdb.integrations.spark.plan makes one for the same question",
-        )
+    """Return near pairs: `lead`, `other_lead`, `distance`, `similarity`.
+
+    A lead is the key of a group, or where bits are asked for, its fingerprint.
+    """
+    if isinstance(plan, BandPlan):
+        fits = plan.similarity == search.similarity
+        search.require(fits=fits, plan=f"similarity={plan.similarity}")
+        return similar(left, right, kind, plan)
+    fits = search.similarity is None and (plan.bits, plan.k) == (kind.bits, search.k)
+    search.require(fits=fits, plan=f"{plan.bits} bits and k={plan.k}")
     other = None if right is None else _distinct(right)
-    return near(_distinct(left), other, kind, chosen)
-
-
-def _planned(
-    left: DataFrame, right: DataFrame | None, kind: FingerprintType, k: int
-) -> fpdb.JoinPlan:
-    cores = max(1, left.sparkSession.sparkContext.defaultParallelism)
-    counts = [max(1, _distinct(side).count()) for side in (left, right) if side is not None]
-    queries = None if right is None else counts[0]
-    return fpdb.join_plans(kind.bits, k, counts[-1], queries=queries, cores=cores)[0]
+    found = near(_distinct(left), other, kind, plan)
+    return found.select(
+        F.col("first").alias("lead"),
+        F.col("second").alias("other_lead"),
+        "distance",
+        F.lit(None).cast("double").alias("similarity"),
+    )
 
 
 def _distinct(documents: DataFrame) -> DataFrame:
@@ -198,20 +228,13 @@ def _members(documents: DataFrame, groups: DataFrame) -> DataFrame:
     return documents.join(groups, names).select("lead", "key")
 
 
-def _leads(found: DataFrame, groups: DataFrame, others: DataFrame) -> DataFrame:
+def _leads(linked: DataFrame, groups: DataFrame) -> DataFrame:
     """Replace the fingerprints of pairs by the leads of their groups."""
-    first = groups.withColumnsRenamed({"fingerprint": "first"})
-    second = others.withColumnsRenamed(
-        {"fingerprint": "second", "lead": "other_lead", "likeness": "other_likeness"}
-    )
-    return found.join(first, "first").join(second, "second").drop("first", "second")
-
-
-def _twins(groups: DataFrame) -> DataFrame:
-    """Pair the groups that have the same fingerprint and other sketches."""
-    others = groups.withColumnsRenamed({"lead": "other_lead", "likeness": "other_likeness"})
-    pairs = groups.join(others, "fingerprint").where("lead < other_lead").drop("fingerprint")
-    return pairs.withColumn("distance", F.lit(0))
+    first = groups.withColumnsRenamed({"fingerprint": "first", "lead": "key"})
+    second = groups.withColumnsRenamed({"fingerprint": "second", "lead": "other"})
+    linked = linked.withColumnsRenamed({"lead": "first", "other_lead": "second"})
+    named = linked.join(first, "first").join(second, "second").drop("first", "second")
+    return named.withColumnsRenamed({"key": "lead", "other": "other_lead"})
 
 
 def _inside(members: DataFrame, *, spanning: bool) -> DataFrame:
@@ -223,7 +246,13 @@ def _inside(members: DataFrame, *, spanning: bool) -> DataFrame:
     else:
         others = members.withColumnRenamed("key", "other")
         pairs = members.join(others, "lead").where("key < other").drop("lead")
-    return pairs.withColumn("distance", F.lit(0))
+    return pairs
+
+
+def _equal(pairs: DataFrame, *, known: bool = True) -> DataFrame:
+    """Add the distance and the similarity of equal documents, if similarity is known."""
+    similarity = F.lit(1.0 if known else None).cast("double")
+    return pairs.withColumn("distance", F.lit(0)).withColumn("similarity", similarity)
 
 
 def _spread(linked: DataFrame, members: DataFrame, others: DataFrame) -> DataFrame:
@@ -241,15 +270,7 @@ def _same_texts(df: DataFrame, corpus: DataFrame) -> DataFrame:
         for side in (df, corpus)
     ]
     second = sides[1].withColumnRenamed("key", "other")
-    return sides[0].join(second, "digest").drop("digest").withColumn("distance", F.lit(0))
-
-
-def _shaped(df: DataFrame, kind: FingerprintType, key: str, other: str) -> DataFrame:
-    columns: list[Column] = [F.col(key), F.col(other), F.col("distance")]
-    columns.append((1 - F.col("distance") / kind.bits).alias("similarity"))
-    if "jaccard" in df.columns:
-        columns.append(F.col("jaccard"))
-    return df.select(*columns)
+    return _equal(sides[0].join(second, "digest").drop("digest"))
 
 
 def clusters(pairs: DataFrame) -> DataFrame:

@@ -35,28 +35,29 @@ def _documents(seed=5, count=250):
 
 
 @contextlib.contextmanager
-def _made(spark, folder, bits, sketch):
+def _made(spark, folder, bits, similarity):
     """Give the same documents in a DataFrame and in a database."""
     documents = _documents()
     recipe = fpdb.recipe("web").with_bits(bits)
-    with fpdb.create(folder / "own.fpdb", recipe=recipe, sketch=sketch) as database:
+    options = {"recipe": recipe, "similarity": similarity}
+    with fpdb.create(folder / "own.fpdb", capacity=len(documents), **options) as database:
         for _ in database.add_many(fpdb.Document(key, text) for key, text in documents):
             pass
         texts = spark.createDataFrame(documents, "key string, text string")
-        made = on_spark.fingerprint(texts, recipe=recipe, sketch=sketch)
+        made = on_spark.fingerprint(texts, **options)
         made.write.parquet(str(folder / "made.parquet"))
         yield spark.read.parquet(str(folder / "made.parquet")), database, documents
 
 
 @pytest.fixture(scope="module")
 def both64(spark, tmp_path_factory):
-    with _made(spark, tmp_path_factory.mktemp("both"), 64, "minhash") as both:
+    with _made(spark, tmp_path_factory.mktemp("both"), 64, LIKE) as both:
         yield both
 
 
-@pytest.fixture(params=[32, 128])
+@pytest.fixture(params=[(32, None), (128, None), (128, 0.7)])
 def both(request, spark, tmp_path):
-    with _made(spark, tmp_path, request.param, None) as both:
+    with _made(spark, tmp_path, *request.param) as both:
         yield both
 
 
@@ -70,27 +71,34 @@ def _same(found, wanted):
     assert wanted
 
 
-def _wanted(pairs, least):
-    return {(min(pair[:2]), max(pair[:2]), *pair[2 : 4 if least is None else 5]) for pair in pairs}
+def _wanted(pairs):
+    return {(min(pair[:2]), max(pair[:2]), *pair[2:]) for pair in pairs}
 
 
 def test_pairs_of_other_widths(both, monkeypatch):
     df, database, _ = both
     # So few rows to a cell that nearly every prefix is cut.
     monkeypatch.setattr(kernel, "_CELL_ROWS", 20)
-    _same(_rows(on_spark.pairs(df)), _wanted(database.pairs(), None))
+    _same(_rows(on_spark.pairs(df)), _wanted(database.pairs()))
 
 
-def test_pairs_of_prefixes_that_are_whole(both64):
+def test_pairs_of_bits_where_there_are_sketches(both64):
     df, database, _ = both64
-    _same(_rows(on_spark.pairs(df, 5)), _wanted(database.pairs(5), None))
+    _same(_rows(on_spark.pairs(df, k=5)), _wanted(database.pairs(k=5)))
 
 
-def test_verified_pairs(both64, monkeypatch):
+def test_similar_pairs(both64, monkeypatch):
     df, database, _ = both64
-    monkeypatch.setattr(kernel, "_CELL_ROWS", 50)
-    wanted = _wanted(database.pairs(min_jaccard=LIKE), LIKE)
-    _same(_rows(on_spark.pairs(df, min_jaccard=LIKE)), wanted)
+    plan = on_spark.plan(df)
+    assert plan.bands == database.plan.bands
+    assert plan.crowds == ()
+    _same(_rows(on_spark.pairs(df, plan=plan)), _wanted(database.pairs()))
+    # Many tasks, whose blocks end anywhere.
+    monkeypatch.setattr(kernel, "_TASK_SKETCHES", 100)
+    monkeypatch.setattr(kernel, "_BLOCK", 50)
+    wanted = {pair for pair in _wanted(database.pairs()) if pair[3] >= fpdb.least_estimate(0.9)}
+    found = {row for row in _rows(on_spark.pairs(df, similarity=0.9)) if row in wanted}
+    assert len(found) > 0.9 * len(wanted)
 
 
 def _questions(spark, documents, database):
@@ -99,41 +107,60 @@ def _questions(spark, documents, database):
     asked = on_spark.fingerprint(
         spark.createDataFrame(questions, "key string, text string"),
         recipe=database.recipe,
-        sketch=database.sketch,
+        similarity=database.similarity,
     )
     return questions, asked
 
 
-def _answers(database, questions, least):
-    found = database.query_many([text for _, text in questions], min_jaccard=least)
+def _answers(database, questions, k):
+    found = database.query_many([text for _, text in questions], k=k)
     return {
         (key, match.key, match.distance, match.similarity)
-        + (() if least is None else (match.jaccard,))
         for (key, _), matches in zip(questions, found, strict=True)
         for match in matches
     }
 
 
-@pytest.mark.parametrize(("least", "cell_rows"), [(None, 1 << 15), (LIKE, 20)])
-def test_queries(both64, spark, monkeypatch, least, cell_rows):
+@pytest.mark.parametrize(("k", "cell_rows"), [(None, 1 << 15), (3, 1 << 15), (5, 20)])
+def test_queries(both64, spark, monkeypatch, k, cell_rows):
     monkeypatch.setattr(kernel, "_CELL_ROWS", cell_rows)
     df, database, documents = both64
     questions, asked = _questions(spark, documents, database)
-    wanted = _answers(database, questions, least)
+    wanted = _answers(database, questions, k)
     short = {key for key, text in documents if len(text) < 30}
     assert any(answer[1] in short for answer in wanted)
-    _same(_rows(on_spark.query(asked, df, min_jaccard=least)), wanted)
+    _same(_rows(on_spark.query(asked, df, k=k)), wanted)
 
 
-def test_verified_clusters(both64):
+@pytest.mark.parametrize("search", [{}, {"k": 3}])
+def test_clusters(both64, search):
     df, database, _ = both64
-    pairs = on_spark.pairs(df, min_jaccard=LIKE, spanning=True)
+    pairs = on_spark.pairs(df, spanning=True, **search)
     found: dict[str, set[str]] = {}
     for representative, key in _rows(on_spark.clusters(pairs)):
         found.setdefault(representative, set()).add(key)
-    wanted = {frozenset(cluster.keys) for cluster in database.clusters(min_jaccard=LIKE)}
+    wanted = {frozenset(cluster.keys) for cluster in database.clusters(**search)}
     assert {frozenset(keys) for keys in found.values()} == wanted
     assert all(first == min(keys) for first, keys in found.items())
+
+
+def test_a_crowded_band_is_divided_and_connects_what_is_similar(spark, monkeypatch):
+    monkeypatch.setattr(kernel, "_CROWD", 20)
+    chance = random.Random(3)
+    form = [f"word{number}" for number in range(150)]
+    texts = [" ".join([*form, *(f"x{chance.getrandbits(40)}" for _ in "ab")]) for _ in range(300)]
+    rows = [(f"k{number:03}", text) for number, text in enumerate([*texts, texts[7]])]
+    df = on_spark.fingerprint(spark.createDataFrame(rows, "key string, text string")).cache()
+    with pytest.warns(fpdb.IncompleteWarning, match="compared with about 20"):
+        plan = on_spark.plan(df)
+    assert max(parts for _, parts in plan.crowds) > 5
+    found = _rows(on_spark.pairs(df, plan=plan).select("key", "other"))
+    assert len(found) == len(set(found))
+    # Each row meets about twenty in each band, where a join of all has 45,150 pairs.
+    assert 300 < len(found) < plan.bands.count * 300 * 25
+    assert ("k007", "k300") in found
+    clusters = on_spark.clusters(on_spark.pairs(df, plan=plan, spanning=True))
+    assert _rows(clusters.groupBy("representative").count()) == [("k000", 301)]
 
 
 def test_spanning_pairs_connect_copies_with_as_few_rows_as_there_are(spark):
@@ -186,7 +213,7 @@ def test_integer_keys(spark, tmp_path):
     chance = random.Random(2)
     numbers = [chance.getrandbits(64) for _ in range(500)]
     numbers += [number ^ 1 << chance.randrange(64) for number in numbers[:50]]
-    with fpdb.create(tmp_path / "db", recipe="web", keys="integer") as database:
+    with fpdb.create(tmp_path / "db", similarity=None, keys="integer") as database:
         database.add_fingerprints(range(len(numbers)), numbers)
         wanted = {(min(p[:2]), max(p[:2]), p.distance) for p in database.pairs()}
     rows = [

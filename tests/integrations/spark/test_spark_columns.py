@@ -30,7 +30,7 @@ def texts(spark):
 @pytest.mark.parametrize("bits", [32, 64, 128])
 def test_fingerprints_are_those_of_the_recipe(texts, bits):
     recipe = fpdb.recipe("web").with_bits(bits)
-    made = on_spark.fingerprint(texts, text="body", key="url", recipe=recipe, sketch="minhash")
+    made = on_spark.fingerprint(texts, text="body", key="url", recipe=recipe)
     rows = {row["key"]: row for row in made.collect()}
     for key, text in (("a", TEXT), ("b", CHINESE)):
         own = rows[key]["fingerprint"]
@@ -73,13 +73,13 @@ def test_a_column_tells_what_it_is_through_parquet(spark, texts, tmp_path):
     on_spark.fingerprint(texts, text="body", key="url", recipe=recipe).write.parquet(
         str(tmp_path / "made")
     )
-    assert fingerprint_type(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id)
+    assert fingerprint_type(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id, 0.8)
 
 
 def test_exports_of_a_database_are_taken(spark, tmp_path):
     numbers = [int(n) for n in np.random.default_rng(1).integers(1 << 62, 1 << 63, 50)]
     numbers += [number ^ 3 for number in numbers[:20]] + [(1 << 64) - 1, (1 << 64) - 2]
-    with fpdb.create(tmp_path / "own.fpdb") as database:
+    with fpdb.create(tmp_path / "own.fpdb", similarity=None) as database:
         database.add_fingerprints([f"k{n}" for n in range(len(numbers))], numbers)
         wanted = {(min(p[:2]), max(p[:2]), p.distance) for p in database.pairs()}
     path = str(tmp_path / "own.parquet")
@@ -108,9 +108,9 @@ def test_questions_by_another_recipe_are_refused(spark, texts):
             "double",
         ),
         (
-            lambda df: on_spark.fingerprint(df, text="body", key="url", sketch="big"),
+            lambda df: on_spark.fingerprint(df, text="body", key="url", similarity=2),
             fpdb.InputError,
-            "'big'",
+            "similarity=2",
         ),
         (on_spark.pairs, fpdb.InputError, "'key'"),
         (
@@ -120,7 +120,7 @@ def test_questions_by_another_recipe_are_refused(spark, texts):
         ),
         (
             lambda df: on_spark.pairs(
-                df.selectExpr("url as key", "1L as fingerprint"), min_jaccard=0.8
+                df.selectExpr("url as key", "1L as fingerprint"), similarity=0.8
             ),
             fpdb.InputError,
             "sketches",
@@ -128,11 +128,26 @@ def test_questions_by_another_recipe_are_refused(spark, texts):
         (
             lambda df: on_spark.pairs(
                 df.selectExpr("url as key", "1L as fingerprint"),
-                5,
+                k=5,
                 plan=fpdb.join_plans(64, 3, 10)[0],
             ),
             fpdb.PlanError,
             "k=3",
+        ),
+        (
+            lambda df: on_spark.pairs(
+                df.selectExpr("url as key", "1L as fingerprint"),
+                plan=on_spark.BandPlan(0.8, fpdb.Bands(9, 6), 1, None, 1, ()),
+            ),
+            fpdb.PlanError,
+            "similarity=0.8, expected one for k=3",
+        ),
+        (
+            lambda df: on_spark.pairs(
+                df.selectExpr("url as key", "1L as fingerprint"), k=3, similarity=0.8
+            ),
+            fpdb.InputError,
+            "one of them",
         ),
     ],
 )

@@ -52,12 +52,12 @@ def folder(java, tmp_path_factory):
         folder / "new.jsonl",
         [{"url": f"q{place}", "text": text} for place, (_, text) in enumerate(TEXTS[::5])],
     )
-    with fpdb.create(folder / "own.fpdb", sketch="minhash") as database:
+    with fpdb.create(folder / "own.fpdb", capacity=len(TEXTS)) as database:
         for _ in database.add_many(fpdb.Document(key, text) for key, text in TEXTS):
             pass
     command = [sys.executable, "-m", "fpdb", "spark", "fingerprint", "pages.jsonl"]
     done = subprocess.run(
-        [*command, "prints.parquet", "--key-field", "url", "--sketches"],
+        [*command, "prints.parquet", "--key-field", "url"],
         check=False,
         cwd=folder,
         env={**os.environ, "MASTER": "local[2]"},
@@ -108,20 +108,25 @@ def test_fingerprints_are_loaded_into_a_database(folder, database, tmp_path):
     fpdb.load(tmp_path / "db", str(folder / "prints.parquet"), on_bad=bad.append)
     assert [found.reason for found in bad] == ["found no text"]
     with fpdb.open(tmp_path / "db") as loaded:
+        assert loaded.similarity == LIKE
         for key, _ in TEXTS:
             found, wanted = loaded[key], database[key]
             assert (found.fingerprint, found.digest) == (wanted.fingerprint, wanted.digest)
             assert found.sketch == wanted.sketch
 
 
-@pytest.mark.parametrize("options", [[], ["--similarity", LIKE]])
+@pytest.mark.parametrize("options", [{}, {"k": 3}])
 def test_pairs_are_those_of_a_database(command, folder, database, tmp_path, options):
-    err, rows = command("pairs", folder / "prints.parquet", *options, tmp_path / "pairs")
-    found = database.pairs(min_jaccard=LIKE if options else None)
-    wanted = {(*sorted((pair.key, pair.other)), pair.distance) for pair in found}
-    assert {(row["key"], row["other"], row["distance"]) for row in rows} == wanted
+    given = [f"--{name}={value}" for name, value in options.items()]
+    err, rows = command("pairs", folder / "prints.parquet", *given, tmp_path / "pairs")
+    found = database.pairs(**options)
+    wanted = {(*sorted((pair.key, pair.other)), pair.distance, pair.similarity) for pair in found}
+    names = ("key", "other", "distance", "similarity")
+    assert {tuple(row[name] for name in names) for row in rows} == wanted
     assert f"pairs {len(wanted)}\n" in err
-    assert "plan: k=" in err
+    assert (
+        "plan: k=3, " if options else f"plan: similarity=0.8, {database.plan.bands.name}"
+    ) in err
 
 
 @pytest.mark.parametrize("ready", [False, True])
