@@ -63,7 +63,7 @@ def fingerprint(
         str, typer.Option("--text-field", metavar="F", help="The column of texts.")
     ] = "text",
     recipe: RecipeOption = "web",
-    similarity: NewSimilarityOption = 0.8,
+    similarity: NewSimilarityOption = None,
 ) -> None:
     """Fingerprint texts, and sketch them.
 
@@ -72,7 +72,8 @@ def fingerprint(
       fpdb spark fingerprint pages.parquet prints.parquet --recipe char-4 --similarity 0.9
       fpdb load crawl.fpdb prints.parquet
     """
-    options = {"recipe": choose_recipe(recipe), "similarity": similarity or None}
+    near: Any = "recipe" if similarity is None else similarity or None
+    options = {"recipe": choose_recipe(recipe), "similarity": near}
     with _session(output) as (spark, library):
         found = library.fingerprint(_read_texts(spark, source), text=text, key=key, **options)
         found.write.parquet(output)

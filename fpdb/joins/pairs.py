@@ -28,7 +28,6 @@ from fpdb.errors import DamagedError, IncompleteWarning
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
-from fpdb.tables.bands import BandTable
 from fpdb.tables.batch import find_ids
 from fpdb.tables.bits import distances
 from fpdb.tables.pages import Pages
@@ -128,7 +127,7 @@ def _candidates(parts: Iterator[Rows]) -> Iterator[tuple[np.uint64, np.uint64, R
 
 def similar_among(side: Side, shape: Bands, similarity: float) -> Iterator[tuple[Places, Places]]:
     """Yield the pairs that a database with these bands and texts would have, by their places."""
-    columns, marks = BandTable(shape).columns(side.sketches, side.digests)
+    columns, marks = shape.columns(side.sketches, side.digests)
     numbers, places = columns[marks], marks.nonzero()[0].astype(np.uint64)
     order = np.lexsort((places, numbers))
     numbers, places = numbers[order], places[order]

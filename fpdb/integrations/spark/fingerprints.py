@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,8 @@ import fpdb
 
 # The key of the column's metadata, which Parquet files keep.
 _METADATA = "fpdb"
+# As of a database.
+_USUAL, _USUAL_K = 0.8, 3
 _WORD_NAMES = ("high", "low")
 _WIDE = StructType([StructField(name, LongType()) for name in _WORD_NAMES])
 # Decimals, because the gateway to Java takes no integers as large as these.
@@ -38,12 +40,14 @@ _BUILT: dict[tuple[str, int], fpdb.Recipe] = {}
 class FingerprintType(NamedTuple):
     """The width of the fingerprints of a column, and what computed them.
 
-    That is the id of a recipe, and the similarity that sketches were made for.
+    That is the id of a recipe, the similarity that sketches were made for, and the k where bits are
+    asked for.
     """
 
     bits: int
     recipe_id: str | None = None
     similarity: float | None = None
+    k: int = _USUAL_K
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -62,7 +66,7 @@ def fingerprint(
     text: str = "text",
     key: str = "key",
     recipe: str | fpdb.Recipe = "web",
-    similarity: float | None = 0.8,
+    similarity: float | Literal["recipe"] | None = "recipe",
 ) -> DataFrame:
     """Compute fingerprints and sketches of the texts of a DataFrame, which are dropped.
 
@@ -74,8 +78,9 @@ def fingerprint(
         text: The column of texts.
         key: The column of keys: strings or integers.
         recipe: A recipe, or the name of a preset.
-        similarity: What near texts have at least, unless a question says another. With None there
-            are no sketches, and bits are asked for.
+        similarity: What near texts have at least, unless a question says another; 0.8 by default.
+            With None, and by default with a recipe that has a k, there are no sketches, and bits
+            are asked for.
 
     Returns:
         A DataFrame with the columns `key`, `fingerprint` (bigint; for 128 bits a struct of two;
@@ -84,7 +89,6 @@ def fingerprint(
         document has no fingerprint: no text, no key, or too large).
     """
     require_columns(df, text, key)
-    fpdb.models.require_similarity(similarity)
     key_type = df.schema[key].dataType
     if not isinstance(key_type, (StringType, *_INTEGERS)):
         raise fpdb.InputError(
@@ -92,7 +96,11 @@ def fingerprint(
             hint="cast them: df.withColumn('key', df.key.cast('string'))",
         )
     chosen = fpdb.recipe(recipe) if isinstance(recipe, str) else recipe
-    column = FingerprintType(chosen.bits, chosen.id, similarity)
+    if similarity == "recipe":
+        similarity = _USUAL if chosen.k is None else None
+    fpdb.models.require_similarity(similarity)
+    k = _USUAL_K if chosen.k is None else chosen.k
+    column = FingerprintType(chosen.bits, chosen.id, similarity, k)
     stored_key = key_type if isinstance(key_type, StringType) else LongType()
     fields = [
         StructField("key", stored_key),

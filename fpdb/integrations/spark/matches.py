@@ -19,7 +19,6 @@ from fpdb.integrations.spark.fingerprints import (
 )
 from fpdb.integrations.spark.kernel import BandPlan, near, plan_bands, similar
 
-_DEFAULT_K = 3
 _NEARNESS = ("distance", "similarity")
 
 AnyPlan = fpdb.JoinPlan | BandPlan
@@ -74,8 +73,8 @@ def pairs(
     Args:
         df: The columns of `fingerprint`; for bits `key` and `fingerprint`. Each key occurs once.
         similarity: The least Jaccard similarity, by sketches; by default that of `fingerprint`.
-        k: Ask for bits instead, and at most this distance; 3 where there are no sketches. Then
-            `similarity` is null.
+        k: Ask for bits instead, and at most this distance; without sketches by default that of the
+            recipe, or 3. Then `similarity` is null.
         spanning: Pair the documents of a group with the first of them only, and of two near groups
             only the first documents: fewer rows, which connect the same documents. A million
             copies have 500 billion pairs. `clusters` needs no more than this.
@@ -144,7 +143,7 @@ def _search(kind: FingerprintType, similarity: float | None, k: int | None) -> _
         )
     if k is not None:
         return _Wanted(None, k)
-    return _Wanted(kind.similarity if similarity is None else similarity, _DEFAULT_K)
+    return _Wanted(kind.similarity if similarity is None else similarity, kind.k)
 
 
 def _corpus_kind(corpus: DataFrame, asked: FingerprintType) -> FingerprintType:

@@ -73,7 +73,7 @@ def test_a_column_tells_what_it_is_through_parquet(spark, texts, tmp_path):
     on_spark.fingerprint(texts, text="body", key="url", recipe=recipe).write.parquet(
         str(tmp_path / "made")
     )
-    assert fingerprint_type(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id, 0.8)
+    assert fingerprint_type(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id, 0.8, 3)
 
 
 def test_exports_of_a_database_are_taken(spark, tmp_path):
