@@ -24,6 +24,8 @@ def main(target, seconds, folder, defect=""):
     corpus.mkdir(parents=True)
     for number, seed in enumerate(checks.SEEDS[target]):
         (corpus / f"seed-{number}").write_bytes(seed)
+    for seed in checks.SEEDS[target]:
+        checks.CHECKS[target](seed)  # loads dictionaries, which takes longer than an input may
     if defect:
         checks.plant(defect)
     options = [

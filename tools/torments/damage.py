@@ -405,6 +405,10 @@ def _judge(source: Source, seen: Outcome, tallies: Sequence[collections.Counter[
         if any(what.startswith("free pages") for what in mended["reported"]):
             counts["intact documents lost with the list of free pages"] = len(lost)
             lost = set()
+        elif any("the last commit" in what for what in mended["reported"]):
+            # The state before is read instead, and a page of that is damaged, too.
+            counts["intact documents lost with the last commit"] = len(lost)
+            lost = set()
         counts |= {
             "repaired": 1,
             "repaired wholly": not mended["lost"],
