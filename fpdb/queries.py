@@ -174,8 +174,8 @@ class Queries(ABC):
 
         Near means what it means in `query`. Pairs within k are complete; of those with a
         similarity, bands find the share that `plan.bands.recall` gives. If very many documents
-        agree in a band, an `IncompleteWarning` follows the last pair. Short texts have no pairs. A
-        thousand copies have half a million pairs, but are one of the `clusters`. One transaction
+        agree in a band, it warns by an `IncompleteWarning`. Short texts have no pairs. A thousand
+        copies have half a million pairs, but are one of the `clusters`. One transaction
         lasts as long as the result is iterated.
         """
         return self._joined(find_pairs, self._search(k, None, similarity))
