@@ -79,8 +79,7 @@ def create(
             render.record({name: value for name, value in found.items() if value is not None})
         else:
             render.report(_facts(database))
-        if database.similarity is None:
-            _warn_of_chance(database)
+        _warn_of_chance(database)
 
 
 def _warn_of_chance(database: fpdb.Database) -> None:
@@ -88,7 +87,7 @@ def _warn_of_chance(database: fpdb.Database) -> None:
     stats = database.stats()
     bits, k = stats.bits, stats.k
     chance = fpdb.chance_matches(bits, k, stats.capacity)
-    if chance >= MANY:
+    if database.similarity is None and chance >= MANY:
         wider = f"take a recipe of {2 * bits} bits, or " if bits < max(WIDTHS) else ""
         render.note(
             f"warning: a query will match about {chance:.2g} unrelated documents by chance, at "

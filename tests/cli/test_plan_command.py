@@ -114,6 +114,10 @@ def test_a_database_that_will_match_by_chance_is_created_with_a_warning(run, tmp
         "documents of 32 bits and k=3; take a recipe of 64 bits, or create it with a smaller -k, "
         "or with the --capacity that you expect\n"
     )
+    stdin = b'{"key": "a", "text": "b"}\n'
+    done = run("ingest", tmp_path / "new", "-r", "bigram-32", "-q", stdin=stdin)
+    assert done.err.startswith("warning: a query will match about 1.3 ")
+    assert run("ingest", tmp_path / "new", "-q", stdin=stdin).err == ""
     few = ["--recipe", "ascii-mt", "--capacity", "10000"]
     assert run("create", tmp_path / "b", *few).err == ""
     assert run("create", tmp_path / "c", "--similarity", "off").err == ""
