@@ -38,7 +38,7 @@ def judged(torment: Callable[[str], ModuleType], tmp_path: Path) -> Any:
     rows = [[f"key {n}", None, far(n), None] for n in range(10)]
     with fpdb.create(tmp_path / "db") as db:
         db.add_fingerprints([row[0] for row in rows], [row[2] for row in rows])
-        oracle = torment("oracle").Oracle(db.recipe)
+        oracle = torment("oracle").Oracle(db)
         oracle.hear({"begin": {"op": "load", "documents": rows}})
         oracle.hear({"done": []})
         yield db, oracle

@@ -69,7 +69,7 @@ class Place:
         self._oracles: dict[str, Oracle] = {}
         for stage, count, start in (("empty", 0, 0), ("stored", 60, 0), (OTHER, 40, 10)):
             with fpdb.create(work / stage) as db:
-                oracle = self._oracles[stage] = Oracle(db.recipe, db.k)
+                oracle = self._oracles[stage] = Oracle(db)
                 for operation, _ in zip(Script(seed, start=start), range(count), strict=False):
                     oracle.hear({"begin": operation})
                     oracle.hear({"done": perform(db, operation)})

@@ -67,9 +67,9 @@ class Shape(NamedTuple):
 SHAPES = [
     Shape("a few texts", "text", 64, 0, 150, {}),
     Shape("texts", "text", 64, 1500, 700, {}),
-    Shape("numbers", "integer", 64, 6000, 200, {}),
+    Shape("numbers", "integer", 64, 6000, 200, {"similarity": None}),
     Shape("numbers with texts", "integer", 128, 0, 600, {}),
-    Shape("narrow", "integer", 32, 3000, 200, {"k": 2}),
+    Shape("narrow", "integer", 32, 3000, 200, {"k": 2, "similarity": None}),
     Shape("ten tables", "text", 64, 1000, 200, {"plan": choose_plan(64, 3, blocks=5)}),
 ]
 
@@ -171,6 +171,7 @@ def ask(db: fpdb.Database, questions: dict[str, Any]) -> dict[str, Any]:
         "hits": hits,
         "text": lambda: [list(db.query(text)) for text in ("w1 w2 w3 w4 w5", "w1 w2", "")],
         "pairs": lambda: sorted(map(repr, db.pairs())),
+        "pairs of bits": lambda: sorted(map(repr, db.pairs(k=db.k))),
         "clusters": lambda: sorted(map(repr, db.clusters())),
         "ids": lambda: db.keys_of(range(0, 3000, 7)),
     }

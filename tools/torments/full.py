@@ -159,7 +159,7 @@ class Result(NamedTuple):
 def _round(way: Way, act: str, workers: Workers, seed: int, flaw: str = "") -> Result:
     path, target = way.folder / "db", way.folder / "made"
     with fpdb.create(path) as db:
-        oracle = Oracle(db.recipe, db.k)
+        oracle = Oracle(db)
         for operation, _ in zip(Script(seed), range(20), strict=False):
             oracle.hear({"begin": operation})
             oracle.hear({"done": perform(db, operation)})

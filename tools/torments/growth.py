@@ -12,6 +12,7 @@ from typing import Any
 from figures import ControlError, Figures, going
 from oracle import Contents, contents
 from worker import Worker, Workers
+from workload import SIMILARITIES, sketch_of
 
 import fpdb
 from fpdb.storage import shared_environment
@@ -82,7 +83,8 @@ class Churn:
         self._chance = random.Random(f"{seed} {kind}")
         self._documents: Contents = {}
         # What a load leaves free isn't what is measured.
-        with fpdb.create(path.with_name(f"{kind}-loaded"), keys=kind) as self._db:
+        kept = {"keys": kind, "similarity": SIMILARITIES[kind]}
+        with fpdb.create(path.with_name(f"{kind}-loaded"), **kept) as self._db:
             self._add(range(count))
             self._db.compact(path)
         self._db = fpdb.open(path)
@@ -149,7 +151,9 @@ class Churn:
             "bytes": self._chance.randrange(1 << 20),
         }
         key = f"https://{mixed % 97}.example/page/{mixed}" if self._kind == "text" else mixed
-        return fpdb.Document(key, meta=meta, fingerprint=self._chance.getrandbits(64))
+        number = self._chance.getrandbits(64)
+        sketch = None if self._db.similarity is None else sketch_of(number)
+        return fpdb.Document(key, meta=meta, fingerprint=number, sketch=sketch)
 
 
 def _bytes(path: Path) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from figures import ControlError, Figures, going
 from oracle import Oracle, Verdict
 from worker import Workers
+from workload import SIMILARITIES
 
 import fpdb
 
@@ -22,14 +23,14 @@ def missing() -> str:
 
 
 def run(rounds: int, seed: int, work: Path) -> Figures:
-    """Kill a writer again and again, and judge its database each time; half with integer keys."""
+    """Kill a writer again and again, and judge its database each time; half of them of bits."""
     control = _control(seed, work)
     total = {"rounds": 0, "acknowledged": 0, "lost": 0, "inconsistent": 0}
     notes: dict[str, object] = {}
     for kind, share in (("text", (rounds + 1) // 2), ("integer", rounds // 2)):
         path = work / kind
-        with fpdb.create(path, keys=kind) as db:
-            oracle = Oracle(db.recipe, db.k)
+        with fpdb.create(path, keys=kind, similarity=SIMILARITIES[kind]) as db:
+            oracle = Oracle(db)
         chance, kills, operations, idle = random.Random(f"{seed} {kind}"), 0, 0, 0
         with Workers() as workers:
             for number in going(share):
@@ -84,7 +85,7 @@ def _control(seed: int, work: Path) -> str:
     """Kill a writer that acknowledges too early, until it loses something."""
     path = work / "control"
     with fpdb.create(path) as db:
-        oracle = Oracle(db.recipe, db.k)
+        oracle = Oracle(db)
     chance = random.Random(seed)
     with Workers() as workers:
         for number in range(CONTROL_ROUNDS):

@@ -10,11 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workload import is_whole, sketch_of
+
 import fpdb
+from fpdb.fingerprint.sketches import BINS, BITS, least_estimate
 
 Value = tuple[int | None, Any]  # fingerprint (None: short), metadata
 Contents = dict[str | int, Value]
 _SHOWN = 5
+# Documents that are looked for by their sketches.
+_ASKED = 100
+_LOWEST = int("1" * BINS, 16)  # the lowest bit of each bin
 
 
 @dataclass
@@ -36,11 +42,23 @@ def contents(db: fpdb.Database) -> Contents:
 
 
 def flaws(db: fpdb.Database, whose: Callable[[Any], bool] = lambda _: True) -> list[str]:
-    """Check a database: by its own means, and by asking for each document by its fingerprint."""
+    """Check a database: by its own means, and by looking for documents by their fingerprints.
+
+    Some are looked for by their sketches.
+    """
     problems = [f"{problem.where}: {problem.what}" for problem in db.check()]
     with db.snapshot() as snapshot:
         documents = [d for d in snapshot.scan() if d.fingerprint is not None and whose(d.key)]
         hits = snapshot.query_fingerprints([d.fingerprint for d in documents], k=0)
+        sketched = [document for document in documents if document.sketch]
+        some = sketched[:: 1 + len(sketched) // _ASKED]
+        answers = snapshot.query_prepared(db.preparer.prepare(some)) if some else iter(())
+        problems += [
+            f"{document.key} isn't found by its sketch"
+            for document, matches in zip(some, answers, strict=True)
+            if document.key not in {match.key for match in matches}
+        ]
+    problems += [f"{each.key} isn't whole" for each in documents if not is_whole(db, each)]
     found = set(zip(hits.queries.tolist(), hits.ids.tolist(), strict=True))
     problems += [
         f"{document.key} isn't found by its fingerprint"
@@ -53,13 +71,15 @@ def flaws(db: fpdb.Database, whose: Callable[[Any], bool] = lambda _: True) -> l
 class Oracle:
     """The documents that a database must hold, and the operations that are in flight."""
 
-    def __init__(self, recipe: fpdb.Recipe, k: int = 3, *, alone: bool = True) -> None:
+    def __init__(self, db: fpdb.Database, *, alone: bool = True) -> None:
         """Begin with an empty database; with other writers, one isn't `alone`."""
         self.documents: Contents = {}
         self.acknowledged = 0
         self.wrong: list[str] = []
         self._texts: dict[str | int, str] = {}  # of short documents
-        self._recipe, self._k, self._alone = recipe, k, alone
+        self._sketches: dict[str | int, int] = {}  # by key, 0 if there is none
+        self._recipe, self._k, self._alone = db.recipe, db.k, alone
+        self._similarity, self._bands = db.similarity, db.plan.bands
         self._pending: dict[int, dict[str, Any]] = {}
 
     def copy(self) -> "Oracle":
@@ -138,6 +158,7 @@ class Oracle:
     def _adopt(self, changes: dict[Any, Value | None], operation: dict[str, Any]) -> None:
         for key, value in changes.items():
             self._texts.pop(key, None)
+            self._sketches.pop(key, None)
             if value is None:
                 self.documents.pop(key, None)
             else:
@@ -146,6 +167,8 @@ class Oracle:
             value = changes.get(key)
             if value and value[0] is None and text is not None:
                 self._texts[key] = text
+            if value and operation["op"] != "load":
+                self._sketches[key] = self._sketch(text, value[0])
 
     def _changes(
         self, operation: dict[str, Any], said: list[str] | None
@@ -159,6 +182,7 @@ class Oracle:
         skip = operation.get("skip", False)
         near = {**self.documents} if skip else {}
         texts = {**self._texts} if skip else {}
+        sketches = {**self._sketches} if skip else {}
         changes: dict[Any, Value | None] = {}
         statuses = []
         for key, text, ready, meta in operation["documents"]:
@@ -167,11 +191,12 @@ class Oracle:
             if len(operation["documents"]) == 1 and said:
                 resembles = said == ["duplicate"]
             else:
-                resembles = skip and self._resembles(key, text, number, near, texts)
+                resembles = skip and self._resembles(key, text, number, near, texts, sketches)
             if resembles and not there:
                 statuses.append("duplicate")
                 continue
             changes[key] = near[key] = (number, meta)
+            sketches[key] = self._sketch(text, number) if skip else 0
             texts.pop(key, None)
             if number is None:
                 texts[key] = text
@@ -182,6 +207,14 @@ class Oracle:
         batch = self._recipe.batch([text])
         return None if batch.short[0] else int(batch.fingerprints[0])
 
+    def _sketch(self, text: str | None, number: int | None) -> int:
+        """Return the sketch of a document as a number, whose lowest bits are the first bin."""
+        if self._similarity is None or number is None:
+            return 0
+        return int.from_bytes(
+            sketch_of(number) if text is None else self._recipe.sketch(text), "little"
+        )
+
     def _resembles(
         self,
         key: Any,
@@ -189,11 +222,28 @@ class Oracle:
         number: int | None,
         near: Contents,
         texts: dict[Any, str],
+        sketches: dict[Any, int],
     ) -> bool:
         if number is None:
             return any(text == other for name, other in texts.items() if name != key)
+        own = self._sketch(text, number)
+        if own:
+            others = (other for name, other in sketches.items() if other and name != key)
+            return any(self._is_similar(own, other) for other in others)
         return any(
             other is not None and (other ^ number).bit_count() <= self._k
             for name, (other, _) in near.items()
             if name != key
+        )
+
+    def _is_similar(self, own: int, other: int) -> bool:
+        """Return whether two sketches are similar enough and agree in a band."""
+        assert self._similarity is not None
+        assert self._bands is not None
+        apart = own ^ other
+        bins = apart | apart >> 2
+        estimate = 1 - ((bins | bins >> 1) & _LOWEST).bit_count() / BINS / (1 - 2.0**-BITS)
+        bits, count = self._bands.bits, self._bands.count
+        return estimate >= least_estimate(self._similarity) and any(
+            not apart >> bits * band & (1 << bits) - 1 for band in range(count)
         )

@@ -188,7 +188,6 @@ class Round:
         self._disk, self._workers, self._seed = Disk(work, kind), workers, seed
         self._pushed, self._sync, self._in_backup = pushed, sync, in_backup
         self._chance = random.Random(seed)
-        self.oracle = Oracle(fpdb.recipe("web"))
         self.copies: dict[str, Contents] = {}  # acknowledged
         self._begun: dict[str, Contents] = {}
 
@@ -196,8 +195,8 @@ class Round:
         """Write, cut, mount again and judge."""
         with self._disk as disk:
             path = disk.place / "db"
-            with fpdb.create(path):
-                pass
+            with fpdb.create(path, similarity=self._chance.choice([0.8, None])) as db:
+                self.oracle = Oracle(db)
             writer = self._workers.take()
             helper = self._workers.take() if self._pushed else None
             if helper:

@@ -42,7 +42,7 @@ class Crowd:
         self.examples: list[str] = []
         self._workers, self._seed, self._starts = workers, seed, 0
         with fpdb.open(path) as db:
-            self.oracle = Oracle(db.recipe, db.k, alone=False)
+            self.oracle = Oracle(db, alone=False)
             self._kind = db.keys
         self.members = [self._start(number) for number in range(WRITERS + READERS)]
 
