@@ -1,5 +1,6 @@
 """Short versions of the kills, and the oracle that judges them."""
 
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -32,11 +33,13 @@ def far(number: int) -> int:
     return random.Random(number).getrandbits(64)
 
 
-@pytest.fixture
-def judged(torment: Callable[[str], ModuleType], tmp_path: Path) -> Any:
+@pytest.fixture(params=[0.8, None], ids=["similarity", "bits"])
+def judged(
+    request: pytest.FixtureRequest, torment: Callable[[str], ModuleType], tmp_path: Path
+) -> Any:
     """A database with ten documents, and an oracle that heard of them."""
     rows = [[f"key {n}", None, far(n), None] for n in range(10)]
-    with fpdb.create(tmp_path / "db") as db:
+    with fpdb.create(tmp_path / "db", similarity=request.param) as db:
         db.add_fingerprints([row[0] for row in rows], [row[2] for row in rows])
         oracle = torment("oracle").Oracle(db)
         oracle.hear({"begin": {"op": "load", "documents": rows}})
@@ -108,3 +111,26 @@ def test_skipped_duplicates_are_foreseen(judged: Any, torment: Callable[..., Any
     assert "c" not in db
     assert "d" not in db
     assert "short" in db
+
+
+def test_what_a_script_writes_is_foreseen(judged: Any, torment: Callable[..., Any]) -> None:
+    db, oracle = judged
+    workload = torment("workload")
+    said = []
+    for operation in itertools.islice(workload.Script(3), 60):
+        oracle.hear({"begin": operation})
+        done = workload.perform(db, operation)
+        oracle.hear({"done": done})
+        said += done
+    assert set(said) >= {"added", "replaced", "duplicate", "short"}
+    assert oracle.judge(db).good
+
+
+def test_a_document_without_its_sketch_is_missed(judged: Any, torment: Callable[..., Any]) -> None:
+    db, oracle = judged
+    number = far(99)
+    document = fpdb.Document("a", meta={"fingerprint": f"{number:x}"}, fingerprint=number)
+    oracle.hear({"begin": {"op": "add", "documents": [["a", None, number, document.meta]]}})
+    oracle.hear({"done": ["added"]})
+    list(db.add_many([document]))
+    assert oracle.judge(db).good == (db.similarity is None)
