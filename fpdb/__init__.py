@@ -8,7 +8,7 @@ The types of results are in `fpdb.models`. The folders are the architecture, and
     ingest                  files of documents, into a database or as queries
     database                create, open, build; add, delete, compact, swap, backup, hold
     queries                 the questions, for databases and snapshots
-    maintenance | joins     check, repair, merge, compact | pairs, clusters, evaluation
+    maintenance | joins     check, repair, merge, compact | pairs, clusters, exact joins
     documents               documents in a transaction: prepare, look up, write
     tables | io             bits -> candidates: plans, pages, the index | readers of files
     storage | fingerprint   LMDB and every byte on disk | text -> bits: recipes and their stages

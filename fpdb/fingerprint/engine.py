@@ -128,8 +128,12 @@ class Engine:
         """Return the votes of features, from their counts or their given weights."""
         hashed = self._hash([tally], weighed=weighed)
         units = np.rint(hashed.weights * UNITS)
-        ones = np.unpackbits(hashed.digests, axis=1, bitorder="little")
-        votes = (units @ (2.0 * ones - 1) / UNITS).tolist()
+        sums = np.zeros(self._bits)
+        for top in range(0, len(units), _ROWS):
+            rows = slice(top, top + _ROWS)
+            ones = np.unpackbits(hashed.digests[rows], axis=1, bitorder="little")
+            sums += units[rows] @ (2.0 * ones - 1)
+        votes = (sums / UNITS).tolist()
         hashes = [int.from_bytes(digest.tobytes(), "little") for digest in hashed.digests]
         ahead = [vote > 0 or (vote == 0 and self._tie == 1) for vote in votes]
         return Explanation(

@@ -1,4 +1,4 @@
-"""All near-duplicates of a database: pairs and clusters, and the evaluation of recipes."""
+"""All near-duplicates: pairs and clusters of databases, exact joins, and evaluation of recipes."""
 
 from fpdb.joins.clusters import find_clusters
 from fpdb.joins.evaluation import evaluate

@@ -340,10 +340,12 @@ class _Join:
         order = np.argsort(their_elements, kind="stable")  # by element, then by set
         self._others, self._other_places = others[order], self._other_places[order]
         codes = their_elements[order].astype(np.int64) * count + self._others
-        own = elements.astype(np.int64) * count
-        self._begins = np.searchsorted(codes, own + self._owners + 1)
-        last = np.searchsorted(codes, own + ends[self._owners])
-        self._lengths = np.maximum(last - self._begins, 0)
+        order = np.argsort(elements, kind="stable")  # in order, each is found near the one before
+        own, owners = elements[order].astype(np.int64) * count, self._owners[order]
+        self._begins, self._lengths = np.empty((2, len(order)), np.int64)
+        self._begins[order] = np.searchsorted(codes, own + owners + 1)
+        self._lengths[order] = np.searchsorted(codes, own + ends[owners])
+        self._lengths = np.maximum(self._lengths - self._begins, 0)
         counts = np.bincount(self._owners, minlength=count)
         self._starts = np.append(0, np.cumsum(counts))
         self.work = np.diff(np.append(0, np.cumsum(self._lengths))[self._starts])

@@ -136,6 +136,7 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
     assert run(*command).rows[-1][:2] == ["m59", "m59"]
 
 
+@pytest.mark.slow("it starts three workers")
 def test_workers_look_ready_fingerprints_up(run, tmp_path, monkeypatch):
     path, file = tmp_path / "ready.fpdb", tmp_path / "prints.tsv"
     random = Random(16)
