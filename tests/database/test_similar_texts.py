@@ -1,0 +1,566 @@
+"""Similar texts: against brute force over sketches and bands, and over the texts themselves."""
+
+import io
+import itertools
+import random
+import shutil
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiers import examples
+
+import fpdb
+from fpdb import Database, Document
+from fpdb.documents import lookup
+from fpdb.errors import InputError, PlanError
+from fpdb.fingerprint.sketches import least_estimate
+from fpdb.joins import pairs as joins
+from fpdb.storage import Environment
+from fpdb.storage.format import (
+    Counters,
+    Stored,
+    pack_header,
+    pack_record,
+    unpack_header,
+    unpack_record,
+)
+from fpdb.tables import Bands, bands, batch, choose_bands
+
+WEB = fpdb.recipe("web")
+WORDS = [f"word{number}" for number in range(400)]
+
+
+def changed(dice: random.Random, words: list[str], edits: int) -> list[str]:
+    other = list(words)
+    for _ in range(edits):
+        other[dice.randrange(len(other))] = dice.choice(WORDS)
+    return other
+
+
+def families(dice: random.Random, count: int, length: int = 60) -> list[str]:
+    """Texts of which each resembles some others more or less."""
+    found: list[str] = []
+    while len(found) < count:
+        words = dice.choices(WORDS, k=length)
+        edits = dice.choices([0, 1, 2, 4, 8, 20], k=dice.randint(1, 5))
+        found += [" ".join(changed(dice, words, count)) for count in edits]
+    return found[:count]
+
+
+@cache
+def estimated(first: bytes | None, second: bytes | None) -> float | None:
+    """The estimate, counted half byte by half byte."""
+    if not first or not second:
+        return None
+    apart = sum(a != b for a, b in zip(first.hex(), second.hex(), strict=True))
+    return max(0.0, 1 - apart / 256 * 16 / 15)
+
+
+class Model(dict[Any, tuple[str | None, int | None, bytes | None]]):
+    """What a database should hold: text, fingerprint and sketch by key."""
+
+    def __init__(self, bands: Bands | None) -> None:
+        assert bands
+        self.bands = bands
+
+    def put(self, key: Any, text: str) -> None:
+        batch = WEB.batch([text])
+        number = None if batch.short[0] else int(batch.fingerprints[0])
+        self[key] = (text, number, WEB.sketch(text) or None)
+
+    def share(self, one: Any, other: Any) -> float:
+        """The similarity of two entries if it would be found, else -1."""
+        (text, number, sketch), (own, its, stored) = one, other
+        if (number is None) != (its is None):
+            return -1
+        if text is not None and text == own:
+            return 1.0
+        if number is None or not sketch or not stored:
+            return -1
+        width = self.bands.bins
+        bins = ["".join(f"{byte:02x}"[::-1] for byte in each) for each in (sketch, stored)]
+        starts = range(0, width * self.bands.count, width)
+        if all(bins[0][at : at + width] != bins[1][at : at + width] for at in starts):
+            return -1
+        return estimated(sketch, stored) or 0.0
+
+    def similar(self, text: str, least: float) -> set[tuple[Any, float]]:
+        asked = Model(self.bands)
+        asked.put(0, text)
+        shares = {key: self.share(asked[0], own) for key, own in self.items()}
+        return {(key, share) for key, share in shares.items() if share >= least_estimate(least)}
+
+    def pairs(self, least: float) -> set[tuple[Any, Any, float]]:
+        found = set()
+        for (a, one), (b, other) in itertools.combinations(self.items(), 2):
+            share = -1.0 if one[1] is None else self.share(one, other)
+            if share >= least_estimate(least):
+                found.add((*sorted((a, b)), share))
+        return found
+
+
+@pytest.mark.slow("each history is compared with brute force over all documents")
+@pytest.mark.parametrize("keys", ["text", "integer"])
+@settings(max_examples=examples(2), suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_history_answers_as_brute_force_over_the_sketches(tmp_path_factory, keys, seed):
+    dice = random.Random(seed)
+    texts = [*families(dice, 60), "", "two words", "a b c d e f g h", "四個漢字"]
+    path = tmp_path_factory.mktemp("history") / "db"
+    with fpdb.create(path, similarity=0.7, keys=keys, capacity=1000) as db:
+        model = Model(db.plan.bands)
+        for _ in range(3):
+            batch = [
+                Document(n if keys == "integer" else f"{n:02}", dice.choice(texts))
+                for n in dice.sample(range(90), 30)
+            ]
+            list(db.add_many(batch))
+            for document in batch:
+                model.put(document.key, document.text)
+            for _ in range(10):
+                number = dice.randrange(90)
+                key = number if keys == "integer" else f"{number:02}"
+                action = dice.random()
+                if action < 0.3:
+                    text = dice.choice(texts)
+                    db.add(key, text)
+                    model.put(key, text)
+                elif action < 0.6:
+                    fingerprint = dice.choice([dice.getrandbits(64), WEB.fingerprint(texts[0])])
+                    db.add_fingerprints([key], [fingerprint])
+                    model[key] = (None, fingerprint, None)
+                else:
+                    db.delete(key)
+                    model.pop(key, None)
+            compare_answers(db, model, dice, texts)
+        assert {d.key: d.sketch for d in db.scan()} == {key: own[2] for key, own in model.items()}
+
+
+def compare_answers(db: Database, model: Model, dice: random.Random, texts: list[str]) -> None:
+    assert not list(db.check())
+    stats = db.stats()
+    assert stats.documents == len(model)
+    assert stats.sketches == sum(own[2] is not None for own in model.values())
+    asked = [*dice.sample(texts, 6), *texts[-4:]]
+    for least in (None, 0.55, 1.0):
+        similarity = least or 0.7
+        expected = [model.similar(text, similarity) for text in asked]
+        for ask in (
+            db.query_many(asked, similarity=least),
+            db.query_many(asked * 20, similarity=least),
+            (db.query(text, similarity=least) for text in asked),
+        ):
+            answers = list(itertools.islice(ask, len(asked)))
+            assert [{(m.key, m.similarity) for m in matches} for matches in answers] == expected
+            for matches in answers:
+                ranks = [(-match.similarity, match.distance, match.key) for match in matches]
+                assert ranks == sorted(ranks)
+                assert matches.complete
+        found = list(db.pairs(similarity=least))
+        shown = {(*sorted((pair.key, pair.other)), pair.similarity) for pair in found}
+        assert shown == model.pairs(similarity)
+        assert len(shown) == len(found)
+        clusters = {cluster.keys for cluster in db.clusters(similarity=least)}
+        assert {frozenset(keys) for keys in clusters} == connected(shown)
+
+
+def connected(pairs: set[tuple[Any, Any, float]]) -> set[frozenset[Any]]:
+    trees: dict[Any, frozenset[Any]] = {}
+    for a, b, _ in pairs:
+        joined = trees.get(a, frozenset([a])) | trees.get(b, frozenset([b]))
+        trees.update(dict.fromkeys(joined, joined))
+    return set(trees.values())
+
+
+@pytest.mark.process
+@pytest.mark.slow("it asks each question alone, in batches and in workers")
+def test_many_questions_are_answered_as_one_is(tmp_path):
+    texts = families(random.Random(5), 400)
+    with fpdb.create(tmp_path / "db") as db:
+        list(db.add_many(Document(str(n), text) for n, text in enumerate(texts)))
+        alone = [db.query(text, similarity=0.7, limit=3) for text in texts]
+        assert list(db.query_many(texts, similarity=0.7, limit=3)) == alone
+        assert list(db.query_many(texts, similarity=0.7, limit=3, jobs=2)) == alone
+        prepared = db.preparer.prepare([Document("any", text) for text in texts])
+        assert list(db.query_prepared(prepared, similarity=0.7, limit=3)) == alone
+        with db.snapshot() as snapshot:
+            assert list(snapshot.query_many(texts, similarity=0.7, limit=3)) == alone
+            assert snapshot.query(texts[0], similarity=0.7, limit=3) == alone[0]
+
+
+def test_candidates_are_compared_in_parts_as_well_as_at_once(tmp_path, monkeypatch):
+    texts = families(random.Random(6), 200)
+    with fpdb.create(tmp_path / "db") as db:
+        list(db.add_many(Document(str(n), text) for n, text in enumerate(texts)))
+        whole, pairs = list(db.query_many(texts, similarity=0.6)), sorted(db.pairs())
+        monkeypatch.setattr(lookup, "_COMPARED", 3)
+        for name in ("_ROWS", "_PAIRS", "_HELD"):
+            monkeypatch.setattr(joins, name, 50)
+        assert list(db.query_many(texts, similarity=0.6)) == whole
+        assert sorted(db.pairs()) == pairs
+
+
+SENTENCES = {
+    "English": [f"{' '.join(random.Random(n).choices(WORDS, k=12))}. " for n in range(3000)],
+    "Chinese": [
+        "".join(chr(0x4E00 + random.Random(n).randrange(3000)) for n in range(m, m + 30)) + "。"
+        for m in range(0, 90_000, 30)
+    ],
+}
+
+
+COUNT = 30
+
+
+def exact(one: str, other: str) -> float:
+    share = fpdb.compare(WEB, one, other).shingle_jaccard
+    assert share is not None
+    return share
+
+
+@pytest.mark.slow("a few hundred texts are edited, and each is compared with its original")
+@pytest.mark.parametrize(
+    ("language", "keys", "bits"),
+    [
+        ("English", "text", 64),
+        ("Chinese", "text", 64),
+        ("English", "integer", 32),
+        ("Chinese", "integer", 128),
+    ],
+)
+def test_edited_texts_are_found_from_085_on_and_nothing_below_07(tmp_path, language, keys, bits):
+    """Sentences are replaced, inserted, moved and dropped; exact Jaccard is the truth."""
+    dice = random.Random(bits)
+    originals, edited = [], []
+    for _ in range(COUNT):
+        sentences = dice.sample(SENTENCES[language], dice.randint(10, 30))
+        originals.append("".join(sentences))
+        for edits in (1, 2, 3, 6):
+            other = list(sentences)
+            for _ in range(edits):
+                place, new = dice.randrange(len(other)), dice.choice(SENTENCES[language])
+                kind = dice.choice(["replace", "insert", "move", "drop"])
+                if kind in {"replace", "drop", "move"}:
+                    moved = other.pop(place)
+                if kind in {"replace", "insert"}:
+                    other.insert(place, new)
+                elif kind == "move":
+                    other.insert(dice.randrange(len(other) + 1), moved)
+            edited.append("".join(other))
+    recipe = WEB.with_bits(bits)
+    names = range(COUNT) if keys == "integer" else [f"{number:02}" for number in range(COUNT)]
+    with fpdb.create(tmp_path / "db", recipe=recipe, keys=keys) as db:
+        list(db.add_many(map(Document, names, originals)))
+        alone = [db.query(text) for text in edited]
+        assert list(db.query_many(edited)) == alone
+        # As a crawler adds them: nothing that is found is stored.
+        other = [n + 100 if keys == "integer" else f"new {n}" for n in range(len(edited))]
+        places = dict(zip(names, originals, strict=True))
+        found = wanted = 0
+        for number, (text, matches) in enumerate(zip(edited, alone, strict=True)):
+            share = exact(text, originals[number // 4])
+            assert all(exact(text, places[match.key]) >= 0.7 for match in matches)
+            if share >= 0.85:
+                wanted += 1
+                found += names[number // 4] in [match.key for match in matches]
+        assert wanted > COUNT
+        assert found >= 0.97 * wanted
+        added = list(db.add_many(map(Document, other, edited), skip_duplicates=True))
+    with fpdb.create(tmp_path / "each", recipe=recipe, keys=keys) as db:
+        # One by one, or many in one transaction where some are pending: the same is dropped.
+        list(db.add_many(map(Document, names, originals)))
+        again = [
+            db.add(key, text, skip_duplicates=True) for key, text in zip(other, edited, strict=True)
+        ]
+        assert again == added
+        assert {each.status for each in again} == {"added", "duplicate"}
+        assert list(db.check()) == []
+
+
+def test_what_is_replaced_or_deleted_is_found_no_more(tmp_path):
+    dice = random.Random(12)
+    one, other = (" ".join(dice.choices(WORDS, k=60)) for _ in range(2))
+    with fpdb.create(tmp_path / "db") as db:
+        for key in "abc":
+            db.add(key, one)
+        db.add("b", other)
+        db.delete("c")
+        assert [match.key for match in db.query(one)] == ["a"]
+        assert [match.key for match in db.query(other)] == ["b"]
+        db.add_fingerprints(["a"], [WEB.fingerprint(one)])
+        assert db.query(one) == []
+        # In one transaction, what it has replaced before isn't found either.
+        added = db.add_many(
+            [Document("b", one), Document("new", other), Document("near", one)],
+            skip_duplicates=True,
+        )
+        assert [each.status for each in added] == ["replaced", "added", "duplicate"]
+        assert list(db.check()) == []
+
+
+def test_what_resembles_by_its_sketch_is_not_added(tmp_path):
+    dice = random.Random(9)
+    words = dice.choices(WORDS, k=100)
+    near, far = (" ".join(changed(dice, words, edits)) for edits in (2, 40))
+    with fpdb.create(tmp_path / "db") as db:
+        documents = [
+            Document(name, text)
+            for name, text in (("first", " ".join(words)), ("near", near), ("far", far))
+        ]
+        added = list(db.add_many(documents, skip_duplicates=True, similarity=0.8))
+        assert [each.status for each in added] == ["added", "duplicate", "added"]
+        [match] = added[1].matches
+        assert match.key == "first"
+        assert match.similarity == estimated(WEB.sketch(" ".join(words)), WEB.sketch(near))
+        # A ready fingerprint is a question of bits.
+        number = WEB.fingerprint(" ".join(words))
+        ready = [
+            Document("ready", fingerprint=number),
+            Document("far", fingerprint=~number % 2**64),
+        ]
+        added = list(db.add_many(ready, skip_duplicates=True))
+        assert [each.status for each in added] == ["duplicate", "replaced"]
+        for text, statuses in (("one two", ["short", "duplicate"]), ("", ["short", "duplicate"])):
+            found = [
+                db.add(f"{text}{n}", text, skip_duplicates=True, similarity=0.8) for n in (1, 2)
+            ]
+            assert [each.status for each in found] == statuses
+
+
+def test_a_text_without_shingles_is_found_by_an_equal_one(tmp_path):
+    with fpdb.create(tmp_path / "db", recipe="char-4") as db:
+        db.add("a", "abcdefghijklmnop")  # thirteen features, one word
+        db.add("b", "abcdefghijklmnopq")
+        [match] = db.query("abcdefghijklmnop", similarity=0.5)
+        assert (match.key, match.similarity) == ("a", 1.0)
+
+
+def test_a_popular_band_is_cut_and_says_so(tmp_path, monkeypatch):
+    text = " ".join(WORDS[:50])
+    with fpdb.create(tmp_path / "db") as db:
+        list(db.add_many(Document(f"{n:02}", text) for n in range(10)))
+        assert db.query(text).complete
+        pairs = sorted(db.pairs())
+        assert len(pairs) == 45
+        for name in ("MOST_OF_A_BAND", "MOST_COMPARED"):
+            with monkeypatch.context() as patch:
+                for module in (bands, batch):
+                    patch.setattr(module, name, 4)
+                matches = db.query(text)
+                assert [match.key for match in matches] == ["00", "01", "02", "03"]
+                assert not matches.complete
+                assert not db.query(text, limit=1).complete
+                answers = list(db.query_many([text] * 200))
+                assert answers == [matches] * 200
+                assert {found.complete for found in answers} == {False}
+        monkeypatch.setattr(joins, "MOST_MET", 3)
+        with pytest.warns(fpdb.IncompleteWarning):
+            some = list(db.pairs())
+        assert set(some) < set(pairs)
+        assert len(set(some)) == len(some) == 9 + 8 + 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "found"),
+    [
+        ({"similarity": 0.8}, InputError, "keeps no sketches"),
+        ({"similarity": 0}, InputError, "above 0"),
+        ({"similarity": 1.5}, InputError, "at most 1"),
+        ({"similarity": float("nan")}, InputError, "above 0"),
+    ],
+)
+def test_wrong_questions_are_refused(tmp_path, arguments, error, found):
+    with fpdb.create(tmp_path / "db", similarity=None) as db:
+        for ask in (
+            lambda: db.query("x", **arguments),
+            lambda: list(db.pairs(**arguments)),
+            lambda: list(db.clusters(**arguments)),
+            lambda: db.delete_duplicates(**arguments),
+        ):
+            with pytest.raises(error, match=found):
+                ask()
+
+
+def test_more_wrong_questions_are_refused(tmp_path):
+    for similarity in (0, 1.5, "0.8"):
+        with pytest.raises(InputError, match="found similarity="):
+            fpdb.create(tmp_path / "db", similarity=similarity)
+    with pytest.raises(PlanError, match=r"similarity of 0\.05"):
+        fpdb.create(tmp_path / "db", similarity=0.05)
+    with fpdb.create(tmp_path / "db") as db:
+        with pytest.raises(InputError, match="without skip_duplicates"):
+            db.add("a", "b", similarity=0.8)
+        with pytest.raises(InputError, match="expected one of them"):
+            db.query("x", similarity=0.8, k=3)
+        with pytest.raises(InputError, match="expected 128 bytes"):
+            list(db.add_many([Document("a", fingerprint=1, sketch=b"x")]))
+
+
+def test_bands_are_chosen_for_the_documents(tmp_path):
+    with fpdb.create(tmp_path / "db", recipe="web-128") as db:
+        assert db.similarity == 0.8
+        assert db.plan == fpdb.plans(128, 3, 1_000_000, similarity=0.8)[0]
+        db.compact(tmp_path / "large", capacity=100_000_000)
+        db.compact(tmp_path / "other", similarity=0.9)
+    with fpdb.open(tmp_path / "large") as db:
+        assert db.plan == fpdb.plans(128, 3, 100_000_000, similarity=0.8)[0]
+        assert db.stats().sketches == 0
+    with fpdb.open(tmp_path / "other") as db:
+        assert (db.similarity, db.plan.bands) == (0.9, choose_bands(0.9, 1_000_000))
+
+
+@pytest.mark.parametrize("change", [{"similarity": None}, {"similarity": "0.8"}, {"plan": None}])
+def test_a_header_with_only_one_of_bands_and_similarity_is_damaged(tmp_path, change):
+    with fpdb.create(tmp_path / "db", similarity=None) as db:
+        plain = db.plan.to_dict()
+    shutil.rmtree(tmp_path / "db")
+    fpdb.create(tmp_path / "db").close()
+    if "plan" in change:
+        change = {"plan": plain}
+    environment = Environment.open(tmp_path / "db")
+    with environment.write(10) as txn:
+        head = unpack_header(txn.get("header", b"header") or b"")
+        txn.put("header", b"header", pack_header(head | change))
+    environment.close()
+    with pytest.raises(fpdb.FpdbError, match="similarity"):
+        fpdb.open(tmp_path / "db")
+
+
+@pytest.mark.process
+@pytest.mark.slow("a database is copied in nine ways, and each copy is checked")
+@pytest.mark.parametrize(("keys", "bits"), [("text", 64), ("integer", 128)])
+def test_copies_keep_the_bands_or_make_them_anew(tmp_path, keys, bits):
+    """Also those that are made of a database whose bands are lost, since records have all."""
+    texts = [*families(random.Random(10), 50), "short", "short"]
+    options = {"recipe": WEB.with_bits(bits), "keys": keys}
+    documents = [
+        Document(n if keys == "integer" else f"{n:02}", text) for n, text in enumerate(texts)
+    ]
+    with fpdb.create(tmp_path / "db", **options) as db:
+        list(db.add_many(documents, jobs=2))
+        db.add_fingerprints([99 if keys == "integer" else "bare"], [7])
+        wanted = sorted(db.pairs()), answers_of(db, texts)
+        assert wanted[0]
+        db.backup(tmp_path / "backup")
+        file = io.BytesIO()
+        db.dump(file)
+        with fpdb.create(tmp_path / "added", **options) as copy:
+            list(copy.add_many(db.scan()))
+    shutil.copytree(tmp_path / "db", tmp_path / "lost")
+    file.seek(0)
+    fpdb.load(tmp_path / "loaded", file)
+    with fpdb.open(tmp_path / "lost") as db:
+        with db._environment.write() as txn, txn.cursor("bands") as cursor:
+            names = [bytes(key) for key, _ in cursor]
+            for name in names:
+                txn.delete("bands", name)
+        assert {problem.where for problem in db.check()} == {"bands"}
+        assert db.query(texts[0]) == []
+        db.compact(tmp_path / "same")
+        db.compact(tmp_path / "other", k=4)
+        db.compact(tmp_path / "larger", capacity=10**8)
+    fpdb.repair(tmp_path / "lost", tmp_path / "repaired")
+    fpdb.merge([tmp_path / "lost"], tmp_path / "merged")
+    with fpdb.open(tmp_path / "lost") as db:
+        db.compact()
+    for name in ("backup", "added", "loaded", "same", "other", "repaired", "merged", "lost"):
+        with fpdb.open(tmp_path / name) as copy:
+            assert not list(copy.check()), name
+            assert (sorted(copy.pairs()), answers_of(copy, texts)) == wanted, name
+            assert copy.stats().sketches == 50
+    with fpdb.open(tmp_path / "larger") as copy:
+        assert not list(copy.check())
+        assert copy.plan.bands == choose_bands(0.8, 10**8)
+        equal, all_equal = (
+            {pair for pair in found if pair.similarity == 1} for found in (copy.pairs(), wanted[0])
+        )
+        assert equal == all_equal
+        assert equal
+
+
+def answers_of(db: Database, texts: list[str]) -> list[list[Any]]:
+    return [
+        [match._replace(id=0) for match in matches]
+        for matches in db.query_many(texts * 3, similarity=0.7)
+    ]
+
+
+def damage(path, change):
+    """Change the record of the document 0."""
+    environment = Environment.open(path)
+    with environment.write(10) as txn:
+        record = unpack_record(txn.get("documents", bytes(8)) or b"", 0, 64)
+        txn.put("documents", bytes(8), pack_record(change(record), 64))
+    environment.close()
+
+
+@pytest.mark.parametrize("sketch", [None, b"too short", b""])
+def test_check_finds_wrong_sketches(tmp_path, sketch):
+    with fpdb.create(tmp_path / "db") as db:
+        db.add("a", " ".join(WORDS[:20]))
+    damage(tmp_path / "db", lambda record: record._replace(sketch=sketch))
+    with fpdb.open(tmp_path / "db") as db:
+        problems = [str(problem) for problem in db.check()]
+        assert any("sketches" in each or "fields" in each for each in problems)
+
+
+def test_check_finds_a_sketch_where_none_should_be(tmp_path):
+    with fpdb.create(tmp_path / "db", similarity=None) as db:
+        db.add("a", " ".join(WORDS[:20]))
+    damage(tmp_path / "db", lambda record: record._replace(sketch=bytes(128)))
+    with fpdb.open(tmp_path / "db") as db:
+        assert list(db.check())
+
+
+def test_records_and_counters_without_sketches_are_as_they_were():
+    record = Stored(3, "key", 12345678, 1, b"digest", b"", 5)
+    assert unpack_record(pack_record(record, 64), 3, 64) == record
+    assert len(Counters(1, 2, 3, 4).pack()) == 40
+    with_sketches = Counters(1, 2, 3, 4, 5)
+    assert Counters.unpack(with_sketches.pack()) == with_sketches
+
+
+def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path):
+    dice = random.Random(11)
+    kinds = families(dice, 25)
+    # Few words in another order have the same fingerprint, and other shingles.
+    words = dice.choices(WORDS, k=12)
+    kinds += [" ".join(dice.sample(words, 12)) for _ in range(5)]
+    texts = [dice.choice(kinds[:6] + kinds[20:]) for _ in range(300)] + kinds
+    stored = {f"{number:03}": text for number, text in enumerate(texts)}
+    with fpdb.create(tmp_path / "db") as db:
+        list(db.add_many(Document(key, text) for key, text in stored.items()))
+        db.add_fingerprints([f"bare {n}" for n in range(20)], [WEB.fingerprint(kinds[0])] * 20)
+        pairs = {(pair.key, pair.other, pair.similarity) for pair in db.pairs(similarity=0.6)}
+        expected = connected(pairs)
+        clusters = [cluster.keys for cluster in db.clusters(similarity=0.6)]
+        assert {frozenset(keys) for keys in clusters} == expected
+        assert len(clusters) == len(expected)
+        assert [keys[0] for keys in clusters] == sorted(map(min, clusters))
+        deleted = [key for each in db.delete_duplicates(similarity=0.6) for key in each.duplicates]
+        assert len(deleted) == sum(map(len, expected)) - len(expected)
+
+
+@pytest.mark.full
+def test_a_great_many_copies_take_no_time(tmp_path):
+    text = " ".join(WORDS[:40])
+    with fpdb.create(tmp_path / "db") as db:
+        list(db.add_many(Document(f"{n}", text) for n in range(20_000)))
+        [cluster] = db.clusters(similarity=0.8)
+        assert len(cluster.keys) == 20_000
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_a_sketch_is_kept_without_its_text(tmp_path, keys):
+    text, key = " ".join(WORDS[:50]), "a" if keys == "text" else 7
+    with fpdb.create(tmp_path / "db", similarity=0.8, keys=keys) as db:
+        ready = Document(key, fingerprint=WEB.fingerprint(text), sketch=WEB.sketch(text))
+        [added] = db.add_many([ready])
+        assert added.status == "added"
+        assert db.get(key).sketch == WEB.sketch(text)
+        assert list(db.check()) == []
+        assert db.delete(key)
+        assert list(db.check()) == []
