@@ -1,17 +1,30 @@
 """What the tasks do on a worker, without Spark: joins against comparing all with all."""
 
 import pickle
+import random
+from itertools import combinations, product
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fpdb
 from fpdb.fingerprint.engine import Engine
-from fpdb.integrations.spark import fingerprints
+from fpdb.fingerprint.sketches import one_jaccard
+from fpdb.integrations.spark import BandPlan, fingerprints, kernel
 from fpdb.integrations.spark.fingerprints import FingerprintType, words_array
-from fpdb.integrations.spark.kernel import _ALONE, _BLOCK, _FIRST, _SECOND, _CompareTask
+from fpdb.integrations.spark.kernel import (
+    _ALONE,
+    _BLOCK,
+    _FIRST,
+    _SECOND,
+    _BandTask,
+    _CompareTask,
+    _SimilarTask,
+)
+from fpdb.tables.bands import BandTable
 
 # Few bits that ever change, so that fingerprints are near, and prefixes crowded.
 near_numbers = st.integers(0, (1 << 12) - 1).map(
@@ -128,6 +141,106 @@ def test_a_cell_that_is_larger_than_a_step_stays_whole():
     check = Near()
     pieces = list(check._whole_cells([batch.slice(i, 10_000) for i in range(0, len(rows), 10_000)]))
     assert [len(piece.words) for piece in pieces] == [len(rows)]
+
+
+BANDS = fpdb.Bands(9, 6)
+
+
+def _likenesses():
+    """Return sketches of which many are alike, and digests, some with the same beginning."""
+    chance = random.Random(11)
+    found = []
+    for _ in range(60):
+        sketch = chance.randbytes(128)
+        for changed in (0, 0, 5, 20, 40, 60):
+            other = bytearray(sketch)
+            for place in chance.sample(range(128), changed):
+                other[place] ^= chance.randrange(1, 16)
+            found.append(bytes(other))
+        digest = chance.randbytes(16)
+        found += [digest, digest, digest[:8] + chance.randbytes(8)]
+    return found
+
+
+LIKENESSES = _likenesses()
+
+
+def _similar(likenesses, parts, crowds=(), size=700):
+    """Find similar pairs as the tasks do, each with the distance of their fingerprints."""
+    plan = BandPlan(0.8, BANDS, len(likenesses), None, 1, crowds)
+    made = []
+    for part in sorted(set(parts)):
+        own = [place for place, other in enumerate(parts) if other == part]
+        columns = {
+            "lead": pa.array([f"k{place:03}" for place in own]),
+            "fingerprint": pa.array(own, pa.int64()),
+            "likeness": pa.array([likenesses[place] for place in own], pa.binary()),
+        }
+        made += _BandTask(plan, part)([pa.RecordBatch.from_pydict(columns)])
+    order = [(name, "ascending") for name in ("table", "prefix", "cell", "part")]
+    rows = pa.Table.from_batches(made).sort_by(order).combine_chunks()
+    [whole] = rows.to_batches()
+    batches = [whole.slice(start, size) for start in range(0, len(whole), size)]
+    task = _SimilarTask(FingerprintType(64), plan)
+    found = [row for batch in task(batches) for row in batch.to_pylist()]
+    assert all(row["distance"] == _apart(row["lead"], row["other_lead"]) for row in found)
+    pairs = {(row["lead"], row["other_lead"]): row["similarity"] for row in found}
+    assert len(pairs) == len(found)
+    return pairs
+
+
+def _apart(key, other):
+    return (int(key[1:]) ^ int(other[1:])).bit_count()
+
+
+def _numbers(likeness):
+    sketch, digest = (likeness, b"") if len(likeness) == 128 else (b"", likeness)
+    return set(BandTable(BANDS).numbers(sketch, digest))
+
+
+def _agreeing(pairs, without=frozenset()):
+    """Compare all pairs that have a number in common, and return the similar ones."""
+    numbers = [_numbers(likeness) - without for likeness in LIKENESSES]
+    found = {}
+    for a, b in pairs:
+        own, other = LIKENESSES[a], LIKENESSES[b]
+        share = 1.0 if own == other else 0.0
+        if share < 1 and len(own) == len(other) == 128:
+            share = one_jaccard(own, other)
+        if numbers[a] & numbers[b] and share >= fpdb.least_estimate(0.8):
+            found[frozenset((f"k{a:03}", f"k{b:03}"))] = pytest.approx(share)
+    return found
+
+
+@pytest.mark.parametrize("block", [1 << 16, 100])
+def test_similar_pairs_are_found_once_and_none_else(monkeypatch, block):
+    monkeypatch.setattr(kernel, "_BLOCK", block)
+    found = _similar(LIKENESSES, [_ALONE] * len(LIKENESSES))
+    wanted = _agreeing(combinations(range(len(LIKENESSES)), 2))
+    assert {frozenset(pair): share for pair, share in found.items()} == wanted
+    assert len(wanted) > 500
+
+
+def test_similar_questions_meet_the_corpus_and_not_themselves():
+    parts = [_FIRST if place % 3 else _SECOND for place in range(len(LIKENESSES))]
+    found = _similar(LIKENESSES, parts)
+    sides = ([p for p, part in enumerate(parts) if part == side] for side in (_FIRST, _SECOND))
+    wanted = _agreeing(product(*sides))
+    assert {frozenset(pair): share for pair, share in found.items()} == wanted
+    assert all(int(first[1:]) % 3 and not int(second[1:]) % 3 for first, second in found)
+
+
+def test_crowded_bands_are_divided_and_all_others_are_not():
+    whole = _similar(LIKENESSES, [_ALONE] * len(LIKENESSES))
+    crowded = {number for own in map(_numbers, LIKENESSES) for number in own if number % 3}
+    crowds = tuple((number, 2) for number in sorted(crowded))
+    found = _similar(LIKENESSES, [_ALONE] * len(LIKENESSES), crowds)
+    assert found.items() < whole.items()
+    pairs = {frozenset(pair) for pair in found}
+    every = list(combinations(range(len(LIKENESSES)), 2))
+    assert _agreeing(every, without=crowded).keys() < pairs
+    # Equal ones are never divided.
+    assert {frozenset(pair) for pair, share in whole.items() if share == 1} <= pairs
 
 
 def test_all_tasks_of_a_process_share_one_recipe_and_its_dictionary(monkeypatch):
