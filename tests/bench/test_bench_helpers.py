@@ -124,3 +124,14 @@ def test_picture_is_drawn_from_what_there_is(helper, records):
     assert {"fpdb", "FAISS (64,4,16)", "pynear", "1 M"} <= set(words)
     assert "SQLite, four block columns" not in words
     assert plot.draw([]) is None
+
+
+def test_similar_texts_are_measured_beside_bits(helper, monkeypatch):
+    similarity = helper("similarity")
+    monkeypatch.setattr(similarity, "BATCH", 100)
+    rows = similarity.run(500, 1)
+    assert len({row["row"] for row in rows}) == len(rows) == 6
+    assert all((row["target"], row["reached"]) == ("-", "-") for row in rows)
+    [size] = [row for row in rows if row["row"].startswith("bytes")]
+    similar, bits = (int(size[name].split()[0]) for name in ("similarity 0.8", "bits, k = 3"))
+    assert similar > bits + 128

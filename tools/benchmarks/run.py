@@ -12,6 +12,7 @@ from pathlib import Path
 import group
 import numpy
 import plot
+import similarity
 import store
 import tables
 import text
@@ -21,7 +22,6 @@ DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW, PICTURE = (DOCS / f"benchmarks.{end}" for end in ("md", "json", "svg"))
 SIZES, LARGE = [1_000_000, 10_000_000], 100_000_000
 KINDS = ["uniform", "clustered"]
-SUITES = ["text", "store"]
 
 
 def machine():
@@ -92,6 +92,14 @@ def run_text(options):
     return {"machine": machine(), "seconds": seconds}, f"{notes} {measured}\n\n{table(rows)}"
 
 
+def run_similarity(options):
+    """Measure databases of similar texts; give what to keep, and the body of the page."""
+    sizes = options.sizes or SIZES[:1]
+    rows = [row for size in sizes for row in similarity.run(size, options.rounds)]
+    measured = f"Measured on {machine()}; files on {file_system()}."
+    return {"machine": machine(), "rows": rows}, f"{measured}\n\n{table(rows)}"
+
+
 def run_store(options):
     """Measure the store beside its peers; give what to keep, and the body of the page."""
     sizes = options.sizes or SIZES + [LARGE] * options.large
@@ -130,10 +138,13 @@ def _other_run(sizes, earlier):
     return f" The rows of {shown} come from this run, all others from one before, on {others}."
 
 
+RUNS = {"text": run_text, "similarity": run_similarity, "store": run_store}
+
+
 def main():
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{' or '.join(SUITES)}: both")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(RUNS)}: all")
     parser.add_argument("--large", action="store_true", help="measure 100 M documents too")
     parser.add_argument("--sizes", type=int, nargs="+", help="numbers of documents: 1 M and 10 M")
     parser.add_argument("--data", nargs="+", choices=KINDS, default=KINDS, help="fingerprints")
@@ -146,11 +157,11 @@ def main():
         "--beside", type=Path, help="show what this file has of other sizes and data as well"
     )
     options = parser.parse_args()
-    suites = options.suites or SUITES
-    if unknown := set(suites) - set(SUITES):
-        parser.error(f"found {', '.join(unknown)}, expected {' or '.join(SUITES)}")
+    suites = options.suites or list(RUNS)
+    if unknown := set(suites) - set(RUNS):
+        parser.error(f"found {', '.join(unknown)}, expected {', '.join(RUNS)}")
     for suite in suites:
-        raw, body = {"text": run_text, "store": run_store}[suite](options)
+        raw, body = RUNS[suite](options)
         print(f"\n{body}\n", flush=True)
         if options.json:
             keep(options.json, {suite: raw})

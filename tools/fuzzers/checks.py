@@ -96,7 +96,7 @@ def check_packed(data):
 @cache
 def preparer():
     """Return the preparer of a database with sketches."""
-    with fpdb.create(FOLDER / "fuzzed.fpdb", sketch="minhash") as database:
+    with fpdb.create(FOLDER / "fuzzed.fpdb") as database:
         return database.preparer
 
 

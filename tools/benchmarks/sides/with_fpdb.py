@@ -14,7 +14,7 @@ from fpdb.tables.pages import seek
 
 
 class Fpdb(Side):
-    """A database with integer keys; the key is the id."""
+    """A database of bits with integer keys; the key is the id."""
 
     version = f"fpdb {version('fpdb')}"
     database = None
@@ -29,7 +29,9 @@ class Fpdb(Side):
         return self.folder / "bench.fpdb"
 
     def load(self, data):
-        with fpdb.build(self.path, keys="integer", capacity=max(len(data), 1)) as database:
+        with fpdb.build(
+            self.path, keys="integer", similarity=None, capacity=max(len(data), 1)
+        ) as database:
             database.add_fingerprints(np.arange(len(data), dtype=np.uint64), data)
         self.database = fpdb.open(self.path)
 
@@ -111,7 +113,9 @@ class Fpdb(Side):
         """Fill a database by batches of random fingerprints, then tell the bytes a document."""
         documents, size = order["documents"], order["size"]
         generator = np.random.default_rng(3)
-        with fpdb.create(self.path, keys="integer", capacity=documents) as self.database:
+        with fpdb.create(
+            self.path, keys="integer", similarity=None, capacity=documents
+        ) as self.database:
             start = time.perf_counter()
             for first in range(0, documents, size):
                 array = generator.integers(0, 1 << 64, size, dtype=np.uint64)
@@ -133,7 +137,7 @@ class Fpdb(Side):
             if name == "hot":
                 stored[:half] = hot
             path = self.folder / f"{name}.fpdb"
-            databases[name] = fpdb.create(path, keys="integer", capacity=2 * half)
+            databases[name] = fpdb.create(path, keys="integer", similarity=None, capacity=2 * half)
             databases[name].add_fingerprints(np.arange(2 * half, dtype=np.uint64), stored)
         batches = {
             "random": lambda: generator.integers(0, 1 << 64, 1_000, dtype=np.uint64),

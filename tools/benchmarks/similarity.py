@@ -1,0 +1,149 @@
+"""Measure databases of similar texts beside databases of bits: queries, adds, joins, bytes.
+
+Fingerprints and sketches are random and written as they are, so that no text is cut and hashed; in
+every tenth document both are those of the one before, but for a bit and six bytes.
+"""
+
+import itertools
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import fpdb
+from fpdb.storage.format import Stored
+
+AT_ONCE = 50_000
+BATCH = 1_000
+SINGLES = 500
+TENTH = 10
+LEAST = 0.8
+# The targets: the largest figure of a database of similar texts, by its row, at a million.
+TARGETS = {
+    "query, miss": 60.0,
+    "query, hit": 60.0,
+    "bytes a document, keys of 50 bytes": 420.0,
+    "all pairs": 10.0,
+}
+
+
+class Documents:
+    """Documents in a row, the same ones for each database, with sketches or without."""
+
+    def __init__(self, *, sketched):
+        self._sketched = sketched
+        self._generator = np.random.default_rng(1)
+        self._numbers = itertools.count()
+
+    def take(self, count):
+        """Make the next documents."""
+        generator = self._generator
+        fingerprints = generator.integers(2**64, size=count, dtype=np.uint64)
+        sketches = generator.integers(256, size=(count, 128), dtype=np.uint8)
+        fingerprints[TENTH - 1 :: TENTH] = fingerprints[TENTH - 2 :: TENTH][: count // TENTH] ^ 1
+        changed = sketches[TENTH - 2 :: TENTH][: count // TENTH].copy()
+        changed[:, generator.choice(128, 6, replace=False)] ^= 255
+        sketches[TENTH - 1 :: TENTH] = changed
+        digests = generator.integers(256, size=(count, 16), dtype=np.uint8)
+        added = int(time.time())
+        columns = (self._numbers, fingerprints.tolist(), digests, sketches)
+        return [
+            Stored(
+                id=0,
+                key=f"https://example.org/{number:030d}",
+                fingerprint=fingerprint,
+                added=added,
+                digest=digest.tobytes(),
+                characters=1500,
+                sketch=sketch.tobytes() if self._sketched else None,
+            )
+            for number, fingerprint, digest, sketch in zip(*columns, strict=False)
+        ]
+
+
+def fill(db, documents):
+    """Write the first N documents; return where the others come from, and some of the first."""
+    source = Documents(sketched=db.similarity is not None)
+    known = []
+    for start in range(0, documents, AT_ONCE):
+        block = source.take(min(AT_ONCE, documents - start))
+        with db._environment.write(60) as txn:
+            writer = db._writer(txn, [document.key for document in block])
+            for document in block:
+                writer.add(document)
+            writer.apply()
+        known = known or block[:SINGLES]
+    return source, known
+
+
+def measure(path, similarity, documents, rounds):
+    """Return the figures of a new database, by their rows."""
+    with fpdb.create(path, similarity=similarity, capacity=documents) as db:
+        source, known = fill(db, documents)
+        size = db.stats().bytes_used / documents
+        # Other texts than those that are stored, with the same sketches.
+        hits = [document._replace(key="", digest=document.digest[::-1]) for document in known]
+        misses = source.take(TENTH * SINGLES)[::TENTH]
+        together = (hits + misses)[:BATCH]
+        figures = {}
+        for row, asked in (("miss", misses), ("hit", hits)):
+            answers = [next(db.query_prepared([each])) for each in asked[:TENTH]]
+            if any(bool(found) != (row == "hit") for found in answers):
+                raise ValueError(f"the queries of the row {row} have other answers")
+            seconds = [timed(lambda own=own: list(db.query_prepared([own]))) for own in asked]
+            figures[f"query, {row}"] = 1e6 * statistics.median(seconds)
+        seconds = [timed(lambda: list(db.query_prepared(together))) for _ in range(rounds)]
+        figures["query_many, each of a thousand"] = 1e6 * statistics.median(seconds) / len(together)
+        batches = [source.take(BATCH) for _ in range(3 * rounds)]
+        added = iter(batches)
+        seconds = [
+            timed(lambda: db.add_prepared(next(added), skip_duplicates=True)) for _ in batches
+        ]
+        figures["add, each of a thousand, without duplicates"] = (
+            1e6 * statistics.median(seconds) / BATCH
+        )
+        expected = documents + len(batches) * BATCH * (TENTH - 1) // TENTH
+        if abs(len(db) - expected) > expected // 1000 + 2:
+            raise ValueError(f"found {len(db)} documents, expected {expected}")
+        figures["bytes a document, keys of 50 bytes"] = size
+        pairs = []
+        seconds = [
+            timed(lambda: pairs.append(sum(1 for _ in db.pairs()))) for _ in range(min(rounds, 3))
+        ]
+        if pairs[0] < 0.99 * (documents // TENTH):
+            raise ValueError(f"found {pairs[0]} pairs, expected {documents // TENTH}")
+        figures["all pairs"] = statistics.median(seconds)
+    return figures
+
+
+def timed(work):
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def run(documents, rounds):
+    """Measure both kinds of databases; return the rows of the table."""
+    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
+        similar, bits = (
+            measure(Path(folder) / f"db {similarity}", similarity, documents, rounds)
+            for similarity in (LEAST, None)
+        )
+    rows = []
+    for row, own in similar.items():
+        unit = "s" if row == "all pairs" else "bytes" if "bytes" in row else "µs"
+        digits = 2 if unit == "s" else 0
+        target = TARGETS.get(row) if documents == 1_000_000 else None
+        rows.append(
+            {
+                "row": row,
+                "documents": f"{documents:,}",
+                f"similarity {LEAST}": f"{own:,.{digits}f} {unit}",
+                "bits, k = 3": f"{bits[row]:,.{digits}f} {unit}",
+                "target": f"{target:,.0f} {unit}" if target else "-",
+                "reached": "-" if not target else "yes" if own <= target else "**no**",
+            }
+        )
+    return rows
