@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, unique
+from fpdb.arrays import Column, Marks, Places, portions, unique
 from fpdb.documents.catalog import View, digest_of
 from fpdb.documents.similarity import (
     Side,
@@ -157,18 +157,15 @@ def similar(view: View, side: Side, search: Search) -> Iterator[Matches]:
         return
     numbers, marks = bands.shape.columns(side.sketches, side.digests)
     asking = marks.nonzero()[0]
-    queries, ids, complete = agreeing(view.txn, bands, [numbers[marks]], asking, len(side))
-    bounds = queries.searchsorted(np.arange(len(side) + 1))
-    start = 0
-    while start < len(side):
-        stop = int(bounds.searchsorted(bounds[start] + _COMPARED, "right")) - 1
-        stop = max(start + 1, stop)
-        rows = slice(int(bounds[start]), int(bounds[stop]))
-        found = _compare(view, side, queries[rows], ids[rows], search.similarity)
-        for query in range(start, stop):
-            matches = sorted(found.get(query, ()), key=_rank)
-            yield to_matches(matches[: search.limit], complete=bool(complete[query]))
-        start = stop
+    done = 0
+    for queries, ids, complete in agreeing(view.txn, bands, [numbers[marks]], asking, len(side)):
+        for some in portions(np.bincount(queries, minlength=len(complete)), _COMPARED):
+            rows = slice(*queries.searchsorted([some.start, some.stop]).tolist())
+            found = _compare(view, side, queries[rows] + done, ids[rows], search.similarity)
+            for query in range(some.start, some.stop):
+                matches = sorted(found.get(query + done, ()), key=_rank)
+                yield to_matches(matches[: search.limit], complete=bool(complete[query]))
+        done += len(complete)
 
 
 def _similar_to(view: View, bands: BandTable, side: Side, place: int, search: Search) -> Matches:

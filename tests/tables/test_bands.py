@@ -163,7 +163,7 @@ def test_columns_are_the_numbers_of_each(shape: Bands) -> None:
     table = BandTable(shape)
     dice = random.Random(shape.bins)
     documents = [*drawn(dice, 40), document(0), document(1, b"", bytes(8) + b"\1" + bytes(7))]
-    numbers, marks = table.columns(*as_arrays(documents))
+    numbers, marks = table.shape.columns(*as_arrays(documents))
     assert numbers.shape == marks.shape == (42, shape.count + 1)
     for each, own, chosen in zip(documents, numbers, marks, strict=True):
         assert own[chosen].tolist() == table.numbers(each.sketch, each.digest)
@@ -176,13 +176,14 @@ def ask_both(
 ) -> list[tuple[list[int], bool]]:
     """Ask for each document alone, and for all together; the answers are the same."""
     alone = [table.near(txn, table.numbers(each.sketch, each.digest)) for each in queries]
-    numbers, marks = table.columns(*as_arrays(queries))
+    numbers, marks = table.shape.columns(*as_arrays(queries))
     asking = marks.nonzero()[0]
-    owners, ids, complete = agreeing(txn, table, [numbers[marks]], asking, len(queries))
-    assert (np.diff(owners) >= 0).all()
-    together = [
-        (ids[owners == place].tolist(), bool(complete[place])) for place in range(len(queries))
-    ]
+    together = []
+    for owners, ids, complete in agreeing(txn, table, [numbers[marks]], asking, len(queries)):
+        assert (np.diff(owners) >= 0).all()
+        together += [
+            (ids[owners == place].tolist(), bool(whole)) for place, whole in enumerate(complete)
+        ]
     assert together == alone
     return alone
 
@@ -190,7 +191,7 @@ def ask_both(
 @pytest.mark.parametrize(
     ("a_band", "compared"), [(PLENTY, PLENTY), (30, PLENTY), (PLENTY, 25), (30, 25), (1, 1)]
 )
-@pytest.mark.parametrize("small", [False, True], ids=["pages", "small pages"])
+@pytest.mark.parametrize("small", [False, True], ids=["as it is", "all is small"])
 @pytest.mark.parametrize("shape", [Bands(9, 6), Bands(12, 1)], ids=lambda shape: shape.name)
 def test_near_is_what_brute_force_finds(
     shape: Bands,
@@ -203,6 +204,7 @@ def test_near_is_what_brute_force_finds(
 ) -> None:
     if small:
         request.getfixturevalue("tiny_pages")
+        monkeypatch.setattr(batch, "_MET", 40)
     for module in (bands, batch):
         monkeypatch.setattr(module, "MOST_OF_A_BAND", a_band)
         monkeypatch.setattr(module, "MOST_COMPARED", compared)
