@@ -21,7 +21,7 @@ def budget(monkeypatch):
 
 @pytest.fixture
 def path(tmp_path):
-    """A database of bits in which crowds share the first 16 bits of two texts; one has an original."""
+    """A database of bits: crowds share the first 16 bits of two texts; one has an original."""
     path = tmp_path / "crawl.fpdb"
     dice = np.random.default_rng(5)
     with fpdb.create(path, similarity=None) as database:
