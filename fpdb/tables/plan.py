@@ -68,7 +68,8 @@ class Bands:
     @property
     def name(self) -> str:
         """The bands in short, e.g. `10 bands of 6 bins`."""
-        return f"{self.count} {'band' if self.count == 1 else 'bands'} of {self.bins} bins"
+        bands, bins = "band" if self.count == 1 else "bands", "bin" if self.bins == 1 else "bins"
+        return f"{self.count} {bands} of {self.bins} {bins}"
 
     def recall(self, similarity: float) -> float:
         """Return the share of the pairs with a similarity that agree in a band.

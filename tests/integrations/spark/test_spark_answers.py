@@ -94,7 +94,7 @@ def test_similar_pairs(both64, monkeypatch):
     assert plan.crowds == ()
     _same(_rows(on_spark.pairs(df, plan=plan)), _wanted(database.pairs()))
     # Many tasks, whose blocks end anywhere.
-    monkeypatch.setattr(kernel, "_TASK_SKETCHES", 100)
+    monkeypatch.setattr(kernel, "_TASK_SKETCHES", 500)
     monkeypatch.setattr(kernel, "_BLOCK", 50)
     wanted = {pair for pair in _wanted(database.pairs()) if pair[3] >= fpdb.least_estimate(0.9)}
     found = {row for row in _rows(on_spark.pairs(df, similarity=0.9)) if row in wanted}
