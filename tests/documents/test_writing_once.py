@@ -1,6 +1,7 @@
 """One transaction of many documents: the pages that it touches, and the bytes of a record."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def test_a_batch_touches_each_page_of_each_table_once(
     dice = np.random.default_rng(1)
     numbers = dice.integers(0, 2**64, 40_000, np.uint64).tolist()
     names = [n if keys == "integer" else f"{n:06d}" for n in range(40_000)]
-    with fpdb.create(tmp_path / "db", recipe=TINY, keys=keys, plan=choose_plan(64, 3)) as db:
+    options: dict[str, Any] = {"recipe": TINY, "keys": keys, "plan": choose_plan(64, 3)}
+    with fpdb.create(tmp_path / "db", similarity=None, **options) as db:
         db.add_fingerprints(names[:39_000], numbers[:39_000])
         pages = {table.name: table.pages for table in db.stats().tables}
         puts.clear()
@@ -61,6 +63,36 @@ def test_a_batch_touches_each_page_of_each_table_once(
         puts.clear()
         assert db.add_fingerprints(names[39_000:39_010], numbers[39_000:39_010]) <= 1
         assert {name for name, _ in puts} <= {"counters", "documents", "keys", "ids", *pages}
+        assert list(db.check()) == []
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_a_batch_touches_each_page_of_the_bands_once(
+    tmp_path: Path, keys: str, puts: Counter[tuple[str, bytes]]
+) -> None:
+    dice = np.random.default_rng(2)
+    documents = [
+        Document(n if keys == "integer" else f"{n:06d}", fingerprint=n, sketch=dice.bytes(128))
+        for n in range(2000)
+    ]
+    with fpdb.create(tmp_path / "db", recipe=TINY, keys=keys) as db:
+        list(db.add_many(documents[:1900]))
+        before = db.stats().tables[-1].pages
+        assert before > 10
+        puts.clear()
+        list(db.add_many(documents[1900:]))
+        assert set(puts.values()) == {1}
+        pages = db.stats().tables[-1].pages
+        assert before * 0.9 < sum(name == "bands" for name, _ in puts) <= pages
+        # Only the metadata change, or all but the sketch: the bands stay as they are.
+        puts.clear()
+        list(db.add_many(replace(each, meta=1, fingerprint=7) for each in documents[:20]))
+        assert "bands" not in {name for name, _ in puts}
+        # Another sketch in the place of one: its old rows go, with the new ones.
+        puts.clear()
+        list(db.add_many(replace(each, sketch=dice.bytes(128)) for each in documents[:20]))
+        assert {puts[key] for key in puts if key[0] == "bands"} == {1}
+        assert db.delete_many([each.key for each in documents[::10]]) == 200
         assert list(db.check()) == []
 
 

@@ -9,12 +9,13 @@ import pytest
 import xxhash
 
 import fpdb
-from fpdb import DamagedError, Database
+from fpdb import DamagedError, Database, Document
 from fpdb.storage.format import Counters, pack_header, unpack_header
 
 COUNT = 2000
 NUMBERS = np.random.default_rng(8).integers(0, 2**64, COUNT, np.uint64)
 TEXT = "the library lends books for four weeks and whoever keeps them longer pays a fee "
+TEXTS = [f"{TEXT * 2}{number} {number * number}" for number in range(300)]
 
 
 def named(keys: str, number: int) -> Any:
@@ -25,9 +26,13 @@ def named(keys: str, number: int) -> Any:
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     with fpdb.create(tmp_path / "db", recipe="char-4", keys=request.param) as made:
         made.add_fingerprints([named(made.keys, n) for n in range(COUNT)], NUMBERS)
-        for number in range(COUNT, COUNT + 20):
-            made.add(named(made.keys, number), TEXT * 2 + str(number), {"n": number})
-        for number in range(COUNT + 20, COUNT + 30):
+        list(
+            made.add_many(
+                Document(named(made.keys, COUNT + n), text, {"n": n})
+                for n, text in enumerate(TEXTS)
+            )
+        )
+        for number in range(COUNT + 300, COUNT + 310):
             made.add(named(made.keys, number), f"short {number}")
         yield made
 
@@ -48,13 +53,16 @@ def exchange(db: Database, name: str, other: str | None = None, place: int = 1) 
 
 def read_everything(db: Database) -> dict[str, Callable[[], object]]:
     """Name each way of reading, so that a failure says which one answered."""
-    keys = [named(db.keys, number) for number in range(COUNT + 30)]
+    keys = [named(db.keys, number) for number in range(COUNT + 310)]
     return {
         "scan": lambda: list(db.scan()),
         "gets": lambda: [db.get(key) for key in keys[1::3]],
         "queries": lambda: [db.query_fingerprint(int(number)) for number in NUMBERS[::7]],
         "batch": lambda: db.query_fingerprints(NUMBERS),
-        "pairs": lambda: list(db.pairs()),
+        "pairs": lambda: list(db.pairs(k=db.k)),
+        "similar queries": lambda: [db.query(text) for text in TEXTS[::3]],
+        "similar batch": lambda: list(db.query_many(TEXTS)),
+        "similar pairs": lambda: list(db.pairs()),
     }
 
 
@@ -84,6 +92,12 @@ def test_a_page_under_a_second_key(db: Database) -> None:
     with db._environment.write() as txn:
         txn.put("table-01", first, other)
     assert refusing(db) >= {"queries", "batch", "pairs"}
+
+
+def test_pages_of_the_bands(db: Database) -> None:
+    exchange(db, "bands")
+    assert refusing(db) == {"similar queries", "similar batch", "similar pairs"}
+    assert any("page" in problem.what for problem in db.check())
 
 
 def test_records_of_other_ids(db: Database) -> None:
@@ -119,7 +133,7 @@ def test_a_key_whose_record_is_gone(tmp_path: Path) -> None:
 def test_a_short_text_that_is_another(db: Database) -> None:
     (one, _), (two, _) = entries(db, "short")[:2]
     digests = {one[:16]: one, two[:16]: two}
-    texts = [f"short {number}" for number in range(COUNT + 20, COUNT + 30)]
+    texts = [f"short {number}" for number in range(COUNT + 300, COUNT + 310)]
     assert all(db.query(text) for text in texts)
     with db._environment.write() as txn:
         for key in digests.values():
