@@ -301,6 +301,26 @@ def test_what_is_replaced_or_deleted_is_found_no_more(tmp_path):
         assert list(db.check()) == []
 
 
+@pytest.mark.full
+def test_pairs_of_many_texts_are_those_of_brute_force_but_for_few(tmp_path):
+    texts = families(random.Random(7), 5000, 100)
+    holders: dict[tuple[str, ...], list[int]] = {}
+    sets = [set(zip(*(text.split()[at:] for at in range(3)), strict=False)) for text in texts]
+    for number, own in enumerate(sets):
+        for shingle in own:
+            holders.setdefault(shingle, []).append(number)
+    together = {pair for numbers in holders.values() for pair in itertools.combinations(numbers, 2)}
+    shares = {(a, b): len(sets[a] & sets[b]) / len(sets[a] | sets[b]) for a, b in together}
+    with fpdb.create(tmp_path / "db", keys="integer") as db:
+        list(db.add_many(itertools.starmap(Document, enumerate(texts))))
+        found = {(pair.key, pair.other) for pair in db.pairs()}
+    for least, recall in ((0.8, 0.93), (0.85, 0.97), (0.95, 0.999)):
+        wanted = {pair for pair, share in shares.items() if share >= least}
+        assert len(wanted) > 200
+        assert len(found & wanted) >= recall * len(wanted)
+    assert all(shares[pair] >= 0.7 for pair in found)
+
+
 def test_what_resembles_by_its_sketch_is_not_added(tmp_path):
     dice = random.Random(9)
     words = dice.choices(WORDS, k=100)
