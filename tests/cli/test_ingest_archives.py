@@ -90,10 +90,10 @@ def test_query_and_strict(run, tmp_path):
     archive.write_bytes(RECORDS[0])
     assert run("ingest", path, archive).code == 0
     asked = run("query", path, archive)
-    assert asked.out == "http://a.example/0\thttp://a.example/0\t0\t1.0000\n"
+    assert asked.out == "http://a.example/0\thttp://a.example/0\t1.00\n"
     file = tmp_path / "a.html"
     file.write_text(page("0"))
-    assert "http://a.example/0\t0\t" in run("query", path, file).out
+    assert "http://a.example/0\t1.00\n" in run("query", path, file).out
 
 
 def test_integer_keys(run, tmp_path):
