@@ -3,6 +3,7 @@
 import gzip
 import importlib
 import json
+import random
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -65,73 +66,161 @@ def test_the_text_of_a_page_is_found_in_a_template_too(helper):
     assert helper("corpora").extracted(page).split() == ["a", "&", "b", "hidden"]
 
 
-def test_pairs_of_the_package_simhash_are_those_within_k(helper):
-    texts = ["the quick brown fox jumps over it", "The quick brown fox jumps over it!", "no kin"]
-    (first, second), failed = helper("peers").simhash_pairs([*texts, "a" * 400])
-    assert (first.tolist(), second.tolist()) == ([0], [1])
-    assert failed in (0, 1)  # with numpy 2 the package can't take the last
+def test_equal_texts_are_counted_once(helper):
+    corpora = helper("corpora")
+    texts = ["one two  three", "four five six", "one two three"]
+    corpus = corpora.Corpus("small-en", [5, 6, 7], texts, texts).distinct()
+    assert (corpus.keys, corpus.texts) == ([5, 6], texts[:2])
 
 
-def test_rating_pairs_of_others_counts_as_a_recipe_is_rated(helper):
+def test_shingles_of_the_truth_are_those_of_the_sketches(helper):
+    own = helper("copies").shingles
+    assert own("One, two three-FOUR") == {"one two three", "two three four"}
+    assert own("天地玄黄，宇宙") == {"天 地 玄 黄 宇", "地 玄 黄 宇 宙"}
+    recipe = fpdb.recipe("web")
+    for text in (
+        "Ab c d e. f g, h i j k l m n o p",
+        "天地玄黄宇宙洪荒日月盈昃 and then ABC 辰宿列张寒来暑往 2026年秋收冬藏",
+        "too short",
+        "",
+    ):
+        assert len(own(text)) == len(recipe.shingles(text))
+
+
+def test_a_passage_is_cut_into_sentences_without_a_loss(helper):
+    edits = helper("edits")
+    assert edits.sentences("One. Two!  Three? 四。五！") == [
+        "One.",
+        " Two!",
+        "  Three?",
+        " 四。",
+        "五！",
+    ]
+    words = " ".join(f"word{number}" for number in range(200))
+    assert "".join(edits.sentences(words)) == words
+    assert len(edits.sentences(words)) == 11
+
+
+@pytest.mark.parametrize("chinese", [False, True])
+def test_edits_change_what_they_say(helper, chinese):
+    edits, copies = helper("edits"), helper("copies")
+    texts = [
+        "".join(
+            f"第{a}条，甲乙丙丁{chr(0x5B50 + 37 * a + b)}{chr(0x6210 + 11 * a + b)}戊己{b}。"
+            if chinese
+            else f"Sentence {a} number {b} has word{a}x{b} and other{a}x{b} things. "
+            for b in range(30)
+        )
+        for a in range(8)
+    ]
+    origin = edits.source(texts, chinese=chinese, count=8)
+    editor = edits.Editor(origin, random.Random(1))
+    assert len(origin.passages) == 8
+    alike = {}
+    for label, edit in edits.EDITS.items():
+        own = origin.passages[0]
+        text = edit(editor, own)
+        assert text != "".join(own), label
+        shared = map(copies.shingles, ("".join(own), text))
+        alike[label] = copies.jaccard(*shared)
+    of_words = [alike[f"{share} % of the words changed"] for share in (1, 2, 4, 8)]
+    assert of_words == sorted(of_words, reverse=True)
+    assert 0.3 < of_words[-1] < of_words[0] < 1
+    assert 0.8 < alike["the last tenth cut"] < 0.95
+    assert 0.7 < alike["a fifth of another text added"] < 0.95
+
+
+def test_answers_are_rated_by_the_similarity_of_their_shingles(helper, folder, monkeypatch):
+    copies = helper("copies")
+
+    class Everything:
+        def store(self, documents):
+            self.count = len(documents)
+
+        def ask(self, document):
+            return list(range(self.count))
+
+    words = [f"word{number}" for number in range(600)]
+    with gzip.open(folder / "documents.jsonl.gz", "wt", encoding="utf-8") as file:
+        for at in (0, 300):
+            text = ". ".join(" ".join(words[at + n : at + n + 10]) for n in range(0, 300, 10))
+            file.write(json.dumps({"id": at, "text": text}) + "\n")
+    monkeypatch.setattr(copies, "Database", lambda path: Everything())
+    monkeypatch.setattr(copies.peers, "indexes", lambda similarity: {})
+    rated = copies.measure("small-en", lambda words: None)
+    assert rated["passages"] == 2
+    assert sum(line["pairs"] for line in rated["edits"]) == sum(
+        line["fpdb"] for line in rated["edits"]
+    )
+    edited = len(helper("edits").EDITS) * 2
+    reported = rated["reports"]["fpdb"]
+    assert reported["reported"] == 2 * edited
+    assert 0 < reported["similar"] <= reported["right"] <= edited
+
+
+def test_the_index_of_the_package_simhash_finds_what_is_within_k(helper):
+    index = helper("peers").SimHash()
+    texts = ["the quick brown fox jumps over it", "no kin", "a" * 400]
+    index.store([(text, frozenset()) for text in texts])
+    assert index.ask(("The quick brown fox jumps over it!", frozenset())) == [0]
+    assert index.failed in (0, 1)  # with numpy 2 the package can't take the last
+
+
+def test_rating_pairs_of_others_leaves_equal_ones_out(helper):
     truth = fpdb.joins.truth.Truth(
         5, np.array([1, 2, 8, 13]), np.array([0.9, 0.75, 0.6, 0.8]), np.array([0, 1, 2, 3, 0])
     )
     rated = helper("run").rate_pairs(truth, np.array([0, 2, 1, 0, 1]), np.array([1, 0, 3, 4, 2]))
-    assert {name: rated[name] for name in ("equal", "reported", "right", "wrong", "found")} == {
-        "equal": 1,
-        "reported": 4,
-        "right": 2,
-        "wrong": 1,
-        "found": 1,
-    }
-    assert (rated["precision"], rated["recall"]) == (2 / 3, 0.5)
+    assert rated == {"reported": 4, "right": 2, "similar": 1, "found": [1, 1]}
 
 
-def test_tables_say_what_is_reached(helper):
+def test_tables_say_what_was_measured(helper):
     report = helper("report")
-    rating = {
-        "equal": 2,
-        "reported": 5,
-        "right": 4,
-        "wrong": 1,
-        "found": 3,
-        "precision": 0.8,
-        "recall": 0.75,
-    }
+    ratings = [
+        {"k": k, "precision": 1 - k / 100, "worst": 0.5, "recall": k / 12, "least": 0.1, "most": 0.9}
+        for k in range(13)
+    ]
+    answer = {"reported": 10, "right": 9, "similar": 8, "found": [7, 5]}
     each = {
         "documents": 1000,
-        "true": 4,
-        "equal": 2,
-        "short": 1,
-        "failed": 9,
-        "recipes": {report.DEFAULT: [rating] * 13},
-        "wide": [rating] * 25,
-        "similar": rating,
-        "sure": {**rating, "recall": 0.98},
-        "hashes": {report.DEFAULT: [rating, {**rating, "recall": 0.25}]},
-        "peers": {"simhash": {**rating, "recall": 0.5}, "datasketch": rating},
-        "tags": {"short": 7, **rating},
+        "different": 900,
+        "true": [9, 5],
+        "answers": {"fpdb": answer, "simhash": {**answer, "found": [4, 4]}},
+        "recipes": {"words": ratings},
+        "tags": {"pages": 7, "texts": 2},
     }
-    raw = {"versions": ["fpdb 1"], "corpora": {"small-en": each}}
+    lines = [
+        {"edit": "moved", "from": lower, "pairs": 40, "fpdb": 30 + place, "simhash": 10}
+        for place, lower in enumerate((0.8, 0.85, 0.9, 0.95))
+    ]
+    reports = {"fpdb": {"reported": 200, "right": 199, "similar": 150}}
+    own = {"passages": 9, "chinese": False, "edits": lines, "reports": reports}
+    raw = {
+        "versions": ["fpdb 1"],
+        "corpora": {"small-en": each},
+        "copies": {"small-en": own, "small-zh": {**own, "chinese": True}},
+    }
     body = report.body(raw)
-    assert "| small-en | 1,000 | 4 | 2 | 1 |" in body
-    assert (
-        "| small-en | recall at k = 3 | .750 | .550 | yes | simhash: .500; on 9 texts it fails |"
-        in body
-    )
-    assert "| small-en | precision at k = 3, equal texts counted | .857 | .950 | **no** |" in body
-    assert "| small-en | similar: found of the pairs from .85 on | .980 | .970 | yes |" in body
-    assert "| small-en | similar: right from .7 on of all reported | .800 | .980 | **no** |" in body
-    assert f"| {report.DEFAULT} | .800 / .500 (.250 to .750) |" in body
-    assert "finds 7 of 1,000 pages too short" in body
+    assert "| copies | 40 / 40 | 40 / 40 | 40 / 40 | 40 / 40 |" in body
+    assert "| **fpdb**, similarity .8 | .750 (.598 to .858) / .750 (.598 to .858) | .775" in body
+    assert "| .995 | .750 |" in body
+    assert "| moved | .750 of 80; small-en .750 | .800 of 240; small-en .800 |" in body
+    assert "| pairs | 4 / 5 |" in body
+    assert "| simhash, k = 3 | 0 / .800 (.900) |" in body
+    assert "| words, k = 3 | .970 / .250 (.100 to .900) |" in body
+    assert "| words, k = 5 | .950 / .417 (.100 to .900) |" in body
+    assert "| words, k = 6 |" not in body
+    assert "finds 7 of 1,000 pages too short, of the extracted texts 2." in body
 
 
 def test_the_default_is_among_the_candidates(helper):
-    recipes, report = helper("recipes"), helper("report")
-    chosen = recipes.candidates(["some text of a few words"])
-    assert chosen[report.DEFAULT] == recipes.DEFAULT == fpdb.recipe("web")
+    recipes = helper("recipes")
+    chosen = recipes.candidates()
+    [default] = [label for label in chosen if label.startswith("**web**")]
+    assert chosen[default].id == fpdb.recipe("web").id
     assert len({recipe.id for recipe in chosen.values()}) == len(chosen)
-    assert report.DEFAULT in recipes.rehashed()
+    hashed = recipes.rehashed(chosen[default])
+    assert len({recipe.id for recipe in [chosen[default], *hashed]}) == recipes.HASHES + 1
 
 
 def test_the_curves_of_the_picture_are_where_the_shares_are(helper):

@@ -1,4 +1,4 @@
-"""The four corpora: their texts, and the exact similarity of all pairs."""
+"""The corpora: their texts, and the exact similarity of all pairs."""
 
 import gzip
 import html
@@ -15,8 +15,9 @@ import numpy as np
 from fpdb.joins.exact import sets_of
 from fpdb.joins.truth import exact_truth
 
-NAMES = ("news-zh", "laws-zh", "reuters-en", "manual-html-en")
+NAMES = ("news-zh", "laws-zh", "reuters-en", "manual-html-en", "javadoc-en")
 FLOOR = 0.5
+TEXTS = ("article_body", "html", "text")
 # The similarities that a corpus comes with are rounded to four places.
 ROUNDING = 5.1e-5
 _COMMENT = re.compile("<!--.*?-->", re.DOTALL)
@@ -53,8 +54,19 @@ class Corpus:
         bare = ["".join(text.split()) for text in self.texts]
         return exact_truth(sets_of(flat, counts, bare), FLOOR)
 
+    def distinct(self):
+        """Return the corpus with one text for all that are equal but for white space."""
+        places = {}
+        for place, text in enumerate(self.texts):
+            places.setdefault("".join(text.split()), place)
+        kept = list(places.values())
+        texts = [self.texts[place] for place in kept]
+        return Corpus(self.name, [self.keys[place] for place in kept], texts, texts)
+
     def check(self):
         """Compare the similarities of the pairs that the corpus comes with; give their number."""
+        if not (folder() / self.name / "pairs.tsv").exists():
+            return 0
         number = {key: place for place, key in enumerate(self.keys)}
         lines = (folder() / self.name / "pairs.tsv").read_text("utf-8").splitlines()[1:]
         rows = [line.split("\t") for line in lines]
@@ -103,8 +115,9 @@ def load(name):
         with gzip.open(path, "rt", encoding="utf-8") as file:
             for record in map(json.loads, file):
                 keys.append(str(record["id"]))
-                raw.append(record["html"] if "html" in record else record["text"])
+                # Where there is the text of an article as a person took it, it is used.
+                raw.append(next(record[each] for each in TEXTS if each in record))
     if not keys:
         sys.exit(f"{folder() / name} has no documents (*.jsonl.gz)")
-    texts = [extracted(page) for page in raw] if "html" in name else raw
+    texts = [extracted(page) for page in raw] if name.startswith("manual-html") else raw
     return Corpus(name, keys, texts, raw)

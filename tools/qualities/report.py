@@ -1,36 +1,55 @@
 """Turn what was measured into the tables of the page."""
 
-import functools
+from collections import defaultdict
 
-MARGIN = 0.05
 PRECISE = 0.95
-SURE_FOUND, SURE_RIGHT = 0.97, 0.98
-DEFAULT = "**web**: words, 1 + log count"
+FOUND = ((0.8, 0.85), (0.85, 1.0))
+Z = 1.96  # standard errors on either side of a share, as Wilson reckons its interval
+LEAST = 30  # a share of fewer copies says nothing
+COPIES = (
+    "Share of the copies that are found, English / Chinese, by similarity to the original; in "
+    "parentheses the interval of 95 %."
+)
+EACH = (
+    "What fpdb finds of each edit, and in the corpus where it finds least, among those with "
+    f"{LEAST} such copies or more."
+)
+NATURAL = (
+    "Found of the pairs from .8 to .85 / from .85 to below 1; in parentheses the share of the "
+    "reported pairs that are right, from .7 on."
+)
+ALONE = (
+    "Precision / recall, means of several hashes; in parentheses the lowest and the highest "
+    "recall. Of each recipe k = 3, and the largest k above at which the mean precision is at least "
+    ".95 on every corpus, if there is one."
+)
 
 
 def body(raw):
     """Write all tables."""
-    found = raw["corpora"]
-    parts = [
-        f"Measured with {', '.join(raw['versions'])}.",
-        table(corpora_rows(found)),
-        "## Targets",
-        table(target_rows(found)),
-        "## Recipes and packages by k",
-        "Precision / recall at each k, equal texts left out of both.",
-        table(candidate_rows(found)),
-    ]
-    if any(each["hashes"] for each in found.values()):
-        seeds = max(len(runs) for each in found.values() for runs in each["hashes"].values())
-        words = (
-            f"Precision / recall at k = 3, means of {seeds} hashes; in parentheses the smallest "
-            "and the largest recall."
-        )
-        parts += ["## The same with other hashes", words, table(hash_rows(found))]
-    for name, each in found.items():
-        if "tags" in each:
-            parts += ["## Pages that hide their text", tags_words(name, each)]
-    parts += [f"![Precision and recall on {name}](quality-{name}.svg)" for name in found]
+    found, copies = raw["corpora"], raw["copies"]
+    parts = [f"Measured with {', '.join(raw['versions'])}."]
+    if copies:
+        parts += [
+            "## Edited copies",
+            COPIES,
+            table(method_rows(copies)),
+            EACH,
+            table(edit_rows(copies)),
+        ]
+    if found:
+        parts += [
+            "## Natural pairs",
+            NATURAL,
+            table(answer_rows(found)),
+            "## Fingerprints alone",
+            ALONE,
+            table(recipe_rows(found)),
+        ]
+        for name, each in found.items():
+            if "tags" in each:
+                parts += ["## Pages that hide their text", tags_words(name, each)]
+        parts += [f"![Precision and recall on {name}](quality-{name}.svg)" for name in found]
     return "\n\n".join(parts)
 
 
@@ -41,97 +60,112 @@ def table(rows):
     return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
 
 
-def corpora_rows(found):
-    return [
-        {
-            "corpus": name,
-            "documents": f"{each['documents']:,}",
-            "true pairs (.8 to 1)": f"{each['true']:,}",
-            "pairs of equal texts": f"{each['equal']:,}",
-            "too short for web": f"{each['short']:,}",
+def method_rows(copies):
+    """Write one row for each method, and one for the numbers of copies."""
+    sums = defaultdict(int)
+    reports = defaultdict(int)
+    for own in copies.values():
+        for line in own["edits"]:
+            for label in line.keys() - {"edit", "from"}:
+                sums[label, own["chinese"], line["from"]] += line[label]
+        for label, counts in own["reports"].items():
+            for what, count in counts.items():
+                reports[label, what] += count
+    lowers = sorted({lower for _, _, lower in sums})
+    labels = list(next(iter(copies.values()))["reports"])
+    numbers = {"": "copies"} | {
+        edges(lower): f"{sums['pairs', False, lower]:,} / {sums['pairs', True, lower]:,}"
+        for lower in lowers
+    }
+    rows = [numbers | {"right from .7 on": "", "from .8 on": ""}]
+    for label in labels:
+        cells = {
+            edges(lower): " / ".join(
+                ranged(sums[label, chinese, lower], sums["pairs", chinese, lower], label)
+                for chinese in (False, True)
+            )
+            for lower in lowers
         }
-        for name, each in found.items()
-    ]
-
-
-def with_equal(rating):
-    """Return the precision if pairs of equal texts count as right."""
-    right = rating["right"] + rating["equal"]
-    return right / (right + rating["wrong"]) if right + rating["wrong"] else None
-
-
-def target_rows(found):
-    rows = []
-    for name, each in found.items():
-        own, peer = each["recipes"][DEFAULT][3], each["peers"]["simhash"]
-        similar, sure = each["similar"], each["sure"]
-        strict = similar["right"] / similar["reported"] if similar["reported"] else None
-        wanted = peer["recall"] + MARGIN
-        failed = f"; on {each['failed']} texts it fails" if each["failed"] else ""
-        beside = f"simhash: {share(peer['recall'])}{failed}"
-        rows.append(row(name, "recall at k = 3", own["recall"], wanted, beside))
-        beside = (
-            f"without them {share(own['precision'])}; simhash: {share(with_equal(peer))}, "
-            f"without {share(peer['precision'])}"
-        )
-        what = "precision at k = 3, equal texts counted"
-        rows.append(row(name, what, with_equal(own), PRECISE, beside))
-        beside = f"from .8 on {share(similar['recall'])}"
-        what = "similar: found of the pairs from .85 on"
-        rows.append(row(name, what, sure["recall"], SURE_FOUND, beside))
-        beside = f"{similar['right']} of {similar['reported']}, equal texts left out"
-        what = "similar: right from .7 on of all reported"
-        rows.append(row(name, what, strict, SURE_RIGHT, beside))
+        reported = reports[label, "reported"]
+        right = {
+            "right from .7 on": part(reports[label, "right"], reported),
+            "from .8 on": part(reports[label, "similar"], reported),
+        }
+        rows.append({"": named(label)} | cells | right)
     return rows
 
 
-def row(name, what, value, wanted, notes):
-    reached = value is not None and round(value, 4) >= round(wanted, 4)
-    return {
-        "corpus": name,
-        "row": what,
-        "fpdb": share(value),
-        "target": share(wanted),
-        "reached": "yes" if reached else "**no**",
-        "for comparison": notes,
-    }
-
-
-def candidate_rows(found):
-    labels = found[next(iter(found))]["recipes"]
-    chosen = [(f"{label}, k = {k}", ("recipes", label, k)) for label in labels for k in (3, 6)]
-    chosen += [(f"web with 128 bits, k = {k}", ("wide", k)) for k in (6, 12)]
-    chosen += [
-        ("**web, similar** from .8", ("similar",)),
-        ("package simhash, k = 3", ("peers", "simhash")),
-        ("package datasketch, MinHashLSH at .8", ("peers", "datasketch")),
-    ]
-    return [line(found, label, path) for label, path in chosen]
-
-
-def line(found, label, path):
-    cells = {}
-    for name, each in found.items():
-        rating = functools.reduce(lambda inside, step: inside[step], path, each)
-        cells[name] = f"{share(rating['precision'])} / {share(rating['recall'])}"
-    return {"recipe": label, **cells}
-
-
-def hash_rows(found):
+def edit_rows(copies):
+    """Write for each edit what fpdb finds, in all and in the corpus where it finds least."""
     rows = []
-    for label in found[next(iter(found))]["hashes"]:
-        cells = {"recipe": label}
-        for name, each in found.items():
-            runs = each["hashes"][label]
-            precisions = [run["precision"] for run in runs if run["precision"] is not None]
-            recalls = [run["recall"] for run in runs]
+    for edit in dict.fromkeys(line["edit"] for own in copies.values() for line in own["edits"]):
+        cells = {"edit": edit}
+        for low, high in FOUND:
+            counts = {}
+            for name, own in copies.items():
+                lines = [
+                    line
+                    for line in own["edits"]
+                    if line["edit"] == edit and low <= line["from"] < high
+                ]
+                counts[name] = [sum(line[what] for line in lines) for what in ("pairs", "fpdb")]
+            pairs, got = map(sum, zip(*counts.values(), strict=True))
+            several = {name: own for name, own in counts.items() if own[0] >= LEAST}
+            lowest = min(several, key=lambda name: counts[name][1] / counts[name][0], default=None)
+            words = f"{part(got, pairs)} of {pairs:,}"
+            if lowest:
+                words += f"; {lowest} {part(counts[lowest][1], counts[lowest][0])}"
+            cells[edges(low, high)] = words
+        rows.append(cells)
+    return rows
+
+
+def answer_rows(found):
+    """Write what each method finds among the texts of each corpus."""
+    rows = [
+        {"": "pairs"}
+        | {
+            name: f"{own['true'][0] - own['true'][1]:,} / {own['true'][1]:,}"
+            for name, own in found.items()
+        }
+    ]
+    for label in next(iter(found.values()))["answers"]:
+        cells = {"": named(label)}
+        for name, own in found.items():
+            answer = own["answers"][label]
+            (every, sure), (got, surely) = own["true"], answer["found"]
             cells[name] = (
-                f"{share(sum(precisions) / len(precisions))} / "
-                f"{share(sum(recalls) / len(recalls))} "
-                f"({share(min(recalls))} to {share(max(recalls))})"
+                f"{part(got - surely, every - sure)} / {part(surely, sure)} "
+                f"({part(answer['right'], answer['reported'])})"
             )
         rows.append(cells)
     return rows
+
+
+def recipe_rows(found):
+    """Write each recipe at k = 3, and at the largest k where it is precise everywhere."""
+    rows = []
+    for label in next(iter(found.values()))["recipes"]:
+        for k in sorted({3, max(3, precise_to(found, label))}):
+            cells = {"recipe": f"{label}, k = {k}"}
+            for name, own in found.items():
+                each = own["recipes"][label][k]
+                cells[name] = (
+                    f"{share(each['precision'])} / {share(each['recall'])} "
+                    f"({share(each['least'])} to {share(each['most'])})"
+                )
+            rows.append(cells)
+    return rows
+
+
+def precise_to(found, label):
+    """Return the largest k at which a recipe is precise on all corpora, at least 0."""
+    runs = [own["recipes"][label] for own in found.values()]
+    precise = [
+        all(each[k]["precision"] is None or each[k]["precision"] >= PRECISE for each in runs)
+        for k in range(len(runs[0]))
+    ]
+    return max((k for k in range(len(precise)) if all(precise[: k + 1])), default=0)
 
 
 def tags_words(name, each):
@@ -140,13 +174,40 @@ def tags_words(name, each):
         f"Many pages of {name} keep their text in a script template, and some consist of nothing "
         "but includes, which the server would fill in. The cleaning step `tags` drops all "
         "scripts: web with this step, on the pages themselves, finds "
-        f"{tags['short']:,} of {each['documents']:,} pages too short (of the extracted texts "
-        f"{each['short']:,}), and at k = 3 {share(tags['recall'])} of the true pairs. So the "
-        "figures above are for texts that were extracted first, with the templates."
+        f"{tags['pages']:,} of {each['documents']:,} pages too short, of the extracted texts "
+        f"{tags['texts']:,}. So the figures above are for texts that were extracted first, with "
+        "the templates."
     )
+
+
+def named(label):
+    packages = {
+        "fpdb": "**fpdb**, similarity .8",
+        "simhash": "simhash, k = 3",
+    }
+    return packages.get(label, f"{label} at .8")
+
+
+def edges(low, high=None):
+    high = high or min(edge for edge in (0.85, 0.9, 0.95, 1.0) if edge > low)
+    return "–".join("1" if edge == 1 else f"{edge:.2f}".lstrip("0") for edge in (low, high))
+
+
+def ranged(count, whole, label):
+    """Write a share, that of fpdb with the range where chance would leave it 19 times in 20."""
+    if label != "fpdb" or not whole:
+        return part(count, whole)
+    middle, scatter = count + Z**2 / 2, Z * (count * (whole - count) / whole + Z**2 / 4) ** 0.5
+    low, high = (round((middle + way * scatter) / (whole + Z**2), 6) for way in (-1, 1))
+    return f"{part(count, whole)} ({share(low)} to {share(high)})"
+
+
+def part(count, whole):
+    return share(count / whole) if whole else "-"
 
 
 def share(value):
     if value is None:
         return "-"
-    return "1" if value == 1 else f"{value:.3f}".lstrip("0")
+    # What is less than 1 isn't shown as 1.
+    return f"{value:g}" if value in (0, 1) else f"{min(value, 0.999):.3f}".lstrip("0")

@@ -1,15 +1,18 @@
-"""Evaluate the candidates and the peers, print the tables, and with --write publish them."""
+"""Measure what is found, by fpdb and by others, print the tables, and with --write publish them."""
 
 import argparse
 import json
 import platform
 import re
 import sys
+import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
 
+import copies
 import corpora
+import numpy as np
 import peers
 import picture
 import recipes
@@ -22,92 +25,101 @@ DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW = DOCS / "quality.md", DOCS / "quality.json"
 KS = range(13)
 LIMITS = Thresholds()
-SURE = Thresholds(truth_from=0.85)
 SIMILARITY = 0.8
+EDGES = (0.8, 0.85)
 
 
 def say(words):
     print(f"[quality] {words}", file=sys.stderr, flush=True)
 
 
-def measure(name, *, hashes):
-    """Evaluate everything on one corpus."""
-    corpus = corpora.load(name)
-    listed = corpus.check()
+def measure(name):
+    """Evaluate everything on one corpus, equal texts counted once."""
+    whole = corpora.load(name)
+    listed = whole.check()
+    corpus = whole.distinct()
+    say(f"{name}: {len(corpus.texts):,} different texts; {listed:,} listed pairs agree")
     truth = corpus.truth
-    say(f"{name}: {len(corpus.texts):,} documents; {listed:,} listed pairs agree")
-    first, second = truth.pairs()
-    apart = truth.jaccards[~truth.equal(first, second)]
+    true = [int((truth.jaccards[apart(truth)] >= edge).sum()) for edge in EDGES]
     found = {
-        "documents": len(corpus.texts),
-        "listed": listed,
-        "true": int((apart >= LIMITS.truth_from).sum()),
-        "equal": truth.equal_pairs(),
+        "documents": len(whole.texts),
+        "different": len(corpus.texts),
+        "true": true,
+        "answers": {},
         "recipes": {},
-        "wide": [],
-        "hashes": {},
-        "peers": {},
     }
-    for label, recipe in recipes.candidates(corpus.texts).items():
+    with tempfile.TemporaryDirectory() as folder:
+        methods = {"fpdb": copies.Database(Path(folder) / "db"), **peers.indexes(SIMILARITY)}
+        for label, method in methods.items():
+            started = time.process_time()
+            found["answers"][label] = rate_pairs(truth, *pairs_of(method, corpus))
+            say(f"{name}: {label}, {time.process_time() - started:.1f} s")
+        found["failed"] = methods["simhash"].failed
+    for label, recipe in recipes.candidates().items():
         started = time.process_time()
-        quality = rate(recipe, corpus.texts, truth, KS, LIMITS)
+        runs = [
+            rate(each, corpus.texts, truth, KS, LIMITS).ratings for each in recipes.rehashed(recipe)
+        ]
+        found["recipes"][label] = [spread(ratings) for ratings in zip(*runs, strict=True)]
         say(f"{name}: {label}, {time.process_time() - started:.1f} s")
-        found["recipes"][label] = [rating._asdict() for rating in quality.ratings]
-    wide = rate(recipes.wide(), corpus.texts, truth, range(25), LIMITS)
-    found["wide"] = [rating._asdict() for rating in wide.ratings]
-    default = rate(recipes.DEFAULT, corpus.texts, truth, KS, LIMITS, similarity=SIMILARITY)
-    sure = rate(recipes.DEFAULT, corpus.texts, truth, KS, SURE, similarity=SIMILARITY)
-    found["short"] = default.short
-    found["similar"] = default.similar._asdict()
-    found["sure"] = sure.similar._asdict()
-    if hashes:
-        for label, same in recipes.rehashed().items():
-            ratings = [rate(each, corpus.texts, truth, [3], LIMITS) for each in same]
-            found["hashes"][label] = [each.ratings[0]._asdict() for each in ratings]
-            say(f"{name}: {label}, {len(same)} hashes")
-    if corpus.raw is not corpus.texts:
+    default = rate(recipes.DEFAULT, corpus.texts, truth, KS, LIMITS)
+    if whole.raw is not whole.texts:
         tags = recipes.DEFAULT.replace(name="web-tags", clean=("tags", "unicode"))
-        found["tags"] = rated_tags(tags, corpus)
-    near, found["failed"] = peers.simhash_pairs(corpus.texts)
-    pairs = {"simhash": near, "datasketch": peers.datasketch_pairs(corpus.shingles)}
-    found["peers"] = {peer: rate_pairs(truth, *own) for peer, own in pairs.items()}
-    say(f"{name}: peers")
-    counted = (
-        f"{name}: {found['documents']:,} documents, {found['true']:,} true pairs, "
-        f"{found['equal']:,} pairs of equal texts left out; {default.short:,} texts too short"
-    )
+        short = [
+            rate(each, texts, whole.truth, [3], LIMITS).short
+            for each, texts in ((tags, whole.raw), (recipes.DEFAULT, whole.texts))
+        ]
+        found["tags"] = dict(zip(("pages", "texts"), short, strict=True))
+    counted = f"{name}: {found['different']:,} different texts, {true[0]:,} true pairs"
     limits = (
         f"true from {LIMITS.truth_from:g}, right from {LIMITS.right_from:g}, wrong below "
-        f"{LIMITS.wrong_below:g}; similar: what a database finds from {SIMILARITY:g} on"
+        f"{LIMITS.wrong_below:g}; {default.short:,} texts too short"
     )
     return found, picture.draw([counted, limits], default)
 
 
-def rated_tags(recipe, corpus):
-    """Rate a recipe that drops tags itself, on the pages as they are."""
-    quality = rate(recipe, corpus.raw, corpus.truth, [3], LIMITS)
-    return {"short": quality.short, **quality.ratings[0]._asdict()}
+def apart(truth):
+    """Mark the pairs whose sets differ."""
+    return ~truth.equal(*truth.pairs())
+
+
+def pairs_of(method, corpus):
+    """Return the pairs that a method finds if it is asked for every text."""
+    documents = list(zip(corpus.texts, corpus.shingles, strict=True))
+    method.store(documents)
+    first, second = [], []
+    for number, document in enumerate(documents):
+        others = [other for other in method.ask(document) if other < number]
+        first += others
+        second += [number] * len(others)
+    return np.array(first, np.int64), np.array(second, np.int64)
 
 
 def rate_pairs(truth, first, second):
-    """Rate pairs that somebody else found."""
+    """Rate pairs that somebody reports; pairs of equal sets are left out."""
     equal = truth.equal(first, second)
     jaccards = truth.look_up(first[~equal], second[~equal])
-    counts = {
-        "equal": int(equal.sum()),
+    return {
         "reported": len(jaccards),
         "right": int((jaccards >= LIMITS.right_from).sum()),
-        "wrong": int((jaccards < LIMITS.wrong_below).sum()),
-        "found": int((jaccards >= LIMITS.truth_from).sum()),
-        "sure": int((jaccards >= SURE.truth_from).sum()),
+        "similar": int((jaccards >= SIMILARITY).sum()),
+        "found": [int((jaccards >= edge).sum()) for edge in EDGES],
     }
-    known = ~truth.equal(*truth.pairs())
-    true = int((known & (truth.jaccards >= LIMITS.truth_from)).sum())
-    rated = counts["right"] + counts["wrong"]
-    return counts | {
-        "precision": counts["right"] / rated if rated else None,
-        "recall": counts["found"] / true if true else None,
+
+
+def spread(ratings):
+    """Sum up the ratings of one recipe at one k with several hashes."""
+    precisions = [each.precision for each in ratings if each.precision is not None]
+    recalls = [each.recall for each in ratings]
+    shown = {
+        "precision": sum(precisions) / len(precisions) if precisions else None,
+        "worst": min(precisions, default=None),
+        "recall": sum(recalls) / len(recalls),
+        "least": min(recalls),
+        "most": max(recalls),
     }
+    rounded = {name: None if each is None else round(each, 4) for name, each in shown.items()}
+    return {"k": ratings[0].k, **rounded}
 
 
 def keep(raw):
@@ -130,27 +142,30 @@ def write(body):
 def main():
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="tools/quality", description=__doc__)
-    parser.add_argument("corpora", nargs="*", metavar="CORPUS", help="which, default all four")
-    parser.add_argument("--no-hashes", action="store_true", help="measure with one hash each")
+    every = list(dict.fromkeys([*corpora.NAMES, *copies.NAMES]))
+    parser.add_argument("corpora", nargs="*", metavar="CORPUS", help="which, default all")
+    parser.add_argument("--copies", action="store_true", help="measure edited copies only")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its pictures")
     parser.add_argument("--again", action="store_true", help="tables from the figures kept before")
     options = parser.parse_args()
-    python = f"Python {platform.python_version()}"
-    names = options.corpora or list(corpora.NAMES)
-    if unknown := set(names) - set(corpora.NAMES):
-        parser.error(f"found {', '.join(sorted(unknown))}, expected {', '.join(corpora.NAMES)}")
-    if options.again:
-        raw = json.loads(RAW.read_text("utf-8"))
-    else:
-        packages = ("fpdb", "simhash", "datasketch", "numpy")
-        raw = {
-            "versions": [*(f"{each} {version(each)}" for each in packages), python],
-            "corpora": {},
-        }
+    names = options.corpora or every
+    if unknown := set(names) - set(every):
+        parser.error(f"found {', '.join(sorted(unknown))}, expected {', '.join(every)}")
+    before = json.loads(RAW.read_text("utf-8")) if options.again or options.copies else {}
+    raw = {
+        "versions": [*(f"{each} {version(each)}" for each in ("fpdb", *peers.PACKAGES, "numpy"))],
+        "corpora": before.get("corpora", {}),
+        "copies": before.get("copies", {}),
+    }
+    raw["versions"].append(f"Python {platform.python_version()}")
+    if not options.again:
         for name in names:
-            raw["corpora"][name], drawn = measure(name, hashes=not options.no_hashes)
-            if options.write:
-                (DOCS / f"quality-{name}.svg").write_text(drawn, "utf-8")
+            if name in copies.NAMES:
+                raw["copies"][name] = copies.measure(name, say)
+            if name in corpora.NAMES and not options.copies:
+                raw["corpora"][name], drawn = measure(name)
+                if options.write:
+                    (DOCS / f"quality-{name}.svg").write_text(drawn, "utf-8")
     body = report.body(raw)
     print(body)
     if options.write:
