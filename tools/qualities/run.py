@@ -62,7 +62,6 @@ def measure(name):
         ]
         found["recipes"][label] = [spread(ratings) for ratings in zip(*runs, strict=True)]
         say(f"{name}: {label}, {time.process_time() - started:.1f} s")
-    default = rate(recipes.DEFAULT, corpus.texts, truth, KS, LIMITS)
     if whole.raw is not whole.texts:
         tags = recipes.DEFAULT.replace(name="web-tags", clean=("tags", "unicode"))
         short = [
@@ -70,12 +69,19 @@ def measure(name):
             for each, texts in ((tags, whole.raw), (recipes.DEFAULT, whole.texts))
         ]
         found["tags"] = dict(zip(("pages", "texts"), short, strict=True))
-    counted = f"{name}: {found['different']:,} different texts, {true[0]:,} true pairs"
+    return found, drawing(corpus)
+
+
+def drawing(corpus):
+    """Draw precision and recall of the default recipe, and what is found by similarity."""
+    default = rate(recipes.DEFAULT, corpus.texts, corpus.truth, KS, LIMITS, similarity=SIMILARITY)
+    true = int((corpus.truth.jaccards[apart(corpus.truth)] >= LIMITS.truth_from).sum())
+    counted = f"{corpus.name}: {len(corpus.texts):,} different texts, {true:,} true pairs"
     limits = (
         f"true from {LIMITS.truth_from:g}, right from {LIMITS.right_from:g}, wrong below "
-        f"{LIMITS.wrong_below:g}; {default.short:,} texts too short"
+        f"{LIMITS.wrong_below:g}; {default.short:,} texts too short; similar: from {SIMILARITY:g}"
     )
-    return found, picture.draw([counted, limits], default)
+    return picture.draw([counted, limits], default)
 
 
 def apart(truth):
