@@ -177,7 +177,14 @@ def test_rating_pairs_of_others_leaves_equal_ones_out(helper):
 def test_tables_say_what_was_measured(helper):
     report = helper("report")
     ratings = [
-        {"k": k, "precision": 1 - k / 100, "worst": 0.5, "recall": k / 12, "least": 0.1, "most": 0.9}
+        {
+            "k": k,
+            "precision": 1 - k / 100,
+            "worst": 0.5,
+            "recall": k / 12,
+            "least": 0.1,
+            "most": 0.9,
+        }
         for k in range(13)
     ]
     answer = {"reported": 10, "right": 9, "similar": 8, "found": [7, 5]}
