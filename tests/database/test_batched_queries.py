@@ -16,6 +16,8 @@ from fpdb.tables import batch
 from fpdb.tables.bits import to_array
 from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
 
+pytestmark = pytest.mark.slow("its cases compare databases with brute force, 16 s together")
+
 PLANS = {
     "32 bits, home only": home_plan(32, 1, 8),
     "32 bits, 2 of 4 blocks": choose_plan(32, 2, choose=2),

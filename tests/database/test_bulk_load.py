@@ -13,6 +13,8 @@ from fpdb.documents.prepare import LOAD
 from fpdb.storage.format import Counters
 from fpdb.tables import plans
 
+pytestmark = pytest.mark.slow("its cases build databases of all kinds, 18 s together")
+
 DICE = np.random.default_rng(11)
 CONTENT = [(bits, keys) for bits in (32, 64, 128) for keys in ("text", "integer")]
 

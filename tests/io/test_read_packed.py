@@ -19,6 +19,8 @@ from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord, Record
 from fpdb.io.streams import read_lines
 
+pytestmark = pytest.mark.slow("its cases unpack bombs, 11 s together")
+
 zstandard = pytest.importorskip("zstandard")
 
 PACK = {"gz": gzip.compress, "zst": zstandard.ZstdCompressor().compress}

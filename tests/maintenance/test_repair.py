@@ -26,6 +26,8 @@ from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 from fpdb.tables.bulk_load import LEAST_MEMORY
 
+pytestmark = pytest.mark.slow("its cases damage and repair databases, 16 s together")
+
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 PAGE = 4096
 Contents = dict[Any, tuple[Any, ...]]

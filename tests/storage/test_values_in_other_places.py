@@ -12,6 +12,8 @@ import fpdb
 from fpdb import DamagedError, Database, Document
 from fpdb.storage.format import Counters, pack_header, unpack_header
 
+pytestmark = pytest.mark.slow("its cases damage databases value by value, 18 s together")
+
 COUNT = 2000
 NUMBERS = np.random.default_rng(8).integers(0, 2**64, COUNT, np.uint64)
 TEXT = "the library lends books for four weeks and whoever keeps them longer pays a fee "
