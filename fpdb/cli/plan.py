@@ -26,7 +26,7 @@ from fpdb.tables.planner import extremes
 _CORES = 8
 # The tables of an extreme that is still worth a line.
 _MOST_SHOWN = 10**9
-# From so many false matches a query by chance on, another width is better.
+# With this number of false matches a query or more, another width is better.
 MANY = 0.1
 # The similarities for which the recall of bands is shown.
 _SHOWN = (0.75, 0.8, 0.85, 0.9, 0.95)

@@ -19,7 +19,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import NewSimilarityOption, RecipeOption, choose_recipe, require_name
+from fpdb.cli.options import KOption, NewSimilarityOption, RecipeOption, choose_recipe, require_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,10 +35,6 @@ InputArgument = Annotated[
 OutputArgument = Annotated[
     str,
     typer.Argument(metavar="OUT", callback=require_name, help="A new directory for Parquet."),
-]
-DistanceOption = Annotated[
-    int | None,
-    typer.Option("--k", "-k", metavar="K", min=0, help="Ask for bits: the largest distance."),
 ]
 LeastSimilarityOption = Annotated[
     float | None,
@@ -90,7 +86,7 @@ def fingerprint(
 def pairs(
     source: InputArgument,
     output: OutputArgument,
-    k: DistanceOption = None,
+    k: KOption = None,
     similarity: LeastSimilarityOption = None,
 ) -> None:
     """List pairs of near-duplicates.
@@ -110,7 +106,7 @@ def pairs(
 def clusters(
     source: InputArgument,
     output: OutputArgument,
-    k: DistanceOption = None,
+    k: KOption = None,
     similarity: LeastSimilarityOption = None,
 ) -> None:
     """Group near-duplicates, or ready pairs.
@@ -135,7 +131,7 @@ def query(
     ],
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Those to look among.")],
     output: OutputArgument,
-    k: DistanceOption = None,
+    k: KOption = None,
     similarity: LeastSimilarityOption = None,
 ) -> None:
     """Find fingerprints like these in a corpus.

@@ -1,8 +1,8 @@
 """The bands of sketches: find documents whose sketch agrees with another in a band.
 
 A row is a number, made of a band and what a sketch has in it, and the id of a document. All bands
-are in one sub-database, one after the other. A text without a sketch has a row of its own kind,
-made of the digest of the text, so that equal texts always meet.
+are in one sub-database, one after the other. A text without a sketch has one row, made of
+the digest of the text, so that equal texts are always candidates.
 """
 
 from collections import Counter

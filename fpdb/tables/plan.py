@@ -16,7 +16,7 @@ from fpdb.tables.probes import TableProbes, find_probes
 
 # As many sub-databases as the storage opens, with room for those of the documents.
 MOST_TABLES = 64
-# No database has so many documents that a longer prefix would leave out more of them.
+# In a database of any size, a longer prefix leaves out no more documents.
 _LONGEST_PREFIX = 64
 # The number of a row of the bands has room for what is in a band, and for the band.
 _MOST_BINS = 14

@@ -34,21 +34,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
 
 
 @pytest.fixture
-def undone(environment: Environment) -> Undone:
-    """Run a test in a write transaction that leaves nothing behind."""
-
-    class DoneError(Exception):
-        pass
-
-    def run(work: Callable[[WriteTransaction], None]) -> None:
-        with contextlib.suppress(DoneError), environment.write() as txn:
-            work(txn)
-            raise DoneError
-
-    return run
-
-
-@pytest.fixture
 def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pages be so small that a few rows split them."""
     monkeypatch.setattr(columns, "LARGEST", 200)

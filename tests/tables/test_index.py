@@ -1,6 +1,5 @@
 """The permutation tables against brute force, without documents around them."""
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,21 +34,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
     names = [f"table-{number:02d}" for number in range(16)]
     with Environment.create(tmp_path_factory.mktemp("index") / "db", names) as env:
         yield env
-
-
-@pytest.fixture
-def undone(environment: Environment) -> Undone:
-    """Run a test in a write transaction that leaves nothing behind."""
-
-    class DoneError(Exception):
-        pass
-
-    def run(work: Callable[[WriteTransaction], None]) -> None:
-        with contextlib.suppress(DoneError), environment.write() as txn:
-            work(txn)
-            raise DoneError
-
-    return run
 
 
 def fill(txn: WriteTransaction, index: Index, fingerprints: Fingerprints, ids: Any) -> None:

@@ -1,6 +1,5 @@
 """Pages against sorted sets, and the bytes of their columns."""
 
-import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,21 +37,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
     path = tmp_path_factory.mktemp("pages") / "db"
     with Environment.create(path, [name for name, _, _ in SHAPES]) as env:
         yield env
-
-
-@pytest.fixture
-def undone(environment: Environment) -> Callable[[Callable[[WriteTransaction], None]], None]:
-    """Run a test in a write transaction that leaves nothing behind."""
-
-    class DoneError(Exception):
-        pass
-
-    def run(work: Callable[[WriteTransaction], None]) -> None:
-        with contextlib.suppress(DoneError), environment.write() as txn:
-            work(txn)
-            raise DoneError
-
-    return run
 
 
 @pytest.fixture
