@@ -131,15 +131,14 @@ class SharedEnvironment:
     def admit(self, mark: Mark, *, write: bool) -> None:
         """Wait until a transaction may begin, and count it among the active ones."""
         self.dropped(mark)
-        write = write and self.readonly
         # A thread with an open transaction can't wait for itself to end it.
-        if not write and self._is_active(threading.get_ident()):
+        if self._is_active(threading.get_ident()) and not (write and self.readonly):
             self.require_usable()
             self.active.add(mark)
             return
-        with table_lock:
+        with table_lock:  # others may have opened it anew, and for reading, until here
             self.require_usable()
-            if write or self.environment is None or self._outgrown:
+            if self.environment is None or self._outgrown or (write and self.readonly):
                 self.open_anew()
             elif self.readonly and self._writable and not self.active:
                 # The first write would do it, but not within a snapshot of its own thread.
