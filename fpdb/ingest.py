@@ -26,35 +26,32 @@ from fpdb.processes import mapped
 from fpdb.storage.format import Stored
 
 _MOST_DIGITS = 20
+# Where `Ingested` counts a status under another name.
+_COUNTED = {"duplicate": "duplicates"}
 # Records that are looked up together.
 _BLOCK = 256
-
-
-class Bad(NamedTuple):
-    """A record that can't be used: where it was read, why, a hint that may cure it, and its key."""
-
-    source: str
-    reason: str
-    hint: str = ""
-    key: Key | None = None
 
 
 @dataclass
 class Ingested:
     """What became of the records that were read so far.
 
-    `records` counts what was read, `statuses` the documents by the statuses of `Added`, and `bad`
-    the records that can't be used. `known` counts pages of web archives that are stored, and so
-    aren't read again. `skipped` counts records of web archives that hold no page, by the reason.
+    `read` counts documents and the `bad` records, which can't be used. Documents are `added` under
+    a new key, `replaced` one with their key, or were stored already, `unchanged`; `duplicates`
+    weren't added, because they resemble stored ones; `short` ones were added, but have no
+    fingerprint. `skipped` counts records of web archives that hold no page, by the reason.
     `incomplete` counts documents whose search for near-duplicates a budget ended, so that one may
     have been missed. `invalid_utf8` counts records in which bytes that are no UTF-8 were replaced
     by U+FFFD. `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if
     only reading to the end would show it.
     """
 
-    records: int = 0
-    known: int = 0
-    statuses: Counter[str] = field(default_factory=Counter)
+    read: int = 0
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    duplicates: int = 0
+    short: int = 0
     bad: int = 0
     incomplete: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
@@ -64,39 +61,14 @@ class Ingested:
     started: float = field(default_factory=time.monotonic, repr=False)
 
     @property
-    def read(self) -> int:
-        """The number of documents and bad records that were read."""
-        return self.records + self.known
-
-    @property
-    def added(self) -> int:
-        """The number of documents that were added under a new key."""
-        return self.statuses["added"]
-
-    @property
-    def replaced(self) -> int:
-        """The number of documents that replaced one with the same key."""
-        return self.statuses["replaced"]
-
-    @property
-    def unchanged(self) -> int:
-        """The number of documents that were stored already."""
-        return self.statuses["unchanged"] + self.known
-
-    @property
-    def duplicates(self) -> int:
-        """The number of documents that weren't added, because they resemble stored ones."""
-        return self.statuses["duplicate"]
-
-    @property
-    def short(self) -> int:
-        """The number of documents that were added, but are too short to have a fingerprint."""
-        return self.statuses["short"]
-
-    @property
     def seconds(self) -> float:
         """The time since the reading began."""
         return time.monotonic() - self.started
+
+    def tally(self, outcome: str, number: int = 1) -> None:
+        """Count documents that were read, under the name of what became of them."""
+        self.read += number
+        setattr(self, outcome, getattr(self, outcome) + number)
 
 
 class Answer(NamedTuple):
@@ -136,7 +108,7 @@ def ingest(
     jobs: int = 1,
     strict: bool = False,
     on_added: Callable[[Added], object] | None = None,
-    on_bad: Callable[[Bad], object] | None = None,
+    on_bad: Callable[[BadRecord], object] | None = None,
     on_progress: Callable[[Ingested], object] | None = None,
 ) -> Ingested:
     """Add the documents of files, of all files of directories, or of standard input ("-").
@@ -181,7 +153,7 @@ def ingest(
             )
         )
         for each in taken.found:
-            if isinstance(each, Bad):
+            if isinstance(each, BadRecord):
                 run.refuse(each)
             else:
                 counts.invalid_utf8 += each.replaced
@@ -225,7 +197,7 @@ def follow(
             )
         )
         for found in taken.found:
-            if isinstance(found, Bad):
+            if isinstance(found, BadRecord):
                 yield Answer(found.source, found.key, "error", found.reason)
             else:
                 added = next(stored)
@@ -241,8 +213,7 @@ def query_files(
     limit: int | None = None,
     similarity: float | None = None,
     jobs: int = 1,
-    strict: bool = False,
-    on_bad: Callable[[Bad], object] | None = None,
+    on_bad: Callable[[BadRecord], object] | None = None,
 ) -> Generator[Asked, None, None]:
     """Find the stored documents near each record of files, directories or standard input ("-").
 
@@ -257,7 +228,7 @@ def query_files(
     take = Take(preparer, _to_query if similarity is None else _to_compare)
     ask = _Ask(database, take, k, limit, similarity)
     results = (found for _, found in mapped(ask, chain.from_iterable(opened), jobs))
-    return _answers(results, Run(strict, on_bad))
+    return _answers(results, Run(on_bad=on_bad))
 
 
 def documents_of(
@@ -322,13 +293,13 @@ class Good(NamedTuple):
 class Taken(NamedTuple):
     """What became of the records of a part, in order, and the documents of the good ones."""
 
-    found: list[Good | Bad]
+    found: list[Good | BadRecord]
     prepared: Sequence[Stored]
 
     def until_bad(self) -> "Taken":
         """Drop what follows the first bad record."""
         for place, each in enumerate(self.found):
-            if isinstance(each, Bad):
+            if isinstance(each, BadRecord):
                 return Taken(self.found[: place + 1], self.prepared[:place])
         return self
 
@@ -342,13 +313,13 @@ class Take:
 
     def __call__(self, part: Part) -> Taken:
         """Return what became of the records of a part."""
-        found: list[Good | Bad] = []
+        found: list[Good | BadRecord] = []
         documents: list[Document] = []
         places: list[int] = []
         kind = self.preparer.catalog.kind
         for record in part():
             if isinstance(record, BadRecord):
-                found.append(Bad(record.source, record.reason))
+                found.append(record)
                 continue
             try:
                 if record.fingerprint is not None and record.fingerprint < 0:
@@ -358,7 +329,7 @@ class Take:
                     )
                 documents.append(self.document_of(kind, record))
             except InputError as error:
-                found.append(Bad(record.source, str(error), error.hint, record.key))
+                found.append(BadRecord(record.source, str(error), error.hint, record.key))
                 continue
             places.append(len(found))
             found.append(Good(record.source, record.key, record.replaced))
@@ -366,7 +337,7 @@ class Take:
         for number, problem in refused:
             place = places[number]
             good = found[place]
-            found[place] = Bad(good.source, str(problem), problem.hint, good.key)
+            found[place] = BadRecord(good.source, str(problem), problem.hint, good.key)
         return Taken(found, prepared)
 
 
@@ -398,7 +369,7 @@ class Run:
     """Counts what becomes of records, and reports it."""
 
     strict: bool = False
-    on_bad: Callable[[Bad], object] | None = None
+    on_bad: Callable[[BadRecord], object] | None = None
     on_progress: Callable[[Ingested], object] | None = None
     on_added: Callable[[Added], object] | None = None
     counts: Ingested = field(default_factory=Ingested)
@@ -410,16 +381,14 @@ class Run:
     def count(self, results: Iterable[Added]) -> None:
         """Count documents as they are added."""
         for added in results:
-            self.counts.records += 1
-            self.counts.statuses[added.status] += 1
+            self.counts.tally(_COUNTED.get(added.status, added.status))
             self.counts.incomplete += not added.matches.complete
             if self.on_added:
                 self.on_added(added)
 
-    def refuse(self, bad: Bad) -> None:
+    def refuse(self, bad: BadRecord) -> None:
         """Count a record that can't be used, or raise InputError if there may be none."""
-        self.counts.records += 1
-        self.counts.bad += 1
+        self.counts.tally("bad")
         if self.strict:
             place = f"{bad.source}: " if bad.source else ""
             raise InputError(
@@ -450,7 +419,8 @@ class _Archived:
         except InputError:  # an unusable key, which is reported when it is to be added
             return False
         known = stored is not None and meta.items() <= (stored.meta or {}).items()
-        self.counts.known += known
+        if known:
+            self.counts.tally("unchanged")
         return known
 
     def skip(self, why: str) -> None:
@@ -468,16 +438,16 @@ class _Ask:
     limit: int | None
     similarity: float | None
 
-    def __call__(self, part: Part) -> list[Asked | Bad]:
+    def __call__(self, part: Part) -> list[Asked | BadRecord]:
         """Return what each record of a part matches, and which records can't be used."""
         taken = self.take(part)
         matches = self.database.query_prepared(
             taken.prepared, similarity=self.similarity, k=self.k, limit=self.limit
         )
         answers = zip(taken.prepared, matches, strict=True)
-        asked: list[Asked | Bad] = []
+        asked: list[Asked | BadRecord] = []
         for found in taken.found:
-            if isinstance(found, Bad):
+            if isinstance(found, BadRecord):
                 asked.append(found)
                 continue
             document, near = next(answers)
@@ -486,9 +456,11 @@ class _Ask:
         return asked
 
 
-def _answers(results: Iterable[Sequence[Asked | Bad]], run: Run) -> Generator[Asked, None, None]:
+def _answers(
+    results: Iterable[Sequence[Asked | BadRecord]], run: Run
+) -> Generator[Asked, None, None]:
     for found in chain.from_iterable(results):
-        if isinstance(found, Bad):
+        if isinstance(found, BadRecord):
             run.refuse(found)
         else:
             yield found

@@ -2,10 +2,10 @@
 
 import contextlib
 import dataclasses
-import io
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from tokenize import TokenError
 from typing import IO, Any
 
@@ -16,11 +16,11 @@ from fpdb.database import Database
 from fpdb.documents.layout import new_database, new_header
 from fpdb.documents.prepare import BATCH
 from fpdb.errors import InputError, RecipeMismatchError
-from fpdb.ingest import Bad, Ingested, Run, Take, parse_key, to_add
+from fpdb.ingest import Ingested, Run, Take, parse_key, to_add
 from fpdb.io.arrow import fingerprint_blocks, spark_files
 from fpdb.io.decoding import FingerprintBlock, SparkSchema
 from fpdb.io.files import read_parts, size_of
-from fpdb.io.records import Reading
+from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import check_file, chunks, named, read_lines
 from fpdb.maintenance import portable
 from fpdb.models import Document, Key
@@ -45,7 +45,7 @@ def load(
     first_key: int | None = None,
     memory: int = MEMORY,
     strict: bool = False,
-    on_bad: Callable[[Bad], object] | None = None,
+    on_bad: Callable[[BadRecord], object] | None = None,
     on_progress: Callable[[Ingested], object] | None = None,
     **new: Any,
 ) -> Ingested:
@@ -75,7 +75,7 @@ def load(
     reading = reading or Reading()
     run = _Load(strict, on_bad, on_progress, path=path, memory=memory, new=new)
     if not isinstance(source, str):
-        run.dumped(source)
+        run.dumped(iter(partial(source.read, _CHUNK), b""))
         return run.counts
     run.counts.bytes_total = size_of(source)
     name = source.lower().removesuffix(".gz").removesuffix(".zst")
@@ -87,10 +87,9 @@ def load(
             hint="records have their keys in a field",
         )
     elif reading.format == "portable" or (not reading.format and name.endswith(".fpdb.jsonl")):
-        data = chunks(source, run.count_bytes)
-        with named(source, "copy it again"), io.BufferedReader(_Stream(data), _CHUNK) as file:
+        with named(source, "copy it again"):
             try:
-                run.dumped(file)
+                run.dumped(chunks(source, run.count_bytes))
             except InputError as error:
                 raise InputError(f"{source}: {error}", hint=error.hint) from None
     else:
@@ -111,14 +110,14 @@ class _Load(Run):
     memory: int = MEMORY
     new: dict[str, Any] = field(default_factory=dict)
 
-    def dumped(self, file: IO[bytes]) -> None:
+    def dumped(self, data: Iterator[bytes]) -> None:
         """Load a database in its portable form; an existing one keeps what precedes an error."""
         if surplus := sorted(self.new.keys() - {"capacity"}):
             raise InputError(
                 f"the file has the portable form, found {surplus[0]} of a new database",
                 hint="the portable form says how it was created; only its capacity may differ",
             )
-        source = portable.PortableFile(file)
+        source = portable.PortableFile(data)
         if is_vacant(self.path):
             described = new_header(**{**vars(source.head), **self.new})
             with Environment.build(self.path, *new_database(described)) as environment:
@@ -183,12 +182,12 @@ class _Load(Run):
         if len(block.keys):
             self._add(database, block.keys, block.fingerprints)
         for row, reason in block.unfit.items():
-            self.refuse(Bad(f"{source}:{row}", reason))
+            self.refuse(BadRecord(f"{source}:{row}", reason))
         documents = []
         for fields in block.others:
             problem, missing = fields.pop("problem", None), fields["fingerprint"] is None
             if missing and not fields.get("digest"):
-                self.refuse(Bad(f"{source}: {fields['key']}", problem or "no fingerprint"))
+                self.refuse(BadRecord(f"{source}: {fields['key']}", problem or "no fingerprint"))
             else:
                 documents.append(Document(**fields, short=missing))
         self.count(database.add_many(documents))
@@ -207,7 +206,7 @@ class _Load(Run):
             for part in parts:
                 taken = take(part)
                 for bad in taken.found:
-                    if isinstance(bad, Bad):
+                    if isinstance(bad, BadRecord):
                         self.refuse(bad)
                 rows += [(each.key, each.fingerprint) for each in taken.prepared]
                 if len(rows) * _RECORD_BYTES >= self.memory:
@@ -220,10 +219,9 @@ class _Load(Run):
         before = len(database)
         changed = database.add_fingerprints(keys, fingerprints, memory=self.memory)
         added = min(max(len(database) - before, 0), changed)
-        self.counts.records += len(fingerprints)
-        self.counts.statuses.update(
-            added=added, replaced=changed - added, unchanged=len(fingerprints) - changed
-        )
+        self.counts.tally("added", added)
+        self.counts.tally("replaced", changed - added)
+        self.counts.tally("unchanged", len(fingerprints) - changed)
         self.show()
 
     @contextlib.contextmanager
@@ -251,25 +249,6 @@ class _Load(Run):
                         hint=f"leave {name} out, or create another database",
                     )
             yield database
-
-
-class _Stream(io.RawIOBase):
-    """Chunks of bytes as a file that a buffered reader can read."""
-
-    def __init__(self, data: Iterator[bytes]) -> None:
-        self._chunks = data
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if not self._rest:
-            self._rest = memoryview(next(self._chunks, b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
 
 
 def _read_array(path: str) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from fpdb.cli import render
 from fpdb.cli.inputs import BadRecords
 from fpdb.cli.options import JsonOption, RecipeOption, choose_recipe, require
 from fpdb.errors import InputError
-from fpdb.ingest import Bad
+from fpdb.io.records import BadRecord
 from fpdb.io.streams import read_lines, read_text
 from fpdb.models import Comparison
 
@@ -114,7 +114,7 @@ def _compared(
             left, right = (sides[0], line) if sides else _two_texts(line)
             yield fpdb.compare(recipe, left, right), left, right
         except InputError as error:
-            bad(Bad(f"{path}:{number}", str(error)))
+            bad(BadRecord(f"{path}:{number}", str(error)))
 
 
 def _two_texts(line: str) -> list[str]:

@@ -11,7 +11,6 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.inputs import BadRecords, choose_reading
 from fpdb.cli.options import JsonOption, NewSimilarityOption, QuietOption, bundled, choose_recipe
-from fpdb.ingest import Bad
 from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord
 from fpdb.io.tables import read_pairs
@@ -107,7 +106,7 @@ def _parse_distances(given: str) -> list[int]:
 def _read(path: str, reading: fpdb.Reading, bad: BadRecords) -> Iterator[fpdb.Document]:
     for record in read_records(path, reading):
         if isinstance(record, BadRecord):
-            bad(Bad(record.source, record.reason))
+            bad(record)
         else:
             # Known pairs are read from a table, where every key is a text.
             yield fpdb.Document(str(record.key), record.text)

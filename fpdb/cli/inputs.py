@@ -7,7 +7,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import BaseOption, parse_bytes
-from fpdb.ingest import Bad
+from fpdb.io.records import BadRecord
 from fpdb.models import LARGEST_TEXT
 
 _FIELDS = "Fields"
@@ -81,9 +81,7 @@ def choose_reading(
         meta_field=meta_field or (),
         fingerprint_field=fingerprint_field,
         base=base,
-        html=html if html in ("auto", "none") else "html",
-        html_text="page" if html == "page" else "main",
-        max_html=max_bytes,
+        html=html,
         max_bytes=max_bytes,
     )
 
@@ -94,7 +92,7 @@ class BadRecords:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, bad: Bad) -> None:
+    def __call__(self, bad: BadRecord) -> None:
         """Take a record that can't be used."""
         self.count += 1
         if self.count <= _SHOWN:

@@ -24,7 +24,7 @@ from fpdb.cli.options import (
 )
 from fpdb.cli.output import Output, key_column, likeness
 from fpdb.errors import InputError
-from fpdb.ingest import Bad, parse_key
+from fpdb.ingest import parse_key
 from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord
 
@@ -119,12 +119,12 @@ class ExactJoin:
         for path in self.files:
             for record in read_records(path, reading):
                 if isinstance(record, BadRecord):
-                    self._bad(Bad(record.source, record.reason))
+                    self._bad(record)
                     continue
                 try:
                     key = parse_key(str(record.key), kind)
                 except InputError as error:
-                    self._bad(Bad(record.source, str(error)))
+                    self._bad(BadRecord(record.source, str(error)))
                     continue
                 if database is None or key in database:
                     yield fpdb.Document(key, record.text)

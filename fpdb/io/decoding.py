@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.arrays import Places, portions
 from fpdb.io.records import Reading, shorten
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import Named, header_reason
@@ -272,21 +273,15 @@ def row_blocks(batches: Batches, reading: Reading) -> Iterator[list[Named]]:
         for first in range(0, batch.num_rows, together):
             some = batch.slice(first, together)
             sizes = _sizes(some)
-            for start, end in _cut(sizes, largest, _BYTES):
-                block = some.slice(start, end - start)
-                yield _named_rows(block, number, sizes[start:end], largest)
-                number += end - start
+            for rows in _portions(sizes, largest, _BYTES):
+                block = some.slice(rows.start, rows.stop - rows.start)
+                yield _named_rows(block, number, sizes[rows], largest)
+                number += block.num_rows
 
 
-def _cut(sizes: NDArray[np.int64], largest: int, room: int) -> Iterator[tuple[int, int]]:
-    """Yield where to cut rows so that all but one, and but those too large, fit into some bytes."""
-    ends = np.cumsum(np.where(sizes > largest, 0, sizes))
-    start = 0
-    while start < len(sizes):
-        before = int(ends[start - 1]) if start else 0
-        end = max(start + 1, int(np.searchsorted(ends, before + room, "right")))
-        yield start, end
-        start = end
+def _portions(sizes: Places, largest: int, room: int) -> Iterator[slice]:
+    """Yield slices of rows that fit into some bytes, apart from rows that are too large."""
+    return portions(np.where(sizes > largest, 0, sizes), room)
 
 
 def _named_rows(
@@ -460,9 +455,9 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlo
     _, batches = _parquet(file, lambda names: [name for name in _SPARK if name in names], _LOADED)
     for batch in batches:
         sizes = _sizes(batch)
-        for start, end in _cut(sizes, largest, _LOADED_BYTES):
-            large = sizes[start:end] > largest
-            some = batch.slice(start, end - start)
+        for rows in _portions(sizes, largest, _LOADED_BYTES):
+            large = sizes[rows] > largest
+            some = batch.slice(rows.start, len(large))
             if large.any():
                 some = some.take(np.flatnonzero(~large))
             known = some["fingerprint"].is_valid()
@@ -471,7 +466,7 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlo
             unfit = dict.fromkeys((number + np.flatnonzero(large)).tolist(), _excess(largest))
             words = _words_of(bare["fingerprint"])
             yield FingerprintBlock(_keys_of(bare["key"]), words, _documents(others), unfit)
-            number += end - start
+            number += len(large)
 
 
 def _keys_of(column: Any) -> Any:

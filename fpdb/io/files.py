@@ -4,7 +4,6 @@ Independent lines are only cut here, and so are the names of text files; workers
 of them. Other formats must be read from their beginning on, so their parts hold the records.
 """
 
-import json
 import os
 import stat
 import time
@@ -13,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import PurePath
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, require_html
-from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
+from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
 from fpdb.io.streams import Line, LineCutter, Progress, StreamError, TooLong
 from fpdb.io.tables import Named
 from fpdb.io.warc import Passing, read_pages
@@ -132,7 +131,7 @@ def read_parts(
 def check_path(path: str, reading: Reading) -> str:
     """Return the format of a file, empty for a directory; raise InputError if none fits."""
     streams.check_file(path)
-    if reading.html == "html":
+    if reading.all_html:
         require_html()
     folder = path != "-" and os.path.isdir(path)
     form = _choose(path, reading, "text" if folder else None)
@@ -168,7 +167,9 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
                 hint="save it to a file, unpacked: they are packed inside",
             )
     # All texts are HTML, or none is.
-    return {("html", "text"): "html", ("none", "html"): "text"}.get((reading.html, form), form)
+    if form in ("html", "text") and reading.html != "auto":
+        return "html" if reading.all_html else "text"
+    return form
 
 
 def _sources(
@@ -329,34 +330,22 @@ def _picked(rows: Callable[[Source], Iterator[Named]], source: Source) -> Iterat
         except UnfitError as error:
             yield BadRecord(place, str(error))
             continue
-        if reading.html == "html" and found.text is not None:
+        if reading.all_html and found.text is not None:
             yield Page(place, found.key, found.text, found.meta, replaced=replaced)
         else:
             yield found
 
 
 def _jsonl(source: Source) -> Iterator[Named]:
-    loads = json.loads
     for number, line, replaced in source.lines():
         if isinstance(line, TooLong):
             yield number, f"holds more than {source.reading.max_bytes} bytes in one line", replaced
             continue
         if not line or line.isspace():
             continue
-        found: dict[str, Any] | str
-        try:
-            found = loads(line)
-        except RecursionError:
-            found = "is nested too deeply"
-        except json.JSONDecodeError as error:
-            found = f"is no JSON: {error.msg} at column {error.colno}"
-        except ValueError:
-            found = "holds a number with too many digits"
-        else:
-            if type(found) is not dict:
-                found = "is JSON, but no object"
-            elif number == 1 and PORTABLE in found:
-                found = "is the portable form of a database, expected a document: use fpdb load"
+        found = json_object(line)
+        if number == 1 and PORTABLE in found and not isinstance(found, str):
+            found = "is the portable form of a database, expected a document: use fpdb load"
         yield number, found, replaced
 
 
@@ -389,7 +378,7 @@ def _text(source: Source) -> Iterator[Named]:
 
 
 def _html(source: Source) -> Iterator[Found]:
-    largest = source.reading.max_html
+    largest = source.reading.max_bytes
     data = streams.join_chunks(source.chunks(), largest)
     if data is None:
         yield BadRecord(source.path, f"holds more than {largest:,} bytes of HTML")

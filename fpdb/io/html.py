@@ -9,8 +9,8 @@ from typing import Any
 
 from fpdb.errors import HtmlError, MissingExtraError, WorkerError
 from fpdb.io import extraction
-from fpdb.io.records import LARGEST_HTML, BadRecord, Reading, Record, UnfitError, check_key
-from fpdb.models import HtmlText
+from fpdb.io.records import BadRecord, Reading, Record, UnfitError, check_key
+from fpdb.models import LARGEST_TEXT, HtmlText
 from fpdb.processes import KeptWorkers
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
@@ -21,7 +21,7 @@ def html_text(
     *,
     content_type: str | None = None,
     main: bool = True,
-    max_bytes: int = LARGEST_HTML,
+    max_bytes: int = LARGEST_TEXT,
 ) -> HtmlText:
     """Return the text of an HTML page: its main content, or all of it when `main` is false.
 
@@ -113,8 +113,8 @@ def _read(page: Page, reading: Reading) -> Record | BadRecord:
             found = html_text(
                 page.data,
                 content_type=page.content_type,
-                main=reading.html_text == "main",
-                max_bytes=reading.max_html,
+                main=reading.html != "page",
+                max_bytes=reading.max_bytes,
             )
             text, replaced = found.text, found.replaced
             if meta is not None:

@@ -1,16 +1,17 @@
 """What a record is, how files are read into records, and which of their fields mean what."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import NOTATIONS, Base, Notation
-from fpdb.models import LARGEST_TEXT, MOST_BYTES, require_choice
+from fpdb.models import LARGEST_TEXT, MOST_BYTES, Key, require_choice
 
-LARGEST_HTML = 1 << 21
 _KEYS = ("key", "id", "url")
 _TEXTS = ("text", "content", "body")
+_ALL_HTML = ("main", "page")
 _KINDS = {
     dict: "an object",
     list: "a list",
@@ -29,7 +30,7 @@ class Record:
     """
 
     source: str
-    key: str | int | None
+    key: Key | None
     text: str | None
     fingerprint: int | None = None
     meta: dict[str, Any] | None = None
@@ -38,10 +39,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record, or a whole file, that can't be used, and why."""
+    """A record, or a whole file, that can't be used: where it was read, why, and a cure."""
 
     source: str
     reason: str
+    hint: str = ""
+    key: Key | None = None
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,9 @@ class Reading:
     - `fingerprint_field`: a field with a ready fingerprint
     - `base`: how fingerprints in quotes or tables are written, as in `parse_fingerprint`
     - `keyed`: whether a record must have a key
-    - `html`: "auto" takes .html files and what a web archive calls HTML, "html" all texts, "none"
-      nothing
-    - `html_text`: the "main" content of a page, or all of the "page"
-    - `max_html`: the most bytes of HTML that a page may have
-    - `max_bytes`: the most bytes that a text may have
+    - `html`: "auto" takes the main content of .html files and of what a web archive calls HTML,
+      "main" that of all texts, "page" all of the page of all texts, "none" takes no text for HTML
+    - `max_bytes`: the most bytes that a text or a page may have
 
     The first line of a table names its columns, unless all fields are numbers: then "1" is the
     first column of a table without names.
@@ -73,21 +74,19 @@ class Reading:
     fingerprint_field: str | None = None
     base: Base = "hex"
     keyed: bool = True
-    html: Literal["auto", "html", "none"] = "auto"
-    html_text: Literal["main", "page"] = "main"
-    max_html: int = LARGEST_HTML
+    html: Literal["auto", "main", "page", "none"] = "auto"
     max_bytes: int = LARGEST_TEXT
 
     def __post_init__(self) -> None:
-        for name, found, expected in (
-            ("base", self.base, tuple(NOTATIONS)),
-            ("html", self.html, ("auto", "html", "none")),
-            ("html_text", self.html_text, ("main", "page")),
-        ):
-            require_choice(name, found, expected)
-        for name, size in (("max_bytes", self.max_bytes), ("max_html", self.max_html)):
-            if not 1 <= size <= MOST_BYTES:
-                raise InputError(f"found {name}={size}, expected 1 to {MOST_BYTES}")
+        require_choice("base", self.base, NOTATIONS)
+        require_choice("html", self.html, ("auto", *_ALL_HTML, "none"))
+        if not 1 <= self.max_bytes <= MOST_BYTES:
+            raise InputError(f"found max_bytes={self.max_bytes}, expected 1 to {MOST_BYTES}")
+
+    @property
+    def all_html(self) -> bool:
+        """Whether all texts are HTML."""
+        return self.html in _ALL_HTML
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -125,6 +124,21 @@ class Reading:
 
 def _several(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
+
+
+def json_object(data: bytes | str) -> dict[str, Any] | str:
+    """Parse a JSON object; return why it is none as a string."""
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        return "is nested too deeply"
+    except json.JSONDecodeError as error:
+        return f"is no JSON: {error.msg} at column {error.colno}"
+    except UnicodeDecodeError as error:
+        return f"is no UTF-8: {error.reason} at byte {error.start}"
+    except ValueError:
+        return "holds a JSON number with too many digits"
+    return found if type(found) is dict else "is JSON, but no object"
 
 
 class UnfitError(ValueError):

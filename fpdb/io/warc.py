@@ -444,14 +444,14 @@ def _page(capture: Capture, source: str, reading: Reading) -> Page:
         content_type = "text/html"
     if not _is_text(content_type):
         raise _Skipped("type")
-    html = is_html(content_type)
+    html, part = is_html(content_type), "main" if reading.html == "auto" else reading.html
     meta: dict[str, Any] = {
         "date": headers.get("warc-date"),
         "status": status,
         "digest": headers.get("warc-payload-digest") or headers.get("warc-block-digest"),
         "type": media_type(content_type),
         "truncated": headers.get("warc-truncated"),
-        "html": reading.html_text if html and reading.html != "none" else None,
+        "html": part if html and part != "none" else None,
     }
     meta = {
         name: value[:_LARGEST_FIELD] if isinstance(value, str) else value
@@ -469,8 +469,7 @@ def _payload(block: bytes, reading: Reading) -> tuple[bytes, str]:
     content_type = response.headers.get("content-type", "")
     if content_type and not _is_text(content_type):
         raise _Skipped("type")
-    html = is_html(content_type) and reading.html != "none"
-    return body_of(response, reading.max_html if html else reading.max_bytes), content_type
+    return body_of(response, reading.max_bytes), content_type
 
 
 def _is_text(content_type: str) -> bool:

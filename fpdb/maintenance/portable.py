@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import IO, Any, Self
@@ -15,6 +15,8 @@ from fpdb.documents.lookup import unpack_meta
 from fpdb.documents.prepare import BATCH
 from fpdb.errors import DamagedError, FormatError, InputError, RecipeError, RecipeMismatchError
 from fpdb.fingerprint import canonical
+from fpdb.io.records import json_object
+from fpdb.io.streams import TooLong, raw_lines
 from fpdb.models import PORTABLE, Document
 from fpdb.storage import ReadTransaction
 from fpdb.storage.format import Counters, Header, Stored
@@ -161,15 +163,13 @@ class PortableFile:
     Whatever is wrong with it raises an InputError that names the line.
     """
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, data: Iterable[bytes]) -> None:
+        self._lines = raw_lines(data, _LONGEST_HEAD)
         self._digest = hashlib.sha256()
         self._number = 0
-        line = self._next(_LONGEST_HEAD)
-        if line.startswith(b"\xef\xbb\xbf"):
-            line = line[3:]
+        line = self._next(_LONGEST_HEAD) or b""
         self.head = Head.read(line)
-        self._digest.update(line)
+        self._digest.update(line + b"\n")
 
     def batches(self, size: int) -> Iterator[tuple[int, list[Document]]]:
         """Yield the documents in batches of at most `size`, with the number of the first line.
@@ -193,13 +193,13 @@ class PortableFile:
             yield first, batch
 
     def _documents(self) -> Iterator[tuple[Document, int]]:
-        while line := self._next(_LONGEST):
+        while (line := self._next(_LONGEST)) is not None:
             found = _parsed(line, self._number)
             if "key" not in found and "documents" in found:
                 self._end(found)
                 return
             yield _document(found, self._number, self.head), len(line)
-            self._digest.update(line)
+            self._digest.update(line + b"\n")
         raise InputError(
             f"it ends after line {self._number}, without the line that counts its documents",
             hint=f"it was cut short: {_AGAIN}",
@@ -214,19 +214,21 @@ class PortableFile:
                     f"the last line says {name} {value!r:.80}, found {read.get(name)}",
                     hint=f"lines were lost or changed on the way: {_AGAIN}",
                 )
-        if self._next(_LONGEST):
+        if self._next(_LONGEST) is not None:
             raise _wrong(self._number, "comes after the last line", "nothing")
 
-    def _next(self, longest: int) -> bytes:
+    def _next(self, longest: int) -> bytes | None:
         try:
-            line = self._file.readline(longest + 1)
+            line = next(self._lines, None)
         except (EOFError, zlib.error) as error:
             raise InputError(
                 f"it breaks off after line {self._number}: {error}",
                 hint=f"it was cut short: {_AGAIN}",
             ) from None
-        self._number += bool(line)
-        if len(line) > longest:
+        if line is None:
+            return None
+        self._number += 1
+        if isinstance(line, TooLong) or len(line) > longest:
             raise _wrong(self._number, f"has more than {longest:,} bytes", "fewer")
         return line
 
@@ -269,14 +271,9 @@ def _decoded(
 def _parsed(line: bytes, number: int) -> dict[str, Any]:
     if line.count(b"[") + line.count(b"{") > _MOST_CONTAINERS:
         raise _wrong(number, "has too many lists and objects", "a document")
-    try:
-        found = json.loads(line)
-    except RecursionError:
-        raise _wrong(number, "is nested too deeply", "a document") from None
-    except ValueError as error:
-        raise _wrong(number, f"is no JSON: {error!s:.120}", "an object") from None
-    if type(found) is not dict:
-        raise _wrong(number, "is JSON, but no object", "one")
+    found = json_object(line)
+    if isinstance(found, str):
+        raise _wrong(number, found, "an object")
     return found
 
 

@@ -115,7 +115,7 @@ def test_everything_comes_back(made):
             list(database.add_many(held))
             wanted, data = seen(database), dumped(database)
         loaded = fpdb.load(Path(folder, "b"), io.BytesIO(data))
-        assert loaded.records == len(wanted["documents"])
+        assert loaded.read == len(wanted["documents"])
         assert (loaded.replaced, loaded.unchanged) == (0, 0)
         with fpdb.open(Path(folder, "b")) as copy:
             assert seen(copy) == wanted
@@ -132,7 +132,7 @@ def test_everything_comes_back(made):
             assert list(map(bare, other.scan())) == wanted["documents"]
             assert list(other.check()) == []
         again = fpdb.load(Path(folder, "b"), io.BytesIO(data))
-        assert again.unchanged == again.records == loaded.records
+        assert again.unchanged == again.read == loaded.read
         # And documents that are scanned are added whole as well.
         with (
             fpdb.open(Path(folder, "a")) as database,
@@ -273,11 +273,8 @@ def test_it_replaces_and_keeps_times(data, tmp_path):
         there.add("z", PAGE)
         lines = data.replace(b'"added":1', b'"added":10').splitlines()
         file = io.BytesIO(b"\n".join([*lines[:-1], b'{"documents":5}']))
-        assert fpdb.load(tmp_path / "there", file).statuses == {
-            "added": 3,
-            "replaced": 1,
-            "short": 1,
-        }
+        loaded = fpdb.load(tmp_path / "there", file)
+        assert (loaded.added, loaded.replaced, loaded.short, loaded.unchanged) == (3, 1, 1, 0)
         assert there["b"].added == json.loads(lines[2])["added"] > 10**10
         assert len(there) == 6
 
@@ -300,7 +297,7 @@ def test_another_kind_of_database_is_refused(data, tmp_path, options, message):
 
 def test_another_k_is_fine(data, tmp_path):
     with fpdb.create(tmp_path / "there", k=2) as there:
-        assert fpdb.load(tmp_path / "there", io.BytesIO(data)).records == 5
+        assert fpdb.load(tmp_path / "there", io.BytesIO(data)).read == 5
         assert len(there) == 5
 
 

@@ -60,10 +60,10 @@ def test_documents_are_those_of_their_texts(tmp_path, bits, keys, sketched):
         str(tmp_path / "prints.parquet"),
         recipe=recipe,
         on_bad=bad.append,
-        on_progress=lambda counts: shown.append(counts.records),
+        on_progress=lambda counts: shown.append(counts.read),
     )
-    assert shown[-1] == loaded.records
-    assert (loaded.records, loaded.bad) == (len(TEXTS) + 1, 1)
+    assert shown[-1] == loaded.read
+    assert (loaded.read, loaded.bad) == (len(TEXTS) + 1, 1)
     assert [found.reason for found in bad] == ["found no text"]
     kind, similarity = "integer" if keys else "text", 0.9 if sketched else None
     with (

@@ -433,10 +433,10 @@ def test_sources_and_markup(tmp_path):
     assert raw.text == page()
     assert "html" not in raw.meta
     links = "<a href=x>Read on</a>" + page()
-    [whole] = read(tmp_path, record(block=http(links)), html_text="page")
+    [whole] = read(tmp_path, record(block=http(links)), html="page")
     assert "Read on" in whole.text
     assert whole.meta["html"] == "page"
-    [large] = read(tmp_path, record(), max_html=100)
+    [large] = read(tmp_path, record(), max_bytes=100)
     assert "more than 100 bytes" in large.reason
 
 
@@ -463,14 +463,14 @@ def test_html_files_and_fields(tmp_path):
         (True, "c.txt"),
     ]
     assert "counted nine pairs" in found["a.html"]
-    every = {each.key: each.text for each in read_records(str(tmp_path), Reading(html="html"))}
+    every = {each.key: each.text for each in read_records(str(tmp_path), Reading(html="main"))}
     assert not any("<p>" in text for text in every.values())
     none = [each.text for each in read_records(str(tmp_path / "b.htm"), Reading(html="none"))]
     assert none == [page("four")]
-    [large] = read_records(str(tmp_path / "b.htm"), Reading(max_html=20))
+    [large] = read_records(str(tmp_path / "b.htm"), Reading(max_bytes=20))
     assert "more than 20 bytes" in large.reason
     (tmp_path / "d.jsonl").write_text('{"key": 1, "text": "<p>some <b>words</b>"}\n{"key": 2}\n')
-    options = {"html": "html", "html_text": "page"}
+    options = {"html": "page"}
     first, bad = read_records(str(tmp_path / "d.jsonl"), Reading(**options))
     assert first.text == "some words"
     assert isinstance(bad, BadRecord)
@@ -493,10 +493,9 @@ def test_the_extra_is_asked_for_at_once(tmp_path, monkeypatch):
     list(read_records(str(tmp_path / "a.html"), Reading(html="none")))
 
 
-@pytest.mark.parametrize("options", [{"html": "yes"}, {"html_text": "all"}])
-def test_markup_that_is_none(options):
+def test_markup_that_is_none():
     with pytest.raises(InputError):
-        Reading(**options)
+        Reading(html="yes")
 
 
 def test_random_bytes_between_records():
