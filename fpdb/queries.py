@@ -9,7 +9,16 @@ from typing import Any, Literal
 
 from fpdb.arrays import each
 from fpdb.documents.catalog import View, digest_of
-from fpdb.documents.lookup import Questions, Search, answers, hits, near, same_text, to_document
+from fpdb.documents.lookup import (
+    Search,
+    answer,
+    answers,
+    hits,
+    near,
+    questions_of,
+    same_text,
+    to_document,
+)
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.errors import DocumentNotFoundError, InputError, ShortTextError
 from fpdb.fingerprint import Recipe
@@ -94,7 +103,9 @@ class Queries(ABC):
         search = self._search(k, limit, similarity)
         if search.similarity is not None:
             batch = self.recipe.batch([text], sketches=True)
-            return next(self._ask(Questions.of_texts([text], batch), search))
+            [question] = questions_of([text], batch, self.plan.bits)
+            with self._transaction() as txn:
+                return answer(self._view(txn), question, search)
         try:
             number = self.recipe.fingerprint(text)
         except ShortTextError:
@@ -122,7 +133,7 @@ class Queries(ABC):
         blocks = iter(lambda: list(islice(source, BATCH)), [])
         work = partial(self.recipe.batch, sketches=search.similarity is not None)
         for block, batch in mapped(work, blocks, jobs):
-            yield from self._ask(Questions.of_texts(block, batch), search)
+            yield from self._ask(questions_of(block, batch, self.plan.bits), search)
 
     def query_prepared(
         self,
@@ -136,10 +147,7 @@ class Queries(ABC):
 
         A document that is stored matches itself. The answers are those of `query` with the texts.
         """
-        search = self._search(k, limit, similarity)
-        sketched = search.similarity is not None
-        questions = Questions.of_documents(documents, self.plan.bits, sketched=sketched)
-        yield from self._ask(questions, search)
+        yield from self._ask(documents, self._search(k, limit, similarity))
 
     def query_fingerprint(
         self, fingerprint: int, *, k: int | None = None, limit: int | None = None
@@ -256,9 +264,9 @@ class Queries(ABC):
     def _view(self, txn: ReadTransaction) -> View:
         return View(txn, self._index, self._catalog)
 
-    def _ask(self, questions: Questions, search: Search) -> Iterator[Matches]:
+    def _ask(self, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
         """Yield the answers; no transaction stays open while they are used."""
-        while len(questions):
+        while questions:
             found: list[Matches] = []
             held = 0
             with self._transaction() as txn:
@@ -268,7 +276,7 @@ class Queries(ABC):
                     if held >= _MATCHES:
                         break
             yield from found
-            questions = questions.after(len(found))
+            questions = questions[len(found) :]
 
     def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:
         """Check what counts as a match: by default what the database was created with."""

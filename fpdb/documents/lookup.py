@@ -1,28 +1,21 @@
 """From near fingerprints to documents: look questions up, sort and cut their matches."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, portions, unique
+from fpdb.arrays import Column, Places, portions, unique
 from fpdb.documents.catalog import View, digest_of
-from fpdb.documents.similarity import (
-    Side,
-    jaccard,
-    known_documents,
-    side_of,
-    side_of_documents,
-)
+from fpdb.documents.prepare import signatures
+from fpdb.documents.similarity import Side, jaccard, known_documents, side_of_documents
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
 from fpdb.tables import Hits, agreeing, find_together, near_many
-from fpdb.tables.bands import BandTable
 from fpdb.tables.bits import Fingerprints, distances, to_array
 
 # Of one query: candidates that are read, and documents that are returned, before it is cut.
@@ -42,62 +35,61 @@ class Search(NamedTuple):
     similarity: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Questions:
-    """Fingerprints that are looked up together; in place of a short one, the digest of its text.
-
-    `side` has the sketches of the texts, if matches are found by their similarity.
-    """
-
-    fingerprints: Fingerprints
-    short: Marks
-    digests: Sequence[bytes]
-    side: Side | None
-
-    @classmethod
-    def of_texts(cls, texts: Sequence[str], batch: Batch) -> "Questions":
-        """Return the questions of texts that are fingerprinted, with sketches or without."""
-        wanted = batch.short.tolist() if batch.sketches is None else [True] * len(texts)
-        digests = [
-            digest_of(text) if want else b"" for text, want in zip(texts, wanted, strict=True)
-        ]
-        sketches = batch.sketches
-        side = None if sketches is None else side_of(batch.fingerprints, digests, sketches)
-        return cls(batch.fingerprints, batch.short, digests, side)
-
-    @classmethod
-    def of_documents(cls, documents: Sequence[Stored], bits: int, *, sketched: bool) -> "Questions":
-        """Return the questions of documents that are prepared, with sketches or without."""
-        numbers = [document.fingerprint for document in documents]
-        return cls(
-            to_array((number or 0 for number in numbers), bits),
-            np.array([number is None for number in numbers], np.bool_),
-            [document.digest for document in documents],
-            side_of_documents(documents, bits) if sketched else None,
+def questions_of(texts: Sequence[str], batch: Batch, bits: int) -> list[Stored]:
+    """Return texts that are fingerprinted, with sketches or without, as documents without keys."""
+    return [
+        Stored(
+            id=0,
+            key="",
+            fingerprint=number,
+            added=0,
+            # By a fingerprint alone, no text needs a digest but a short one.
+            digest=b"" if sketch is None and number is not None else digest_of(text),
+            sketch=sketch,
         )
-
-    def __len__(self) -> int:
-        return len(self.digests)
-
-    def after(self, start: int) -> "Questions":
-        """Drop the first N."""
-        some = slice(start, None)
-        side = self.side.chosen(some) if self.side else None
-        return Questions(self.fingerprints[some], self.short[some], self.digests[some], side)
+        for text, (number, sketch) in zip(texts, signatures(batch, bits), strict=True)
+    ]
 
 
-def answers(view: View, questions: Questions, search: Search) -> Iterator[Matches]:
-    """Yield the matches of each question; a short text finds equal texts only."""
-    short, side = questions.short, questions.side
-    # A ready fingerprint, which has no text, is a question of bits in any database.
-    bits = ~short if side is None else ~short & ~side.of_texts
-    near_ones = near_each(view, questions.fingerprints[bits], search.k, search.limit)
-    similar_ones = similar(view, side.chosen(~short & ~bits), search) if side else iter(())
-    for digest, equal, near in zip(questions.digests, short.tolist(), bits.tolist(), strict=True):
-        if equal:
-            yield same_text(view, digest, search)
+def answer(view: View, question: Stored, search: Search) -> Matches:
+    """Find the documents near one that is ready to be stored; a short text finds equal ones only.
+
+    A ready fingerprint, which has no text, is a question of bits in any database.
+    """
+    number = question.fingerprint
+    if number is None:
+        return same_text(view, question.digest, search)
+    if is_of_bits(question, search):
+        return near(view, number, search.k, search.limit)
+    return _similar(view, question, number, search)
+
+
+def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
+    """Yield the matches of each question, as `answer` finds them."""
+    if len(questions) < FEW:
+        for question in questions:
+            yield answer(view, question, search)
+        return
+    of_bits: list[int] = []
+    of_texts: list[Stored] = []
+    for question in questions:
+        if question.fingerprint is not None:
+            if is_of_bits(question, search):
+                of_bits.append(question.fingerprint)
+            else:
+                of_texts.append(question)
+    near_ones = _near_each(view, of_bits, search)
+    similar_ones = _similar_each(view, of_texts, search)
+    for question in questions:
+        if question.fingerprint is None:
+            yield same_text(view, question.digest, search)
         else:
-            yield next(near_ones if near else similar_ones)
+            yield next(near_ones if is_of_bits(question, search) else similar_ones)
+
+
+def is_of_bits(question: Stored, search: Search) -> bool:
+    """Return whether what is within k of a document counts, and not what has a similarity."""
+    return search.similarity is None or not (question.sketch or question.digest)
 
 
 def near(view: View, fingerprint: int, k: int, limit: int | None = None) -> Matches:
@@ -112,19 +104,18 @@ def near(view: View, fingerprint: int, k: int, limit: int | None = None) -> Matc
     return _matches(view, runs, limit, complete=nearby.complete)
 
 
-def near_each(
-    view: View, fingerprints: Fingerprints, k: int, limit: int | None = None
-) -> Iterator[Matches]:
+def _near_each(view: View, numbers: Sequence[int], search: Search) -> Iterator[Matches]:
     """Find the documents within k of each of many fingerprints, as `near` finds them."""
-    if len(fingerprints) < FEW:
-        for number in view.index.numbers(fingerprints):
-            yield near(view, number, k, limit)
+    if len(numbers) < FEW:
+        for number in numbers:
+            yield near(view, number, search.k, search.limit)
         return
+    fingerprints = to_array(numbers, view.index.plan.bits)
     for found in find_together(
-        view.txn, view.index, fingerprints, k, budget=CANDIDATES, most=DOCUMENTS
+        view.txn, view.index, fingerprints, search.k, budget=CANDIDATES, most=DOCUMENTS
     ):
         for runs, complete in found:
-            yield _matches(view, runs, limit, complete=complete)
+            yield _matches(view, runs, search.limit, complete=complete)
 
 
 def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = None) -> Hits:
@@ -142,19 +133,38 @@ def same_text(view: View, digest: bytes, search: Search) -> Matches:
     return to_matches(same[: search.limit], complete=len(ids) <= DOCUMENTS)
 
 
-def similar(view: View, side: Side, search: Search) -> Iterator[Matches]:
-    """Find the documents that are similar enough to each of some texts, by their sketches.
+def _similar(view: View, question: Stored, fingerprint: int, search: Search) -> Matches:
+    """Find the documents that are similar enough to a text, by their sketches.
 
-    Those are compared that agree with a text in a band. An answer isn't complete if a band is that
-    of more documents than are compared.
+    Those are compared that agree with it in a band. The answer isn't complete if a band is that of
+    more documents than are compared.
     """
-    bands = view.index.bands
-    if bands is None or search.similarity is None:
+    bands, sketch, digest = view.index.bands, question.sketch, question.digest
+    if bands is None:
         raise InputError("a database of bits finds no similar texts")
-    if len(side) < FEW:
-        for place in range(len(side)):
-            yield _similar_to(view, bands, side, place, search)
+    ids, complete = bands.near(view.txn, bands.numbers(sketch, digest))
+    matches: list[Match] = []
+    if ids:
+        least = least_estimate(search.similarity or 0.0)
+        for number in ids:
+            stored = view.catalog.named(view.txn, number)
+            same = stored.digest == digest and any(digest)
+            share = 1.0 if same else one_jaccard(sketch, stored.sketch)
+            if share >= least:
+                apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
+                matches.append(Match(stored.key, number, apart, share, unpack_meta(stored.meta)))
+        matches.sort(key=_rank)
+    return to_matches(matches[: search.limit], complete=complete)
+
+
+def _similar_each(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
+    """Find the documents that are similar to each of many texts, as `_similar` finds them."""
+    bands = view.index.bands
+    if bands is None or search.similarity is None or len(questions) < FEW:
+        for question in questions:
+            yield answer(view, question, search)
         return
+    side = side_of_documents(questions, view.index.plan.bits)
     numbers, marks = bands.shape.columns(side.sketches, side.digests)
     asking = marks.nonzero()[0]
     done = 0
@@ -166,26 +176,6 @@ def similar(view: View, side: Side, search: Search) -> Iterator[Matches]:
                 matches = sorted(found.get(query + done, ()), key=_rank)
                 yield to_matches(matches[: search.limit], complete=bool(complete[query]))
         done += len(complete)
-
-
-def _similar_to(view: View, bands: BandTable, side: Side, place: int, search: Search) -> Matches:
-    """Find the documents that are similar to one text, without the cost of small arrays."""
-    sketch, digest = side.sketches[place].tobytes(), side.digests[place].tobytes()
-    if not any(sketch):
-        sketch = b""
-    ids, complete = bands.near(view.txn, bands.numbers(sketch, digest))
-    matches: list[Match] = []
-    if ids:
-        [fingerprint] = view.index.numbers(side.fingerprints[place : place + 1])
-        least = least_estimate(search.similarity or 0.0)
-        for number in ids:
-            stored = view.catalog.named(view.txn, number)
-            share = 1.0 if stored.digest == digest else one_jaccard(sketch, stored.sketch or b"")
-            if share >= least:
-                apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
-                matches.append(Match(stored.key, number, apart, share, unpack_meta(stored.meta)))
-        matches.sort(key=_rank)
-    return to_matches(matches[: search.limit], complete=complete)
 
 
 def _compare(

@@ -7,7 +7,7 @@ import contextlib
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
 from fpdb.documents.layout import layout
 from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint import Recipe
-from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
-from fpdb.models import LATEST, Document, Key, now
+from fpdb.fingerprint.sketches import SKETCH_BYTES
+from fpdb.models import LATEST, Batch, Document, Key, now
 from fpdb.storage import pack
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
-from fpdb.tables.bits import Fingerprints, to_array
+from fpdb.tables.bits import Fingerprints, to_array, to_ints
 
 # Documents of one transaction: with texts, and as ready fingerprints.
 BATCH = 1000
@@ -130,13 +130,7 @@ class Preparer:
         if not texts:
             return
         batch = self.recipe.batch(texts, sketches=self._sketched)
-        sketches: Iterable[bytes | None] = [None] * len(texts)
-        if batch.sketches is not None:
-            rows = zip(batch.sketches, has_sketch(batch.sketches).tolist(), strict=True)
-            sketches = [row.tobytes() if there else b"" for row, there in rows]
-        numbers = self.index.numbers(batch.fingerprints)
-        for number, short, sketch in zip(numbers, batch.short.tolist(), sketches, strict=True):
-            yield None if short else number, sketch
+        yield from signatures(batch, self.index.plan.bits)
 
     def _check(self, document: Document) -> None:
         if not isinstance(document, Document):
@@ -162,6 +156,17 @@ class Preparer:
 
 def _preparer(stored: Header, recipe: Recipe | None, sketched: bool) -> Preparer:  # noqa: FBT001
     return Preparer(stored, *layout(stored), recipe, sketched=sketched)
+
+
+def signatures(batch: Batch, bits: int) -> Iterator[tuple[int | None, bytes | None]]:
+    """Yield of each text the fingerprint, None if it is short, and the sketch, empty if none."""
+    sketches: Iterable[bytes | None] = repeat(None)
+    if batch.sketches is not None:
+        rows = map(bytes, batch.sketches)
+        sketches = (sketch if any(sketch) else b"" for sketch in rows)
+    numbers = to_ints(batch.fingerprints, bits)
+    for number, short, sketch in zip(numbers, batch.short.tolist(), sketches, strict=False):
+        yield None if short else number, sketch
 
 
 def take(documents: Iterator[Document]) -> Iterator[list[Document]]:

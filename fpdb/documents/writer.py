@@ -6,8 +6,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks
 from fpdb.documents.catalog import Catalog, Keys, View
-from fpdb.documents.lookup import Search, near, same_text, similar, to_matches
-from fpdb.documents.similarity import side_of_documents
+from fpdb.documents.lookup import Search, answer, is_of_bits, to_matches
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Counters, Stored
@@ -123,23 +122,19 @@ class Writer:
 
     def _resembling(self, document: Stored, search: Search) -> Matches:
         """Find what a document resembles, as if everything collected was written already."""
-        number = document.fingerprint
-        if number is None:
-            if document.digest in self._digests:
-                self.apply()
-            matches = same_text(self._view, document.digest, search)
-        elif search.similarity is None or not (document.sketch or document.digest):
-            # A ready fingerprint, which has no text, is a question of bits in any database.
-            if self._is_near_pending(number, search.k):
-                self.apply()
-            matches = near(self._view, number, search.k)
-        else:
-            if not self._bands.isdisjoint(self._index.band_numbers(document)):
-                self.apply()
-            side = side_of_documents([document], self._index.plan.bits)
-            [matches] = similar(self._view, side, search)
+        if self._is_pending(document, search):
+            self.apply()
+        matches = answer(self._view, document, search)
         others = [match for match in matches if match.key != document.key]
         return to_matches(others, complete=matches.complete)
+
+    def _is_pending(self, document: Stored, search: Search) -> bool:
+        """Return whether something that isn't written yet may resemble a document."""
+        if document.fingerprint is None:
+            return document.digest in self._digests
+        if is_of_bits(document, search):
+            return self._is_near_pending(document.fingerprint, search.k)
+        return not self._bands.isdisjoint(self._index.band_numbers(document))
 
     def _is_near_pending(self, fingerprint: int, k: int) -> bool:
         if not self._numbers:

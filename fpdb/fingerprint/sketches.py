@@ -129,11 +129,12 @@ def sketch_jaccard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArr
     return np.where(has_sketch(first) & has_sketch(second), similar, np.nan)
 
 
-def one_jaccard(first: bytes, second: bytes) -> float:
-    """Estimate what `sketch_jaccard` does for two sketches, one of which may be missing."""
-    if not first or not second:
+def one_jaccard(first: bytes | None, second: bytes | None) -> float:
+    """Estimate what `sketch_jaccard` does for two sketches; a missing one may be None or empty."""
+    left, right = int.from_bytes(first or b""), int.from_bytes(second or b"")
+    if not left or not right:
         return math.nan
-    differing = int.from_bytes(first) ^ int.from_bytes(second)
+    differing = left ^ right
     differing |= differing >> 2
     differing |= differing >> 1
     apart = (differing & _LOWEST_OF_ALL).bit_count()

@@ -31,6 +31,8 @@ _CODES: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"
 _MOST_COLUMNS = 4  # as many widths as 16 bits hold
 _BASES = [struct.Struct(f"<{count}Q") for count in range(_MOST_COLUMNS + 1)]
 _BODY_HEAD = struct.Struct("<HH")
+_PAIR = struct.Struct("<IHHQQ")  # the head of a page of two columns, with their bases
+_PAIR_BYTES = _PAIR.size
 
 
 class _RowBytes(dict[int, int]):
@@ -44,6 +46,7 @@ class _RowBytes(dict[int, int]):
 _row_bytes = _RowBytes()
 # Local names: looking up attributes costs half of the time that reading a page takes.
 _unpack_head = _HEAD.unpack_from
+_unpack_pair = _PAIR.unpack_from
 _digest = xxhash.xxh3_64_intdigest
 
 
@@ -176,21 +179,25 @@ def numbers_beside(value: memoryview, seed: int, number: int) -> tuple[list[int]
     The other result is whether the first row has it, so that the page before may have it as well.
     """
     try:
-        count, widths, start = _opened(value, 2, seed)
-        low, base = _BASES[2].unpack_from(value, _HEAD.size)
-        width, other = widths & 15, widths >> 4 & 15
-        wanted = number if width == 8 else number - low
-        at = start + count * width
+        # As in `_opened`, whose call would be felt here: a query reads a page for each band.
+        checksum, count, widths, low, base = _unpack_pair(value)
+        sound = _digest(value[4:], seed) & 0xFFFFFFFF == checksum
+        if not sound or _PAIR_BYTES + count * _row_bytes[widths] != len(value):
+            _opened(value, 2, seed)  # which raises the error
+        width = widths & 15
+        at = _PAIR_BYTES + count * width
         if width:
-            column = value[start:at].cast(_CODES[width])
+            wanted = number if width == 8 else number - low
+            column = value[_PAIR_BYTES:at].cast(_CODES[width])
             start = bisect_left(column, wanted)
             if start == count or column[start] != wanted:
                 return [], False
             stop = bisect_right(column, wanted, start)
-        elif wanted:
+        elif number != low:
             return [], False
         else:
             start, stop = 0, count
+        other = widths >> 4 & 15
         if not other:
             return [base] * (stop - start), not start
         found = value[at + start * other : at + stop * other].cast(_CODES[other]).tolist()
