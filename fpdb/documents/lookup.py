@@ -1,28 +1,26 @@
 """From near fingerprints to documents: look questions up, sort and cut their matches."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from itertools import islice
 from typing import NamedTuple
 
-import numpy as np
-
-from fpdb.arrays import Column, Places, portions, unique
 from fpdb.documents.catalog import View, digest_of
 from fpdb.documents.prepare import signatures
-from fpdb.documents.similarity import Side, jaccard, known_documents, side_of_documents
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.models import Batch, Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
-from fpdb.tables import Hits, agreeing, find_together, near_many
-from fpdb.tables.bits import Fingerprints, distances, to_array
+from fpdb.tables import Hits, find_together, near_many
+from fpdb.tables.bands import BandTable
+from fpdb.tables.bits import Fingerprints, to_array
 
 # Of one query: candidates that are read, and documents that are returned, before it is cut.
 CANDIDATES = 1_000_000
 DOCUMENTS = 10_000
-# Candidates whose sketches are compared at once.
-_COMPARED = 1 << 16
+# Documents that many questions keep, to compare more than one of them with each.
+_KEPT = 10_000
 # Fewer queries than this are faster one by one.
 FEW = 128
 
@@ -61,7 +59,7 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
         return same_text(view, question.digest, search)
     if is_of_bits(question, search):
         return near(view, number, search.k, search.limit)
-    return _similar(view, question, number, search)
+    return _similar(view, question, search)
 
 
 def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
@@ -133,21 +131,47 @@ def same_text(view: View, digest: bytes, search: Search) -> Matches:
     return to_matches(same[: search.limit], complete=len(ids) <= DOCUMENTS)
 
 
-def _similar(view: View, question: Stored, fingerprint: int, search: Search) -> Matches:
+def _similar(view: View, question: Stored, search: Search) -> Matches:
     """Find the documents that are similar enough to a text, by their sketches.
 
     Those are compared that agree with it in a band. The answer isn't complete if a band is that of
     more documents than are compared.
     """
-    bands, sketch, digest = view.index.bands, question.sketch, question.digest
-    if bands is None:
+    bands = _bands(view)
+    nearby = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
+    return _compared(question, nearby, partial(view.catalog.named, view.txn), search)
+
+
+def _similar_each(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
+    """Find the documents that are similar to each of many texts, as `_similar` finds them."""
+    bands = _bands(view)
+    asked = [bands.numbers(question.sketch, question.digest) for question in questions]
+    # Where many agree in bands, questions share most candidates.
+    read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
+    for question, nearby in zip(questions, bands.near_each(view.txn, asked), strict=True):
+        yield _compared(question, nearby, read, search)
+
+
+def _bands(view: View) -> BandTable:
+    if view.index.bands is None:
         raise InputError("a database of bits finds no similar texts")
-    ids, complete = bands.near(view.txn, bands.numbers(sketch, digest))
+    return view.index.bands
+
+
+def _compared(
+    question: Stored,
+    nearby: tuple[list[int], bool],
+    read: Callable[[int], Stored],
+    search: Search,
+) -> Matches:
+    """Return the documents with some ids that are similar enough to a text."""
+    ids, complete = nearby
     matches: list[Match] = []
     if ids:
         least = least_estimate(search.similarity or 0.0)
+        sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
         for number in ids:
-            stored = view.catalog.named(view.txn, number)
+            stored = read(number)
             same = stored.digest == digest and any(digest)
             share = 1.0 if same else one_jaccard(sketch, stored.sketch)
             if share >= least:
@@ -155,49 +179,6 @@ def _similar(view: View, question: Stored, fingerprint: int, search: Search) -> 
                 matches.append(Match(stored.key, number, apart, share, unpack_meta(stored.meta)))
         matches.sort(key=_rank)
     return to_matches(matches[: search.limit], complete=complete)
-
-
-def _similar_each(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
-    """Find the documents that are similar to each of many texts, as `_similar` finds them."""
-    bands = view.index.bands
-    if bands is None or search.similarity is None or len(questions) < FEW:
-        for question in questions:
-            yield answer(view, question, search)
-        return
-    side = side_of_documents(questions, view.index.plan.bits)
-    numbers, marks = bands.shape.columns(side.sketches, side.digests)
-    asking = marks.nonzero()[0]
-    done = 0
-    for queries, ids, complete in agreeing(view.txn, bands, [numbers[marks]], asking, len(side)):
-        for some in portions(np.bincount(queries, minlength=len(complete)), _COMPARED):
-            rows = slice(*queries.searchsorted([some.start, some.stop]).tolist())
-            found = _compare(view, side, queries[rows] + done, ids[rows], search.similarity)
-            for query in range(some.start, some.stop):
-                matches = sorted(found.get(query + done, ()), key=_rank)
-                yield to_matches(matches[: search.limit], complete=bool(complete[query]))
-        done += len(complete)
-
-
-def _compare(
-    view: View, side: Side, queries: Places, candidates: Column, similarity: float
-) -> dict[int, list[Match]]:
-    """Compare candidates with the texts of their queries; return the matches of each query."""
-    found: dict[int, list[Match]] = {}
-    if not len(candidates):
-        return found
-    ids = unique(candidates)
-    known = known_documents(view, ids)
-    at = ids.searchsorted(candidates)
-    shares = jaccard(side, queries, known.side, at)
-    [kept] = (shares >= least_estimate(similarity)).nonzero()
-    queries, at = queries[kept], at[kept]
-    apart = distances(side.fingerprints[queries], known.side.fingerprints[at], view.index.plan.bits)
-    columns = (queries.tolist(), at.tolist(), apart.tolist(), shares[kept].tolist())
-    for query, place, distance, share in zip(*columns, strict=True):
-        meta = unpack_meta(known.metas[place])
-        match = Match(known.keys[place], int(ids[place]), distance, share, meta)
-        found.setdefault(query, []).append(match)
-    return found
 
 
 def _matches(

@@ -7,7 +7,8 @@ Part of the file format: docs/reference/format.md has the layout, and none of it
 """
 
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -31,8 +32,6 @@ _CODES: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"
 _MOST_COLUMNS = 4  # as many widths as 16 bits hold
 _BASES = [struct.Struct(f"<{count}Q") for count in range(_MOST_COLUMNS + 1)]
 _BODY_HEAD = struct.Struct("<HH")
-_PAIR = struct.Struct("<IHHQQ")  # the head of a page of two columns, with their bases
-_PAIR_BYTES = _PAIR.size
 
 
 class _RowBytes(dict[int, int]):
@@ -46,7 +45,7 @@ class _RowBytes(dict[int, int]):
 _row_bytes = _RowBytes()
 # Local names: looking up attributes costs half of the time that reading a page takes.
 _unpack_head = _HEAD.unpack_from
-_unpack_pair = _PAIR.unpack_from
+_unpack_head_and_base = struct.Struct("<IHHQ").unpack_from
 _digest = xxhash.xxh3_64_intdigest
 
 
@@ -173,40 +172,37 @@ def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, 
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 
 
-def numbers_beside(value: memoryview, seed: int, number: int) -> tuple[list[int], bool]:
-    """Return what is in the second of two columns beside a number in the first.
-
-    The other result is whether the first row has it, so that the page before may have it as well.
-    """
+def narrow_column(value: memoryview, columns: int, seed: int) -> tuple[Sequence[int], int]:
+    """Return the first column of a page as it is stored, and what to add to its numbers."""
     try:
         # As in `_opened`, whose call would be felt here: a query reads a page for each band.
-        checksum, count, widths, low, base = _unpack_pair(value)
+        checksum, count, widths, low = _unpack_head_and_base(value)
+        start = 8 + 8 * columns
         sound = _digest(value[4:], seed) & 0xFFFFFFFF == checksum
-        if not sound or _PAIR_BYTES + count * _row_bytes[widths] != len(value):
-            _opened(value, 2, seed)  # which raises the error
-        width = widths & 15
-        at = _PAIR_BYTES + count * width
-        if width:
-            wanted = number if width == 8 else number - low
-            column = value[_PAIR_BYTES:at].cast(_CODES[width])
-            start = bisect_left(column, wanted)
-            if start == count or column[start] != wanted:
-                return [], False
-            stop = bisect_right(column, wanted, start)
-        elif number != low:
-            return [], False
-        else:
-            start, stop = 0, count
-        other = widths >> 4 & 15
-        if not other:
-            return [base] * (stop - start), not start
-        found = value[at + start * other : at + stop * other].cast(_CODES[other]).tolist()
-        if other == 8:
-            return found, not start
-        # A sum wraps around on a forged page only, as in `number_at`.
-        return [base + each & _LARGEST_NUMBER for each in found], not start
+        if not sound or start + count * _row_bytes[widths] != len(value):
+            _opened(value, columns, seed)  # which raises the error
+        if not (width := widths & 15):
+            return bytes(count), low
+        return value[start : start + count * width].cast(_CODES[width]), low if width < 8 else 0
     except (struct.error, ValueError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+
+
+def last_numbers(value: memoryview, columns: int, start: int, stop: int) -> list[int]:
+    """Return the last numbers of rows of a page whose checksum was verified already."""
+    _, count, widths = _HEAD.unpack_from(value)
+    at = _HEAD.size + 8 * columns
+    for _ in range(columns - 1):
+        at += count * (widths & 15)
+        widths >>= 4
+    width = widths & 15
+    base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
+    if not width:
+        return [base] * (stop - start)
+    found = value[at + start * width : at + stop * width].cast(_CODES[width]).tolist()
+    # The base of a column that isn't differences doesn't count, whatever a forged page has. Only
+    # on such a page a sum wraps around, as in the arrays.
+    return found if width == 8 else [base + each & _LARGEST_NUMBER for each in found]
 
 
 def page_length(value: memoryview | bytes, columns: int) -> int:

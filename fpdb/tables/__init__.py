@@ -3,7 +3,7 @@
 Nothing in this folder depends on texts or files.
 """
 
-from fpdb.tables.batch import Hits, agreeing, find_together, near_many
+from fpdb.tables.batch import Hits, find_together, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
 from fpdb.tables.plan import Bands, Plan, Table
@@ -26,7 +26,6 @@ __all__ = [
     "Permutation",
     "Plan",
     "Table",
-    "agreeing",
     "chance_matches",
     "choose_bands",
     "distances",

@@ -5,15 +5,16 @@ are in one sub-database, one after the other. A text without a sketch has one ro
 the digest of the text, so that equal texts are always candidates.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
 
 import numpy as np
 
 from fpdb.arrays import Rows, joined
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
-from fpdb.storage.columns import numbers_beside
+from fpdb.storage.columns import last_numbers, narrow_column
 from fpdb.storage.format import Stored
 from fpdb.tables.pages import Pages, seek
 from fpdb.tables.plan import Bands
@@ -22,6 +23,8 @@ from fpdb.tables.plan import Bands
 MOST_OF_A_BAND = 10_000
 # Documents that are compared with a text: if there are more, those that agree in most bands.
 MOST_COMPARED = 10_000
+# Ids of many queries that are held at once.
+_HELD = 1 << 20
 # What a row takes while it is sorted.
 _ROW_BYTES = 48
 _BLOCK = 1 << 13
@@ -67,32 +70,53 @@ class BandTable:
             self.pages.splice(txn, self.rows(insert), self.rows(remove))
 
     def near(self, txn: ReadTransaction, numbers: Sequence[int]) -> tuple[list[int], bool]:
-        """Return the ids of the documents under some numbers, and whether these are all."""
+        """Return the ids of the documents under some sorted numbers, and whether these are all."""
+        return _chosen([found for _, found in self._found(txn, numbers)])
+
+    def near_each(
+        self, txn: ReadTransaction, asked: Sequence[Sequence[int]]
+    ) -> Iterator[tuple[list[int], bool]]:
+        """Yield what `near` returns for each of many; their pages are read in order, each once."""
+        runs: dict[int, list[int]] = {}
+        held = 0
+        for number, found in self._found(txn, sorted(set(chain.from_iterable(asked)))):
+            runs[number] = found
+            held += len(found)
+            if held > _HELD and len(asked) > 1:
+                half = len(asked) // 2
+                for part in (asked[:half], asked[half:]):
+                    yield from self.near_each(txn, part)
+                return
+        for numbers in asked:
+            yield _chosen([runs[number] for number in numbers if number in runs])
+
+    def _found(
+        self, txn: ReadTransaction, numbers: Iterable[int]
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield the sorted numbers that documents have, with the ids, at most one more than count.
+
+        The cursor is the one that the transaction keeps: take all before anything else is read.
+        """
         seed, cursor = self.pages.seed, txn.kept_cursor(self.pages.name)
         # Local names: looking these up takes a tenth of the time.
         to_page, back, item, as_number = cursor.set_range, cursor.prev, cursor.item, int.from_bytes
-        ids: list[int] = []
-        complete = True
+        last = -1
         for number in numbers:
-            # The last page that may have the number; mostly no other has it.
-            if not (back() if to_page((number + 1).to_bytes(8, "big")) else cursor.last()):
-                continue
-            key, page = item()
-            found, first = numbers_beside(page, seed ^ as_number(key), number)
-            if not found:
-                continue
-            if first:
-                found = self._run(cursor, number)
-            if len(found) > MOST_OF_A_BAND:
-                complete = False
-                del found[MOST_OF_A_BAND:]
-            ids += found
-        chosen = sorted(set(ids))
-        if len(chosen) > MOST_COMPARED:
-            complete = False
-            bands = Counter(ids)
-            chosen = sorted(sorted(chosen, key=lambda own: -bands[own])[:MOST_COMPARED])
-        return chosen, complete
+            # All rows of a number before the last one of a page are there, or on earlier pages.
+            if number >= last:
+                # The last page that may have the number.
+                if not (back() if to_page((number + 1).to_bytes(8, "big")) else cursor.last()):
+                    continue
+                key, page = item()
+                column, low = narrow_column(page, 2, seed ^ as_number(key))
+                last = column[-1] + low if column else -1
+            start = bisect_left(column, number - low)
+            if start < len(column) and column[start] == number - low:
+                if start:
+                    stop = bisect_right(column, number - low, start)
+                    yield number, last_numbers(page, 2, start, stop)
+                else:  # the page before may have it as well
+                    yield number, self._run(cursor, number)
 
     def _run(self, cursor: Cursor, number: int) -> list[int]:
         """Return the ids of a number whose rows may be on several pages, no more than needed."""
@@ -102,7 +126,10 @@ class BandTable:
             key, page = cursor.item()
             if int.from_bytes(key[:8]) > number:
                 break
-            found += numbers_beside(page, self.pages.seed_at(key), number)[0]
+            column, low = narrow_column(page, 2, self.pages.seed_at(key))
+            start = bisect_left(column, number - low)
+            stop = bisect_right(column, number - low, start)
+            found += last_numbers(page, 2, start, stop)
             there = cursor.next()
         return found
 
@@ -132,6 +159,22 @@ class BandTable:
                 yield _sorted(joined(found))
 
         self.pages.fill(txn, blocks())
+
+
+def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:
+    """Return the ids that are compared with a text, of those in its bands, and if these are all."""
+    complete = True
+    ids: list[int] = []
+    for found in runs:
+        if len(found) > MOST_OF_A_BAND:
+            complete = False
+        ids += found[:MOST_OF_A_BAND]
+    chosen = sorted(set(ids))
+    if len(chosen) > MOST_COMPARED:
+        complete = False
+        bands = Counter(ids)
+        chosen = sorted(sorted(chosen, key=lambda own: -bands[own])[:MOST_COMPARED])
+    return chosen, complete
 
 
 def _sorted(rows: Rows) -> Rows:

@@ -15,7 +15,6 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, ranked, spans
 from fpdb.errors import InputError
 from fpdb.storage import Cursor, ReadTransaction
-from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND, BandTable
 from fpdb.tables.bits import Distances, Fingerprints, as_words, of_words, order, to_array
 from fpdb.tables.index import Index
 from fpdb.tables.pages import Pages, out_of_order, read_words, seek
@@ -29,8 +28,6 @@ _PART = 4
 _LEAST = 1 << 12
 # Near fingerprints that are held for many queries.
 _HELD = 1 << 22
-# Documents that agree with queries in bands, with repetitions, that are counted together.
-_MET = 1 << 20
 # Ranges that are looked up together.
 _PROBED = 1 << 22
 # Hits that are returned at once: beyond these, their arrays take gigabytes.
@@ -179,46 +176,6 @@ def find_together(
     words, runs = ranked(near.words)
     run_bounds, ids = find_ids(txn, index.home, words, most)
     yield Together(which, bounds, near, complete, runs, run_bounds, ids)
-
-
-def agreeing(
-    txn: ReadTransaction, bands: BandTable, numbers: Rows, asking: Places, queries: int
-) -> Iterator[tuple[Places, Column, Marks]]:
-    """Find the documents under some numbers of bands, each of which a query asks for.
-
-    The queries are answered in portions, in their order. Yield for each portion the places of
-    queries in it with ids, sorted and without repetitions, and for each query whether these are
-    all.
-    """
-    distinct, which = ranked(numbers)
-    bounds, ids = find_ids(txn, bands.pages, distinct, MOST_OF_A_BAND)
-    counts = np.diff(bounds)[which]
-    cut = counts > MOST_OF_A_BAND
-    counts[cut] = MOST_OF_A_BAND
-    sizes = np.bincount(asking, counts, queries).astype(np.int64)
-    for some in portions(sizes, _MET):
-        rows = slice(*asking.searchsorted([some.start, some.stop]).tolist())
-        owners = np.repeat(asking[rows] - some.start, counts[rows])
-        found = ids[spans(bounds[which[rows]], counts[rows])]
-        complete = np.ones(some.stop - some.start, np.bool_)
-        complete[asking[rows][cut[rows]] - some.start] = False
-        yield _most_shared(owners, found, complete)
-
-
-def _most_shared(owners: Places, found: Column, complete: Marks) -> tuple[Places, Column, Marks]:
-    """Drop repetitions of ids, and of too many those that agree with a query in few bands."""
-    order = np.lexsort((found, owners))
-    owners, found = owners[order], found[order]
-    [starts] = differs(owners, found).nonzero()
-    shared = np.diff(starts, append=len(found))  # bands in which both agree
-    owners, found = owners[starts], found[starts]
-    if (np.bincount(owners, minlength=len(complete)) > MOST_COMPARED).any():
-        order = np.lexsort((found, -shared, owners))
-        rank = np.arange(len(order)) - owners.searchsorted(owners)
-        complete[owners[rank >= MOST_COMPARED]] = False
-        kept = np.sort(order[rank < MOST_COMPARED])
-        owners, found = owners[kept], found[kept]
-    return owners, found, complete
 
 
 def find_ids(

@@ -9,7 +9,7 @@ import pytest
 import fpdb
 from fpdb.documents import lookup
 from fpdb.joins import pairs
-from fpdb.tables import bands, batch
+from fpdb.tables import bands
 
 WORDS = [f"word{number}" for number in range(300)]
 
@@ -222,8 +222,7 @@ def test_pairs_that_a_crowd_leaves_out_are_said(run, stored, command, monkeypatc
 def test_a_query_of_a_crowd_is_incomplete_and_that_is_said(run, stored, records, monkeypatch, few):
     monkeypatch.setattr(lookup, "FEW", few)
     assert "incomplete" not in run("query", stored, records).err
-    for module in (bands, batch):
-        monkeypatch.setattr(module, "MOST_COMPARED", 1)
+    monkeypatch.setattr(bands, "MOST_COMPARED", 1)
     done = run("query", stored, records)
     # The one that agrees in most bands is compared: the text itself.
     assert [row[0] for row in done.rows] == [row[1] for row in done.rows]

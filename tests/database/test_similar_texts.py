@@ -1,5 +1,6 @@
 """Similar texts: against brute force over sketches and bands, and over the texts themselves."""
 
+import functools
 import io
 import itertools
 import random
@@ -27,7 +28,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
-from fpdb.tables import Bands, bands, batch, choose_bands
+from fpdb.tables import Bands, bands, choose_bands
 
 WEB = fpdb.recipe("web")
 WORDS = [f"word{number}" for number in range(400)]
@@ -191,12 +192,95 @@ def test_many_questions_are_answered_as_one_is(tmp_path):
             assert snapshot.query(texts[0], similarity=0.7, limit=3) == alone[0]
 
 
+def prepared(dice: random.Random, count: int) -> list[Stored]:
+    """Documents of every kind, of which each resembles others: by sketch, by text or by bits."""
+    sketches = [dice.randbytes(128) for _ in range(4)]
+    digests = [dice.randbytes(16) for _ in range(6)]
+    found = []
+    for number in range(count):
+        sketch = bytearray(dice.choice(sketches))
+        for place in dice.sample(range(128), dice.choice([0, 1, 10, 20, 40])):
+            sketch[place] = dice.randrange(256)
+        digest = dice.choice([dice.choice(digests), dice.randbytes(16)])
+        fingerprint = dice.getrandbits(4) << 30 | dice.getrandbits(2)
+        kind = dice.choice(["text"] * 5 + ["few words", "short", "fingerprint", "zeros"])
+        found.append(
+            Stored(
+                id=0,
+                key=f"{number:04}",
+                fingerprint=None if kind == "short" else fingerprint,
+                added=0,
+                digest=b"" if kind == "fingerprint" else digest,
+                sketch=bytes(sketch) if kind == "text" else bytes(128) if kind == "zeros" else b"",
+            )
+        )
+    return found
+
+
+def resembling(
+    asked: Stored, stored: list[Stored], bands: Bands, k: int, similarity: float | None
+) -> list[tuple[float | None, int, Any]]:
+    """Compare with every document."""
+    found: list[tuple[float | None, int, Any]] = []
+    for other in stored:
+        if asked.fingerprint is None or other.fingerprint is None:
+            if asked.fingerprint == other.fingerprint and asked.digest == other.digest:
+                found.append((-1.0, 0, other.key))
+            continue
+        apart = (asked.fingerprint ^ other.fingerprint).bit_count()
+        if similarity is None or not (asked.sketch or asked.digest):
+            if apart <= k:
+                found.append((None, apart, other.key))
+            continue
+        same = bool(asked.digest) and asked.digest == other.digest
+        one, two = ((each.sketch or b"").strip(b"\0") for each in (asked, other))
+        if one and two:
+            bins = [[*each.hex()] for each in (asked.sketch or b"", other.sketch or b"")]
+            bins = [
+                [bit for pair in zip(e[1::2], e[::2], strict=True) for bit in pair] for e in bins
+            ]
+            width = bands.bins
+            starts = range(0, width * bands.count, width)
+            if not any(bins[0][at : at + width] == bins[1][at : at + width] for at in starts):
+                continue
+        elif one or two or not same:
+            continue
+        share = 1.0 if same else estimated(asked.sketch, other.sketch) or 0.0
+        if share >= least_estimate(similarity):
+            found.append((-share, apart, other.key))
+    return sorted(found, key=lambda match: (match[0] or 0.0, *match[1:]))
+
+
+@pytest.mark.parametrize("similarity", [0.8, 0.5, None])
+def test_questions_of_every_kind_alone_and_together(tmp_path, monkeypatch, similarity):
+    dice = random.Random(8)
+    stored, asked = prepared(dice, 250), prepared(dice, 50)
+    asked += dice.sample(stored, 10)
+    with fpdb.create(tmp_path / "db", k=2) as db:
+        db.add_prepared(stored)
+        for limit in (None, 2):
+            options = {"k": 2} if similarity is None else {"similarity": similarity}
+            ask = functools.partial(db.query_prepared, limit=limit, **options)
+            alone = [next(ask([question])) for question in asked]
+            for question, matches in zip(asked, alone, strict=True):
+                expected = resembling(question, stored, db.plan.bands, 2, similarity)
+                ranks = [(m.similarity and -m.similarity, m.distance, m.key) for m in matches]
+                assert ranks == expected[:limit]
+                assert matches.complete
+            monkeypatch.setattr(lookup, "FEW", 200)
+            assert list(ask(asked * 2)) == alone * 2
+            monkeypatch.setattr(lookup, "FEW", 10)
+            assert list(ask(asked * 2)) == alone * 2
+        assert sum(map(len, alone)) > 20
+
+
 def test_candidates_are_compared_in_parts_as_well_as_at_once(tmp_path, monkeypatch):
     texts = families(random.Random(6), 200)
     with fpdb.create(tmp_path / "db") as db:
         list(db.add_many(Document(str(n), text) for n, text in enumerate(texts)))
         whole, pairs = list(db.query_many(texts, similarity=0.6)), sorted(db.pairs())
-        monkeypatch.setattr(lookup, "_COMPARED", 3)
+        monkeypatch.setattr(lookup, "_KEPT", 3)
+        monkeypatch.setattr(bands, "_HELD", 50)
         for name in ("_ROWS", "_PAIRS", "_HELD"):
             monkeypatch.setattr(joins, name, 50)
         assert list(db.query_many(texts, similarity=0.6)) == whole
@@ -367,8 +451,7 @@ def test_a_popular_band_is_cut_and_says_so(tmp_path, monkeypatch):
         assert len(pairs) == 45
         for name in ("MOST_OF_A_BAND", "MOST_COMPARED"):
             with monkeypatch.context() as patch:
-                for module in (bands, batch):
-                    patch.setattr(module, name, 4)
+                patch.setattr(bands, name, 4)
                 matches = db.query(text)
                 assert [match.key for match in matches] == ["00", "01", "02", "03"]
                 assert not matches.complete

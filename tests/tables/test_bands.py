@@ -14,9 +14,9 @@ from tiers import examples
 
 from fpdb.errors import DamagedError
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
-from fpdb.storage.columns import numbers_beside, pack_rows, shape_of
+from fpdb.storage.columns import last_numbers, narrow_column, pack_rows, shape_of
 from fpdb.storage.format import Stored
-from fpdb.tables import agreeing, bands, batch
+from fpdb.tables import bands
 from fpdb.tables import pages as pages_module
 from fpdb.tables.bands import BandTable
 from fpdb.tables.plan import Bands
@@ -160,15 +160,9 @@ def ask_both(
     txn: ReadTransaction, table: BandTable, queries: Sequence[Stored]
 ) -> list[tuple[list[int], bool]]:
     """Ask for each document alone, and for all together; the answers are the same."""
-    alone = [table.near(txn, table.numbers(each.sketch, each.digest)) for each in queries]
-    numbers, marks = table.shape.columns(*as_arrays(queries))
-    asking = marks.nonzero()[0]
-    together = []
-    for owners, ids, complete in agreeing(txn, table, [numbers[marks]], asking, len(queries)):
-        assert (np.diff(owners) >= 0).all()
-        together += [
-            (ids[owners == place].tolist(), bool(whole)) for place, whole in enumerate(complete)
-        ]
+    asked = [table.numbers(each.sketch, each.digest) for each in queries]
+    alone = [table.near(txn, numbers) for numbers in asked]
+    together = list(table.near_each(txn, asked))
     assert together == alone
     return alone
 
@@ -189,10 +183,9 @@ def test_near_is_what_brute_force_finds(
 ) -> None:
     if small:
         request.getfixturevalue("tiny_pages")
-        monkeypatch.setattr(batch, "_MET", 40)
-    for module in (bands, batch):
-        monkeypatch.setattr(module, "MOST_OF_A_BAND", a_band)
-        monkeypatch.setattr(module, "MOST_COMPARED", compared)
+        monkeypatch.setattr(bands, "_HELD", 40)
+    monkeypatch.setattr(bands, "MOST_OF_A_BAND", a_band)
+    monkeypatch.setattr(bands, "MOST_COMPARED", compared)
     table, dice = BandTable(shape), random.Random(7)
     stored = drawn(dice, 300)
     sketched = [each for each in stored if each.fingerprint is not None]
@@ -304,10 +297,10 @@ FIRST = st.integers(0, 9) | st.integers(0, 2**20) | st.integers(0, 2**40) | st.i
     st.integers(0, TOP),
     st.data(),
 )
-def test_numbers_beside_are_those_of_the_rows(
+def test_columns_that_are_read_as_they_are_stored(
     width: int, other: int, base: int, id_base: int, data: st.DataObject
 ) -> None:
-    """For columns of every width: found at the ends of a page, between, and not at all."""
+    """For columns of every width."""
 
     def within(low: int, size: int) -> st.SearchStrategy[int]:
         return st.integers(0, (1 << 8 * size) - 1).map(lambda more: min(low + more, TOP))
@@ -323,11 +316,11 @@ def test_numbers_beside_are_those_of_the_rows(
     page = pack_rows(
         array := [np.array(c, np.uint64) for c in zip(*rows, strict=True)], shape_of(array), 3
     )
-    near = {n + more for n in [*pool, base] for more in (-1, 0, 1)}
-    for number in sorted(n for n in near | {0, TOP} if 0 <= n <= TOP):
-        ids, first = numbers_beside(memoryview(page), 3, number)
-        assert ids == [own for found, own in rows if found == number]
-        assert first == (rows[0][0] == number)
+    column, low = narrow_column(memoryview(page), 2, 3)
+    assert [number + low for number in column] == [number for number, _ in rows]
+    start = data.draw(st.integers(0, len(rows)))
+    stop = data.draw(st.integers(start, len(rows)))
+    assert last_numbers(memoryview(page), 2, start, stop) == [own for _, own in rows[start:stop]]
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, 100])
@@ -337,4 +330,4 @@ def test_a_damaged_page_has_no_numbers(cut: int) -> None:
     page[cut] ^= 4
     for value in (memoryview(page), memoryview(page)[:cut], memoryview(page)[:-1]):
         with pytest.raises(DamagedError):
-            numbers_beside(value, 3, 7)
+            narrow_column(value, 2, 3)
