@@ -1,31 +1,5 @@
 """Everything that fpdb raises on purpose.
 
-FpdbError
-├─ InputError (+ ValueError)           a text, a line or a value that can't be used as it is
-│  ├─ ShortTextError                   too few features for a trustworthy fingerprint
-│  └─ HtmlError                        a page that can't be read as HTML within its limits
-├─ RecipeError (+ ValueError)          a recipe that doesn't exist, or can't be built
-├─ RecipeMismatchError (+ ValueError)  another recipe or k than the database was created with
-├─ PlanError (+ ValueError)            a plan that can't be built, or doesn't support a k
-├─ DocumentNotFoundError (+ KeyError)  no document has this key
-├─ OpenError                           a database that can't be opened or created
-│  ├─ DatabaseNotFoundError (+ FileNotFoundError)
-│  ├─ DatabaseExistsError (+ FileExistsError)
-│  └─ AccessError (+ PermissionError)  this user may not read or write it
-├─ FormatError                         bytes that this version of fpdb can't read
-│  └─ NotADatabaseError                something other than an fpdb database
-├─ StorageError                        the store refused a read or a write
-│  ├─ DamagedError                     bytes are missing or wrong, or the disk failed
-│  └─ DiskFullError (+ OSError)        .free bytes are left at .path
-├─ LockTimeoutError (+ TimeoutError)   another writer held the lock: .pid
-├─ ReadOnlyError                       a write through a read-only handle
-├─ ClosedError                         a closed handle was used
-│  └─ MovedError                       its database was moved, removed or replaced
-├─ WorkerError                         a child process can't be started, or was killed or stopped
-└─ MissingExtraError (+ ImportError)   a package that only some users need isn't installed
-
-IncompleteWarning (+ UserWarning)      pairs that are left out, because too many documents are alike
-
 The message has what was found and what was expected, and the `hint` what to do about it.
 """
 
@@ -120,7 +94,7 @@ class MovedError(ClosedError):
 
 
 class WorkerError(FpdbError):
-    """A child process can't be started, or ended before its work was done."""
+    """A child process can't be started, was stopped, or ended before its work was done."""
 
 
 class MissingExtraError(FpdbError, ImportError):
