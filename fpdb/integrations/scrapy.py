@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -25,20 +24,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 logger = logging.getLogger(__name__)
-
-
-class Action(StrEnum):
-    """What happens to a near-duplicate: it gets the key of the stored document, or is dropped."""
-
-    TAG = "tag"
-    DROP = "drop"
-
-
-class Markup(StrEnum):
-    """What the fields with the text hold: plain text, or HTML or a response."""
-
-    TEXT = "text"
-    HTML = "html"
 
 
 class Setting(NamedTuple):
@@ -74,6 +59,15 @@ def _similarity(value: Any) -> float:
     return float(value)
 
 
+def _one_of(*choices: str) -> Setting:
+    """Return a setting that has one of some values, by default the first."""
+
+    def choose(value: Any) -> str:
+        return choices[choices.index(value)]
+
+    return Setting(choices[0], f"one of {', '.join(choices)}", choose)
+
+
 def _recipe(value: Any) -> fpdb.Recipe:
     if isinstance(value, fpdb.Recipe):
         return value
@@ -84,12 +78,12 @@ def _recipe(value: Any) -> fpdb.Recipe:
 SETTINGS = {
     "FPDB_DATABASE": Setting("", "the directory of the database", _name),
     "FPDB_FIELD": Setting("text", "the field with the text, or a list of fields to join", _names),
-    "FPDB_MARKUP": Setting("text", "one of text, html", Markup),
+    "FPDB_MARKUP": _one_of("text", "html"),
     "FPDB_KEY_FIELD": Setting("url", "the field with the key", _name),
     "FPDB_RECIPE": Setting(None, "the name of a recipe, or a file that ends in .toml", _recipe),
     "FPDB_K": Setting(None, "a whole number", _number),
     "FPDB_SIMILARITY": Setting(None, "a number above 0 and up to 1, or off", _similarity),
-    "FPDB_ACTION": Setting("tag", "one of tag, drop", Action),
+    "FPDB_ACTION": _one_of("tag", "drop"),
     "FPDB_TAG_FIELD": Setting("near_duplicate_of", "the field for the stored key", _name),
 }
 
@@ -120,7 +114,7 @@ class NearDuplicatesPipeline:
     def __init__(self, crawler: "Crawler") -> None:
         self._crawler = crawler
         self._settings = _read(crawler.settings)
-        if self._settings["FPDB_MARKUP"] == Markup.HTML:
+        if self._settings["FPDB_MARKUP"] == "html":
             fpdb.html_text("")  # raises now if a package is missing
         self._reported: set[str] = set()
         self._database = _open(self._settings)
@@ -175,7 +169,7 @@ class NearDuplicatesPipeline:
         if added.status != "duplicate":
             return item
         nearest = added.matches[0]
-        if self._settings["FPDB_ACTION"] == Action.DROP:
+        if self._settings["FPDB_ACTION"] == "drop":
             near = f"distance {nearest.distance}"
             if nearest.similarity is not None:
                 near = f"similarity {nearest.similarity:.2f}"
@@ -202,7 +196,7 @@ class NearDuplicatesPipeline:
         texts: list[str] = []
         for field in fields:
             value = adapter.get(field)
-            if self._settings["FPDB_MARKUP"] == Markup.HTML and value is not None:
+            if self._settings["FPDB_MARKUP"] == "html" and value is not None:
                 page = self._pages.submit(_text_of_html, field, value)
                 texts.append(await asyncio.wrap_future(page))
             else:
