@@ -117,7 +117,7 @@ SimilarityOption = Annotated[
         metavar="J",
         min=0.0,
         max=1.0,
-        help="Least similarity; default the database's.",
+        help="Least similarity; default the stored one.",
     ),
 ]
 NewSimilarityOption = Annotated[

@@ -19,7 +19,14 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import KOption, NewSimilarityOption, RecipeOption, choose_recipe, require_name
+from fpdb.cli.options import (
+    KOption,
+    NewSimilarityOption,
+    RecipeOption,
+    SimilarityOption,
+    choose_recipe,
+    require_name,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,16 +42,6 @@ InputArgument = Annotated[
 OutputArgument = Annotated[
     str,
     typer.Argument(metavar="OUT", callback=require_name, help="A new directory for Parquet."),
-]
-LeastSimilarityOption = Annotated[
-    float | None,
-    typer.Option(
-        "--similarity",
-        metavar="J",
-        min=0.0,
-        max=1.0,
-        help="Least similarity; default that of fingerprint.",
-    ),
 ]
 
 
@@ -87,7 +84,7 @@ def pairs(
     source: InputArgument,
     output: OutputArgument,
     k: KOption = None,
-    similarity: LeastSimilarityOption = None,
+    similarity: SimilarityOption = None,
 ) -> None:
     """List pairs of near-duplicates.
 
@@ -107,7 +104,7 @@ def clusters(
     source: InputArgument,
     output: OutputArgument,
     k: KOption = None,
-    similarity: LeastSimilarityOption = None,
+    similarity: SimilarityOption = None,
 ) -> None:
     """Group near-duplicates, or ready pairs.
 
@@ -132,7 +129,7 @@ def query(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Those to look among.")],
     output: OutputArgument,
     k: KOption = None,
-    similarity: LeastSimilarityOption = None,
+    similarity: SimilarityOption = None,
 ) -> None:
     """Find fingerprints like these in a corpus.
 
