@@ -10,9 +10,15 @@ from typing import IO, Any, Literal, Self
 
 from fpdb.arrays import each
 from fpdb.documents.catalog import Keys
-from fpdb.documents.layout import new_database, new_header, read_layout, replanned
+from fpdb.documents.layout import (
+    new_database,
+    new_header,
+    read_layout,
+    read_places,
+    replanned,
+    write_places,
+)
 from fpdb.documents.lookup import Search
-from fpdb.documents.places import read_places, write_places
 from fpdb.documents.prepare import (
     BATCH,
     LOAD,

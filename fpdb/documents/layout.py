@@ -1,18 +1,21 @@
-"""The layout of a database: which tables and which catalog its header names, old or new."""
+"""The layout of a database: what its header names, and how far followed files were read."""
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
 from fpdb.errors import DamagedError, InputError, PlanError
-from fpdb.models import now, require_choice, require_similarity, require_whole
-from fpdb.storage import Environment
+from fpdb.models import Problem, now, require_choice, require_similarity, require_whole
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
     FILES,
     MINHASH,
     Counters,
+    FilePlace,
+    FilePlaces,
     Header,
     pack_header,
     require_supported,
@@ -151,3 +154,29 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
         "counters": {b"counters": counters.pack()},
     }
     return database_names(index, catalog), first
+
+
+def read_places(txn: ReadTransaction) -> Iterator[FilePlace]:
+    """Yield how far each file was read."""
+    with txn.cursor(FILES) as cursor:
+        for key, value in cursor:
+            yield FilePlace.unpack(key, value)
+
+
+def write_places(txn: WriteTransaction, places: FilePlaces) -> None:
+    """Store how far files were read, and forget those with None."""
+    for identity, place in places.items():
+        if place is None:
+            txn.delete(FILES, identity.pack())
+        else:
+            txn.put(FILES, identity.pack(), place.pack())
+
+
+def check_places(txn: ReadTransaction) -> Iterator[Problem]:
+    """Yield the places that can't be read."""
+    with txn.cursor(FILES) as cursor:
+        for key, value in cursor:
+            try:
+                FilePlace.unpack(key, value)
+            except DamagedError as error:
+                yield Problem(FILES, f"{bytes(key).hex()}: {error}")

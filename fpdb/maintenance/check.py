@@ -21,8 +21,7 @@ import xxhash
 
 from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
 from fpdb.documents.catalog import Catalog, View, key_bytes
-from fpdb.documents.layout import database_names, layout, read_layout
-from fpdb.documents.places import check_places, read_places
+from fpdb.documents.layout import check_places, database_names, layout, read_layout, read_places
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import SKETCH_BYTES, canonical
 from fpdb.fingerprint.sketches import mix

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from fpdb.arrays import Column, gathered
 from fpdb.documents.catalog import View
-from fpdb.documents.layout import database_names, layout, new_database
-from fpdb.documents.places import read_places, write_places
+from fpdb.documents.layout import database_names, layout, new_database, read_places, write_places
 from fpdb.models import Outgrown, Stats, TableStats
 from fpdb.storage import Environment
 from fpdb.storage.format import Counters, Header

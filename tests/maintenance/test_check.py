@@ -13,7 +13,7 @@ import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
 from fpdb.documents.catalog import View
-from fpdb.documents.places import read_places, write_places
+from fpdb.documents.layout import read_places, write_places
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
