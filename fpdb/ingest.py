@@ -143,7 +143,7 @@ def ingest(
     sizes = [size_of(path) for path in paths]
     if None not in sizes:
         counts.bytes_total = sum(size or 0 for size in sizes)
-    take = Take(database.preparer.adapted(reading.max_bytes), to_add)
+    take = Take(database.preparer.adapted(reading.max_bytes))
     run.show()
     for _, found in mapped(take, chain.from_iterable(opened), jobs):
         taken = found.until_bad() if strict else found
@@ -185,7 +185,7 @@ def follow(
     """
     reading = reading or Reading()
     known = () if source == "-" else database.file_places()
-    take = Take(database.preparer.adapted(reading.max_bytes), to_add)
+    take = Take(database.preparer.adapted(reading.max_bytes))
     for part, places in follow_parts(source, reading, on_note, known):
         taken = take(part)
         stored = iter(
@@ -225,7 +225,7 @@ def query_files(
     opened = [read_parts(path, reading, size=_BLOCK) for path in paths]
     sketched = k is None and (similarity or database.similarity) is not None
     preparer = database.preparer.adapted(reading.max_bytes, sketched=sketched)
-    take = Take(preparer, _to_query if similarity is None else _to_compare)
+    take = Take(preparer, keyed=False, texts_only=similarity is not None)
     ask = _Ask(database, take, k, limit, similarity)
     results = (found for _, found in mapped(ask, chain.from_iterable(opened), jobs))
     return _answers(results, Run(on_bad=on_bad))
@@ -306,28 +306,23 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True)
 class Take:
-    """Reads a part and prepares its documents, in any process."""
+    """Reads a part and prepares its documents, in any process; questions have no keys."""
 
     preparer: Preparer
-    document_of: Callable[[str, Record], Document]
+    keyed: bool = True
+    texts_only: bool = False
 
     def __call__(self, part: Part) -> Taken:
         """Return what became of the records of a part."""
         found: list[Good | BadRecord] = []
         documents: list[Document] = []
         places: list[int] = []
-        kind = self.preparer.catalog.kind
         for record in part():
             if isinstance(record, BadRecord):
                 found.append(record)
                 continue
             try:
-                if record.fingerprint is not None and record.fingerprint < 0:
-                    bits = self.preparer.index.plan.bits
-                    record = dataclasses.replace(  # noqa: PLW2901
-                        record, fingerprint=unsigned(record.fingerprint, bits)
-                    )
-                documents.append(self.document_of(kind, record))
+                documents.append(self._document(record))
             except InputError as error:
                 found.append(BadRecord(record.source, str(error), error.hint, record.key))
                 continue
@@ -340,28 +335,21 @@ class Take:
             found[place] = BadRecord(good.source, str(problem), problem.hint, good.key)
         return Taken(found, prepared)
 
-
-def to_add(kind: str, record: Record) -> Document:
-    """Return the document of a record, for a database with this kind of keys."""
-    if record.key is None:
-        raise InputError("found no key")
-    return Document(parse_key(record.key, kind), record.text, record.meta, record.fingerprint)
-
-
-def _to_query(kind: str, record: Record) -> Document:
-    """Return a document to query with, under a key that is never used."""
-    key: Key = 0 if kind == "integer" else "query"
-    return Document(key, record.text, None, record.fingerprint)
-
-
-def _to_compare(kind: str, record: Record) -> Document:
-    """Return a document to query with, which must have a text."""
-    if record.fingerprint is not None:
-        raise InputError(
-            "found a ready fingerprint, expected a text, which alone has a similarity",
-            hint="query without a similarity",
-        )
-    return _to_query(kind, record)
+    def _document(self, record: Record) -> Document:
+        kind, number = self.preparer.catalog.kind, record.fingerprint
+        if number is not None and self.texts_only:
+            raise InputError(
+                "found a ready fingerprint, expected a text, which alone has a similarity",
+                hint="query without a similarity",
+            )
+        if number is not None and number < 0:
+            number = unsigned(number, self.preparer.index.plan.bits)
+        if not self.keyed:
+            key: Key = 0 if kind == "integer" else "query"  # which is never used
+            return Document(key, record.text, None, number)
+        if record.key is None:
+            raise InputError("found no key")
+        return Document(parse_key(record.key, kind), record.text, record.meta, number)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from fpdb.database import Database
 from fpdb.documents.layout import new_database, new_header
 from fpdb.documents.prepare import BATCH
 from fpdb.errors import InputError, RecipeMismatchError
-from fpdb.ingest import Ingested, Run, Take, parse_key, to_add
+from fpdb.ingest import Ingested, Run, Take, parse_key
 from fpdb.io.arrow import fingerprint_blocks, spark_files
 from fpdb.io.decoding import FingerprintBlock, SparkSchema
 from fpdb.io.files import read_parts, size_of
@@ -202,7 +202,7 @@ class _Load(Run):
         parts = read_parts(source, reading, progress=self.count_bytes)
         rows: list[tuple[Key, int | None]] = []
         with self._database("text", 0) as database:
-            take = Take(database.preparer, to_add)
+            take = Take(database.preparer)
             for part in parts:
                 taken = take(part)
                 for bad in taken.found:
