@@ -30,7 +30,7 @@ from fpdb.models import Snapshots
 from fpdb.storage import drafts, shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, resolved, translate
+from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, inode_of, resolved, translate
 from fpdb.storage.shared_environment import LOCK_SECONDS, Mark, Opening, SharedEnvironment
 from fpdb.storage.survey import structure_faults
 
@@ -432,11 +432,7 @@ class Environment:
 
     def is_at_path(self, shared: SharedEnvironment) -> bool:
         """Return whether an environment is that of the data file at the path now."""
-        try:
-            found = os.lstat(self._data)
-        except OSError:
-            return False
-        return (found.st_dev, found.st_ino) == shared.identity
+        return inode_of(self._data) == shared.identity
 
     def current(self) -> SharedEnvironment:
         """Return the environment of what was at the path within the last milliseconds.

@@ -143,10 +143,6 @@ class WriteLock:
         self._end(holding)
         return False
 
-    def attempt(self, seconds: float = 0) -> "Attempt":
-        """Return a context manager that takes the lock, for its block, if it is free in time."""
-        return Attempt(self, seconds)
-
     def close(self) -> None:
         """Close the lock's files, unless a thread has it; it can be used again afterwards."""
         if self._holding is None and self._thread_lock.acquire(blocking=False):
@@ -297,7 +293,7 @@ class Attempt:
 
     __slots__ = ("__weakref__", "_lock", "_seconds")
 
-    def __init__(self, lock: WriteLock, seconds: float) -> None:
+    def __init__(self, lock: WriteLock, seconds: float = 0) -> None:
         self._lock = lock
         self._seconds = seconds
 

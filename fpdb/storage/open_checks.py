@@ -69,12 +69,13 @@ def identify(directory: Path) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def inode_of(path: Path) -> Identity | None:
+def inode_of(path: str | Path) -> Identity | None:
     """Return device and inode of a file or directory, None if there is none."""
-    with contextlib.suppress(OSError):
-        found = path.lstat()
-        return found.st_dev, found.st_ino
-    return None
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def moved(directory: Path) -> MovedError:
@@ -273,14 +274,14 @@ def open_lmdb(
 
     Without `sync`, commits don't wait for the disk.
     """
-    with disk_named(directory), contextlib.ExitStack() as stack:
-        if not os.path.isdir(DESCRIPTORS):
-            raise OpenError(
-                f"there is no {DESCRIPTORS}, through which LMDB opens {directory}",
-                hint="mount /proc where this process runs",
-            )
-        found = _found(directory, readonly=readonly, own_locks_only=own_locks_only)
-        return _open_at(stack.enter_context(found), directory, readonly=readonly, sync=sync)
+    if not os.path.isdir(DESCRIPTORS):
+        raise OpenError(
+            f"there is no {DESCRIPTORS}, through which LMDB opens {directory}",
+            hint="mount /proc where this process runs",
+        )
+    found = _found(directory, readonly=readonly, own_locks_only=own_locks_only)
+    with disk_named(directory), found as path:
+        return _open_at(path, directory, readonly=readonly, sync=sync)
 
 
 def _open_at(path: str, directory: Path, *, readonly: bool, sync: bool) -> lmdb.Environment:

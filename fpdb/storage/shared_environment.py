@@ -43,7 +43,7 @@ from fpdb.errors import (
 from fpdb.storage.drafts import require_sealed
 from fpdb.storage.format import unpack_header
 from fpdb.storage.lmdb_file import DATA_FILE, LmdbFile
-from fpdb.storage.lock import WriteLock
+from fpdb.storage.lock import Attempt, WriteLock
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
     Identity,
@@ -142,7 +142,7 @@ class SharedEnvironment:
                 self.open_anew()
             elif self.readonly and self._writable and not self.active:
                 # The first write would do it, but not within a snapshot of its own thread.
-                with self.lock.attempt() as free:
+                with Attempt(self.lock) as free:
                     if free:
                         self.open_anew()
             self._settle()
@@ -259,7 +259,7 @@ class SharedEnvironment:
         """Open it for writing if a handle writes and no other process does, else for reading."""
         # Opening a sub-database of a writable environment takes LMDB's write lock: that wait
         # can't be interrupted, and holds the interpreter's lock.
-        free = self.lock.attempt(OPENING_SECONDS) if self._writable else contextlib.nullcontext()
+        free = Attempt(self.lock, OPENING_SECONDS) if self._writable else contextlib.nullcontext()
         with free as writing:
             environment = open_lmdb(
                 self.directory,

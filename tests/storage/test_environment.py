@@ -19,6 +19,7 @@ from fpdb.errors import (
     StorageError,
 )
 from fpdb.storage import Environment, open_checks, shared_environment
+from fpdb.storage.lock import Attempt
 
 
 def put(env: Environment, key: bytes, value: bytes) -> None:
@@ -280,7 +281,7 @@ def test_a_write_begins_after_another_thread_opened_the_environment_for_reading(
         writer.start()
         free = True
         while free:
-            with shared.lock.attempt() as free:
+            with Attempt(shared.lock) as free:
                 pass
         time.sleep(0.1)  # until it waits for the table
         shared.open_anew()

@@ -11,7 +11,7 @@ import pytest
 
 from fpdb.errors import LockTimeoutError
 from fpdb.storage import Environment
-from fpdb.storage.lock import WriteLock
+from fpdb.storage.lock import Attempt, WriteLock
 from fpdb.storage.open_checks import identify
 
 pytestmark = pytest.mark.process
@@ -326,11 +326,11 @@ def test_an_interrupted_wait_leaves_the_lock_usable(closed: Path, start: Start, 
     holder = start(HOLD, closed)
     line(holder)
     lock = WriteLock(closed, identify(closed))
-    with lock.attempt() as free:
+    with Attempt(lock) as free:
         assert not free
     holder.kill()
     holder.wait()
-    with lock.attempt() as free:
+    with Attempt(lock) as free:
         assert free
     lock.close()
 
