@@ -18,7 +18,7 @@ from fpdb.documents.layout import (
     replanned,
     write_places,
 )
-from fpdb.documents.lookup import Search
+from fpdb.documents.lookup import Search, questions_of
 from fpdb.documents.prepare import (
     BATCH,
     LOAD,
@@ -43,13 +43,14 @@ from fpdb.models import (
     Cluster,
     Document,
     Key,
+    Matches,
     Problem,
     Stats,
     now,
     require_choice,
     require_whole,
 )
-from fpdb.processes import mapped
+from fpdb.processes import count_jobs, mapped
 from fpdb.queries import KEPT, Queries, Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.format import FilePlace, FilePlaces, Header, Stored
@@ -186,6 +187,23 @@ class Database(Queries):
 
     def _transaction(self) -> ReadTransaction:
         return self._environment.read()
+
+    def _ask_texts(
+        self, blocks: Iterator[list[str]], search: Search, jobs: int
+    ) -> Iterator[Matches]:
+        """Answer blocks of texts; each of several processes opens the database to look them up."""
+        if count_jobs(jobs) == 1:
+            yield from super()._ask_texts(blocks, search, jobs)
+            return
+        for block, found in mapped(partial(self._first_of, search=search), blocks, jobs):
+            yield from found
+            if rest := block[len(found) :]:  # there were too many matches to send them together
+                yield from super()._ask_texts(iter([rest]), search, 1)
+
+    def _first_of(self, block: list[str], search: Search) -> list[Matches]:
+        """Answer the first texts of a block, in any process."""
+        batch = self.recipe.batch(block, sketches=search.similarity is not None)
+        return self._first_answers(questions_of(block, batch, self.plan.bits), search)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -351,15 +369,17 @@ class Database(Queries):
         similarity: float | None = None,
         k: int | None = None,
         keep: Literal["first", "longest"] = "first",
+        jobs: int = 1,
     ) -> list[Cluster]:
         """Delete all documents of each cluster but its representative; return the clusters.
 
         It is one transaction: other writers wait until the clusters are found and deleted.
+        The arguments are those of `clusters`.
         """
         search = self._search(k, None, similarity)
         require_choice("keep", keep, KEPT)
         with self._environment.write(self._timeout) as txn:
-            clusters = list(find_clusters(self._view(txn), search, keep=keep))
+            clusters = list(find_clusters(self._view(txn), search, jobs, keep=keep))
             duplicates = chain.from_iterable(cluster.duplicates for cluster in clusters)
             while batch := list(islice(duplicates, BATCH)):
                 self._remove(txn, batch)

@@ -126,11 +126,18 @@ class Queries(ABC):
         """Find the stored documents near each of many texts, a thousand of them together.
 
         The answers are those of `query`. With several `jobs`, worker processes make the
-        fingerprints; 0 means all processors. The answers and their order don't depend on it.
+        fingerprints and look them up, or of a snapshot only make them; 0 means all processors. The
+        answers and their order don't depend on it.
         """
         search = self._search(k, limit, similarity)
         source = iter(each(texts, "texts"))
         blocks = iter(lambda: list(islice(source, BATCH)), [])
+        return self._ask_texts(blocks, search, jobs)
+
+    def _ask_texts(
+        self, blocks: Iterator[list[str]], search: Search, jobs: int
+    ) -> Iterator[Matches]:
+        """Answer blocks of texts; this process looks them up."""
         work = partial(self.recipe.batch, sketches=search.similarity is not None)
         for block, batch in mapped(work, blocks, jobs):
             yield from self._ask(questions_of(block, batch, self.plan.bits), search)
@@ -177,7 +184,9 @@ class Queries(ABC):
         with self._transaction() as txn:
             return hits(self._view(txn), array, search.k, limit)
 
-    def pairs(self, *, similarity: float | None = None, k: int | None = None) -> Iterator[Pair]:
+    def pairs(
+        self, *, similarity: float | None = None, k: int | None = None, jobs: int = 1
+    ) -> Iterator[Pair]:
         """Find all pairs of stored documents near each other, in no particular order.
 
         Near means what it means in `query`. Pairs within k are complete; of those with a
@@ -185,8 +194,11 @@ class Queries(ABC):
         agree in a band, it warns by an `IncompleteWarning`. Short texts have no pairs. A thousand
         copies have half a million pairs, but are one of the `clusters`. One transaction
         lasts as long as the result is iterated.
+
+        With several `jobs`, this process reads and worker processes compare; 0 means all
+        processors. The pairs and their order don't depend on it.
         """
-        return self._joined(find_pairs, self._search(k, None, similarity))
+        return self._joined(find_pairs, self._search(k, None, similarity), jobs)
 
     def clusters(
         self,
@@ -194,20 +206,24 @@ class Queries(ABC):
         similarity: float | None = None,
         k: int | None = None,
         keep: Literal["first", "longest"] = "first",
+        jobs: int = 1,
     ) -> Iterator[Cluster]:
         """Find the documents that pairs connect, in the order of their first ones.
 
         A cluster is represented by its first document, the one with the smallest id, or with
         `keep="longest"` by the one with the longest text. A chain of near documents is one
-        cluster, so a duplicate may differ more from its representative than near ones do.
+        cluster, so a duplicate may differ more from its representative than near ones do. `jobs`
+        is that of `pairs`.
         """
         require_choice("keep", keep, KEPT)
         search = self._search(k, None, similarity)
-        return self._joined(partial(find_clusters, keep=keep), search)
+        return self._joined(partial(find_clusters, keep=keep), search, jobs)
 
-    def _joined(self, find: Callable[..., Iterator[Any]], search: Search) -> Iterator[Any]:
+    def _joined(
+        self, find: Callable[..., Iterator[Any]], search: Search, jobs: int
+    ) -> Iterator[Any]:
         with self._transaction() as txn:
-            yield from find(self._view(txn), search)
+            yield from find(self._view(txn), search, jobs)
 
     def get(self, key: Key, default: Any = None) -> Document | Any:
         """Return the stored document with a key, or the default."""
@@ -267,16 +283,21 @@ class Queries(ABC):
     def _ask(self, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
         """Yield the answers; no transaction stays open while they are used."""
         while questions:
-            found: list[Matches] = []
-            held = 0
-            with self._transaction() as txn:
-                for matches in answers(self._view(txn), questions, search):
-                    found.append(matches)
-                    held += len(matches)
-                    if held >= _MATCHES:
-                        break
+            found = self._first_answers(questions, search)
             yield from found
             questions = questions[len(found) :]
+
+    def _first_answers(self, questions: Sequence[Stored], search: Search) -> list[Matches]:
+        """Answer the first questions within one transaction, as many as may be held at once."""
+        found: list[Matches] = []
+        held = 0
+        with self._transaction() as txn:
+            for matches in answers(self._view(txn), questions, search):
+                found.append(matches)
+                held += len(matches)
+                if held >= _MATCHES:
+                    break
+        return found
 
     def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:
         """Check what counts as a match: by default what the database was created with."""

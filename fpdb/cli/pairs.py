@@ -14,6 +14,7 @@ from fpdb.cli.inputs import BadRecords, choose_reading
 from fpdb.cli.options import (
     AnyRecipeOption,
     DatabaseArgument,
+    JobsOption,
     KOption,
     QuietOption,
     SimilarityOption,
@@ -154,6 +155,7 @@ def pairs(
     k: KOption = None,
     similarity: SimilarityOption = None,
     recipe: AnyRecipeOption = None,
+    jobs: JobsOption = 1,
     quiet: QuietOption = False,
 ) -> None:
     """List pairs of near-duplicates.
@@ -172,28 +174,31 @@ def pairs(
     chosen = None if recipe is None else choose_recipe(recipe)
     if join.files:
         require(k is None, "-k is a distance of fingerprints, and --exact compares texts")
+        require(jobs == 1, "--jobs is for the pairs of a database")
         count = join.write(target, reading, path, chosen, similarity)
     else:
         require(path, "give a database, or --exact FILE")
         require(not join.needs_files, "--of, --above and --containment need --exact FILE")
-        count = _write_near(target, Path(path or ""), chosen, k, similarity)
+        near = {"k": k, "similarity": similarity, "jobs": jobs}
+        count = _write_near(target, Path(path or ""), chosen, near)
     if not quiet:
         render.note(f"pairs {count:,}; {time.monotonic() - started:.2f} s")
         join.summarise()
 
 
 def _write_near(
-    target: Output, path: Path, recipe: fpdb.Recipe | None, k: int | None, similarity: float | None
+    target: Output, path: Path, recipe: fpdb.Recipe | None, near: dict[str, Any]
 ) -> int:
-    """Write the pairs of a database; return their number."""
+    """Write the pairs of a database that are near by some settings; return their number."""
     count = 0
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
         key = key_column(database)
         columns = {"key": key, "other": key, "distance": "int32"}
         with target.opened(columns | {"similarity": "double"}):
-            for pair in database.pairs(k=k, similarity=similarity):
+            for pair in database.pairs(**near):
                 count += 1
-                target.write(pair, (pair.key, pair.other, likeness(pair, bits=k is not None)))
+                shown = likeness(pair, bits=near["k"] is not None)
+                target.write(pair, (pair.key, pair.other, shown))
     return count
 
 
@@ -210,6 +215,7 @@ def clusters(
     delete_duplicates: Annotated[
         bool, typer.Option("--delete-duplicates", help="Delete all documents but those to keep.")
     ] = False,
+    jobs: JobsOption = 1,
     quiet: QuietOption = False,
 ) -> None:
     """Group near-duplicates, and delete copies.
@@ -228,7 +234,8 @@ def clusters(
         columns = {"cluster": "int64", "role": "string", "key": key_column(database)}
         search = database.delete_duplicates if delete_duplicates else database.clusters
         with target.opened(columns):
-            for number, cluster in enumerate(search(k=k, keep=keep, similarity=similarity), 1):
+            found = search(k=k, keep=keep, similarity=similarity, jobs=jobs)
+            for number, cluster in enumerate(found, 1):
                 target.write((number, "keep", cluster.representative))
                 for key in cluster.duplicates:
                     duplicates += 1

@@ -151,6 +151,14 @@ class Catalog(ABC):
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else unpack_record(value, number, self._bits)
 
+    def packed(self, txn: ReadTransaction, ids: Column) -> list[bytes]:
+        """Return the records of documents with texts as they are stored, by their ids."""
+        found = [txn.get("documents", number.to_bytes(8, "big")) for number in ids.tolist()]
+        for number, value in zip(ids.tolist(), found, strict=True):
+            if value is None:
+                raise _missing(number)
+        return [bytes(value or b"") for value in found]
+
     def named(self, txn: ReadTransaction, number: int) -> Stored:
         """Return the record of a document that is stored; of an integer key without one, the key.
 
@@ -158,7 +166,7 @@ class Catalog(ABC):
         """
         stored = self.record(txn, number)
         if stored is None:
-            raise DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
+            raise _missing(number)
         return stored
 
     def _put_record(self, txn: WriteTransaction, stored: Stored, *, last: bool = False) -> None:
@@ -408,6 +416,10 @@ def key_bytes(key: str) -> bytes:
         )
     digest = hashlib.blake2b(data, digest_size=_KEY_DIGEST_BYTES).digest()
     return data[:_HEAD] + digest
+
+
+def _missing(number: int) -> DamagedError:
+    return DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
 
 
 def _misled(wanted: Key, found: Key) -> DamagedError:

@@ -47,14 +47,21 @@ class Known:
     metas: list[bytes]
     side: Side
 
+    @classmethod
+    def of(cls, documents: Sequence[Stored], bits: int) -> "Known":
+        """Return what is known of documents."""
+        return cls(
+            np.array([document.id for document in documents], np.uint64),
+            [document.key for document in documents],
+            [document.meta for document in documents],
+            side_of_documents(documents, bits),
+        )
+
 
 def known_documents(view: View, ids: Column) -> Known:
     """Read documents by their sorted ids."""
     stored = [view.catalog.named(view.txn, number) for number in ids.tolist()]
-    keys = [document.key for document in stored]
-    return Known(
-        ids, keys, [each.meta for each in stored], side_of_documents(stored, view.index.plan.bits)
-    )
+    return Known.of(stored, view.index.plan.bits)
 
 
 def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:

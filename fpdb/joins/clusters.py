@@ -17,14 +17,16 @@ from fpdb.tables.batch import find_ids
 _CONNECTIONS = 1 << 20
 
 
-def find_clusters(view: View, search: Search, *, keep: str) -> Iterator[Cluster]:
+def find_clusters(view: View, search: Search, jobs: int = 1, *, keep: str) -> Iterator[Cluster]:
     """Yield the clusters in the order of their first documents, each in the order of ids.
 
     `keep` is "first", the document with the smallest id, or "longest", the one with the longest
     text: it comes first.
     """
     ids, labels = (
-        _near(view, search.k) if search.similarity is None else _similar(view, search.similarity)
+        _near(view, search.k, jobs)
+        if search.similarity is None
+        else _similar(view, search.similarity, jobs)
     )
     order = np.argsort(labels, kind="stable")
     starts = [*run_starts(labels[order]).tolist(), len(ids)]
@@ -38,7 +40,7 @@ def find_clusters(view: View, search: Search, *, keep: str) -> Iterator[Cluster]
         yield Cluster(first, tuple(others))
 
 
-def _near(view: View, k: int) -> tuple[Column, Places]:
+def _near(view: View, k: int, jobs: int) -> tuple[Column, Places]:
     """Return the documents of clusters, sorted, and for each the place of the first of its own.
 
     Fingerprints are connected, so copies take no more time than other documents.
@@ -48,7 +50,7 @@ def _near(view: View, k: int) -> tuple[Column, Places]:
         starts = run_starts(*words)
         shared = [word[starts] for word in words]
         forest.connect(shared, shared)
-    for *words, _ in near_pairs(view, k):
+    for *words, _ in near_pairs(view, k, jobs):
         forest.connect(words[: len(words) // 2], words[len(words) // 2 :])
     fingerprints, trees = forest.trees()
     bounds, ids = find_ids(view.txn, view.index.home, fingerprints)
@@ -59,7 +61,7 @@ def _near(view: View, k: int) -> tuple[Column, Places]:
     return ids[order], first[trees]
 
 
-def _similar(view: View, similarity: float) -> tuple[Column, Places]:
+def _similar(view: View, similarity: float, jobs: int) -> tuple[Column, Places]:
     """Return what `_near` does, of the documents that similar pairs connect.
 
     Documents with the same fingerprint and sketch are near the same documents, so that only the
@@ -74,8 +76,8 @@ def _similar(view: View, similarity: float) -> tuple[Column, Places]:
         copied = originals != ids
         forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])
-    for found in similar_pairs(view, similarity, np.sort(np.concatenate(copies))):
-        forest.connect([found.known.ids[found.first]], [found.known.ids[found.second]])
+    for found in similar_pairs(view, similarity, jobs, np.sort(np.concatenate(copies))):
+        forest.connect([found.first], [found.second])
     [ids], trees = forest.trees()
     return ids, trees
 

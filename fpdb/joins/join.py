@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Marks, Places, Rows, differs, gathered, joined, portions, spans
 from fpdb.documents.catalog import View
+from fpdb.processes import count_jobs, mapped
 from fpdb.storage import ReadTransaction
 from fpdb.tables import Index, Permutation
 from fpdb.tables.bits import Distances
@@ -45,6 +46,8 @@ _WORTH = 0.7
 _TILE = 1 << 15
 # Pairs collected before they are yielded.
 _PAIRS = 1 << 16
+# Pairs that another process returns together.
+_HELD = 1 << 22
 # How much larger than the smallest the largest bucket of a tile may be.
 _SLACK = 1.06
 
@@ -84,8 +87,22 @@ class _Path(NamedTuple):
     of_table: bool  # whether these are buckets of a table, not of a split
 
 
-def near_pairs(view: View, k: int) -> Iterator[NearPairs]:
-    """Yield all pairs of distinct fingerprints within k, each once, in no particular order."""
+def near_pairs(view: View, k: int, jobs: int = 1) -> Iterator[NearPairs]:
+    """Yield all pairs of distinct fingerprints within k, each once, in no particular order.
+
+    With several `jobs`, this process reads the tables and others compare the rows.
+    """
+    search = _JoinSearch(view.index.plan.bits, k)
+    if count_jobs(jobs) == 1:
+        for rows, path in _buckets(view, k):
+            yield from search.near(rows, path)
+        return
+    for (rows, path), found in mapped(search.some_near, _buckets(view, k), jobs):
+        yield from search.near(rows, path) if found is None else found
+
+
+def _buckets(view: View, k: int) -> Iterator[tuple[Rows, _Path]]:
+    """Yield the rows in which near pairs are to be found, and the way that led to them."""
     if k == 0:
         return
     index = view.index
@@ -98,9 +115,8 @@ def near_pairs(view: View, k: int) -> Iterator[NearPairs]:
         if any(mask & ~held == 0 for mask in seen):
             continue  # a pair that agrees in more bits was found already
         path = _Path(_led_by(front, layout), len(front), seen, of_table=True)
-        search = _JoinSearch(bits, k)
         for rows in _chunks(view.txn, index, bucket):
-            yield from search.near(rows, path)
+            yield rows, path
         seen = (*seen, held)
 
 
@@ -200,6 +216,17 @@ class _JoinSearch:
         self._bits = bits
         self._k = k
         self._width = min(bits, 64)
+
+    def some_near(self, bucket: tuple[Rows, _Path]) -> list[NearPairs] | None:
+        """Return what `near` yields, in any process, or None if there is too much to hold."""
+        held: list[NearPairs] = []
+        size = 0
+        for pairs in self.near(*bucket):
+            held.append(pairs)
+            size += len(pairs[-1])
+            if size > _HELD:
+                return None
+        return held
 
     def near(self, rows: Rows, path: _Path) -> Iterator[NearPairs]:
         """Yield the near pairs within each bucket that no earlier path has found."""

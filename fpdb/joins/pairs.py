@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,11 +24,13 @@ from fpdb.arrays import (
 )
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Known, Side, jaccard, known_documents
+from fpdb.documents.similarity import Known, Shares, Side, jaccard
 from fpdb.errors import DamagedError, IncompleteWarning
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
+from fpdb.processes import mapped
+from fpdb.storage.format import unpack_record
 from fpdb.tables.batch import find_ids
 from fpdb.tables.bits import distances
 from fpdb.tables.pages import Pages
@@ -55,19 +58,33 @@ class IdPairs(NamedTuple):
 
 
 class SimilarPairs(NamedTuple):
-    """Pairs that are similar enough, as places in what is known of their documents."""
+    """Pairs of documents that are similar enough: their ids and keys, and how near they are."""
 
-    known: Known
-    first: Places
-    second: Places
-    shares: NDArray[np.float64]
+    first: Column
+    second: Column
+    keys: list[tuple[Key, Key]]
+    distances: NDArray[np.uint8]
+    shares: Shares
 
 
-def find_pairs(view: View, search: Search) -> Iterator[Pair]:
+class _Meeting(NamedTuple):
+    """Pairs of documents that agree in bands, as places among the ids, with packed documents.
+
+    Those are to be found by numbers from `low` to `high`; others are met elsewhere.
+    """
+
+    low: np.uint64
+    high: np.uint64
+    ids: Column
+    records: list[bytes]
+    own: Places
+    other: Places
+
+
+def find_pairs(view: View, search: Search, jobs: int = 1) -> Iterator[Pair]:
     """Yield all pairs of documents near each other, each once."""
-    bits = view.index.plan.bits
     if search.similarity is None:
-        for block in near_documents(view, search.k):
+        for block in near_documents(view, search.k, jobs):
             [ids], names = ranked([np.concatenate([block.first, block.second])])
             keys = keys_of(view, ids)
             first, second = np.split(names, 2)
@@ -75,36 +92,64 @@ def find_pairs(view: View, search: Search) -> Iterator[Pair]:
             for a, b, distance in zip(*columns, strict=True):
                 yield Pair(keys[a], keys[b], distance, None)
         return
-    for found in similar_pairs(view, search.similarity):
-        known, own, other, shares = found
-        numbers = known.side.fingerprints
-        apart = distances(numbers[own], numbers[other], bits)
-        rows = (own.tolist(), other.tolist(), apart.tolist(), shares.tolist())
-        for a, b, distance, share in zip(*rows, strict=True):
-            yield Pair(known.keys[a], known.keys[b], distance, share)
+    for found in similar_pairs(view, search.similarity, jobs):
+        rows = (found.keys, found.distances.tolist(), found.shares.tolist())
+        for (key, other), distance, share in zip(*rows, strict=True):
+            yield Pair(key, other, distance, share)
 
 
-def similar_pairs(view: View, similarity: float, copies: Column = NO_IDS) -> Iterator[SimilarPairs]:
+def similar_pairs(
+    view: View, similarity: float, jobs: int = 1, copies: Column = NO_IDS
+) -> Iterator[SimilarPairs]:
     """Yield the pairs of similar documents except those of `copies`, which are sorted ids.
 
     Those are compared that agree in a band, each pair once: where the first of its bands is read
-    that isn't crowded, or else the first of all.
+    that isn't crowded, or else the first of all. With several `jobs`, others compare what this
+    process reads, so that all is of one moment.
     """
     bands = view.index.bands
     if bands is None:
         raise DamagedError("a database without bands was asked for similar texts")
-    least, crowds = least_estimate(similarity), _crowds(view, bands.pages)
-    for low, high, pairs in _candidates(_agreeing(view, bands.pages, copies)):
+    crowds = _crowds(view, bands.pages)
+    compare = _PairSearch(bands.shape, view.index.plan.bits, crowds, least_estimate(similarity))
+    for _, found in mapped(compare, _meetings_of(view, bands.pages, copies), jobs):
+        if len(found.keys):
+            yield found
+
+
+@dataclass(frozen=True, eq=False)
+class _PairSearch:
+    """Compares documents that agree in a band, in any process."""
+
+    shape: Bands
+    bits: int
+    crowds: Column
+    least: float
+
+    def __call__(self, met: _Meeting) -> SimilarPairs:
+        """Return the pairs that are similar enough, and are found here."""
+        records = zip(met.records, met.ids.tolist(), strict=True)
+        known = Known.of([unpack_record(*record, self.bits) for record in records], self.bits)
+        rows = self.shape.columns(known.side.sketches, known.side.digests)
+        chosen = _meeting_at(rows, self.crowds, met.own, met.other)
+        shares = jaccard(known.side, met.own, known.side, met.other)
+        kept = (chosen >= met.low) & (chosen <= met.high) & (shares >= self.least)
+        own, other = met.own[kept], met.other[kept]
+        numbers, keys = known.side.fingerprints, known.keys
+        return SimilarPairs(
+            met.ids[own],
+            met.ids[other],
+            [(keys[a], keys[b]) for a, b in zip(own.tolist(), other.tolist(), strict=True)],
+            distances(numbers[own], numbers[other], self.bits),
+            shares[kept],
+        )
+
+
+def _meetings_of(view: View, pages: Pages, copies: Column) -> Iterator[_Meeting]:
+    for low, high, pairs in _candidates(_agreeing(view, pages, copies)):
         for start in range(0, len(pairs[0]), _PAIRS):
             [ids], names = ranked([np.concatenate([ids[start : start + _PAIRS] for ids in pairs])])
-            known = known_documents(view, ids)
-            own, other = np.split(names, 2)
-            rows = bands.shape.columns(known.side.sketches, known.side.digests)
-            chosen = _meeting_at(rows, crowds, own, other)
-            shares = jaccard(known.side, own, known.side, other)
-            [kept] = ((chosen >= low) & (chosen <= high) & (shares >= least)).nonzero()
-            if len(kept):
-                yield SimilarPairs(known, own[kept], other[kept], shares[kept])
+            yield _Meeting(low, high, ids, view.catalog.packed(view.txn, ids), *np.split(names, 2))
 
 
 def _candidates(parts: Iterator[Rows]) -> Iterator[tuple[np.uint64, np.uint64, Rows]]:
@@ -200,15 +245,15 @@ def _meetings(numbers: Column, ids: Column) -> Iterator[Rows]:
             yield [numbers[above], ids[above], ids[below]]
 
 
-def near_documents(view: View, k: int, copies: Column = NO_IDS) -> Iterator[IdPairs]:
-    """Yield all pairs of documents within k, except those of `copies`, which are sorted ids."""
+def near_documents(view: View, k: int, jobs: int) -> Iterator[IdPairs]:
+    """Yield all pairs of documents within k."""
     for *words, _ in shared_rows(view, view.index.home):
         starts = run_starts(*words)
         distinct = [word[starts] for word in words]
         equal: NearPairs = [*distinct, *distinct, np.zeros(len(starts), np.uint8)]
-        yield from _expand(view, equal, copies)
-    for near in gathered(near_pairs(view, k), _NEAR):
-        yield from _expand(view, near, copies)
+        yield from _expand(view, equal)
+    for near in gathered(near_pairs(view, k, jobs), _NEAR):
+        yield from _expand(view, near)
 
 
 def shared_rows(view: View, pages: Pages) -> Iterator[Rows]:
@@ -230,16 +275,13 @@ def keys_of(view: View, ids: Column) -> list[Key]:
     return [view.catalog.named(view.txn, number).key for number in ids.tolist()]
 
 
-def _expand(view: View, near: NearPairs, copies: Column) -> Iterator[IdPairs]:
+def _expand(view: View, near: NearPairs) -> Iterator[IdPairs]:
     """Pair the documents of each two fingerprints; two that share one are paired once."""
     *words, distances = near
     sides = words[: len(words) // 2], words[len(words) // 2 :]
     fingerprints, names = ranked(joined(sides))
     own, other = np.split(names, 2)
     bounds, ids = find_ids(view.txn, view.index.home, fingerprints)
-    if len(copies):
-        kept = ~among(ids, copies)
-        ids, bounds = ids[kept], np.append(0, np.cumsum(kept))[bounds]
     counts = np.diff(bounds)
     products = counts[own] * counts[other]
     ends = np.cumsum(products)

@@ -49,6 +49,12 @@ def test_pairs_as_json(run, path):
     assert json.loads(done.out) == pair
 
 
+@pytest.mark.process
+def test_jobs_change_nothing(run, path):
+    for command in ("pairs", "clusters"):
+        assert run(command, path, "--jobs", 2).out == run(command, path).out != ""
+
+
 def test_clusters_are_lines_that_awk_can_cut(run, path):
     done = run("clusters", path)
     assert done.rows == [
