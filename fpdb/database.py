@@ -343,8 +343,7 @@ class Database(Queries):
         for start in range(0, len(keys), _REPLACED):
             some = slice(start, start + _REPLACED)
             rows = zip(keys[some].tolist(), self._index.numbers(fingerprints[some]), strict=True)
-            sketch = self._catalog.no_sketch
-            documents = [Stored(0, key, number, time, sketch=sketch) for key, number in rows]
+            documents = [Stored(0, key, number, time) for key, number in rows]
             added = self._add_within(txn, documents)
             replaced += sum(each.status != "unchanged" for each in added)
         return replaced

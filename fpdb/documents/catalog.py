@@ -9,6 +9,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,20 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Rows
 from fpdb.errors import DamagedError, InputError
+from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import LATEST, Key
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.format import LARGEST_KEY, Stored, pack_record, require_checksum, unpack_record
+from fpdb.storage.format import (
+    DIGEST_BYTES,
+    LARGEST_KEY,
+    Stored,
+    marks_in,
+    pack_record,
+    require_checksum,
+    unpack_record,
+)
 from fpdb.tables import Index
+from fpdb.tables.bands import Sketches
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.pages import Pages, out_of_order
 
@@ -29,12 +40,12 @@ SLICE = 1000
 # Keys as they are loaded: uint64[n], or texts as object[n].
 Keys = NDArray[Any]
 
-TEXT_DIGEST_BYTES = 16
-
 _LONGEST_LMDB_KEY = 511
 _KEY_DIGEST_BYTES = 32
 # Bytes of a long key before its digest.
 _HEAD = _LONGEST_LMDB_KEY - _KEY_DIGEST_BYTES
+# Records whose sketches are read at once.
+_BLOCK = 1 << 14
 # Rows of `ids` that are made at once.
 _ROWS = 1 << 20
 
@@ -50,8 +61,6 @@ class Catalog(ABC):
         self._index = index
         self._bits = index.plan.bits
         self.sketched = index.bands is not None
-        # The sketch of a document that has none.
-        self.no_sketch = b"" if self.sketched else None
 
     @abstractmethod
     def check_key(self, key: Key) -> None:
@@ -119,8 +128,21 @@ class Catalog(ABC):
 
     def load_bands(self, txn: WriteTransaction, memory: int) -> None:
         """Write the bands of all documents, which are written already."""
-        if bands := self._index.bands:
-            bands.load(txn, lambda: self.records(txn), txn.entries("documents"), memory)
+        bands = self._index.bands
+        with txn.cursor("documents") as cursor:
+            largest = int.from_bytes(cursor.key()) if cursor.last() else 0
+        if bands:
+            bands.load(txn, lambda: self._sketches(txn), txn.entries("documents"), largest, memory)
+
+    def _sketches(self, txn: ReadTransaction) -> Iterator[Sketches]:
+        """Yield what the bands need of all records, which this transaction has written."""
+        with txn.cursor("documents") as cursor:
+            entries = iter(cursor)
+            size = DIGEST_BYTES + SKETCH_BYTES
+            for _ in range(0, txn.entries("documents"), _BLOCK):
+                ids, marks = marks_in(islice(entries, _BLOCK), size)
+                digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
+                yield Sketches(ids, marks[:, DIGEST_BYTES:], digests)
 
     def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
         """Copy everything into an empty catalog of another database."""
@@ -225,7 +247,7 @@ class TextCatalog(Catalog):
             self._put_record(txn, stored, last=stored.id > last)
             last = max(last, stored.id)
             if stored.id not in replaced:
-                txn.put("keys", key_bytes(str(stored.key)), stored.id.to_bytes(8, "big"))
+                txn.put("keys", key_bytes(str(stored.key)), id_bytes(stored.id))
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
         there = (txn.get("keys", key_bytes(key)) is not None for key in keys.tolist())
@@ -240,12 +262,11 @@ class TextCatalog(Catalog):
             numbers = self._index.numbers(fingerprints[some])
             rows = zip(ids[some].tolist(), keys[some].tolist(), numbers, strict=True)
             for number, key, fingerprint in rows:
-                stored = Stored(number, key, fingerprint, added, sketch=self.no_sketch)
+                stored = Stored(number, key, fingerprint, added)
                 write("documents", number.to_bytes(8, "big"), pack_record(stored, self._bits))
         names = map(key_bytes, keys.tolist())
-        packed = (number.to_bytes(8, "big") for number in ids.tolist())
-        for name, value in sorted(zip(names, packed, strict=True)):
-            write("keys", name, value)
+        for name, number in sorted(zip(names, ids.tolist(), strict=True)):
+            write("keys", name, id_bytes(number))
 
     def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
         if prefix:
@@ -327,7 +348,7 @@ class IntegerCatalog(Catalog):
         fingerprint = self._index.locate(txn, high, number)
         if fingerprint is None:
             raise DamagedError(f"the document {number} is in no table", hint="run `fpdb check`")
-        return Stored(number, number, fingerprint, added, sketch=self.no_sketch)
+        return Stored(number, number, fingerprint, added)
 
     def write(
         self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
@@ -396,7 +417,12 @@ class View:
 def digest_of(text: str) -> bytes:
     """Return the digest by which equal texts are recognized."""
     data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=TEXT_DIGEST_BYTES).digest()
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+def id_bytes(number: int) -> bytes:
+    """Return an id as a key leads to it, without the zeros in front."""
+    return number.to_bytes((number.bit_length() + 7) // 8 or 1, "big")
 
 
 def key_bytes(key: str) -> bytes:

@@ -42,7 +42,7 @@ def questions_of(texts: Sequence[str], batch: Batch, bits: int) -> list[Stored]:
             fingerprint=number,
             added=0,
             # By a fingerprint alone, no text needs a digest but a short one.
-            digest=b"" if sketch is None and number is not None else digest_of(text),
+            digest=b"" if batch.sketches is None and number is not None else digest_of(text),
             sketch=sketch,
         )
         for text, (number, sketch) in zip(texts, signatures(batch, bits), strict=True)

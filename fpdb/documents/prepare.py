@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import column, differs
-from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog, Keys, digest_of
+from fpdb.documents.catalog import Catalog, Keys, digest_of
 from fpdb.documents.layout import layout
 from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import LATEST, Batch, Document, Key, now
 from fpdb.storage import pack
-from fpdb.storage.format import LARGEST_META, Header, Stored
+from fpdb.storage.format import DIGEST_BYTES, LARGEST_META, Header, Stored
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
 
@@ -103,7 +103,7 @@ class Preparer:
         prepared: list[Stored] = []
         for document, meta in zip(documents, metas, strict=True):
             key, text = document.key, document.text
-            number, sketch = document.fingerprint, self.catalog.no_sketch
+            number, sketch = document.fingerprint, b""
             if number is None and text is not None:
                 number, sketch = next(signed)
             else:
@@ -125,7 +125,7 @@ class Preparer:
             )
         return prepared
 
-    def _signed(self, texts: Sequence[Any]) -> Iterator[tuple[int | None, bytes | None]]:
+    def _signed(self, texts: Sequence[Any]) -> Iterator[tuple[int | None, bytes]]:
         """Yield the fingerprint, None if it is short, and the sketch of each text."""
         if not texts:
             return
@@ -158,9 +158,9 @@ def _preparer(stored: Header, recipe: Recipe | None, sketched: bool) -> Preparer
     return Preparer(stored, *layout(stored), recipe, sketched=sketched)
 
 
-def signatures(batch: Batch, bits: int) -> Iterator[tuple[int | None, bytes | None]]:
+def signatures(batch: Batch, bits: int) -> Iterator[tuple[int | None, bytes]]:
     """Yield of each text the fingerprint, None if it is short, and the sketch, empty if none."""
-    sketches: Iterable[bytes | None] = repeat(None)
+    sketches: Iterable[bytes] = repeat(b"")
     if batch.sketches is not None:
         rows = map(bytes, batch.sketches)
         sketches = (sketch if any(sketch) else b"" for sketch in rows)
@@ -192,7 +192,7 @@ def cut_by_bytes(documents: Sequence[Stored]) -> list[Sequence[Stored]]:
             ends.append(place)
             size = 0
         key = document.key
-        size += len(document.meta) + len(document.sketch or b"")
+        size += len(document.meta) + len(document.sketch)
         size += len(key) if isinstance(key, str) else 0
     ends.append(len(documents))
     return [documents[start:end] for start, end in pairwise(ends)]
@@ -270,7 +270,7 @@ def _check_stored(document: Document) -> None:
     digest, characters = document.digest, document.characters
     added = 0 if document.added is None else document.added
     for name, good, expected in (
-        ("digest", _is_bytes(digest, TEXT_DIGEST_BYTES), f"{TEXT_DIGEST_BYTES} bytes"),
+        ("digest", _is_bytes(digest, DIGEST_BYTES), f"{DIGEST_BYTES} bytes"),
         ("sketch", _is_bytes(document.sketch, SKETCH_BYTES), f"{SKETCH_BYTES} bytes"),
         (
             "characters",

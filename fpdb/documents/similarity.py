@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places
-from fpdb.documents.catalog import TEXT_DIGEST_BYTES, View
+from fpdb.documents.catalog import View
 from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch, sketch_jaccard
 from fpdb.models import Key
-from fpdb.storage.format import Stored
+from fpdb.storage.format import DIGEST_BYTES, Stored
 from fpdb.tables.bits import Fingerprints, to_array
 
 Shares = NDArray[np.float64]
@@ -80,15 +80,13 @@ def side_of(
     fingerprints: Fingerprints, digests: Sequence[bytes], sketches: NDArray[np.uint8]
 ) -> Side:
     """Combine fingerprints and digests, of which some may be empty, with sketches."""
-    packed = b"".join([digest.ljust(TEXT_DIGEST_BYTES, b"\0") for digest in digests])
+    packed = b"".join([digest.ljust(DIGEST_BYTES, b"\0") for digest in digests])
     return Side(fingerprints, np.frombuffer(packed, np.uint64).reshape(-1, 2), sketches)
 
 
 def side_of_documents(documents: Sequence[Stored], bits: int) -> Side:
     """Combine the fingerprints, the digests and the sketches of documents."""
     numbers = to_array((document.fingerprint or 0 for document in documents), bits)
-    packed = b"".join(
-        [(document.sketch or b"").ljust(SKETCH_BYTES, b"\0") for document in documents]
-    )
+    packed = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
     sketches = np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES)
     return side_of(numbers, [document.digest for document in documents], sketches)

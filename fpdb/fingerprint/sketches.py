@@ -129,9 +129,9 @@ def sketch_jaccard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArr
     return np.where(has_sketch(first) & has_sketch(second), similar, np.nan)
 
 
-def one_jaccard(first: bytes | None, second: bytes | None) -> float:
-    """Estimate what `sketch_jaccard` does for two sketches; a missing one may be None or empty."""
-    left, right = int.from_bytes(first or b""), int.from_bytes(second or b"")
+def one_jaccard(first: bytes, second: bytes) -> float:
+    """Estimate what `sketch_jaccard` does for two sketches; a missing one may be empty."""
+    left, right = int.from_bytes(first), int.from_bytes(second)
     if not left or not right:
         return math.nan
     differing = left ^ right

@@ -345,7 +345,10 @@ class _Check:
                 text, number = (
                     (key, value) if name == "keys" else (key[:-ID_BYTES], key[-ID_BYTES:])
                 )
-                if len(number) != ID_BYTES or (name == "short" and len(value)):
+                # A key leads to its id without the zeros in front.
+                size = len(number)
+                whole = size == ID_BYTES if name == "short" else size == 1 or (size and number[0])
+                if not whole or size > ID_BYTES or (name == "short" and len(value)):
                     what = f"the entry {bytes(key).hex()} isn't a text with an id"
                     problems.append(Problem(name, what))
                     continue
@@ -571,8 +574,7 @@ def require_document(record: Stored, name: bytes, catalog: Catalog) -> None:
     if (
         len(name) != ID_BYTES
         or type(record.key) is not (str if catalog.kind == "text" else int)
-        or (sketch is not None) != catalog.sketched
-        or (sketch and len(sketch) != SKETCH_BYTES)
+        or (sketch and (not catalog.sketched or len(sketch) != SKETCH_BYTES))
     ):
         raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
     catalog.check_key(record.key)

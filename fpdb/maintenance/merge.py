@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from fpdb.arrays import Column, Rows, among, gathered
-from fpdb.documents.catalog import IntegerCatalog, View
+from fpdb.documents.catalog import IntegerCatalog, View, id_bytes
 from fpdb.documents.layout import layout, new_database, read_layout, replanned
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
@@ -264,7 +264,7 @@ class _Merge:
             kept = self._kept([source.keys(at) for at, source in enumerate(self._sources)])
             into.extend(
                 "keys",
-                ((key, (number + bases[at]).to_bytes(ID_BYTES)) for key, at, number, _, _ in kept),
+                ((key, id_bytes(number + bases[at])) for key, at, number, _, _ in kept),
             )
         else:
             kept = self._kept([source.ids(at) for at, source in enumerate(self._sources)])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import IO, Any, Self
 
-from fpdb.documents.catalog import TEXT_DIGEST_BYTES, Catalog
+from fpdb.documents.catalog import Catalog
 from fpdb.documents.lookup import unpack_meta
 from fpdb.documents.prepare import BATCH
 from fpdb.errors import DamagedError, FormatError, InputError, RecipeError, RecipeMismatchError
@@ -19,7 +19,7 @@ from fpdb.io.records import json_object
 from fpdb.io.streams import TooLong, raw_lines
 from fpdb.models import PORTABLE, Document
 from fpdb.storage import ReadTransaction
-from fpdb.storage.format import Counters, Header, Stored
+from fpdb.storage.format import DIGEST_BYTES, Counters, Header, Stored
 
 VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
 
@@ -246,7 +246,7 @@ def _document(found: dict[str, Any], number: int, head: Head) -> Document:
         added=found.get("added"),
         short=fingerprint is None,
         sketch=_decoded(found, "sketch", number),
-        digest=_decoded(found, "digest", number, TEXT_DIGEST_BYTES),
+        digest=_decoded(found, "digest", number, DIGEST_BYTES),
         characters=found.get("characters", 0),
     )
 

@@ -6,12 +6,15 @@ All of it is part of the file format. What LMDB itself writes is in lmdb_file, p
 import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import msgpack
+import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
+from fpdb.arrays import Column
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError
 from fpdb.models import LATEST, Key
 
@@ -299,16 +302,20 @@ class FilePlace(NamedTuple):
 FilePlaces = Mapping[FileIdentity, FilePlace | None]
 
 
+DIGEST_BYTES = 16
+_NO_DIGEST = bytes(DIGEST_BYTES)
 _RECORD_CHECKSUM_BYTES = 4
+# Where digest and sketch begin in a record: after a byte for the list and two for their length.
+_MARKS_AT = _RECORD_CHECKSUM_BYTES + 3
+_KEY_FIELD = 4
 _LARGEST_RECORD = LARGEST_META + LARGEST_KEY + 256
 
 
 class Stored(NamedTuple):
     """A document as it is stored, or ready to be stored.
 
-    `fingerprint` is None if the text is short; `digest` and `meta` are empty if there is none.
-    `sketch` is None in a database without sketches, and empty if the document has none. The `id`
-    of a document with a text key is assigned when it is written.
+    `fingerprint` is None if the text is short; `digest`, `meta` and `sketch` are empty if there is
+    none. The `id` of a document with a text key is assigned when it is written.
     """
 
     id: int
@@ -318,7 +325,7 @@ class Stored(NamedTuple):
     digest: bytes = b""
     meta: bytes = b""
     characters: int = 0
-    sketch: bytes | None = None
+    sketch: bytes = b""
 
     def holds_what(self, other: "Stored") -> bool:
         """Return whether two documents with the same key differ in nothing but id and time."""
@@ -328,16 +335,19 @@ class Stored(NamedTuple):
 def pack_record(stored: Stored, bits: int) -> bytes:
     """Pack the record of a document with a fingerprint of N bits."""
     number = stored.fingerprint
+    # What bulk loads read is in front, at the same place in all records.
+    marks = stored.digest
+    if stored.sketch:
+        marks = marks.ljust(DIGEST_BYTES, b"\0") + stored.sketch
     fields = [
-        stored.key,
+        marks,
         b"" if number is None else number.to_bytes(bits // 8, "big"),
         stored.added,
-        stored.digest,
-        stored.meta,
         stored.characters,
+        stored.key,
     ]
-    if stored.sketch is not None:
-        fields.append(stored.sketch)
+    if stored.meta:
+        fields.append(stored.meta)
     body: bytes = msgpack.packb(fields)
     return _record_checksum(body, stored.id) + body
 
@@ -362,31 +372,57 @@ def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
     fields: Any = unpack(body, "a document") if len(value) <= _LARGEST_RECORD else None
     if not _is_document(fields, bits):
         raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
-    key, fingerprint, added, digest, meta, characters, *sketches = fields
+    marks, fingerprint, added, characters, key, *meta = fields
+    digest, sketch = marks[:DIGEST_BYTES], marks[DIGEST_BYTES:]
     return Stored(
         id=number,
         key=key,
         fingerprint=int.from_bytes(fingerprint, "big") if fingerprint else None,
         added=added,
-        digest=digest,
-        meta=meta,
+        digest=b"" if digest == _NO_DIGEST else digest,
+        meta=meta[0] if meta else b"",
         characters=characters,
-        sketch=sketches[0] if sketches else None,
+        sketch=sketch,
     )
 
 
 def _is_document(fields: Any, bits: int) -> bool:
-    if not isinstance(fields, list) or len(fields) not in {6, 7}:
+    if not isinstance(fields, list) or len(fields) not in {5, 6}:
         return False
-    key, fingerprint, added, digest, meta, characters, *sketches = fields
+    marks, fingerprint, added, characters, key, *meta = fields
     return (
         type(key) in {str, int}
-        and all(type(data) is bytes for data in (fingerprint, digest, meta, *sketches))
+        and all(type(data) is bytes for data in (marks, fingerprint, *meta))
         and type(added) is int
         and type(characters) is int
         and 0 <= added <= LATEST
         and len(fingerprint) in {0, bits // 8}
     )
+
+
+def marks_in(
+    entries: Iterable[tuple[memoryview, memoryview]], size: int
+) -> tuple[Column, NDArray[np.uint8]]:
+    """Return the ids, and the digests with sketches, of the records that have a fingerprint.
+
+    Both together are `size` bytes; what is missing is zeros. The records are known to be intact,
+    and come with their keys.
+    """
+    end = _MARKS_AT + size
+    packed = b"".join(
+        [bytes(key) + bytes(value[: end + 2]).ljust(end + 2, b"\0") for key, value in entries]
+    )
+    rows = np.frombuffer(packed, np.uint8).reshape(-1, ID_BYTES + end + 2)
+    heads = rows[:, ID_BYTES:]
+    lengths = np.minimum(heads[:, _MARKS_AT - 1], size)
+    # After the marks comes a byte of the type of the fingerprint, and one of its length.
+    there = heads[np.arange(len(heads)), _MARKS_AT + 1 + lengths.astype(np.int64)] != 0
+    ids = np.ascontiguousarray(rows[there, :ID_BYTES]).view(">u8")[:, 0].astype(np.uint64)
+    marks = heads[there, _MARKS_AT:end]
+    lengths = lengths[there]
+    if (lengths < size).any():
+        marks[np.arange(size) >= lengths[:, np.newaxis]] = 0
+    return ids, marks
 
 
 def record_length(value: bytes) -> int:
@@ -406,7 +442,7 @@ def key_in_record(value: bytes) -> Key | None:
         fields = unpack(value[_RECORD_CHECKSUM_BYTES:])
     except DamagedError:
         return None
-    key = fields[0] if isinstance(fields, list) and fields else None
+    key = fields[_KEY_FIELD] if isinstance(fields, list) and len(fields) > _KEY_FIELD else None
     return key if type(key) is str or (type(key) is int and key >= 0) else None
 
 

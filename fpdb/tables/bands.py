@@ -8,14 +8,17 @@ the digest of the text, so that equal texts are always candidates.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fpdb.arrays import Rows, joined
+from fpdb.arrays import Column, Rows, joined
+from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.columns import last_numbers, narrow_column
-from fpdb.storage.format import Stored
+from fpdb.storage.format import DIGEST_BYTES, Stored
 from fpdb.tables.pages import Pages, seek
 from fpdb.tables.plan import Bands
 
@@ -25,9 +28,16 @@ MOST_OF_A_BAND = 10_000
 MOST_COMPARED = 10_000
 # Ids of many queries that are held at once.
 _HELD = 1 << 20
-# What a row takes while it is sorted.
-_ROW_BYTES = 48
-_BLOCK = 1 << 13
+# Rows that are unpacked together after they were sorted.
+_BLOCK = 1 << 18
+
+
+class Sketches(NamedTuple):
+    """Documents as the bands need them: ids, sketches, and digests; what is missing is zeros."""
+
+    ids: Column
+    sketches: NDArray[np.uint8]
+    digests: Column
 
 
 class BandTable:
@@ -40,27 +50,25 @@ class BandTable:
         self._mask = (1 << shape.bits) - 1
         self._bases = [(shape.bits * band, band << shape.bits) for band in range(shape.count)]
         self._last = shape.count << shape.bits
+        self._end = shape.count + 1 << shape.bits  # after all numbers
 
-    def numbers(self, sketch: bytes | None, digest: bytes) -> list[int]:
+    def numbers(self, sketch: bytes, digest: bytes) -> list[int]:
         """Return the numbers under which a document is found, given its sketch and its digest.
 
-        A missing sketch is empty, None or all zeros.
+        A missing sketch is empty or all zeros.
         """
         mask = self._mask
-        if bins := int.from_bytes(sketch, "little") if sketch else 0:
+        if bins := int.from_bytes(sketch, "little"):
             return [base | bins >> shift & mask for shift, base in self._bases]
         return [self._last | int.from_bytes(digest[:8], "little") & mask] if any(digest) else []
 
     def rows(self, documents: Sequence[Stored]) -> Rows:
         """Return the rows of documents, sorted; a short text has none."""
-        numbers: list[int] = []
-        ids: list[int] = []
-        for document in documents:
-            if document.fingerprint is not None:
-                own = self.numbers(document.sketch, document.digest)
-                numbers += own
-                ids += [document.id] * len(own)
-        return _sorted([np.array(numbers, np.uint64), np.array(ids, np.uint64)])
+        block = _sketches_of(documents)
+        numbers, marks = self.shape.columns(block.sketches, block.digests)
+        ids = block.ids[marks.nonzero()[0]]
+        order = _Order((self._end - 1).bit_length(), int(ids.max(initial=0)))
+        return order.sorted([order.combined(numbers[marks], ids)])
 
     def update(
         self, txn: WriteTransaction, insert: Sequence[Stored], remove: Sequence[Stored]
@@ -136,29 +144,42 @@ class BandTable:
     def load(
         self,
         txn: WriteTransaction,
-        source: Callable[[], Iterator[Stored]],
+        source: Callable[[], Iterable[Sketches]],
         count: int,
+        largest: int,
         memory: int,
     ) -> None:
         """Write the rows of N documents to the table, which is empty.
 
-        The source is read again for each part that fits into the memory.
+        No id exceeds `largest`, and all blocks are in the order of ids. The source is read again
+        for each part that fits into the memory.
         """
-        end = self.shape.count + 1 << self._bits
-        parts = 1 + count * self.shape.count * _ROW_BYTES // memory
-        bounds = [end * part // parts for part in range(parts + 1)]
+        order = _Order(self._bits, largest)
+        parts = 1 + count * self.shape.count * order.row_bytes // memory
+        bounds = [self._end * part // parts for part in range(parts + 1)]
+        made = (self._part(source, order, low, after) for low, after in pairwise(bounds))
+        self.pages.fill(txn, chain.from_iterable(made))
 
-        def blocks() -> Iterator[Rows]:
-            for low, after in pairwise(bounds):
-                found = [self.pages.empty()]
-                documents = source()
-                while block := list(islice(documents, _BLOCK)):
-                    rows = self.rows(block)
-                    some = slice(*rows[0].searchsorted(np.array([low, after], np.uint64)))
-                    found.append([column[some].copy() for column in rows])
-                yield _sorted(joined(found))
-
-        self.pages.fill(txn, blocks())
+    def _part(
+        self, source: Callable[[], Iterable[Sketches]], order: "_Order", low: int, after: int
+    ) -> Iterator[Rows]:
+        """Yield the sorted rows from a number on and before another one, band by band."""
+        bands = range(low >> self._bits, (after - 1 >> self._bits) + 1)
+        found: dict[int, list[Rows]] = {band: [] for band in bands}
+        for ids, sketches, digests in source():
+            sketched = has_sketch(sketches)
+            marks = sketched, (digests != 0).any(axis=1) & ~sketched
+            for band, parts in found.items():
+                base = band << self._bits
+                values = self.shape.values(sketches, digests, band)
+                chosen = marks[band == self.shape.count]
+                if base < low or base + self._mask >= after:
+                    chosen = chosen & (values >= np.uint64(max(low - base, 0)))
+                    chosen &= values <= np.uint64(min(after - 1 - base, self._mask))
+                parts.append(order.combined(values[chosen], ids[chosen]))
+        for band in bands:
+            for values, ids in order.blocks(found.pop(band)):
+                yield [values + np.uint64(band << self._bits), ids]
 
 
 def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:
@@ -177,6 +198,51 @@ def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:
     return chosen, complete
 
 
-def _sorted(rows: Rows) -> Rows:
-    order = np.lexsort(rows[::-1])
-    return [column[order] for column in rows]
+class _Order:
+    """Sorts rows of a band: a value and an id, in one number if both have room there.
+
+    One number sorts ten times as fast as two, and takes a third of the memory.
+    """
+
+    def __init__(self, bits: int, largest: int) -> None:
+        """Sort values of so many bits, and ids up to the largest."""
+        self._shift = np.uint64(min(largest.bit_length(), 63))
+        self._fits = bits + largest.bit_length() <= 64
+        # What a row takes while it is sorted.
+        self.row_bytes = 16 if self._fits else 48
+
+    def combined(self, values: Column, ids: Column) -> Rows:
+        """Return rows as they are sorted."""
+        return [values << self._shift | ids] if self._fits else [values, ids]
+
+    def sorted(self, parts: list[Rows]) -> Rows:
+        """Return the values and ids of rows that are combined, sorted."""
+        return joined(list(self.blocks(parts)) or [[np.empty(0, np.uint64)] * 2])
+
+    def blocks(self, parts: list[Rows]) -> Iterator[Rows]:
+        """Yield the values and ids of rows that are combined, sorted, some at a time."""
+        if not parts:
+            return
+        rows = joined(parts)
+        parts.clear()
+        if self._fits:
+            rows[0].sort()
+        else:
+            order = np.lexsort(rows[::-1])
+            rows = [column[order] for column in rows]
+        below = (np.uint64(1) << self._shift) - np.uint64(1)
+        for start in range(0, len(rows[0]), _BLOCK):
+            some = [column[start : start + _BLOCK] for column in rows]
+            yield [some[0] >> self._shift, some[0] & below] if self._fits else some
+
+
+def _sketches_of(documents: Sequence[Stored]) -> Sketches:
+    """Return what the bands need of documents; of a short text, nothing."""
+    some = [document for document in documents if document.fingerprint is not None]
+    sketches = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in some])
+    digests = b"".join([document.digest.ljust(DIGEST_BYTES, b"\0") for document in some])
+    return Sketches(
+        np.array([document.id for document in some], np.uint64),
+        np.frombuffer(sketches, np.uint8).reshape(-1, SKETCH_BYTES),
+        np.frombuffer(digests, np.uint64).reshape(-1, DIGEST_BYTES // 8),
+    )

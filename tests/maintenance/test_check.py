@@ -12,7 +12,7 @@ import pytest
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
-from fpdb.documents.catalog import View
+from fpdb.documents.catalog import View, id_bytes
 from fpdb.documents.layout import read_places, write_places
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
@@ -379,14 +379,26 @@ def test_a_missing_record_is_reported(db: Database, number: int) -> None:
         assert found == []
 
 
+@pytest.mark.parametrize("zeros", [b"\0", bytes(8)])
+def test_a_key_with_zeros_before_its_id_is_reported(db: Database, zeros: bytes) -> None:
+    if db._catalog.kind == "integer":
+        return
+    own = number_bytes(db, BARE)
+
+    def pad(txn: WriteTransaction, db: Database) -> None:
+        txn.put("keys", str(key_of(db, BARE)).encode(), zeros + id_bytes(int.from_bytes(own)))
+
+    assert "keys" in places(problems(db, pad))
+
+
 def test_a_key_that_leads_to_another_document_is_reported(db: Database) -> None:
     if db._catalog.kind == "integer":  # its keys are its ids
         return
     one, other = (number_bytes(db, number) for number in (BARE, WITH_TEXT))
 
     def exchange(txn: WriteTransaction, db: Database) -> None:
-        txn.put("keys", str(key_of(db, BARE)).encode(), other)
-        txn.put("keys", str(key_of(db, WITH_TEXT)).encode(), one)
+        txn.put("keys", str(key_of(db, BARE)).encode(), id_bytes(int.from_bytes(other)))
+        txn.put("keys", str(key_of(db, WITH_TEXT)).encode(), id_bytes(int.from_bytes(one)))
 
     found = problems(db, exchange)
     assert places(found) == {"keys"}

@@ -18,7 +18,7 @@ from fpdb.storage.columns import last_numbers, narrow_column, pack_rows, shape_o
 from fpdb.storage.format import Stored
 from fpdb.tables import bands
 from fpdb.tables import pages as pages_module
-from fpdb.tables.bands import BandTable
+from fpdb.tables.bands import BandTable, Sketches
 from fpdb.tables.plan import Bands
 
 Undone = Callable[[Callable[[WriteTransaction], None]], None]
@@ -103,12 +103,20 @@ def brute(
 def as_arrays(
     documents: Sequence[Stored],
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
-    sketches = b"".join((each.sketch or b"").ljust(128, b"\0") for each in documents)
+    sketches = b"".join(each.sketch.ljust(128, b"\0") for each in documents)
     digests = b"".join(each.digest.ljust(16, b"\0") for each in documents)
     return (
         np.frombuffer(sketches, np.uint8).reshape(-1, 128),
         np.frombuffer(digests, np.uint64).reshape(-1, 2),
     )
+
+
+def blocks_of(documents: Sequence[Stored], size: int = 64) -> Iterator[Sketches]:
+    """What a load reads of documents that aren't short, some at a time."""
+    chosen = [each for each in documents if each.fingerprint is not None]
+    for start in range(0, len(chosen), size):
+        some = chosen[start : start + size]
+        yield Sketches(np.array([each.id for each in some], np.uint64), *as_arrays(some))
 
 
 def rows_of(txn: ReadTransaction, table: BandTable) -> list[tuple[int, int]]:
@@ -234,7 +242,7 @@ def test_an_empty_table_has_nothing(undone: Undone) -> None:
 
 def check_empty(txn: WriteTransaction, table: BandTable, queries: Sequence[Stored]) -> None:
     table.update(txn, [], [])
-    table.load(txn, lambda: iter(()), 0, 1 << 20)
+    table.load(txn, lambda: iter(()), 0, 0, 1 << 20)
     assert rows_of(txn, table) == []
     assert ask_both(txn, table, queries) == [([], True)] * 3
 
@@ -255,7 +263,7 @@ def test_any_changes_leave_the_rows_of_what_is_there(
             if dice.random() < 0.5:
                 held = {each.id: each for each in drawn(dice, 150)}
                 ordered = sorted(held.values())
-                table.load(txn, lambda: iter(ordered), len(held), 1 << 13)
+                table.load(txn, lambda: blocks_of(ordered), len(held), ordered[-1].id, 1 << 13)
                 assert rows_of(txn, table) == expected_rows(table, ordered)
             for _ in range(6):
                 new = {each.id: each for each in drawn(dice, dice.choice([1, 3, 60]))}
@@ -268,21 +276,25 @@ def test_any_changes_leave_the_rows_of_what_is_there(
 
 
 @pytest.mark.parametrize("memory", [1 << 12, 1 << 15, 1 << 30])
+@pytest.mark.parametrize("top", [0, 1 << 39, 1 << 63])  # ids of at most 40 bits are sorted with 24
+@pytest.mark.parametrize("shape", [Bands(9, 6), Bands(18, 14)], ids=lambda shape: shape.name)
 def test_a_load_in_parts_is_a_load(
-    memory: int, undone: Undone, monkeypatch: pytest.MonkeyPatch
+    shape: Bands, top: int, memory: int, undone: Undone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bands, "_BLOCK", 64)
-    table, stored = BandTable(Bands(9, 6)), sorted(drawn(random.Random(4), 500))
+    table, stored = BandTable(shape), sorted(drawn(random.Random(4), 500))
+    stored = [each._replace(id=each.id + top * (n > 250)) for n, each in enumerate(stored)]
     reads = []
 
-    def source() -> Iterator[Stored]:
+    def source() -> Iterator[Sketches]:
         reads.append(1)
-        return iter(stored)
+        return blocks_of(stored)
 
     def work(txn: WriteTransaction) -> None:
-        table.load(txn, source, len(stored), memory)
+        table.load(txn, source, len(stored), stored[-1].id, memory)
         assert rows_of(txn, table) == expected_rows(table, stored)
-        assert len(reads) == 1 + 500 * 9 * 48 // memory
+        row = 16 if shape.bits + stored[-1].id.bit_length() <= 64 else 48
+        assert len(reads) == 1 + 500 * shape.count * row // memory
 
     undone(work)
 
