@@ -20,7 +20,7 @@ import numpy as np
 import xxhash
 
 from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
-from fpdb.documents.catalog import Catalog, View, key_bytes
+from fpdb.documents.catalog import Catalog, View, id_bytes, key_bytes
 from fpdb.documents.layout import check_places, database_names, layout, read_layout, read_places
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import SKETCH_BYTES, canonical
@@ -345,15 +345,14 @@ class _Check:
                 text, number = (
                     (key, value) if name == "keys" else (key[:-ID_BYTES], key[-ID_BYTES:])
                 )
-                # A key leads to its id without the zeros in front.
-                size = len(number)
-                whole = size == ID_BYTES if name == "short" else size == 1 or (size and number[0])
-                if not whole or size > ID_BYTES or (name == "short" and len(value)):
+                own = int.from_bytes(number[-ID_BYTES:])
+                form = id_bytes(own) if name == "keys" else own.to_bytes(ID_BYTES)
+                if number != form or (name == "short" and len(value)):
                     what = f"the entry {bytes(key).hex()} isn't a text with an id"
                     problems.append(Problem(name, what))
                     continue
                 texts.append(bytes(text))
-                ids.append(int.from_bytes(number))
+                ids.append(own)
                 if len(texts) == ROWS:
                     yield [_hashed(texts), np.array(ids, np.uint64)]
                     texts, ids = [], []
