@@ -338,16 +338,15 @@ class _Check:
 
     def _entries(self, name: str, problems: list[Problem]) -> Iterator[Rows]:
         """Read `keys` or `short` as rows of a text and an id."""
+        named = name == "keys"
         texts: list[bytes] = []
         ids: list[int] = []
         with self._txn.cursor(name) as cursor:
             for key, value in cursor:
-                text, number = (
-                    (key, value) if name == "keys" else (key[:-ID_BYTES], key[-ID_BYTES:])
-                )
+                text, number = (key, value) if named else (key[:-ID_BYTES], key[-ID_BYTES:])
                 own = int.from_bytes(number[-ID_BYTES:])
-                form = id_bytes(own) if name == "keys" else own.to_bytes(ID_BYTES)
-                if number != form or (name == "short" and len(value)):
+                form = id_bytes(own) if named else own.to_bytes(ID_BYTES)
+                if number != form or (len(value) and not named):
                     what = f"the entry {bytes(key).hex()} isn't a text with an id"
                     problems.append(Problem(name, what))
                     continue
