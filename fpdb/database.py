@@ -33,7 +33,6 @@ from fpdb.documents.prepare import (
 from fpdb.documents.writer import Writer
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
-from fpdb.fingerprint.recipe import USUAL_K
 from fpdb.joins import find_clusters
 from fpdb.maintenance import portable
 from fpdb.maintenance.check import check_view, require_checksums, require_complete_copy
@@ -57,7 +56,6 @@ from fpdb.storage.format import FilePlace, FilePlaces, Header, Stored
 from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
-from fpdb.tables.planner import USUAL
 
 # Documents that a bulk load replaces at a time, which bounds its memory; they are one transaction.
 _REPLACED = 50_000
@@ -109,12 +107,12 @@ class Database(Queries):
     ) -> Self:
         """Create a database and open it; there must not be one at the path.
 
-        Texts with this `similarity` are near each other, by default with 0.8: of each one a sketch
-        is kept, with the bands that find it. With `similarity=None`, and by default with a recipe
-        that has a k, it is a database of bits, where fingerprints within `k` are near: for ready
-        fingerprints, titles and the smallest files. The k is the recipe's, or 3, and the plan the
-        best one for `capacity` documents, unless they are given. A write waits for other writers up
-        to `timeout` seconds.
+        Texts with this `similarity` are near each other: of each one a sketch is kept, with the
+        bands that find it. With `similarity=None` it is a database of bits, where fingerprints
+        within `k` are near: for ready fingerprints, titles and the smallest files. Similarity and k
+        are the recipe's, 0.8 and 7 with `web`, and the plan is the best one for this k and
+        `capacity` documents, unless they are given. A write waits for other writers up to `timeout`
+        seconds.
         """
         chosen, described = _describe(
             recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
@@ -509,15 +507,22 @@ def _describe(
     *,
     similarity: float | Literal["recipe"] | None,
     k: int | None,
+    plan: Plan | None,
     **settings: Any,
 ) -> tuple[Recipe, Header]:
     """Return the recipe and the header of a new database."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
     if similarity == "recipe":
-        similarity = USUAL if chosen.k is None else None
+        similarity = chosen.similarity
     if k is None:
-        k = USUAL_K if chosen.k is None else chosen.k
+        k = plan.k if plan else chosen.k
     described = new_header(
-        chosen.to_dict(), chosen.id, bits=chosen.bits, similarity=similarity, k=k, **settings
+        chosen.to_dict(),
+        chosen.id,
+        bits=chosen.bits,
+        similarity=similarity,
+        k=k,
+        plan=plan,
+        **settings,
     )
     return chosen, described

@@ -50,9 +50,14 @@ def require_choice(name: str, value: object, choices: Collection[object]) -> Non
         )
 
 
+def is_similarity(value: object) -> bool:
+    """Return whether a value is a Jaccard similarity above 0."""
+    return isinstance(value, int | float) and 0 < value <= 1
+
+
 def require_similarity(value: float | None) -> None:
     """Raise InputError if an argument is neither None nor a Jaccard similarity above 0."""
-    if value is not None and (not isinstance(value, int | float) or not 0 < value <= 1):
+    if value is not None and not is_similarity(value):
         raise InputError(
             f"found similarity={value!r}, expected a number above 0, at most 1",
             hint="0.8 is what near-duplicates usually have",

@@ -20,7 +20,6 @@ from fpdb.cli.options import (
 from fpdb.cli.plan import MANY
 from fpdb.errors import DatabaseExistsError, DatabaseNotFoundError, NotADatabaseError, PlanError
 from fpdb.fingerprint import WIDTHS
-from fpdb.fingerprint.recipe import USUAL_K
 
 DEFAULT_RECIPE = "web"
 _STATS = (
@@ -58,11 +57,10 @@ def create(
       fpdb create prints.fpdb --similarity off -k 4
       fpdb create titles.fpdb --recipe title
 
-    A recipe that names a k, as title does, makes a database of bits.
+    Similarity and k are the recipe's: with title, bits within 20.
     """
     chosen = choose_recipe(recipe)
-    wanted = USUAL_K if chosen.k is None else chosen.k
-    wanted = wanted if k is None else k
+    wanted = chosen.k if k is None else k
     plan = None if tables is None else _choose_plan(chosen.bits, wanted, capacity, tables)
     with fpdb.create(
         path,

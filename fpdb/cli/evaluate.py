@@ -11,11 +11,11 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.inputs import BadRecords, choose_reading
 from fpdb.cli.options import JsonOption, NewSimilarityOption, QuietOption, bundled, choose_recipe
+from fpdb.fingerprint.recipe import USUAL_SIMILARITY
 from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord
 from fpdb.io.tables import read_pairs
 from fpdb.models import Rating
-from fpdb.tables.planner import USUAL
 
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
@@ -46,7 +46,7 @@ def evaluate(
         str,
         typer.Option("--k", "-k", metavar="K", help="The distances, e.g. 3, 0-12 or 0,3,7."),
     ] = "0-12",
-    similarity: NewSimilarityOption = USUAL,
+    similarity: NewSimilarityOption = USUAL_SIMILARITY,
     listed_only: Annotated[
         bool, typer.Option("--listed-only", help="Count only the pairs in PAIRS.")
     ] = False,

@@ -40,7 +40,8 @@ def list_recipes(as_json: JsonOption = False) -> None:
             render.row(
                 name,
                 recipe.bits,
-                "-" if recipe.k is None else recipe.k,
+                recipe.k,
+                recipe.similarity or "off",
                 recipe.id,
                 DESCRIPTIONS[name],
             )
@@ -76,7 +77,7 @@ def idf(
             help="Where the table goes.",
         ),
     ],
-    recipe: RecipeOption = "web",
+    recipe: RecipeOption = "words",
     quiet: QuietOption = False,
 ) -> None:
     """Compute idf weights from a corpus.

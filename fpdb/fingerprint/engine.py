@@ -18,7 +18,14 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
 from fpdb.fingerprint.features import DAMPING
 from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, utf8, window_hashes
-from fpdb.fingerprint.sketches import distinct_shingles, sketch_texts
+from fpdb.fingerprint.sketches import (
+    CountedShingles,
+    count_shingles,
+    distinct_shingles,
+    sketch_counted,
+    sketch_texts,
+    vote_hashes,
+)
 from fpdb.models import Batch, Explanation, Voter
 
 if TYPE_CHECKING:
@@ -68,14 +75,16 @@ class Engine:
         self._idf = weights.idf_of()
         counts = range(1, _COUNTS_TABULATED)
         self._damped = np.array([0.0, *map(DAMPING[weights.by], counts)])
+        plain = grams.keeps_all and self._idf is None
         self._windowed = (
             cut == "characters"
             and hashing.by == "xxh3"
             and recipe.bits <= 64
             and grams.n <= LONGEST_WINDOW
-            and grams.keeps_all
-            and self._idf is None
+            and plain
         )
+        # Features that are the shingles of the sketch are numbers from the start.
+        self._shingled = cut == "shingles" and hashing.by == "shingle" and plain
         # Grams that do become strings take up to n times the room of the text.
         alone = self._windowed or grams.n == 1
         self._room = recipe.largest if alone else 2 * recipe.largest // grams.n
@@ -170,15 +179,21 @@ class Engine:
 
     def _block(self, block: list[str], *, sketched: bool) -> Batch:
         cleaned = self._clean(block, self._steps)
-        if self._windowed:
+        shared: Sequence[CountedShingles] | None = None
+        if self._shingled:
+            shared = list(count_shingles(cleaned, self._seed))
+            features = self._hash_shingles(shared)
+        elif self._windowed:
             features = self._hash_windows(cleaned)
         else:
             features = self._hash([self._tally_text(each) for each in cleaned])
         sketches = None
-        if sketched:
-            if self._sketch_steps != self._steps:
-                cleaned = self._clean(block, self._sketch_steps)
+        if sketched and self._sketch_steps != self._steps:
+            sketches = sketch_texts(self._clean(block, self._sketch_steps), self._seed)
+        elif sketched and shared is None:
             sketches = sketch_texts(cleaned, self._seed)
+        elif sketched and shared is not None:
+            sketches = sketch_counted(shared, len(cleaned))
         return self._vote(features, sketches)
 
     def _clean(self, block: list[str], steps: Iterable[Callable[[str], str]]) -> list[str]:
@@ -228,6 +243,16 @@ class Engine:
         digests = b"".join(map(self._digests.__getitem__, chain.from_iterable(tallies)))
         rows = np.frombuffer(digests, np.uint8).reshape(-1, self._bits // 8)
         return _Features(rows, weights, sizes)
+
+    def _hash_shingles(self, parts: Sequence[CountedShingles]) -> _Features:
+        """Hash shingles that are counted."""
+        nothing = CountedShingles(0, np.empty(0, np.uint64), *np.empty((2, 0), np.int64))
+        _, hashes, occurrences, counts = zip(nothing, *parts, strict=True)
+        return _Features(
+            vote_hashes(np.concatenate(hashes), self._bits),
+            self._weigh(np.concatenate(occurrences).astype(np.float64)),
+            np.concatenate(counts),
+        )
 
     def _hash_windows(self, cleaned: list[str]) -> _Features:
         """Hash all windows of characters at once."""

@@ -17,6 +17,7 @@ import xxhash
 
 from fpdb.arrays import Column, Places
 from fpdb.errors import InputError, RecipeError
+from fpdb.fingerprint.sketches import hash_tokens, vote_hashes
 
 # bytes, little-endian: the lowest bits of the hash come first
 FeatureHash = Callable[[str], bytes]
@@ -88,9 +89,10 @@ def read_bounded(path: Path, largest: int) -> tuple[bytes, int]:
 class Hash:
     """How a feature becomes bits.
 
-    `by` is one of xxh3, md5, blake2b, multiply-xor and mersenne. `secret` belongs to xxh3 and
-    blake2b, `offset` (the lowest bit taken) to md5, `pad` (to this length, with the first letter)
-    and `utf16` (code units instead of characters) to multiply-xor, `seed` to mersenne.
+    `by` is one of xxh3, shingle, md5, blake2b, multiply-xor and mersenne. `secret` belongs to xxh3,
+    shingle and blake2b, `offset` (the lowest bit taken) to md5, `pad` (to this length, with the
+    first letter) and `utf16` (code units instead of characters) to multiply-xor, `seed` to
+    mersenne.
     """
 
     by: str = "xxh3"
@@ -116,6 +118,11 @@ def _xxh3(choice: Hash, bits: int) -> FeatureHash:
     size = bits // 8
     hasher = xxhash.xxh3_128_digest if bits > 64 else xxhash.xxh3_64_digest
     return lambda feature: hasher(feature.encode("utf-8", "surrogatepass"), seed)[::-1][:size]
+
+
+def _shingle(choice: Hash, bits: int) -> FeatureHash:
+    seed = choice.secret.seed if choice.secret else 0
+    return lambda feature: vote_hashes(hash_tokens(feature, seed), bits).tobytes()
 
 
 def _md5(choice: Hash, bits: int) -> FeatureHash:
@@ -166,6 +173,7 @@ def _mersenne(choice: Hash, _bits: int) -> FeatureHash:
 # The function that makes each hash, and its parameters; any other must keep its default.
 _HASHES: dict[str, tuple[Callable[[Hash, int], FeatureHash], set[str]]] = {
     "xxh3": (_xxh3, {"secret"}),
+    "shingle": (_shingle, {"secret"}),
     "md5": (_md5, {"offset"}),
     "blake2b": (_blake2b, {"secret"}),
     "multiply-xor": (_multiply_xor, {"pad", "utf16"}),

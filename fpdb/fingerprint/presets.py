@@ -8,7 +8,14 @@ from fpdb.fingerprint.features import Grams, Weights
 from fpdb.fingerprint.hashing import Hash
 from fpdb.fingerprint.recipe import Recipe
 
-_WEB = Recipe("web", grams=Grams(minimum=8), weights=Weights(by="log"))
+_WEB = Recipe(
+    "web",
+    segment="shingles",
+    grams=Grams(minimum=6),
+    weights=Weights(by="log"),
+    hash=Hash(by="shingle"),
+    k=7,
+)
 _EVERY_TEXT = Grams(minimum=0)
 _TAGGED_TITLE = Recipe(
     "tagged-title",
@@ -19,11 +26,15 @@ _TAGGED_TITLE = Recipe(
     hash=Hash(by="multiply-xor", pad=3, utf16=True),
     tie=1,
     k=5,
+    similarity=None,
 )
 
 _DESCRIBED: dict[Recipe, str] = {
-    _WEB: "the default: words, Chinese ones by jieba, weighted by 1 + log of their count",
+    _WEB: "the default: shingles, as in sketches, weighted by 1 + log of their count",
     _WEB.with_bits(128): "web with 128 bits",
+    Recipe(
+        "words", grams=Grams(minimum=8), weights=Weights(by="log"), similarity=None
+    ): "words, Chinese ones by jieba, weighted as in web: short texts, and the quickest queries",
     Recipe(
         "char-4",
         clean=("word-characters", "unicode"),
@@ -31,7 +42,13 @@ _DESCRIBED: dict[Recipe, str] = {
         grams=Grams(n=4, minimum=8),
     ): "windows of four letters or digits, counted: any language, no dictionary",
     Recipe(
-        "title", 128, ("unicode", "word-characters"), "characters", Grams(n=2), k=20
+        "title",
+        128,
+        ("unicode", "word-characters"),
+        "characters",
+        Grams(n=2),
+        k=20,
+        similarity=None,
     ): "titles and questions: pairs of letters or digits, counted, 128 bits",
     Recipe(
         "simhash-py",
@@ -39,10 +56,17 @@ _DESCRIBED: dict[Recipe, str] = {
         segment="characters",
         grams=Grams(n=4, keep_empty=True),
         hash=Hash(by="md5"),
-        k=3,
+        similarity=None,
     ): "bit-equal to the PyPI package simhash",
     Recipe(
-        "charikar", 128, (), "whitespace", _EVERY_TEXT, hash=Hash(by="multiply-xor"), tie=1, k=3
+        "charikar",
+        128,
+        (),
+        "whitespace",
+        _EVERY_TEXT,
+        hash=Hash(by="multiply-xor"),
+        tie=1,
+        similarity=None,
     ): "words between white space, multiply-xor hash, 128 bits",
     Recipe(
         "ascii-mt",
@@ -53,6 +77,7 @@ _DESCRIBED: dict[Recipe, str] = {
         hash=Hash(by="mersenne", seed=19260817),
         tie=1,
         k=2,
+        similarity=None,
     ): "ASCII characters, hashed by a Mersenne twister, 32 bits; for source code",
     Recipe(
         "code",
@@ -61,12 +86,21 @@ _DESCRIBED: dict[Recipe, str] = {
         grams=Grams(n=4, minimum=8),
         weights=Weights(by="log"),
         k=7,
+        similarity=None,
     ): "source code: windows of four tokens, without comments, all names alike",
     Recipe(
-        "bigram-32", 32, (), "characters", Grams(n=2), k=3
+        "bigram-32", 32, (), "characters", Grams(n=2), similarity=None
     ): "windows of two characters, counted, 32 bits",
     Recipe(
-        "news-md5", 64, (), "whitespace", _EVERY_TEXT, hash=Hash(by="md5", offset=32), tie=1, k=4
+        "news-md5",
+        64,
+        (),
+        "whitespace",
+        _EVERY_TEXT,
+        hash=Hash(by="md5", offset=32),
+        tie=1,
+        k=4,
+        similarity=None,
     ): "words between white space, counted; bits 32 to 95 of their md5",
     _TAGGED_TITLE: "titles: words by part of speech, no punctuation, a word counts up to six times",
     _TAGGED_TITLE.replace(

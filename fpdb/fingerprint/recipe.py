@@ -28,11 +28,19 @@ from fpdb.fingerprint.features import (
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.segmentation import Segments
 from fpdb.fingerprint.sketches import exact_shares, sketch_jaccard, standard_error
-from fpdb.models import LARGEST_TEXT, MOST_BYTES, Batch, Comparison, Explanation
+from fpdb.models import (
+    LARGEST_TEXT,
+    MOST_BYTES,
+    Batch,
+    Comparison,
+    Explanation,
+    is_similarity,
+)
 
 WIDTHS = (32, 64, 128)
 USUAL_K = 3
-_NO_PART_OF_ID = frozenset({"name", "largest", "k"})
+USUAL_SIMILARITY = 0.8  # what a near-duplicate usually is
+_NO_PART_OF_ID = frozenset({"name", "largest", "k", "similarity"})
 _LARGEST_N = 100  # all windows of a text together grow with their length
 _LARGEST_PAD = 32
 _LARGEST_NUMBER = 1 << 31
@@ -45,9 +53,9 @@ class Recipe:
     """Text to fingerprint, in six stages.
 
     `clean` is a sequence of steps, `segment` the name of a cut, `tie` the value of a bit with equal
-    votes. Two recipes with the same `id` give the same fingerprints. The name is only a label,
-    `largest` only limits the bytes of UTF-8 that a text may have. A recipe with a `k` is made for
-    databases of bits: it is the distance that counts as a match in a new one.
+    votes. Two recipes with the same `id` give the same fingerprints. The name is only a label, and
+    `largest` only limits the bytes of UTF-8 that a text may have. A new database has the recipe's
+    `k`, the distance that counts as a match, and its `similarity`; without one it is of bits.
     """
 
     name: str
@@ -59,7 +67,8 @@ class Recipe:
     hash: Hash = field(default_factory=Hash)
     tie: int = 0
     largest: int = LARGEST_TEXT
-    k: int | None = None
+    k: int = USUAL_K
+    similarity: float | None = USUAL_SIMILARITY
 
     def __post_init__(self) -> None:
         for found, expected in _faults(self):
@@ -132,8 +141,11 @@ class Recipe:
         return dataclasses.replace(self, **changes)
 
     def with_bits(self, bits: int) -> "Recipe":
-        """Return the same recipe with another width."""
-        return self if bits == self.bits else self.replace(name=f"{self.name}-{bits}", bits=bits)
+        """Return the same recipe with another width, and with a k in proportion."""
+        if bits == self.bits:
+            return self
+        k = self.k * bits // self.bits
+        return self.replace(name=f"{self.name}-{bits}", bits=bits, k=k)
 
     @cached_property
     def id(self) -> str:
@@ -152,8 +164,6 @@ class Recipe:
         plain["clean"] = list(self.clean)
         if self.largest == LARGEST_TEXT:
             del plain["largest"]
-        if self.k is None:
-            del plain["k"]
         plain["grams"]["stop_words"] = sorted(set(self.grams.stop_words))
         idf = self.weights.idf
         plain["weights"] = {
@@ -275,6 +285,9 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
     batch = recipe.batch([first, second], sketches=True)
     left, right = map(to_int, batch.fingerprints)
     features, others = recipe.features(first), recipe.features(second)
+    equal = features == others
+    if equal and not features:  # texts without features may still differ
+        equal = first.split() == second.split()
     apart = distance(left, right)
     exact, containment = exact_shares(recipe.shingles(first), recipe.shingles(second))
     sketches = cast("NDArray[np.uint8]", batch.sketches)
@@ -285,15 +298,15 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
         similarity=1 - apart / recipe.bits,
         angle=math.degrees(turn),
         cosine_estimate=math.cos(turn),
-        cosine=_cosine(features, others),
-        jaccard=_jaccard(features, others),
+        cosine=_cosine(features, others) if features or others else float(equal),
+        jaccard=_jaccard(features, others) if features or others else float(equal),
         value_ratio=min(left, right) / max(left, right) if left != right else 1.0,
         shingle_jaccard=exact,
         containment=containment,
         sketch_jaccard=estimated,
         sketch_error=None if estimated is None else standard_error(estimated),
         short=bool(batch.short.any()),
-        equal=features == others,
+        equal=equal,
     )
 
 
@@ -326,7 +339,7 @@ def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
 
     Only the first fault counts, because later checks rely on earlier ones.
     """
-    grams, weights, choice = recipe.grams, recipe.weights, recipe.hash
+    grams, weights = recipe.grams, recipe.weights
     if not isinstance(recipe.name, str) or not _NAME.fullmatch(recipe.name):
         expected = "up to 64 lower-case letters, digits, dots, dashes, underscores"
         yield "its name is unusable", [expected]
@@ -335,8 +348,9 @@ def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
     for step in recipe.clean:
         yield from _unless_among("a step of clean", step, segmentation.STEPS)
     yield from _unless_among("segment", recipe.segment, segmentation.CUTS)
-    if recipe.k is not None:
-        yield from _unless_among("k", recipe.k, range(recipe.bits + 1))
+    yield from _unless_among("k", recipe.k, range(recipe.bits + 1))
+    if recipe.similarity is not None and not is_similarity(recipe.similarity):
+        yield f"similarity is {_shown(recipe.similarity)}", ["a number above 0, at most 1"]
     yield from _unless_among("largest", recipe.largest, range(1, MOST_BYTES + 1))
     yield from _unless_among("n", grams.n, range(1, _LARGEST_N + 1))
     yield from _unless_among("min_length", grams.min_length, range(1, _LARGEST_NUMBER))
@@ -351,12 +365,21 @@ def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
     tagged = recipe.segment in segmentation.TAGGED
     if tagged and grams.n > 1:
         yield "grams of tagged segments", ["n = 1"]
+    if recipe.segment == "shingles" and (grams.n > 1 or grams.stop_words or grams.min_length > 1):
+        yield "grams of shingles", ["n = 1, min_length = 1 and no stop words"]
     if weights.tags and not tagged:
         yield "tags with segments that have none", sorted(segmentation.TAGGED)
     if not all(isinstance(tag, str) and 0 <= w <= LARGEST_FACTOR for tag, w in weights.tags):
         expected = f"a number from 0 to {LARGEST_FACTOR} for each tag"
         yield f"tags is {_shown(dict(weights.tags))}", [expected]
+    yield from _faults_of_hash(recipe, recipe.hash)
+
+
+def _faults_of_hash(recipe: Recipe, choice: Hash) -> Iterator[tuple[str, Iterable[Any]]]:
     yield from _unless_among("hash.by", choice.by, hashing.PARAMETERS)
+    if choice.by == "shingle" and recipe.segment != "shingles":
+        # It hashes tokens, so features without any would all be alike.
+        yield f"the hash shingle of {recipe.segment}", ["the segment shingles, or another hash"]
     own = hashing.PARAMETERS[choice.by]
     for parameter in dataclasses.fields(Hash)[1:]:
         name = parameter.name
@@ -390,13 +413,10 @@ def _shown(value: object) -> str:
 
 
 def _cosine(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    if not first or not second:
-        return float(first == second)
     product = math.fsum(first[shared] * second[shared] for shared in first.keys() & second.keys())
     scale = math.hypot(*first.values()) * math.hypot(*second.values())
     return min(product / scale, 1.0) if scale else 0.0
 
 
 def _jaccard(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    union = len(first.keys() | second.keys())
-    return len(first.keys() & second.keys()) / union if union else 1.0
+    return len(first.keys() & second.keys()) / len(first.keys() | second.keys())

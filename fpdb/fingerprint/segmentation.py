@@ -16,6 +16,7 @@ from functools import cache, lru_cache, partial
 from typing import Any
 
 from fpdb.errors import InputError
+from fpdb.fingerprint.sketches import shingle_strings
 
 TaggedWord = tuple[str, str]
 # A text of characters is its own sequence of segments.
@@ -319,6 +320,7 @@ CUTS: dict[str, Callable[[str], Segments]] = {
     "jieba-hmm": partial(_mixed_words, _hmm_cut),
     "jieba-tags": tagged_words,
     "terms": terms,
+    "shingles": shingle_strings,
 }
 # Cuts that count segments faster where their order doesn't matter.
 COUNTS: dict[str, Callable[[str], Counter[str]]] = {

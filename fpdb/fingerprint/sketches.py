@@ -28,15 +28,17 @@ from fpdb.arrays import Column, Places, differs, joined, spans, unique
 
 SPAN = 15
 WORD_UNITS, SIGN_UNITS = 5, 3
-_LONGEST = -(-SPAN // SIGN_UNITS)  # the most tokens in a shingle
+_SHORTEST, _LONGEST = -(-SPAN // WORD_UNITS), -(-SPAN // SIGN_UNITS)  # tokens in a shingle
 _LETTER, _SIGN = 1, 2
 # A longer run of letters counts as several words: no language has such words, but base64 has.
 _LONGEST_WORD = 64
 # Signs: characters of Chinese, Japanese, and the Asian scripts without spaces between words.
-_SIGNS = re.compile(
+_SIGN_CLASS = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
+_SIGNS = re.compile(f"{_SIGN_CLASS}+")
+_TOKEN = re.compile(rf"(?=\w){_SIGN_CLASS}|(?:(?!{_SIGN_CLASS})\w){{1,{_LONGEST_WORD}}}")
 # Characters, and texts, that are processed together; a longer text is processed in pieces.
 _CHARACTERS = 1 << 16
 _TEXTS = 256
@@ -67,6 +69,15 @@ class Shingles(NamedTuple):
 
     first: int  # the number of the first text
     hashes: Column
+    counts: Places
+
+
+class CountedShingles(NamedTuple):
+    """The distinct shingles of texts in a row, `counts` of each, and how often each occurs."""
+
+    first: int  # the number of the first text
+    hashes: Column
+    occurrences: Places
     counts: Places
 
 
@@ -102,6 +113,8 @@ def salts(count: int, seed: int) -> Column:
 
 _ROUND_SALTS = salts(_ROUNDS, 1)
 _BIN_SALTS = salts(BINS, 2)
+# Of the hashes that vote on a fingerprint, which must not be those that fill the bins.
+_VOTE_SALTS = salts(2, 3)
 # One for each place in a shingle, because the order of tokens matters.
 _PLACE_FACTORS = salts(_LONGEST, 0) | np.uint64(1)
 
@@ -112,9 +125,25 @@ def sketch_texts(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint8]:
     before, bins = -1, np.empty((0, BINS), np.uint64)
     for part in shingles(texts, seed):
         # The parts of a long text come one after the other.
-        bins = np.minimum(bins, _fill(part)) if part.first == before else _fill(part)
+        own = _fill(part.hashes, part.counts)
+        bins = np.minimum(bins, own) if part.first == before else own
         before = part.first
         packed[before : before + len(bins)] = _pack(bins)
+    return packed
+
+
+def sketch_counted(parts: Sequence[CountedShingles], texts: int) -> NDArray[np.uint8]:
+    """Return what `sketch_texts` does, from shingles that are counted already."""
+    packed = np.zeros((texts, SKETCH_BYTES), np.uint8)
+    for part in parts:
+        bins = np.full((len(part.counts), BINS), _EMPTY, np.uint64)
+        if len(bins) > 1:
+            bins = _fill(part.hashes, part.counts)
+        else:  # maybe a long text
+            for start in range(0, len(part.hashes), _CHARACTERS):
+                some = part.hashes[start : start + _CHARACTERS]
+                bins = np.minimum(bins, _fill(some, np.array([len(some)])))
+        packed[part.first : part.first + len(bins)] = _pack(bins)
     return packed
 
 
@@ -161,11 +190,11 @@ def least_estimate(similarity: float) -> float:
     return similarity - _MARGIN * standard_error(similarity)
 
 
-def _fill(part: Shingles) -> Column:
+def _fill(hashes: Column, counts: Places) -> Column:
     """Fill the bins of some texts; those of a text without shingles stay empty."""
-    table = np.full((len(part.counts), BINS), _EMPTY, np.uint64)
+    table = np.full((len(counts), BINS), _EMPTY, np.uint64)
     bins = table.reshape(-1)
-    owners, hashes = np.repeat(np.arange(len(table)), part.counts), part.hashes
+    owners = np.repeat(np.arange(len(table)), counts)
     for number, salt in enumerate(_ROUND_SALTS):
         if not len(hashes):
             return table
@@ -225,6 +254,60 @@ def distinct_shingles(texts: Sequence[str], seed: int = 0) -> Iterator[Column]:
             yield unique(np.concatenate([first.hashes, *(part.hashes for part in more)]))
         else:
             yield from map(unique, np.split(first.hashes, np.cumsum(first.counts)[:-1]))
+
+
+def count_shingles(texts: Sequence[str], seed: int = 0) -> Iterator[CountedShingles]:
+    """Count the shingles of each clean text, those of a long text in one part."""
+    for number, parts in groupby(shingles(texts, seed), lambda part: part.first):
+        first, *more = parts
+        hashes, counts = first.hashes, first.counts
+        if more:
+            hashes = np.concatenate([hashes, *(part.hashes for part in more)])
+            counts = np.array([len(hashes)])
+        for end, count in zip(np.cumsum(counts).tolist(), counts.tolist(), strict=True):
+            hashes[end - count : end].sort()
+        owners = np.repeat(np.arange(len(counts)), counts)
+        [places] = differs(hashes, owners).nonzero()
+        yield CountedShingles(
+            number,
+            hashes[places],
+            np.diff(places, append=len(hashes)),
+            np.bincount(owners[places], minlength=len(counts)),
+        )
+
+
+def vote_hashes(hashes: Column, bits: int) -> NDArray[np.uint8]:
+    """Return the bits with which shingles vote on a fingerprint, uint8[n, bits / 8]."""
+    words = np.empty((len(hashes), max(bits // 64, 1)), np.uint64)
+    for column, salt in enumerate(_VOTE_SALTS[: words.shape[1]]):
+        words[:, column] = mix(hashes + salt)
+    return words.view(np.uint8)[:, : bits // 8]
+
+
+def hash_tokens(feature: str, seed: int = 0) -> Column:
+    """Return the hash of a string's tokens, in an array: what `shingles` has for a shingle."""
+    own = _tokens(_codes(feature), seed).hashes
+    factors = _PLACE_FACTORS[np.arange(len(own)) % _LONGEST]
+    return mix(np.array([(own * factors).sum(dtype=np.uint64) + np.uint64(len(own))]))
+
+
+def shingle_strings(text: str) -> list[str]:
+    """Return the shingles of a clean text to read, with spaces beside words."""
+    tokens = _TOKEN.findall(text)
+    signs = [_SIGNS.match(token) is not None for token in tokens]
+    strings: list[str] = []
+    for start in range(len(tokens)):
+        joined_tokens, span = "", 0
+        for place in range(start, len(tokens)):
+            beside_word = place > start and not (signs[place - 1] and signs[place])
+            joined_tokens += " " * beside_word + tokens[place]
+            span += SIGN_UNITS if signs[place] else WORD_UNITS
+            if span >= SPAN:
+                strings.append(joined_tokens)
+                break
+        else:
+            break
+    return strings
 
 
 def exact_shares(first: Column, second: Column) -> tuple[float, float] | tuple[None, None]:
@@ -305,19 +388,29 @@ def _join(tokens: _Tokens, known: int = 0) -> tuple[Column, Places]:
     Shingles that end among the first `known` tokens are left out: they were returned before.
     """
     count = len(tokens.hashes)
-    spent = np.concatenate([[0], np.cumsum(tokens.units)])
-    hashes = np.zeros(count, np.uint64)
-    lengths, span = np.zeros((2, count), np.int64)
-    for step, factor in enumerate(_PLACE_FACTORS[:count]):
-        at = count - step
-        wanting = span[:at] < SPAN
-        if not wanting.any():
-            break
-        hashes[:at] += np.where(wanting, tokens.hashes[step:] * factor, np.uint64(0))
-        span[:at] = np.where(wanting, spent[step + 1 :] - spent[:at], span[:at])
-        lengths[:at] += wanting
+    # Three words span enough, and so do four or five tokens if some are signs.
+    padded = np.zeros(count + _LONGEST - 1, np.uint64)
+    padded[:count] = tokens.hashes
+    ends = np.empty(count + _LONGEST, np.int64)  # the units of all tokens before each one
+    ends[0] = 0
+    np.cumsum(tokens.units, out=ends[1 : count + 1])
+    ends[count + 1 :] = ends[count]
+    hashes = padded[:count] * _PLACE_FACTORS[0]
+    lengths = np.ones(count, np.int64)
+    for step, factor in enumerate(_PLACE_FACTORS[1:], 1):
+        part = padded[step : count + step] * factor
+        if step >= _SHORTEST:
+            wanting = ends[step : count + step] - ends[:count] < SPAN
+            if not wanting.any():
+                break
+            part *= wanting
+            lengths += wanting
+        else:
+            lengths += 1
+        hashes += part
     last = np.arange(count) + lengths - 1
-    whole = (span >= SPAN) & (tokens.owners == tokens.owners[last]) & (last >= known)
+    whole = (ends[last + 1] - ends[:count] >= SPAN) & (last >= known)
+    whole &= tokens.owners == tokens.owners[np.minimum(last, count - 1)]
     return mix(hashes[whole] + lengths[whole].astype(np.uint64)), tokens.owners[whole]
 
 

@@ -13,6 +13,7 @@ from fpdb.fingerprint.recipe import Recipe, table_of
 
 _LARGEST_FILE = 1 << 20
 _LARGEST_STOP_WORDS = 1 << 22
+_OFF = "off"  # in place of a similarity, since TOML has no None
 _MOST_DOTS = 4096  # the parser takes quadratic time for a key of many parts
 
 
@@ -39,6 +40,8 @@ def read_recipe(path: str | Path) -> Recipe:
         if own and not (name == "hash" and value.get("by", parts[name]["by"]) != parts[name]["by"]):
             value = {**parts[name], **value}  # noqa: PLW2901
         parts[name] = value
+    if parts.get("similarity") == _OFF:
+        parts["similarity"] = None
     secret = _resolve_files(parts, path.parent)
     return Recipe.from_dict(parts, secret=secret)
 
@@ -84,6 +87,7 @@ def write_recipe(recipe: Recipe) -> str:
 
 
 def _value(value: Any) -> str:
+    value = _OFF if value is None else value
     if isinstance(value, Mapping):
         inner = ", ".join(f"{_value(key)} = {_value(item)}" for key, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"

@@ -14,6 +14,7 @@ from fpdb.documents.catalog import digest_of
 from fpdb.documents.similarity import side_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
+from fpdb.fingerprint.recipe import USUAL_SIMILARITY
 from fpdb.fingerprint.sketches import has_sketch
 from fpdb.joins.join import near_rows
 from fpdb.joins.pairs import similar_among
@@ -30,7 +31,6 @@ from fpdb.models import (
 )
 from fpdb.tables import choose_bands
 from fpdb.tables.bits import as_words
-from fpdb.tables.planner import USUAL
 
 MOST_DOCUMENTS = 100_000
 _SAMPLED = 1 << 20
@@ -43,7 +43,7 @@ def evaluate(
     *,
     recipes: Sequence[Recipe | str] = ("web",),
     k: Iterable[int] = range(13),
-    similarity: float | None = USUAL,
+    similarity: float | None = USUAL_SIMILARITY,
     thresholds: Thresholds = _USUAL,
     listed_only: bool = False,
 ) -> Evaluation:

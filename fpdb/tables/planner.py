@@ -60,8 +60,6 @@ _TASK_SECONDS = 60.0
 # A task of this size stays far below the memory of a usual executor.
 _TASK_ROWS = 4_000_000
 
-# What a near-duplicate usually is.
-USUAL = 0.8
 # Of the pairs at the similarity that is wanted, bands find this share; of more similar ones, more.
 _RECALL = 0.95
 # Unrelated documents that are compared with a text, on average: what isn't noticed, and the most

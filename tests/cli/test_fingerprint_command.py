@@ -77,10 +77,10 @@ def test_json_gives_one_object_for_each_text(run):
     assert first == {
         "source": TEXT,
         "fingerprint": hexadecimal(TEXT),
-        "features": 8,
+        "features": 6,
         "short": False,
     }
-    assert second == {"source": "short", "fingerprint": None, "features": 1, "short": True}
+    assert second == {"source": "short", "fingerprint": None, "features": 0, "short": True}
 
 
 @pytest.mark.parametrize("name", ["web", "web-128"])
@@ -93,7 +93,7 @@ def test_short_texts_are_marked_and_counted(run):
     done = run("fingerprint", "-t", "too short", "-t", TEXT, "-t", "")
     assert done.code == 0
     assert [row[0] for row in done.rows] == ["short", hexadecimal(TEXT), "short"]
-    assert done.err == "short texts: 2 (fewer than 8 distinct features)\n"
+    assert done.err == "short texts: 2 (fewer than 6 distinct features)\n"
 
 
 def test_standard_input_is_read_where_nothing_is_named(run):
@@ -305,7 +305,7 @@ def test_explanations_as_json_of_several_texts(run):
     assert (second["features"], second["fingerprint"]) == ([], "f" * 32)
     shown = run("fingerprint", "--explain", "-t", "a b", "-t", "c")
     assert shown.out.count("\n\ntext    c\n") == 1
-    assert shown.err == "short: fewer than 8 distinct features\n" * 2
+    assert shown.err == "short: fewer than 6 distinct features\n" * 2
 
 
 def test_ties_and_small_votes_keep_their_sign_in_an_explanation(run, tmp_path):

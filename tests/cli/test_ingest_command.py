@@ -62,7 +62,7 @@ def test_a_database_is_created_with_the_defaults_and_that_is_said(run, path, sou
     assert (done.code, done.out) == (0, "")
     recipe = fpdb.recipe("web")
     assert done.err.splitlines()[0] == (
-        f"created {path}: recipe web ({recipe.id}); similarity 0.8; k 3; "
+        f"created {path}: recipe web ({recipe.id}); similarity 0.8; k 7; "
         "plan 4 tables, p=16; 9 bands of 6 bins; keys text"
     )
     assert summary(done) == counts(read=5, added=5)

@@ -287,17 +287,18 @@ def test_queries_that_no_plan_answers_are_an_error(run):
 @pytest.mark.parametrize(
     ("arguments", "k"),
     [
-        ([], 3),
+        ([], 7),
+        (["-r", "words"], 3),
         (["-r", "title"], 20),
         (["-r", "news-md5"], 4),
         (["-r", "news-md5", "--tables", "5"], 4),
         (["-r", "news-md5", "-k", "2"], 2),
-        (["-r", "own.toml"], 7),
+        (["-r", "own.toml"], 9),
     ],
 )
 def test_the_k_of_a_new_database_is_that_of_its_recipe(run, tmp_path, monkeypatch, arguments, k):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.toml").write_text('base = "web"\nk = 7\n', "utf-8")
+    (tmp_path / "own.toml").write_text('base = "web"\nk = 9\n', "utf-8")
     assert json.loads(run("create", "db", "--json", *arguments).out)["k"] == k
     with fpdb.open("db") as database:
         assert database.k == k

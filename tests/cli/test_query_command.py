@@ -52,7 +52,7 @@ def test_fingerprints_are_named_by_their_digits(run, ready):
 
 
 def test_k_is_the_database_s_or_any_other(run, ready):
-    for options, expected in (([], 3), (["-k", "5"], 5), (["--k", "0"], 0)):
+    for options, expected in (([], 7), (["-k", "5"], 5), (["--k", "0"], 0)):
         done = run("query", ready, "--fingerprint", "0", *options)
         assert [row[1] for row in done.rows] == [f"d{n}" for n in range(expected + 1)]
     beyond = run("query", ready, "--fingerprint", "0", "-k", 60)

@@ -15,7 +15,8 @@ def test_list_names_every_preset(run):
         [
             name,
             str(recipe.bits),
-            "-" if recipe.k is None else str(recipe.k),
+            str(recipe.k),
+            str(recipe.similarity or "off"),
             recipe.id,
             DESCRIPTIONS[name],
         ]

@@ -49,7 +49,7 @@ def test_create_reports_what_it_made(run, tmp_path):
         "path": str(tmp_path / "db"),
         "recipe": f"web ({fpdb.recipe('web').id})",
         "similarity": "0.8",
-        "k": "3",
+        "k": "7",
         "plan": "4 tables, p=16; 9 bands of 6 bins",
         "keys": "text",
     }
@@ -81,7 +81,7 @@ def test_create_a_database_of_bits(run, tmp_path):
     assert entries(done)["similarity"] == "off"
     assert entries(done)["plan"] == "5 tables, p=12"
     shown = json.loads(run("create", tmp_path / "bits", "--similarity", "off", "--json").out)
-    assert (shown["k"], "similarity" in shown) == (3, False)
+    assert (shown["k"], "similarity" in shown) == (7, False)
     with fpdb.open(tmp_path / "bits") as database:
         assert (database.similarity, database.plan.bands) == (None, None)
 
@@ -110,7 +110,7 @@ def test_create_never_overwrites(run, path, tmp_path):
         (["--capacity", "none"], 2),
         (["-k", "40"], 3),
         (["-r", "wep"], 3),
-        (["--tables", "7"], 3),
+        (["--tables", "9"], 3),
     ],
 )
 def test_what_can_t_be_created_leaves_nothing(run, tmp_path, arguments, code):

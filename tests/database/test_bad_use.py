@@ -172,7 +172,7 @@ def test_a_database_isnt_created_over_another(closed: Path) -> None:
         (PlanError, {"recipe": "bigram-32", "k": 16}),
         (InputError, {"capacity": 0}),
         (PlanError, {"plan": fpdb.plans(128, 3, 1000)[0]}),
-        (PlanError, {"plan": fpdb.plans(64, 2, 1000)[0]}),
+        (PlanError, {"k": 3, "plan": fpdb.plans(64, 2, 1000)[0]}),
         (InputError, {"keys": "both"}),
     ],
     ids=str,

@@ -854,7 +854,7 @@ def test_what_is_created_must_fit_together(path: Path, tiny: Recipe) -> None:
     with pytest.raises(InputError, match="keys='number', expected one of text, integer"):
         fpdb.create(path, keys="number")
     with pytest.raises(PlanError, match="made for 64 bits and k=2, expected 64 bits and k=3"):
-        fpdb.create(path, recipe=tiny, plan=choose_plan(64, 2))
+        fpdb.create(path, recipe=tiny, k=3, plan=choose_plan(64, 2))
     with pytest.raises(PlanError, match="made for 32 bits"):
         fpdb.create(path, recipe=tiny, plan=choose_plan(32, 3))
     with pytest.raises(PlanError):

@@ -505,11 +505,11 @@ def test_more_wrong_questions_are_refused(tmp_path):
 def test_bands_are_chosen_for_the_documents(tmp_path):
     with fpdb.create(tmp_path / "db", recipe="web-128") as db:
         assert db.similarity == 0.8
-        assert db.plan == fpdb.plans(128, 3, 1_000_000, similarity=0.8)[0]
+        assert db.plan == fpdb.plans(128, 14, 1_000_000, similarity=0.8)[0]
         db.compact(tmp_path / "large", capacity=100_000_000)
         db.compact(tmp_path / "other", similarity=0.9)
     with fpdb.open(tmp_path / "large") as db:
-        assert db.plan == fpdb.plans(128, 3, 100_000_000, similarity=0.8)[0]
+        assert db.plan == fpdb.plans(128, 14, 100_000_000, similarity=0.8)[0]
         assert db.stats().sketches == 0
     with fpdb.open(tmp_path / "other") as db:
         assert (db.similarity, db.plan.bands) == (0.9, choose_bands(0.9, 1_000_000))

@@ -67,7 +67,7 @@ def test_one_character_repeated_is_a_result_or_an_error_in_time(name, character)
     assert time.process_time() - before < 3
 
 
-@pytest.mark.parametrize("name", ["web", "char-4"])
+@pytest.mark.parametrize("name", ["words", "char-4"])
 def test_a_surrogate_pair_in_halves_is_not_the_character(name):
     recipe = fpdb.recipe(name).replace(grams=fpdb.Grams(n=1, minimum=0), clean=())
     whole, halves = (recipe.replace(segment="characters") for _ in range(2))

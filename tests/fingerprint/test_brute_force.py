@@ -12,11 +12,12 @@ import pytest
 import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from shingles import shingles_of, vote_hash
 from tiers import examples
 
 import fpdb
-from fpdb import Grams, Hash, IdfTable, Recipe, Weights
-from fpdb.fingerprint import engine
+from fpdb import Grams, Hash, IdfTable, Recipe, Secret, Weights
+from fpdb.fingerprint import engine, to_int
 
 WORDS = ["fox", "dog", "the", "a", "news", "新闻", "中国", "经济", "de", "x1", "Über", "2024"]
 SENTENCES = st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join)
@@ -84,17 +85,38 @@ def grams(segments, n, joiner):
 
 
 @pytest.mark.slow("the definition hashes each word and bit in Python")
-@pytest.mark.parametrize(("name", "bits"), [("web", 64), ("web-128", 128)])
+@pytest.mark.parametrize("bits", [64, 128])
 @given(text=TEXTS)
 @example(text="_中_文_ 新闻 news_新闻")
 @example(text="")
-def test_web_is_simhash_of_words_weighted_by_the_log_of_their_count(name, bits, text):
+def test_words_is_simhash_of_words_weighted_by_the_log_of_their_count(bits, text):
     weights = damped(Counter(han_runs_cut(plain(text))), "log")
-    recipe = fpdb.recipe(name)
+    recipe = fpdb.recipe("words").with_bits(bits)
     batch = recipe.batch([text])
     assert fpdb.fingerprint.to_int(batch.fingerprints[0]) == majority(weights, bits)
     assert batch.features[0] == len(weights)
     assert recipe.features(text) == pytest.approx(weights)
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128])
+@settings(max_examples=examples(60))
+@given(text=TEXTS, seed=st.sampled_from([b"", bytes(range(16))]))
+@example(text="a 新 b 闻 x1 news_新闻 中国经济 a 新 b 闻 x1", seed=b"")
+def test_web_is_simhash_of_shingles_weighted_by_the_log_of_their_count(bits, text, seed):
+    secret = Secret(seed) if seed else None
+    recipe = fpdb.recipe("web").with_bits(bits).replace(hash=Hash(by="shingle", secret=secret))
+    weights = damped(Counter(shingles_of(plain(text))), "log")
+    expected = majority(
+        weights, bits, hasher=lambda each, bits: vote_hash(each, bits, secret.seed if secret else 0)
+    )
+    for sketched in (False, True):
+        batch = recipe.batch([text, "", text], sketches=sketched)
+        assert [to_int(each) for each in batch.fingerprints] == [expected, 0, expected]
+        assert batch.features.tolist() == [len(weights), 0, len(weights)]
+    assert (batch.sketches == recipe.sketch_many([text, "", text])).all()
+    # The features as strings take another way to the same bits.
+    assert recipe.explain(text).fingerprint == expected
+    assert sorted(recipe.features(text).values()) == sorted(weights.values())
 
 
 @given(text=TEXTS)
@@ -291,7 +313,7 @@ def long_texts():
 LONG_TEXTS = long_texts()
 
 
-@pytest.mark.parametrize("name", ["web", "web-128", "char-4", "simhash-py", "charikar"])
+@pytest.mark.parametrize("name", ["web", "web-128", "words", "char-4", "simhash-py", "charikar"])
 def test_batches_give_what_single_texts_give_in_any_order_and_split(name):
     recipe = fpdb.recipe(name)
     alone = [recipe.batch([text]) for text in LONG_TEXTS]
@@ -304,7 +326,7 @@ def test_batches_give_what_single_texts_give_in_any_order_and_split(name):
             assert batch.short[place] == alone[index].short[0]
 
 
-@pytest.mark.parametrize("name", ["web", "char-4"])
+@pytest.mark.parametrize("name", ["web", "words", "char-4"])
 @pytest.mark.parametrize(("block", "rows"), [(1, 1), (10, 7), (100, 64), (1 << 20, 3)])
 def test_block_and_row_sizes_never_change_a_fingerprint(monkeypatch, name, block, rows):
     source = random.Random(11)
@@ -321,7 +343,7 @@ def test_block_and_row_sizes_never_change_a_fingerprint(monkeypatch, name, block
 def test_texts_of_many_rows_agree_with_the_loops(index):
     weights = damped(Counter(LONG_TEXTS[index].split()), "log")
     assert len(weights) > engine._ROWS
-    assert fpdb.recipe("web").fingerprint(LONG_TEXTS[index]) == majority(weights, 64)
+    assert fpdb.recipe("words").fingerprint(LONG_TEXTS[index]) == majority(weights, 64)
 
 
 def test_texts_of_many_windows_agree_with_the_loops():
@@ -357,7 +379,7 @@ def test_arrays_hold_unsigned_words_with_the_high_one_first(name, shape):
 
 
 def test_batches_tell_types_and_lengths():
-    batch = fpdb.recipe("web").batch(["a", "b c"])
+    batch = fpdb.recipe("words").batch(["a", "b c"])
     assert len(batch) == 2
     assert batch.features.dtype == np.int64
     assert batch.short.dtype == np.bool_
@@ -373,9 +395,9 @@ def test_no_texts_give_empty_arrays(name, shape):
 
 def test_forgetting_digests_changes_nothing(monkeypatch):
     texts = [" ".join(f"w{number + at}" for at in range(30)) for number in range(40)]
-    expected = fpdb.recipe("web").fingerprint_many(texts)
+    expected = fpdb.recipe("words").fingerprint_many(texts)
     monkeypatch.setattr("fpdb.fingerprint.hashing._DIGESTS_CACHED", 16)
-    recipe = fpdb.recipe("web").replace(name="fresh")
+    recipe = fpdb.recipe("words").replace(name="fresh")
     assert np.array_equal(recipe.fingerprint_many(texts), expected)
     assert len(recipe._engine._digests) <= 16
 

@@ -71,7 +71,7 @@ def test_a_comparison_with_a_short_text_says_so(first, second, short):
 def test_empty_texts_are_equal():
     found = fpdb.compare(fpdb.recipe("web"), "", " ")
     assert (found.cosine, found.jaccard, found.equal, found.short) == (1, 1, True, True)
-    assert fpdb.compare(fpdb.recipe("web"), "", "word").cosine == 0
+    assert fpdb.compare(fpdb.recipe("words"), "", "word").cosine == 0
 
 
 def test_features_without_weight_have_no_cosine():

@@ -57,9 +57,9 @@ def test_votes_are_the_sum_of_features_and_their_signs_the_fingerprint(name, tex
 
 def test_a_text_of_many_features_is_explained_in_blocks():
     text = " ".join(f"word{number}" for number in range(9_000))
-    found = fpdb.recipe("web").explain(text)
+    found = fpdb.recipe("words").explain(text)
     assert len(found.features) == 9_000
-    assert found.fingerprint == fpdb.recipe("web").fingerprint(text)
+    assert found.fingerprint == fpdb.recipe("words").fingerprint(text)
     assert found.votes[5] == sum(1 if number >> 5 & 1 else -1 for _, _, number in found.features)
 
 

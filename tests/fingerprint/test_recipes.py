@@ -34,6 +34,7 @@ def test_presets_are_those_of_the_documentation():
     assert list(PRESETS) == [
         "web",
         "web-128",
+        "words",
         "char-4",
         "title",
         "simhash-py",
@@ -48,6 +49,7 @@ def test_presets_are_those_of_the_documentation():
     assert {name: recipe.bits for name, recipe in PRESETS.items()} == {
         "web": 64,
         "web-128": 128,
+        "words": 64,
         "char-4": 64,
         "title": 128,
         "simhash-py": 64,
@@ -61,8 +63,10 @@ def test_presets_are_those_of_the_documentation():
     }
     # The distances of the systems that they come from; tagged-title finds the pair of its article.
     own = {"title": 20, "ascii-mt": 2, "code": 7, "news-md5": 4, "tagged-title": 5}
-    own |= {"title-terms": 5} | dict.fromkeys(("web", "web-128", "char-4"))
+    own |= {"title-terms": 5, "web": 7, "web-128": 14}
     assert {name: recipe.k for name, recipe in PRESETS.items()} == dict.fromkeys(PRESETS, 3) | own
+    similar = {name: recipe.similarity for name, recipe in PRESETS.items() if recipe.similarity}
+    assert similar == dict.fromkeys(("web", "web-128", "char-4"), 0.8)
     assert all(DESCRIPTIONS[name] for name in PRESETS)
 
 
@@ -114,15 +118,19 @@ def test_pickles_build_the_same_recipe(recipe):
     )
 
 
-def test_k_is_no_part_of_the_id_and_inherited():
+def test_k_and_similarity_are_no_part_of_the_id_and_inherited():
     web, titles = fpdb.recipe("web"), fpdb.recipe("title")
-    assert web.replace(k=7).id == web.id
-    assert "k" not in web.to_dict()
-    assert titles.to_dict()["k"] == titles.with_bits(64).k == 20
-    assert Recipe.from_dict(titles.to_dict()).k == 20
-    for wrong in (-1, 65, True, 3.0, "3"):
+    assert web.replace(k=9, similarity=0.7).id == web.replace(similarity=None).id == web.id
+    assert titles.to_dict()["k"] == 20
+    assert titles.with_bits(64).k == 10
+    again = Recipe.from_dict(titles.to_dict())
+    assert (again.k, again.similarity) == (20, None)
+    for wrong in (-1, 65, True, 3.0, "3", None):
         with pytest.raises(RecipeError, match="k is "):
             web.replace(k=wrong)
+    for wrong in (0, -0.5, 1.01, float("nan"), "0.8"):
+        with pytest.raises(RecipeError, match="similarity is "):
+            web.replace(similarity=wrong)
 
 
 def test_every_recipe_has_an_id_of_its_own():
@@ -314,7 +322,13 @@ WRONG = {
         "segment": "jieba-tags",
         "weights": Weights(tags=(("n", float("inf")),)),
     },
-    "hash.by is 'sha1', expected xxh3, md5": {"hash": Hash(by="sha1")},
+    "hash.by is 'sha1', expected xxh3, shingle, md5": {"hash": Hash(by="sha1")},
+    "grams of shingles, expected n = 1": {"segment": "shingles", "grams": Grams(n=2)},
+    "grams of shingles": {"segment": "shingles", "grams": Grams(stop_words=("a",))},
+    "the hash shingle of words, expected the segment shingles": {
+        "segment": "words",
+        "hash": Hash(by="shingle"),
+    },
     "the hash xxh3 has no parameter offset, expected secret": {"hash": Hash(offset=8)},
     "the hash md5 has no parameter secret": {"hash": Hash(by="md5", secret=Secret(KEY))},
     "the hash md5 has no parameter pad": {"hash": Hash(by="md5", pad=1)},

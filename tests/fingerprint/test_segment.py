@@ -200,30 +200,32 @@ def hide_rjieba(monkeypatch):
     segmentation._dictionary_cut.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["web", "web-128"])
-def test_web_is_the_same_without_rjieba(rjieba, monkeypatch, name):
+@pytest.mark.parametrize("bits", [64, 128])
+def test_words_are_the_same_without_rjieba(rjieba, monkeypatch, bits):
     text = "国务院今天发布了关于放假的通知，放假三天。The news is out: 臺灣 2024年 iPhone㐀𠀀"
-    with_rjieba = fpdb.recipe(name).fingerprint(text)
+    recipe = fpdb.recipe("words").with_bits(bits)
+    with_rjieba = recipe.fingerprint(text)
     hide_rjieba(monkeypatch)
     try:
-        assert fpdb.recipe(name).fingerprint(text) == with_rjieba
+        assert recipe.fingerprint(text) == with_rjieba
     finally:
         segmentation._dictionary_cut.cache_clear()
 
 
 @pytest.mark.process
-def test_only_chinese_text_loads_a_dictionary_and_rjieba_s_where_it_is_installed():
+def test_only_words_of_chinese_load_a_dictionary_and_rjieba_s_where_it_is_installed():
     pytest.importorskip("rjieba")
     script = """
 import fpdb, sys
-for texts in (["an English text", "naïve café"], ["中文新闻"]):
-    fpdb.recipe("web").batch(texts)
+english, chinese = ["an English text", "naïve café"], ["中文新闻"]
+for name, texts in (("words", english), ("web", chinese), ("words", chinese)):
+    fpdb.recipe(name).batch(texts)
     print(*sorted({"jieba", "rjieba"} & set(sys.modules)), sep=" ")
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, encoding="utf-8"
     )
-    assert done.stdout == "\nrjieba\n"
+    assert done.stdout == "\n\nrjieba\n"
 
 
 @pytest.mark.slow("it loads jieba's dictionary twice")

@@ -14,7 +14,7 @@ def test_a_text_with_fewer_features_than_the_minimum_is_short():
     with pytest.raises(ShortTextError) as caught:
         recipe.fingerprint("one two three four five six seven")
     assert str(caught.value) == (
-        "the text has 7 distinct features, the recipe web expects at least 8"
+        "the text has 5 distinct features, the recipe web expects at least 6"
     )
     assert "recipe.batch(texts)" in caught.value.hint
     assert isinstance(caught.value, InputError | ValueError)
@@ -22,8 +22,9 @@ def test_a_text_with_fewer_features_than_the_minimum_is_short():
 
 
 def test_repeated_words_are_one_feature():
-    with pytest.raises(ShortTextError, match="the text has 2 distinct features"):
-        fpdb.recipe("web").fingerprint("spam eggs " * 1000)
+    for name in ("web", "words"):
+        with pytest.raises(ShortTextError, match="the text has 2 distinct features"):
+            fpdb.recipe(name).fingerprint("spam eggs " * 1000)
 
 
 def test_repeated_windows_are_one_feature():
@@ -50,13 +51,25 @@ def test_recipes_without_a_minimum_sign_the_empty_text_with_ties(name):
 
 
 def test_batches_mark_short_texts_and_count_features():
-    batch = fpdb.recipe("web").batch([ENOUGH, "short", "", ENOUGH + " nine", "x " * 20])
+    texts = [
+        ENOUGH,
+        "short",
+        "",
+        ENOUGH + " nine",
+        "x " * 20,
+        "一二三四五六七八九",
+        "一二三四五六七八九十",
+    ]
+    batch = fpdb.recipe("web").batch(texts)
+    assert batch.short.tolist() == [False, True, True, False, True, True, False]
+    assert batch.features.tolist() == [6, 0, 0, 7, 1, 5, 6]
+    batch = fpdb.recipe("words").batch(texts[:5])
     assert batch.short.tolist() == [False, True, True, False, True]
     assert batch.features.tolist() == [8, 1, 0, 9, 1]
 
 
 def test_many_fingerprints_name_the_short_text():
-    with pytest.raises(ShortTextError, match="text 2 of the batch has 1 distinct features"):
+    with pytest.raises(ShortTextError, match="text 2 of the batch has 0 distinct features"):
         fpdb.recipe("web").fingerprint_many([ENOUGH, ENOUGH, "short", "also"])
 
 
@@ -77,7 +90,12 @@ def test_minimum_says_how_many_features_are_enough():
 
 def test_ready_segments_give_what_the_recipe_s_own_cut_gives():
     words = ENOUGH.split()
-    assert fpdb.recipe("web").fingerprint_segments(words) == fpdb.recipe("web").fingerprint(ENOUGH)
+    for name, segments in (
+        ("words", words),
+        ("web", map(" ".join, zip(words, words[1:], words[2:], strict=False))),
+    ):
+        recipe = fpdb.recipe(name)
+        assert recipe.fingerprint_segments(list(segments)) == recipe.fingerprint(ENOUGH)
     pairs = Recipe("pairs", segment="words", grams=Grams(n=2))
     assert pairs.fingerprint_segments(words) == pairs.fingerprint(ENOUGH)
 

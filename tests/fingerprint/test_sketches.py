@@ -1,37 +1,21 @@
 """Shingles and sketches, against plain Python and the exact Jaccard similarity."""
 
 import random
-import re
 import unicodedata
+from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shingles import shingle_hash, shingles_of
 from tiers import examples
 
 import fpdb
 from fpdb.fingerprint import sketches
 
 WEB = fpdb.recipe("web")
-SIGN = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u4e00-\u9fff]")
 TEXTS = st.text(alphabet="ab_9 ,.\n-漢字仮名พ", max_size=200)
-
-
-def oracle(text):
-    """All shingles of a clean text as tuples of tokens."""
-    tokens = []
-    for run in re.findall(r"\w+", text):
-        for piece in re.findall(rf"{SIGN.pattern}|(?:(?!{SIGN.pattern}).)+", run):
-            tokens += [piece[at : at + 64] for at in range(0, len(piece), 64)]
-    units = [3 if SIGN.match(token) else 5 for token in tokens]
-    found = []
-    for first in range(len(tokens)):
-        for last in range(first, len(tokens)):
-            if sum(units[first : last + 1]) >= 15:
-                found.append(tuple(tokens[first : last + 1]))
-                break
-    return found
 
 
 def ours(texts, seed=0):
@@ -55,9 +39,34 @@ def test_shingles_are_those_of_the_plain_definition(texts):
     found = ours(texts)
     equal_patterns(
         [hash_ for each in found for hash_ in each],
-        [shingle for text in texts for shingle in oracle(text)],
+        [shingle for text in texts for shingle in shingles_of(text)],
     )
-    assert list(map(len, found)) == [len(oracle(text)) for text in texts]
+    assert list(map(len, found)) == [len(shingles_of(text)) for text in texts]
+
+
+@given(st.lists(TEXTS, max_size=6), st.integers(0, 3))
+def test_counted_shingles_are_those_of_the_plain_definition(texts, seed):
+    found = [[] for _ in texts]
+    for part in sketches.count_shingles(texts, seed):
+        start = 0
+        for number, count in enumerate(part.counts, part.first):
+            some = slice(start, start + count)
+            found[number] = list(
+                zip(part.hashes[some].tolist(), part.occurrences[some], strict=True)
+            )
+            start += count
+    for text, counted in zip(texts, found, strict=True):
+        expected = Counter(shingle_hash(shingle, seed) for shingle in shingles_of(text))
+        assert dict(counted) == expected
+
+
+@given(TEXTS, st.integers(0, 3))
+def test_strings_of_shingles_are_their_tokens_and_hash_alike(text, seed):
+    strings, expected = sketches.shingle_strings(text), shingles_of(text)
+    assert [string.replace(" ", "") for string in strings] == ["".join(each) for each in expected]
+    for string, tokens in zip(strings, expected, strict=True):
+        assert sketches.hash_tokens(string, seed).tolist() == [shingle_hash(tokens, seed)]
+    assert len(set(strings)) == len(set(expected))
 
 
 @given(st.lists(TEXTS, max_size=6), st.integers(1, 8))
@@ -79,13 +88,16 @@ def test_any_cut_of_a_long_text_gives_the_same_sketch(text):
             patch.setattr(sketches, "_CHARACTERS", 64 * size)
             assert ours([text]) == alone
             assert (sketches.sketch_texts([text]) == whole).all()
+            counted = list(sketches.count_shingles([text]))
+            assert len(counted) == 1
+            assert (sketches.sketch_counted(counted, 1) == whole).all()
 
 
 def test_words_without_end_are_cut_at_the_same_places_in_any_piece(monkeypatch):
     letters = "".join(random.Random(3).choices("abc", k=5000))
     text = f"x {letters} y {letters[:2000]} 漢 z"
     whole = ours([text])
-    equal_patterns(whole[0], oracle(text))
+    equal_patterns(whole[0], shingles_of(text))
     for size in (64, 130, 1000):
         monkeypatch.setattr(sketches, "_CHARACTERS", size)
         assert ours([text]) == whole
@@ -142,8 +154,8 @@ def sketch_sets(sets):
     rows = []
     for first in range(0, len(sets), 200):
         block = sets[first : first + 200]
-        part = sketches.Shingles(0, np.concatenate(block), np.array(list(map(len, block))))
-        rows.append(sketches._pack(sketches._fill(part)))
+        bins = sketches._fill(np.concatenate(block), np.array(list(map(len, block))))
+        rows.append(sketches._pack(bins))
     return np.concatenate(rows)
 
 

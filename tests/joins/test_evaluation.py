@@ -12,7 +12,7 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import sketches
 from fpdb.joins import evaluation, exact
 
-SMALL = fpdb.recipe("web").replace(name="small", grams=fpdb.Grams(minimum=4))
+SMALL = fpdb.recipe("words").replace(name="small", grams=fpdb.Grams(minimum=4))
 
 
 def corpus(seed, count=60):

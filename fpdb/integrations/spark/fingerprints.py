@@ -26,8 +26,6 @@ import fpdb
 
 # The key of the column's metadata, which Parquet files keep.
 _METADATA = "fpdb"
-# As of a database.
-_USUAL, _USUAL_K = 0.8, 3
 _WORD_NAMES = ("high", "low")
 _WIDE = StructType([StructField(name, LongType()) for name in _WORD_NAMES])
 # Decimals, because the gateway to Java takes no integers as large as these.
@@ -47,7 +45,7 @@ class FingerprintType(NamedTuple):
     bits: int
     recipe_id: str | None = None
     similarity: float | None = None
-    k: int = _USUAL_K
+    k: int = fpdb.Recipe.k
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -78,9 +76,8 @@ def fingerprint(
         text: The column of texts.
         key: The column of keys: strings or integers.
         recipe: A recipe, or the name of a preset.
-        similarity: What near texts have at least, unless a question says another; 0.8 by default.
-            With None, and by default with a recipe that has a k, there are no sketches, and bits
-            are asked for.
+        similarity: What near texts have at least, unless a question says another; by default the
+            recipe's, 0.8 with `web`. With None there are no sketches, and bits are asked for.
 
     Returns:
         A DataFrame with the columns `key`, `fingerprint` (bigint; for 128 bits a struct of two;
@@ -97,10 +94,9 @@ def fingerprint(
         )
     chosen = fpdb.recipe(recipe) if isinstance(recipe, str) else recipe
     if similarity == "recipe":
-        similarity = _USUAL if chosen.k is None else None
+        similarity = chosen.similarity
     fpdb.models.require_similarity(similarity)
-    k = _USUAL_K if chosen.k is None else chosen.k
-    column = FingerprintType(chosen.bits, chosen.id, similarity, k)
+    column = FingerprintType(chosen.bits, chosen.id, similarity, chosen.k)
     stored_key = key_type if isinstance(key_type, StringType) else LongType()
     fields = [
         StructField("key", stored_key),
