@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
-from fpdb.arrays import Rows
+from fpdb.arrays import Column, Rows
 from fpdb.errors import DamagedError
 
 # What fits on one overflow page of LMDB after its head: no page needs a run of free pages.
@@ -28,7 +29,9 @@ _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     4: np.dtype("<u4"),
     8: np.dtype("<u8"),
 }
+_SEARCHED = {0, *_TYPES}  # widths of the first column
 _CODES: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_FEW = 8
 _MOST_COLUMNS = 4  # as many widths as 16 bits hold
 _BASES = [struct.Struct(f"<{count}Q") for count in range(_MOST_COLUMNS + 1)]
 _BODY_HEAD = struct.Struct("<HH")
@@ -61,18 +64,19 @@ def shape_of(rows: Rows) -> Shape:
     """Return the shape of rows whose first column is sorted."""
     first = rows[0]
     low = int(first[0])
-    width = _width(int(first[-1]) - low)
+    width = _searched(int(first[-1]) - low)
     bases, widths, row = [0 if width == 8 else low], [width], width
     for column in rows[1:]:
         low = int(column.min())
-        width = _width(int(column.max()) - low)
+        width = ((int(column.max()) - low).bit_length() + 7) // 8
         bases.append(0 if width == 8 else low)
         widths.append(width)
         row += width
     return Shape(bases, widths, _HEAD.size + 8 * len(rows) + row * len(first))
 
 
-def _width(span: int) -> int:
+def _searched(span: int) -> int:
+    """Return the width of the first column, which is searched in place."""
     if span >= 1 << 32:
         return 8
     if span >= 1 << 16:
@@ -97,7 +101,7 @@ def pack_rows(rows: Rows, shape: Shape, seed: int) -> bytes:
         if width == 8:
             parts.append(column.tobytes())
         elif width:
-            parts.append((column - np.uint64(base)).astype(_TYPES[width]).tobytes())
+            parts.append(_narrowed(column - np.uint64(base), width))
     parts[0] = _BODY_HEAD.pack(len(rows[0]), nibbles)
     body = b"".join(parts)
     return _checksum(body, seed).to_bytes(_CHECKSUM_BYTES, "little") + body
@@ -150,7 +154,7 @@ def with_rows(value: memoryview, columns: int, seed: int, rows: list[list[int]])
                 begin = at + place * width
             at += count * width
             parts.append(value[begin:at])
-    except (struct.error, ValueError, TypeError) as error:
+    except (struct.error, ValueError, TypeError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
     joined = b"".join(parts)
     return _checksum(joined, seed).to_bytes(_CHECKSUM_BYTES, "little") + joined
@@ -199,7 +203,13 @@ def last_numbers(value: memoryview, columns: int, start: int, stop: int) -> list
     base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
     if not width:
         return [base] * (stop - start)
-    found = value[at + start * width : at + stop * width].cast(_CODES[width]).tolist()
+    at, end = at + start * width, at + stop * width
+    if stop - start <= _FEW:  # mostly one, for which an array takes too long
+        found = [
+            int.from_bytes(value[each : each + width], "little") for each in range(at, end, width)
+        ]
+    else:
+        found = _widened(value, at, stop - start, width).tolist()
     # The base of a column that isn't differences doesn't count, whatever a forged page has. Only
     # on such a page a sum wraps around, as in the arrays.
     return found if width == 8 else [base + each & _LARGEST_NUMBER for each in found]
@@ -211,7 +221,7 @@ def page_length(value: memoryview | bytes, columns: int) -> int:
         return 0
     _, count, widths = _HEAD.unpack_from(value)
     each = [widths >> 4 * index & 15 for index in range(_MOST_COLUMNS)]
-    if not set(each) <= {0, *_TYPES} or any(each[columns:]):
+    if each[0] not in _SEARCHED or max(each) > 8 or any(each[columns:]):
         return 0
     length: int = _HEAD.size + 8 * columns + count * sum(each)
     return length
@@ -267,17 +277,37 @@ def _opened(value: memoryview | bytes, columns: int, seed: int) -> tuple[int, in
 
 
 def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: int, at: int) -> Rows:
+    if widths & 15 not in _SEARCHED:
+        raise ValueError(f"its first column is {widths & 15} bytes wide")
     rows: Rows = []
     for index, base in enumerate(_BASES[wanted].unpack_from(value, _HEAD.size)):
         width = widths >> 4 * index & 15
         if width == 8:
             rows.append(np.frombuffer(value, np.uint64, count, at))
         elif width:
-            rows.append(np.frombuffer(value, _TYPES[width], count, at) + np.uint64(base))
+            rows.append(_widened(value, at, count, width) + np.uint64(base))
         else:
             rows.append(np.full(count, base, np.uint64))
         at += width * count
     return rows
+
+
+def _narrowed(column: Column, width: int) -> bytes:
+    """Return the lowest bytes of numbers."""
+    if width in _TYPES:
+        return column.astype(_TYPES[width]).tobytes()
+    return column.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].tobytes()
+
+
+def _widened(
+    value: memoryview | bytes, at: int, count: int, width: int
+) -> NDArray[np.unsignedinteger]:
+    """Return numbers of which the lowest bytes are stored."""
+    if width in _TYPES:
+        return np.frombuffer(value, _TYPES[width], count, at)
+    wide = np.zeros((count, 8), np.uint8)
+    wide[:, :width] = np.frombuffer(value, np.uint8, count * width, at).reshape(-1, width)
+    return wide.view("<u8")[:, 0]
 
 
 def _checksum(body: memoryview | bytes, seed: int) -> int:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -182,15 +183,38 @@ class Pages:
                     if both_shape.size <= _ROOMY:
                         txn.delete(self.name, old)
                         old, rows, shape = before, both, both_shape
-        if old and old != self.first_key(rows):
-            txn.delete(self.name, old)
         if shape.size <= LARGEST:
-            txn.put(self.name, *self._packed(rows, shape))
-            return
-        # A page that overflows is halved, so that both have room; a flood fills pages.
-        flooded = shape.size > _FLOOD * LARGEST
-        for piece, own in _pieces(rows) if flooded else _halves(rows, shape):
+            pieces = [(rows, shape)]
+        elif shape.size > _FLOOD * LARGEST:
+            pieces = list(_pieces(rows))
+        else:
+            pieces = self._shared(txn, rows, old) or list(_halves(rows, shape))
+        if old and all(old != self.first_key(piece) for piece, _ in pieces):
+            txn.delete(self.name, old)
+        for piece, own in pieces:
             txn.put(self.name, *self._packed(piece, own))
+
+    def _shared(
+        self, txn: WriteTransaction, rows: Rows, old: bytes | None
+    ) -> list[tuple[Rows, Shape]]:
+        """Cut the rows of a page that overflows and of the page before evenly.
+
+        They are cut into two pages if these have room for some more, else into three. So pages
+        are fuller than if each was halved. Nothing is returned if there is no page before.
+        """
+        if not old:
+            return []
+        with txn.cursor(self.name) as cursor:
+            if not cursor.set_key(old) or not cursor.prev():
+                return []
+            both = joined([self.rows_at(cursor), rows])
+        for count, largest in ((2, _ROOMY), (3, LARGEST)):
+            ends = [len(both[0]) * part // count for part in range(count + 1)]
+            parts = [[column[low:high] for column in both] for low, high in pairwise(ends)]
+            pieces = [(part, shape_of(part)) for part in parts]
+            if all(shape.size <= largest for _, shape in pieces):
+                return pieces  # the first of them takes the place of the page before
+        return []
 
 
 def read_words(

@@ -304,7 +304,7 @@ FIRST = st.integers(0, 9) | st.integers(0, 2**20) | st.integers(0, 2**40) | st.i
 
 @given(
     st.sampled_from([0, 1, 2, 4, 8]),
-    st.sampled_from([0, 1, 2, 4, 8]),
+    st.integers(0, 8),
     st.integers(0, TOP),
     st.integers(0, TOP),
     st.data(),
