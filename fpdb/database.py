@@ -391,15 +391,15 @@ class Database(Queries):
     def _writer(self, txn: WriteTransaction, keys: Sequence[Key] = ()) -> Writer:
         return Writer(txn, self._index, self._catalog, keys)
 
-    def dump(self, file: IO[bytes], *, prefix: str = "") -> int:
+    def dump(self, file: IO[bytes]) -> int:
         """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.
 
         The file is a binary one, such as `gzip.open(path, "wb")` or a pipe. It gets everything
-        that is kept of each document, as it is at this moment, in the order of the ids; or the
-        documents whose key begins with `prefix`, in that of keys. Return how many there are.
+        that is kept of each document, as it is at this moment, in the order of the ids. Return how
+        many there are.
         """
         with self._transaction() as txn:
-            return portable.write(file, txn, self._catalog, portable.Head.of(self._header), prefix)
+            return portable.write(file, txn, self._catalog, portable.Head.of(self._header))
 
     def stats(self) -> Stats:
         """Return what the database holds, and how."""
@@ -423,20 +423,19 @@ class Database(Queries):
         capacity: int | None = None,
         k: int | None = None,
         similarity: float | None = None,
-        plan: Plan | None = None,
         memory: int = MEMORY,
     ) -> None:
         """Write a new database with the same documents and ids, without free pages.
 
         With a capacity, a k or a similarity, its tables and bands are those of the best plan for
-        them; with a plan, those of that plan. It is made beside the path and moved there once it
-        is complete. What is added meanwhile isn't in it.
+        them. It is made beside the path and moved there once it is complete. What is added
+        meanwhile isn't in it.
 
         Without a path, it replaces this database, and writers wait until it has. Handles in all
         processes go on with it; with other tables, they raise MovedError and must be opened again.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        head = replanned(self._header, k=k, capacity=capacity, plan=plan, similarity=similarity)
+        head = replanned(self._header, k=k, capacity=capacity, similarity=similarity)
         replace = path is None
         lockout = self._environment.lockout(self._timeout) if replace else contextlib.nullcontext()
         with lockout, self._transaction() as txn:

@@ -108,10 +108,10 @@ class Catalog(ABC):
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         """Return the next documents in the order of their keys, none at the end."""
 
-    def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
-        """Yield the documents in the order of their ids, or those with a prefix in that of keys."""
+    def each(self, txn: ReadTransaction) -> Iterator[Stored]:
+        """Yield the documents in the order of their ids."""
         after: Key | None = None
-        while found := self.slice_after(txn, after, prefix):
+        while found := self.slice_after(txn, after, ""):
             after = found[-1].key
             yield from found
 
@@ -268,11 +268,8 @@ class TextCatalog(Catalog):
         for name, number in sorted(zip(names, ids.tolist(), strict=True)):
             write("keys", name, id_bytes(number))
 
-    def each(self, txn: ReadTransaction, prefix: str = "") -> Iterator[Stored]:
-        if prefix:
-            yield from super().each(txn, prefix)
-            return
-        yield from self.records(txn)
+    def each(self, txn: ReadTransaction) -> Iterator[Stored]:
+        return self.records(txn)
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         start = prefix.encode("utf-8", "surrogatepass")[:_HEAD]

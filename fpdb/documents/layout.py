@@ -93,10 +93,9 @@ def replanned(
     *,
     k: int | None,
     capacity: int | None,
-    plan: Plan | None,
     similarity: float | None = None,
 ) -> Header:
-    """Describe a copy of a database with a plan, or the best for a k, a capacity or a similarity.
+    """Describe a copy of a database with the best plan for a k, a capacity or a similarity.
 
     With none of them, it keeps its plan.
     """
@@ -110,14 +109,13 @@ def replanned(
                 hint="ingest the texts into one that is created with it",
             )
     wanted = own if similarity is None else similarity
-    if plan is None and capacity is None and k in {None, current.k} and wanted == own:
-        plan = current
+    same = capacity is None and k in {None, current.k} and wanted == own
     return _planned(
         stored if wanted is None else {**stored, "similarity": wanted},
         current.bits,
         current.k if k is None else k,
         stored["capacity"] if capacity is None else capacity,
-        plan,
+        current if same else None,
     )
 
 

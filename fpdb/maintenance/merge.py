@@ -26,7 +26,6 @@ from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.models import Merged, MergedSource, require_choice, require_whole
 from fpdb.storage import Environment, Ongoing, WriteTransaction, open_checks
 from fpdb.storage.format import ID_BYTES, Counters, Header, Stored, renumbered, require_checksum
-from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 
@@ -45,7 +44,6 @@ def merge(
     on_conflict: Literal["newest", "first", "error"] = "newest",
     k: int | None = None,
     capacity: int | None = None,
-    plan: Plan | None = None,
     memory: int = MEMORY,
 ) -> Merged:
     """Write the documents of several databases, which have the same recipe, into a new one.
@@ -74,7 +72,7 @@ def merge(
         with contextlib.ExitStack() as held:
             opened = [_open(source, held) for source in _distinct(sources)]
             _require_alike(opened)
-            described = _header(opened, k, capacity, plan)
+            described = _header(opened, k, capacity)
             built = draft.enter_context(Environment.build(directory, *new_database(described)))
             with built.write() as into:
                 taken = _Merge(opened, into, described, on_conflict).write(memory)
@@ -218,9 +216,7 @@ def _require_alike(opened: Sequence[_MergeSource]) -> None:
                 )
 
 
-def _header(
-    opened: Sequence[_MergeSource], k: int | None, capacity: int | None, plan: Plan | None
-) -> Header:
+def _header(opened: Sequence[_MergeSource], k: int | None, capacity: int | None) -> Header:
     """Describe the new database: as the sources, with tables that suit all their documents."""
     first = opened[0]
     stored = [source.view.index.plan for source in opened]
@@ -233,12 +229,11 @@ def _header(
     wanted = ks[0] if k is None else k
     total = sum(source.counters.documents for source in opened)
     room = max(source.header["capacity"] for source in opened)
-    if plan is None:
-        alike = all(each == stored[0] for each in stored) and wanted == stored[0].k
-        if alike and capacity is None and total <= room:
-            plan = stored[0]
-    room = max(total, room) if capacity is None else capacity
-    return replanned(first.header, k=wanted, capacity=room, plan=plan)
+    if capacity is None and total <= room and all(each == stored[0] for each in stored):
+        return replanned({**first.header, "capacity": room}, k=wanted, capacity=None)
+    return replanned(
+        first.header, k=wanted, capacity=max(total, room) if capacity is None else capacity
+    )
 
 
 class _Merge:

@@ -105,14 +105,12 @@ def _named(head: Head) -> str:
     return f"{head.recipe['name']} ({head.recipe_id})"
 
 
-def write(
-    file: IO[bytes], txn: ReadTransaction, catalog: Catalog, head: Head, prefix: str = ""
-) -> int:
+def write(file: IO[bytes], txn: ReadTransaction, catalog: Catalog, head: Head) -> int:
     """Write the documents of a snapshot in the order of their ids; return their number."""
     digest, count = hashlib.sha256(), -1  # the first line isn't that of a document
     lines = chain(
         [_line({PORTABLE: VERSION, **vars(head)})],
-        (_document_line(stored, head.bits) for stored in catalog.each(txn, prefix)),
+        (_document_line(stored, head.bits) for stored in catalog.each(txn)),
     )
     while some := list(islice(lines, BATCH)):
         count += len(some)
@@ -120,7 +118,7 @@ def write(
         digest.update(data)
         _write(file, data)
     stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
-    if not prefix and count != stored_count:
+    if count != stored_count:
         raise DamagedError(
             f"found {count:,} documents, the counters say {stored_count:,}",
             hint="run `fpdb check`",

@@ -22,7 +22,6 @@ from fpdb.documents.layout import read_layout
 from fpdb.maintenance import merge as merging
 from fpdb.maintenance.check import check_view
 from fpdb.storage import Environment
-from fpdb.tables import choose_bands
 
 pytestmark = pytest.mark.process
 
@@ -325,7 +324,6 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
         (lambda paths, c: (paths, c, {"memory": 1}), InputError),
         (lambda paths, c: (paths, c, {"k": True}), InputError),
         (lambda paths, c: (paths, c, {"capacity": 0}), InputError),
-        (lambda paths, c: (paths, c, {"plan": fpdb.plans(64, 1, 100)[0]}), fpdb.PlanError),
     ],
     ids=[
         "none",
@@ -338,7 +336,6 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
         "memory",
         "k",
         "room",
-        "plan",
     ],
 )
 def test_bad_use_is_an_error_and_leaves_nothing(
@@ -372,9 +369,8 @@ def test_the_tables_suit_all_documents(tmp_path: Path) -> None:
     with fpdb.open(fpdb.merge(pair, tmp_path / "d", capacity=10**7).path) as db:
         assert db.stats().capacity == 10**7
         assert db.plan == fpdb.plans(64, 3, 10**7, similarity=0.8)[0]
-    plan = fpdb.plans(64, 4, 1000)[1]
-    with fpdb.open(fpdb.merge(pair, tmp_path / "e", k=4, plan=plan).path) as db:
-        assert db.plan == replace(plan, bands=choose_bands(0.8, 1800))
+    with fpdb.open(fpdb.merge(pair, tmp_path / "e", k=4).path) as db:
+        assert db.plan == fpdb.plans(64, 4, 1800, similarity=0.8)[0]
 
 
 def test_no_secret_is_needed(tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ def contents(draw):
     return {"keys": keys, "recipe": recipe_of(bits), "similarity": similarity}, held
 
 
-def dumped(database, **options):
+def dumped(database):
     file = io.BytesIO()
-    database.dump(file, **options)
+    database.dump(file)
     return file.getvalue()
 
 
@@ -174,16 +174,6 @@ def test_it_is_lines_of_printable_ascii(data):
     ]
     assert (rest[2]["fingerprint"], rest[4]["fingerprint"]) == (None, "f" * 16)
     assert tail["documents"] == 5
-
-
-def test_a_prefix_selects_documents_in_the_order_of_their_keys(filled):
-    with fpdb.open(filled) as database:
-        lines = dumped(database, prefix="https://a").splitlines()
-        file = io.BytesIO()
-        assert database.dump(file, prefix="none such") == 0
-    keys = [json.loads(line)["key"] for line in lines[1:-1]]
-    assert keys == ["https://a.example/0", "https://a.example/1"]
-    assert len(file.getvalue().splitlines()) == 2
 
 
 def test_a_capacity_may_be_given(data, tmp_path):
