@@ -295,6 +295,24 @@ class Worker:
         self._process.returncode = 0
 
 
+class Streamed:
+    """Makes a function that yields answer calls: an item begins it, None goes on with it.
+
+    Each call returns the next value, None after the last.
+    """
+
+    _values: Iterator[Any] = iter(())
+
+    def __init__(self, read: Callable[..., Iterator[Any]]) -> None:
+        self._read = read
+
+    def __call__(self, item: object) -> Any:
+        """Return the next value."""
+        if item is not None:
+            self._values = self._read(item)
+        return next(self._values, None)
+
+
 class KeptWorkers:
     """Child processes that run one function, and are kept for the next caller of any thread.
 

@@ -10,11 +10,11 @@ from typing import IO, Any, Literal, Self
 
 from fpdb.errors import InputError, MissingExtraError, WorkerError
 from fpdb.io import decoding
-from fpdb.io.decoding import ColumnFile, Decoder, FingerprintBlock, SparkSchema
+from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
 from fpdb.io.records import Reading
 from fpdb.io.streams import StreamError, named
 from fpdb.io.tables import Named, header_reason
-from fpdb.processes import KeptWorkers
+from fpdb.processes import KeptWorkers, Streamed
 
 _GROUP = 50_000
 
@@ -37,7 +37,7 @@ def file_rows(form: Literal["Parquet", "Arrow"], path: str, reading: Reading) ->
         yield from block
 
 
-_decoders = KeptWorkers(Decoder(), require)
+_decoders = KeptWorkers(Streamed(decoding.decode), require)
 
 
 def _decoded(file: ColumnFile) -> Iterator[Any]:

@@ -94,35 +94,19 @@ class SparkSchema(NamedTuple):
     similarity: float | None
 
 
-class Decoder:
-    """Decodes files in the child: a file as the item begins it, None goes on with it.
-
-    Each call returns a block, None after the last one, or the error that ends the file.
-    """
-
-    _file: ColumnFile
-    _blocks: Iterator[Any]
-
-    def __call__(self, file: ColumnFile | None) -> Any:
-        """Return the next block of a file, or raise MemoryError."""
-        block: Any
-        if file:
-            self._file, self._blocks = file, file.read(file)
-        try:
-            if file:
-                _limit(file)
-            block = next(self._blocks, None)
-        except StreamError as error:
-            block = error
-        except MemoryError:
-            raise MemoryError from None  # that of pyarrow would import it where it is unpickled
-        except Exception as error:  # whatever damage leads to
-            reason = str(error).partition("\n")[0][:200] or type(error).__name__
-            block = self._file.failure(reason)
-        if block is None or isinstance(block, StreamError):
-            self._blocks = iter(())
-            signal.setitimer(signal.ITIMER_PROF, 0)
-        return block
+def decode(file: ColumnFile) -> Iterator[Any]:
+    """Yield the blocks of a file in the child, and the error that ends it; or raise MemoryError."""
+    try:
+        _limit(file)
+        yield from file.read(file)
+    except StreamError as error:
+        yield error
+    except MemoryError:
+        raise MemoryError from None  # that of pyarrow would import it where it is unpickled
+    except Exception as error:  # whatever damage leads to
+        yield file.failure(str(error).partition("\n")[0][:200] or type(error).__name__)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 @functools.cache

@@ -26,7 +26,7 @@ from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenEr
 from fpdb.fingerprint import SKETCH_BYTES, canonical
 from fpdb.fingerprint.sketches import mix
 from fpdb.models import Problem
-from fpdb.processes import Worker, require_address_space
+from fpdb.processes import Streamed, Worker, require_address_space
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
@@ -47,7 +47,6 @@ from fpdb.tables.pages import Pages
 _MEMORY = 4 << 30
 _SECONDS = 600
 _SECONDS_A_MEGABYTE = 2
-_NEXT = "next"  # the item that asks the child for another problem
 
 ROWS, RECORDS = 1 << 16, 1 << 13  # of a table, and of documents, that are read at once
 # Rows of both sides of a comparison that are named at most: they take about 60 MB.
@@ -84,10 +83,12 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     """
     directory = open_checks.resolved(path)
     open_checks.identify(directory)
-    child = Worker(_ProblemReader(directory, deep=deep))
+    child = Worker(Streamed(partial(read_problems, deep=deep)))
     try:
-        while problem := child.call(_NEXT):
+        problem = child.call(directory)
+        while problem:
             yield problem
+            problem = child.call(None)
     except WorkerError:
         killer = -(child.exit_code or 0)
         if killer <= 0 or killer in {signal.SIGKILL, signal.SIGTERM}:
@@ -96,20 +97,6 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
         yield Problem(DATA_FILE, f"it killed the process that read it by {how}")
     finally:
         child.close()
-
-
-class _ProblemReader:
-    """Reads a database in the child; each call returns the next problem, None after the last."""
-
-    def __init__(self, directory: Path, *, deep: bool) -> None:
-        self._directory = directory
-        self._deep = deep
-        self._problems: Iterator[Problem] | None = None
-
-    def __call__(self, _: object) -> Problem | None:
-        if self._problems is None:
-            self._problems = read_problems(self._directory, deep=self._deep)
-        return next(self._problems, None)
 
 
 def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
@@ -272,7 +259,7 @@ def _buckets_of(mixed: Column) -> Places:
 
 
 def _hashed(texts: Iterable[bytes]) -> Column:
-    """Return a number for each text, to stand for it in rows."""
+    """Return a number for each text, which represents it in rows."""
     return np.array([xxhash.xxh3_64_intdigest(text, _SEEDS[0]) for text in texts], np.uint64)
 
 

@@ -154,7 +154,7 @@ def test_a_child_that_cannot_do_its_work_is_an_error(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = child_that("yield Problem('a', 'b')")
-    code = code.replace("check.check_view =", "del check._ProblemReader; check.check_view =")
+    code = code.replace("check.check_view =", "del check.read_problems; check.check_view =")
     monkeypatch.setattr(processes, "_CODE", code)
     with pytest.raises(WorkerError):
         list(fpdb.check(path))

@@ -88,13 +88,10 @@ class Caller:
 
 
 def _decoded_here(file: Any) -> Any:
-    decoder = decoding.Decoder()
-    block = decoder(file)
-    while not (block is None or isinstance(block, StreamError)):
+    for block in decoding.decode(file):
+        if isinstance(block, StreamError):
+            raise block
         yield block
-        block = decoder(None)
-    if block:
-        raise block
 
 
 def run(rounds: int, seed: int, work: Path) -> Figures:
