@@ -17,23 +17,12 @@ from fpdb.cli.options import (
     RecipeOption,
     choose_recipe,
 )
+from fpdb.cli.output import stats_dict
 from fpdb.cli.plan import MANY
 from fpdb.errors import DatabaseExistsError, DatabaseNotFoundError, NotADatabaseError, PlanError
 from fpdb.fingerprint import WIDTHS
 
 DEFAULT_RECIPE = "web"
-_STATS = (
-    "path",
-    "uuid",
-    "recipe",
-    "recipe_id",
-    "bits",
-    "similarity",
-    "k",
-    "plan",
-    "capacity",
-    "keys",
-)
 
 
 def create(
@@ -72,9 +61,7 @@ def create(
         plan=plan,
     ) as database:
         if as_json:
-            stats = database.stats()
-            found = {name: getattr(stats, name) for name in _STATS}
-            render.record({name: value for name, value in found.items() if value is not None})
+            render.record(stats_dict(database.stats()))
         else:
             render.report(_facts(database))
         _warn_of_chance(database)

@@ -126,7 +126,7 @@ def _explain(recipe: fpdb.Recipe, record: Record, base: Base, *, as_json: bool) 
 
 
 def _vote(found: Explanation, bit: int) -> str:
-    """Return the votes on a bit with their sign, which no vote has, to two decimals."""
+    """Format the votes on a bit with a sign and two decimals, and 0 without a sign."""
     vote = found.votes[bit]
     return f"{round(vote, 2):+g}" if abs(vote) >= 0.01 else f"{vote:+.1g}" if vote else "0"
 

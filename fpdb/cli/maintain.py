@@ -1,6 +1,5 @@
 """Describe, check, repair, compact, merge and copy databases."""
 
-import dataclasses
 import shlex
 import subprocess
 from pathlib import Path
@@ -20,7 +19,7 @@ from fpdb.cli.options import (
     QuietOption,
     SimilarityOption,
 )
-from fpdb.cli.output import format_time
+from fpdb.cli.output import stats_dict
 from fpdb.errors import FpdbError
 from fpdb.maintenance.check import require_complete_copy
 from fpdb.storage import Environment
@@ -38,13 +37,11 @@ def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
     )
     with fpdb.Database(environment) as database:
         found = database.stats()
-    each = found.bytes_used / found.documents if found.documents else None
+    plain = stats_dict(found)
     if as_json:
-        render.record(
-            dataclasses.asdict(found)
-            | {"created": format_time(found.created), "bytes_per_document": each and round(each, 2)}
-        )
+        render.record(plain)
         return
+    each = plain["bytes_per_document"]
     snapshots = f"{found.snapshots.open:,}"
     if found.snapshots.open:
         snapshots += (
@@ -54,7 +51,7 @@ def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
     entries = {
         "path": found.path,
         "uuid": found.uuid,
-        "created": format_time(found.created),
+        "created": plain["created"],
         "recipe": f"{found.recipe} ({found.recipe_id})",
         "bits": found.bits,
         "similarity": found.similarity or "off",

@@ -1,6 +1,7 @@
 """Write a command's results: lines, JSON lines, CSV or Parquet, to standard output or a file."""
 
 import contextlib
+import dataclasses
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -113,6 +114,13 @@ def near_dict(near: fpdb.Match | fpdb.Pair) -> dict[str, Any]:
 def likeness(near: fpdb.Match | fpdb.Pair, *, bits: bool) -> str:
     """Return how near two documents are: their similarity, or where bits count their distance."""
     return str(near.distance) if bits or near.similarity is None else f"{near.similarity:.2f}"
+
+
+def stats_dict(stats: fpdb.models.Stats) -> dict[str, Any]:
+    """Return the statistics of a database as plain data."""
+    each = round(stats.bytes_used / stats.documents, 2) if stats.documents else None
+    plain = dataclasses.asdict(stats)
+    return plain | {"created": format_time(stats.created), "bytes_per_document": each}
 
 
 def document_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:
