@@ -1,22 +1,7 @@
 """fpdb: a persistent, embedded fingerprint database that finds near-duplicate documents.
 
-The types of results are in `fpdb.models`. The folders are the architecture, and imports point down:
-
-    cli                     the command line: each command opens, calls and prints
-    integrations            Scrapy, asyncio and Spark, by public names only
-    load                    ready fingerprints and the portable form, into a database
-    ingest                  files of documents, into a database or as queries
-    database                create, open, build; add, delete, compact, swap, backup, hold
-    queries                 the questions, for databases and snapshots
-    maintenance | joins     check, repair, merge, compact | pairs, clusters, exact joins
-    documents               documents in a transaction: prepare, look up, write
-    tables | io             bits -> candidates: plans, pages, the index | readers of files
-    storage | fingerprint   LMDB and every byte on disk | text -> bits: recipes and their stages
-    processes               workers, and other child processes that answer over a socket
-    arrays                  columns of numbers, and of pandas, polars and Arrow
-    models                  frozen values
-    errors                  the exception tree
-    interrupts              Ctrl-C in a process that runs the command line
+The types of results are in `fpdb.models`. The folders are the architecture, which
+docs/explanation/architecture.md draws.
 """
 
 # Before all others, because Ctrl-C may come while those are imported.

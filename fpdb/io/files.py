@@ -30,7 +30,7 @@ Each = TypeVar("Each")
 
 PART = 1000
 PART_BYTES = 1 << 22
-# What a slow source gave is used when it was waited for so long.
+# After this time of waiting for a slow source, the records that are there become a part.
 _PART_SECONDS = 1.0
 _ANY = Reading()
 

@@ -217,7 +217,7 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
-    """Hold the lock on the claim of a draft, which shows others that somebody is at work on it."""
+    """Hold the lock on the claim of a draft, which shows that a process is making it."""
     with _opened(draft / CLAIM_FILE, os.O_WRONLY | flags) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

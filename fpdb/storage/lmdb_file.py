@@ -410,7 +410,7 @@ def require_intact(descriptor: int, name: str) -> Meta:
             again = LmdbFile(descriptor)
             if again.size == file.size and again.meta_bytes() == before:
                 raise
-    # Other processes commit all the time, and who commits has found an intact file.
+    # Other processes commit all the time, and each of them opened an intact file.
     return max(file.metas(), key=lambda meta: meta.transaction)
 
 

@@ -32,7 +32,7 @@ from fpdb.processes import is_stopped
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_file
 
-# After this many seconds, who waits for another process is announced.
+# After this many seconds of waiting for another process, it is announced.
 ANNOUNCED_SECONDS = 2.0
 
 _OTHER_PROCESS = "wait for that writer, or end it; the lock of a killed process is released"
@@ -44,7 +44,7 @@ _announce: Callable[[str], object] | None = None
 
 
 def announce_waits(announce: Callable[[str], object]) -> None:
-    """Have a function called with a line for people once a write has waited for two seconds."""
+    """Set the function that gets a line of text after a write has waited for two seconds."""
     global _announce  # noqa: PLW0603 - a process has one place for messages
     _announce = announce
 

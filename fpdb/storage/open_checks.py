@@ -363,7 +363,7 @@ def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator
             usable = (
                 (ours or not own_locks_only)
                 and _may_write(lock)
-                # On an overlay, who writes makes a copy of both files, and a reader of the older
+                # On an overlay, a writer makes a copy of both files, and a reader of the older
                 # data file would take the state that the newer lock file names.
                 and ((ours and _may_write(data)) or file_system_of(around.st_dev) != "overlay")
             )
