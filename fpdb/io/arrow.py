@@ -37,7 +37,7 @@ def file_rows(form: Literal["Parquet", "Arrow"], path: str, reading: Reading) ->
         yield from block
 
 
-_decoders = KeptWorkers(Streamed(decoding.decode), require)
+_decoders = KeptWorkers(Streamed(decoding.file_blocks), require)
 
 
 def _decoded(file: ColumnFile) -> Iterator[Any]:

@@ -94,7 +94,7 @@ class SparkSchema(NamedTuple):
     similarity: float | None
 
 
-def decode(file: ColumnFile) -> Iterator[Any]:
+def file_blocks(file: ColumnFile) -> Iterator[Any]:
     """Yield the blocks of a file in the child, and the error that ends it; or raise MemoryError."""
     try:
         _limit(file)

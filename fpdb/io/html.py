@@ -4,7 +4,6 @@ import importlib.util
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from email.message import Message
 from typing import Any
 
 from fpdb.errors import HtmlError, MissingExtraError, WorkerError
@@ -64,6 +63,8 @@ def charset_of(content_type: str | None) -> str:
     """Find the charset in the value of a Content-Type."""
     if not content_type or "charset" not in content_type.lower():
         return ""
+    from email.message import Message  # costs time that most commands don't need
+
     message = Message()
     message["Content-Type"] = content_type[:1000].replace("\r", " ").replace("\n", " ")
     found = message.get_param("charset")

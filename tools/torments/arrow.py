@@ -88,7 +88,7 @@ class Caller:
 
 
 def _decoded_here(file: Any) -> Any:
-    for block in decoding.decode(file):
+    for block in decoding.file_blocks(file):
         if isinstance(block, StreamError):
             raise block
         yield block
