@@ -369,13 +369,24 @@ def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
             faults.append("both meta pages lead to the same state")
     for slot, count in enumerate(counts):
         known = _NO_STATE if newest is None else counts[newest]
-        if count is not None and known is not None and count > known:
+        if count is None or known is None or count <= known:
+            continue
+        if newest is None or not _is_failed_commit(metas[slot], metas[newest], count - known):
             newest = slot
     if newest != taken:
         faults.append("LMDB would take an older state, since the newest meta page is damaged")
     if faults and None in counts:
         faults.append("what the last commit added may be lost, what it deleted may be back")
     return None if newest is None else metas[newest], faults
+
+
+def _is_failed_commit(older: Meta, newer: Meta, writes: int) -> bool:
+    """Return whether an older meta page may lead to a state that was never committed.
+
+    If its last write fails, LMDB writes the number and the last page of before back, but not the
+    trees. A commit that grows the file has another last page.
+    """
+    return writes == 1 and older.last_page <= newer.last_page
 
 
 def _follow_each_other(first: int, second: int) -> bool:

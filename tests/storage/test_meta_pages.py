@@ -15,6 +15,7 @@ from fpdb.storage.lmdb_file import LmdbFile, newest_state, require_intact
 from fpdb.storage.open_checks import open_data
 
 PAGE = 4096
+LAST_PAGE = 136  # where a meta page has the number of the last page
 NUMBER = 144  # where a meta page has the number of its transaction
 ROOT = 128  # and the root of the tree of names
 
@@ -22,8 +23,10 @@ ROOT = 128  # and the root of the tree of names
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     with fpdb.create(tmp_path / "db") as db:
-        for number in range(4):
+        for number in range(3):
             db.add_fingerprints([f"k{number}"], [number])
+        # The last commit grows the file.
+        db.add_fingerprints([f"more-{number}" for number in range(2000)], range(2000))
     return tmp_path / "db"
 
 
@@ -99,6 +102,20 @@ def test_opening_refuses_another_state_than_the_newest(
     repaired = fpdb.repair(path, tmp_path / "new")
     assert any(problem.where == "data.mdb" for problem in repaired.problems)
     assert repaired.documents >= 3
+
+
+@pytest.mark.parametrize("documents", [1, 3000])
+def test_what_a_failed_write_of_a_meta_page_leaves_is_no_damage(path: Path, documents: int) -> None:
+    """LMDB writes the number and the last page of before back then, and leaves the trees."""
+    before = (path / "data.mdb").read_bytes()
+    with fpdb.open(path) as db:
+        db.add_fingerprints([f"last-{number}" for number in range(documents)], range(documents))
+    place = (1 - newest_slot(before)) * PAGE + LAST_PAGE
+    change(path, place, before[place : place + 16])
+    with fpdb.open(path) as db:
+        assert len(db) == 2003
+        db.add_fingerprints(["again"], [1])
+    assert not list(fpdb.check(path))
 
 
 def test_all_states_of_intact_files_pass(tmp_path: Path) -> None:
