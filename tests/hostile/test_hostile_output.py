@@ -1,4 +1,4 @@
-"""Ten thousand hostile keys and titles: nothing printed drives a terminal or a spreadsheet."""
+"""Thousands of hostile keys and titles: nothing printed drives a terminal or a spreadsheet."""
 
 import csv
 import io
@@ -9,10 +9,11 @@ import stat
 import unicodedata
 
 import pytest
+from tiers import TIER
 
 import fpdb
 
-COUNT = 10_000
+COUNT = 10_000 if TIER == "full" else 2000
 FORBIDDEN = {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
 CRAFTED = [
     "\x1b[31mred\x1b[0m",
@@ -159,7 +160,7 @@ def test_no_cell_of_csv_is_a_formula_and_tsv_is_left_alone(run, folder, monkeypa
 @pytest.mark.slow("it runs each command on hostile keys")
 def test_single_keys_reports_and_errors_are_harmless(run, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    for number in range(0, COUNT, 250):
+    for number in [*range(0, len(CRAFTED), 2), *range(len(CRAFTED), COUNT, COUNT // 8)]:
         key = key_of(number)
         if "\0" in key or key.startswith("-"):
             continue
