@@ -238,7 +238,7 @@ def test_a_built_database_appears_with_everything(tmp_path: Path) -> None:
 def test_compact_keeps_documents_and_ids(tmp_path: Path, bits: int, keys: str) -> None:
     recipe = fpdb.recipe("web").with_bits(bits)
     words = " ".join(f"word{number}" for number in range(40))
-    with fpdb.create(tmp_path / "old", recipe=recipe, keys=keys) as old:
+    with fpdb.create(tmp_path / "old", recipe=recipe, k=3, keys=keys) as old:
         own = names(DICE.permutation(9000)[:2000], keys)
         old.add_fingerprints(own, fingerprints(bits, 2000))
         for number, text in ((10_001, words), (10_002, "x")):

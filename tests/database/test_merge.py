@@ -362,7 +362,7 @@ def test_a_link_to_a_source_is_that_source(paths: list[Path], tmp_path: Path) ->
 @pytest.mark.usefixtures("checked_here")
 def test_the_tables_suit_all_documents(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        with fpdb.create(tmp_path / name, keys="integer", capacity=1000) as db:
+        with fpdb.create(tmp_path / name, keys="integer", k=3, capacity=1000) as db:
             numbers = np.random.default_rng(ord(name)).integers(0, 1 << 64, 900, np.uint64)
             db.add_fingerprints([n + 900 * (name == "b") for n in range(900)], numbers)
     pair = [tmp_path / "a", tmp_path / "b"]

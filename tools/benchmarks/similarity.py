@@ -58,7 +58,7 @@ class Documents:
                 added=added,
                 digest=digest.tobytes(),
                 characters=1500,
-                sketch=sketch.tobytes() if self._sketched else None,
+                sketch=sketch.tobytes() if self._sketched else b"",
             )
             for number, fingerprint, digest, sketch in zip(*columns, strict=False)
         ]
