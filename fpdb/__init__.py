@@ -44,6 +44,7 @@ from fpdb.fingerprint import (
     compare,
     distance,
     least_estimate,
+    overlap,
     read_recipe,
     sketch_jaccard,
 )
@@ -152,6 +153,7 @@ __all__ = [
     "load",
     "merge",
     "open",
+    "overlap",
     "parse_fingerprint",
     "plans",
     "query_files",

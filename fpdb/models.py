@@ -117,6 +117,36 @@ class Comparison:
         return math.floor(10_000 * self.similarity + 0.5) / 100
 
 
+class Passage(NamedTuple):
+    """A passage that two texts share: its number of words, and where it is in each of them.
+
+    A character of a script without spaces counts as a word. Places are counted in characters.
+    """
+
+    words: int
+    start: int
+    end: int
+    other_start: int
+    other_end: int
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What two texts share, and how much of each is in the other.
+
+    `share` is the share of the distinct shingles of the first text that the other one has, and
+    `other_share` that of the other's; they are None for a text without a shingle. `passages` are
+    places in `text` and `other_text`: the texts as they were given, or what the recipe's cleaning
+    leaves of them if it drops or changes words.
+    """
+
+    text: str
+    other_text: str
+    share: float | None
+    other_share: float | None
+    passages: tuple[Passage, ...]
+
+
 class Voter(NamedTuple):
     """A feature, its weight in multiples of 1/4096, and the hash with which it votes."""
 

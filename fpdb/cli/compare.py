@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from fpdb.cli.options import JsonOption, RecipeOption, choose_recipe, require
 from fpdb.errors import InputError
 from fpdb.io.records import BadRecord
 from fpdb.io.streams import read_lines, read_text
-from fpdb.models import Comparison
+from fpdb.models import Comparison, Overlap
 
 
 def compare(
@@ -47,12 +47,15 @@ def compare(
             "--below", metavar="N", min=1, help="Print whether the distance is smaller than N."
         ),
     ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print what is in both, and how much of each.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two files or texts.
 
     Example:
-      fpdb compare essay.txt copy.txt
+      fpdb compare essay.txt copy.txt --show
       fpdb compare --text "the cat sat on the mat and purred at the dog" \\
                    --text "the cat sat on a mat and purred at the dog" -k 3
       fpdb compare --pairs submissions.tsv --recipe ascii-mt --below 3
@@ -63,6 +66,7 @@ def compare(
         not (pairs and rank) and given == (0 if pairs else 1 if rank else 2),
         "give two files or texts, or --pairs FILE, or one and --rank FILE",
     )
+    require(not (show and (pairs or rank)), "--show prints what two files or texts share")
     require(k is None or below is None, "-k and --below both limit the distance")
     chosen = choose_recipe(recipe)
     largest = k if below is None else below - 1
@@ -70,10 +74,12 @@ def compare(
     if not (pairs or rank):
         found = fpdb.compare(chosen, *sides)
         verdict = _verdict(found, largest)
+        shared = fpdb.overlap(chosen, *sides) if show else None
         if as_json:
-            render.record(dataclasses.asdict(found) | {"verdict": verdict})
+            more = _plain(shared) if shared else {}
+            render.record(dataclasses.asdict(found) | {"verdict": verdict} | more)
         else:
-            _report(chosen, found, verdict)
+            _report(chosen, found, verdict, shared)
         return
     bad = BadRecords()
     compared: Iterable[tuple[Comparison, str, str]] = _compared(
@@ -125,7 +131,18 @@ def _two_texts(line: str) -> list[str]:
     return texts
 
 
-def _report(recipe: fpdb.Recipe, found: Comparison, verdict: str | None) -> None:
+def _plain(shared: Overlap) -> dict[str, Any]:
+    """Return what two texts share as plain data."""
+    passages = [
+        passage._asdict() | {"text": shared.text[passage.start : passage.end]}
+        for passage in shared.passages
+    ]
+    return {"share": shared.share, "other_share": shared.other_share, "passages": passages}
+
+
+def _report(
+    recipe: fpdb.Recipe, found: Comparison, verdict: str | None, shared: Overlap | None
+) -> None:
     entries = {
         "recipe": f"{recipe.name} ({recipe.id})",
         "distance": f"{found.distance} of {recipe.bits} bits",
@@ -143,6 +160,16 @@ def _report(recipe: fpdb.Recipe, found: Comparison, verdict: str | None) -> None
     entries["value ratio"] = repr(found.value_ratio)
     if verdict:
         entries["verdict"] = verdict
+    if shared:
+        for name, share in (("first", shared.share), ("second", shared.other_share)):
+            if share is not None:
+                entries[f"{name} text"] = f"{share:.4f} of its shingles are in the other, exact"
     render.report(entries)
+    if shared:
+        for words, start, end, other_start, other_end in shared.passages:
+            passage = " ".join(shared.text[start:end].split())
+            render.row(words, f"{start}-{end}", f"{other_start}-{other_end}", passage)
+        if not shared.passages:
+            render.note("the texts share no passage")
     if found.short:
         render.note("short: a text has too few features, so only equal texts count as duplicates")

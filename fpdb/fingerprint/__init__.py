@@ -2,12 +2,13 @@
 
 segmentation cleans and cuts, features makes and weighs features, hashing hashes them, sketches
 estimates similarity; engine runs these stages over texts; recipe describes them and compares texts;
-presets has the recipes that come with fpdb, toml their form as a file; digits reads and writes
-fingerprints.
+passages finds what two texts share; presets has the recipes that come with fpdb, toml their form as
+a file; digits reads and writes fingerprints.
 """
 
 from fpdb.fingerprint.features import Grams, IdfTable, Weights
 from fpdb.fingerprint.hashing import Hash, Secret
+from fpdb.fingerprint.passages import overlap
 from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset
 from fpdb.fingerprint.recipe import WIDTHS, Recipe, canonical, compare, distance, to_int
 from fpdb.fingerprint.sketches import SKETCH_BYTES, least_estimate, sketch_jaccard
@@ -28,6 +29,7 @@ __all__ = [
     "compare",
     "distance",
     "least_estimate",
+    "overlap",
     "preset",
     "read_recipe",
     "sketch_jaccard",

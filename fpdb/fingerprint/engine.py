@@ -20,8 +20,10 @@ from fpdb.fingerprint.features import DAMPING
 from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, utf8, window_hashes
 from fpdb.fingerprint.sketches import (
     CountedShingles,
+    PlacedShingles,
     count_shingles,
     distinct_shingles,
+    placed_shingles,
     sketch_counted,
     sketch_texts,
     vote_hashes,
@@ -114,6 +116,25 @@ class Engine:
         """Return the hashes of the distinct shingles of each text, sorted."""
         cleaned = (self._clean(block, self._sketch_steps) for block in self._blocks(texts))
         return [own for block in cleaned for own in distinct_shingles(block, self._seed)]
+
+    def placed_shingles(self, text: str) -> tuple[str, PlacedShingles]:
+        """Return the shingles of a text with their places in it, or in what cleaning leaves of it.
+
+        The places are those in the text itself if each of its words is still there.
+        """
+        [cleaned] = self._clean(next(self._blocks([text])), self._sketch_steps)
+        found, own = placed_shingles(cleaned, self._seed), placed_shingles(text)
+        if len(own.starts) != len(found.starts):
+            return cleaned, found
+        sides = ((text, own), (cleaned, found))
+        words, kept = (
+            [side[slice(*ends)] for ends in zip(at.starts.tolist(), at.stops.tolist(), strict=True)]
+            for side, at in sides
+        )
+        for word, other in zip(words, kept, strict=True):
+            if word.isascii() and word.casefold() != other.casefold():
+                return cleaned, found
+        return text, found._replace(starts=own.starts, stops=own.stops)
 
     def distinct_features(self, texts: Iterable[str]) -> list[list[str]]:
         """Return the distinct features of each text."""

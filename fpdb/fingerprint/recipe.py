@@ -27,7 +27,12 @@ from fpdb.fingerprint.features import (
 )
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.segmentation import Segments
-from fpdb.fingerprint.sketches import exact_shares, sketch_jaccard, standard_error
+from fpdb.fingerprint.sketches import (
+    PlacedShingles,
+    exact_shares,
+    sketch_jaccard,
+    standard_error,
+)
 from fpdb.models import (
     LARGEST_TEXT,
     MOST_BYTES,
@@ -127,6 +132,10 @@ class Recipe:
     def shingles_many(self, texts: Iterable[str]) -> list[NDArray[np.uint64]]:
         """Return the hashes of the distinct shingles of each text, sorted."""
         return self._engine.distinct_shingles(each(texts, "texts"))
+
+    def placed_shingles(self, text: str) -> tuple[str, PlacedShingles]:
+        """Return a text, or what its cleaning leaves of it, and its shingles with their places."""
+        return self._engine.placed_shingles(text)
 
     def features(self, text: str) -> dict[str, float]:
         """Return the features of a text and their weights."""

@@ -81,6 +81,19 @@ class CountedShingles(NamedTuple):
     counts: Places
 
 
+class PlacedShingles(NamedTuple):
+    """The shingles of a text, and where its tokens are.
+
+    Shingle i has the tokens from i on that come before token `ends[i]`. A token has the characters
+    from its entry in `starts` to that in `stops`.
+    """
+
+    hashes: Column
+    ends: Places
+    starts: Places
+    stops: Places
+
+
 class _Tokens(NamedTuple):
     """Tokens in a row: the hash of each, its units, and the number of its text."""
 
@@ -308,6 +321,18 @@ def shingle_strings(text: str) -> list[str]:
         else:
             break
     return strings
+
+
+def placed_shingles(text: str, seed: int = 0) -> PlacedShingles:
+    """Return the shingles of a clean text in their order, with their places."""
+    codes = _codes(text)
+    tokens = _tokens(codes, seed)
+    starts = tokens.owners
+    hashes, _ = _join(tokens._replace(owners=np.zeros_like(starts)))
+    spent = np.concatenate([[0], np.cumsum(tokens.units)])
+    [kept] = _kinds()[codes].nonzero()
+    stops = kept[kept.searchsorted(np.append(starts[1:], len(codes))[: len(starts)]) - 1] + 1
+    return PlacedShingles(hashes, spent.searchsorted(spent[: len(hashes)] + SPAN), starts, stops)
 
 
 def exact_shares(first: Column, second: Column) -> tuple[float, float] | tuple[None, None]:

@@ -115,6 +115,8 @@ def test_files_are_compared_where_files_are_meant(run, tmp_path):
         ["one", "--rank", "f", "--pairs", "g"],
         ["one", "two", "--below", "3", "-k", "3"],
         ["one", "two", "--below", "0"],
+        ["--pairs", "f", "--show"],
+        ["one", "--rank", "f", "--show"],
         ["--text", "one"],
         ["one", "two", "--text", "three"],
         ["one", "two", "-k", "-1"],
@@ -292,3 +294,30 @@ def test_terms_of_another_program_are_ranked_and_queried(run, tmp_path):
     assert run("query", tmp_path / "db", "-t", asked, "--limit", 1).rows[0][2] == "0"
     refused = run("ingest", tmp_path / "db", "-", "--format", "lines", stdin="猫\n".encode())
     assert refused.err.startswith("-:1: found the term '猫', expected a word and its tag: word/tag")
+
+
+def test_show_prints_what_both_texts_have(run):
+    first = "Nothing else today.\nThe ferry\tat Carrow \x1b[31mruns every hour"
+    second = "the ferry at carrow [31mruns every hour, and more of it every year"
+    shown = run("compare", "-t", first, "-t", second, "--show")
+    found = fpdb.overlap(fpdb.recipe("web"), first, second)
+    *report, passage = shown.out.splitlines()
+    assert report == [
+        *run("compare", "-t", first, "-t", second).out.splitlines(),
+        f"first text   {found.share:.4f} of its shingles are in the other, exact",
+        f"second text  {found.other_share:.4f} of its shingles are in the other, exact",
+    ]
+    assert passage == "7\t20-60\t0-39\tThe ferry at Carrow \\x1b[31mruns every hour"
+    plain = json.loads(run("compare", "-t", first, "-t", second, "--show", "--json").out)
+    assert (plain["share"], plain["other_share"]) == (found.share, found.other_share)
+    [entry] = plain["passages"]
+    assert entry["text"] == first[entry["start"] : entry["end"]]
+    assert (entry["words"], entry["other_start"], entry["other_end"]) == (7, 0, 39)
+
+
+def test_texts_that_share_nothing_say_so(run):
+    shown = run("compare", "-t", FIRST, "-t", "two words", "--show")
+    assert (
+        shown.out.splitlines()[-1] == "first text   0.0000 of its shingles are in the other, exact"
+    )
+    assert "the texts share no passage" in shown.err

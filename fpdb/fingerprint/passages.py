@@ -1,0 +1,79 @@
+"""Passages that two texts share, by the places of the shingles that both have.
+
+A shingle that the second text has once is a fixed point. One that it has several times goes on
+with the passage after or before it, if there is one. So the time doesn't grow with the product of
+the lengths, as that of an alignment does, whatever is repeated in the texts.
+"""
+
+from bisect import bisect_right
+
+import numpy as np
+
+from fpdb.arrays import Column, Places
+from fpdb.fingerprint.recipe import Recipe
+from fpdb.models import Overlap, Passage
+
+
+def overlap(recipe: Recipe, first: str, second: str) -> Overlap:
+    """Find the passages of a text that another one has too, and how much of each is in the other.
+
+    Texts share a passage of three words, or five characters of a script without spaces, and more:
+    what shingles are made of. Passages are in the order of the first text, in which they don't
+    overlap; what was moved is found as well.
+    """
+    text, own = recipe.placed_shingles(first)
+    other_text, other = recipe.placed_shingles(second)
+    distinct, others = np.unique(own.hashes), np.unique(other.hashes)
+    common = len(np.intersect1d(distinct, others, assume_unique=True))
+    at = _counterparts(own.hashes, other.hashes)
+    [shared] = (at >= 0).nonzero()
+    fresh = (np.diff(shared, prepend=-2) != 1) | (np.diff(at[shared], prepend=-2) != 1)
+    # The first one is fresh, so that the last one of the last passage is marked as well.
+    begins, ends = shared[fresh], own.ends[shared[np.roll(fresh, -1)]]
+    # Two passages may have words of a shingle in common, which are taken for the first one.
+    taken = np.maximum(begins, np.append(0, np.maximum.accumulate(ends))[:-1])
+    shifts, sizes = taken - begins, ends - taken
+    passages = []
+    for begin, other_begin, size in zip(
+        taken.tolist(), (at[begins] + shifts).tolist(), sizes.tolist(), strict=True
+    ):
+        if size > 0:
+            passages.append(
+                Passage(
+                    words=size,
+                    start=int(own.starts[begin]),
+                    end=int(own.stops[begin + size - 1]),
+                    other_start=int(other.starts[other_begin]),
+                    other_end=int(other.stops[other_begin + size - 1]),
+                )
+            )
+    return Overlap(
+        text=text,
+        other_text=other_text,
+        share=common / len(distinct) if len(distinct) else None,
+        other_share=common / len(others) if len(others) else None,
+        passages=tuple(passages),
+    )
+
+
+def _counterparts(first: Column, second: Column) -> Places:
+    """Return for each shingle the place of an equal one in the other text, or -1."""
+    order = np.argsort(second, kind="stable")
+    lows, highs = (second[order].searchsorted(first, side) for side in ("left", "right"))
+    found = np.full(len(first) + 1, -1)  # the last entry ends each passage
+    alone = highs - lows == 1
+    found[:-1][alone] = order[lows[alone]]
+    # Lists, because numbers of arrays are slow in a loop.
+    at, wanted, there, spots = found.tolist(), first.tolist(), second.tolist(), order.tolist()
+    for place in reversed((highs - lows > 1).nonzero()[0].tolist()):
+        before = at[place + 1] - 1
+        if before >= 0 and there[before] == wanted[place]:
+            at[place] = before
+    last = -1
+    for place in (highs > lows).nonzero()[0].tolist():
+        if at[place] < 0:
+            low, high = int(lows[place]), int(highs[place])
+            following = bisect_right(spots, last, low, high)
+            at[place] = spots[following if following < high else low]
+        last = at[place]
+    return np.array(at[:-1], np.int64)
