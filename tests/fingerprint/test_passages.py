@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
@@ -34,6 +34,7 @@ def cut(text, start, end):
 
 
 @settings(max_examples=examples(200))
+@example(list("abcd"), list("abczabczxbcd"), " ")
 @given(LISTS, LISTS, st.sampled_from([" ", "\n\t ", ", "]))
 def test_passages_cover_what_windows_of_words_share(words, others, between):
     first, second = between.join(words), " ".join(others).upper()
