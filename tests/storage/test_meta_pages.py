@@ -104,6 +104,7 @@ def test_opening_refuses_another_state_than_the_newest(
     assert repaired.documents >= 3
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("documents", [1, 3000])
 def test_what_a_failed_write_of_a_meta_page_leaves_is_no_damage(path: Path, documents: int) -> None:
     """LMDB writes the number and the last page of before back then, and leaves the trees."""
