@@ -50,13 +50,7 @@ from fpdb.fingerprint import (
 )
 from fpdb.fingerprint import preset as recipe
 from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
-from fpdb.ingest import (
-    Ingested,
-    documents_of,
-    follow,
-    ingest,
-    query_files,
-)
+from fpdb.ingest import Ingested, documents_of, follow, ingest, query_files
 from fpdb.io.html import html_text
 from fpdb.io.records import Reading
 from fpdb.joins import evaluate, exact_pairs
@@ -64,24 +58,8 @@ from fpdb.load import load
 from fpdb.maintenance.check import check
 from fpdb.maintenance.merge import merge
 from fpdb.maintenance.repair import repair
-from fpdb.models import (
-    Added,
-    Cluster,
-    Document,
-    ExactPair,
-    Match,
-    Matches,
-    Pair,
-    Thresholds,
-)
-from fpdb.tables import (
-    Bands,
-    JoinPlan,
-    Plan,
-    chance_matches,
-    join_plans,
-    plans,
-)
+from fpdb.models import Added, Cluster, Document, ExactPair, Match, Matches, Pair, Thresholds
+from fpdb.tables import Bands, JoinPlan, Plan, chance_matches, join_plans, plans
 
 __version__ = "0.1.0"
 

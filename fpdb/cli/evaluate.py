@@ -43,8 +43,7 @@ def evaluate(
         ),
     ] = None,
     k: Annotated[
-        str,
-        typer.Option("--k", "-k", metavar="K", help="The distances, e.g. 3, 0-12 or 0,3,7."),
+        str, typer.Option("--k", "-k", metavar="K", help="The distances, e.g. 3, 0-12 or 0,3,7.")
     ] = "0-12",
     similarity: NewSimilarityOption = USUAL_SIMILARITY,
     listed_only: Annotated[

@@ -30,8 +30,7 @@ _COUNTS = ("read", "added", "replaced", "unchanged", "duplicates", "short", "bad
 _SKIPPED = {"status": "another status than 200", "type": "another type"}
 
 SkipDuplicatesOption = Annotated[
-    bool,
-    typer.Option("--skip-duplicates", help="Don't add near-duplicates of stored documents."),
+    bool, typer.Option("--skip-duplicates", help="Don't add near-duplicates of stored documents.")
 ]
 
 
@@ -67,10 +66,7 @@ def ingest(
     for each in paths:
         check_path(each, reading)
     progress = ProgressLine(quiet=quiet)
-    with (
-        open_or_create(path, recipe, quiet=quiet) as database,
-        contextlib.ExitStack() as ending,
-    ):
+    with open_or_create(path, recipe, quiet=quiet) as database, contextlib.ExitStack() as ending:
         ending.callback(progress.summarise)
         render.leave_if_interrupted("documents that were counted are stored")
         fpdb.ingest(

@@ -142,8 +142,7 @@ def compact(
     path: DatabaseArgument,
     output: AnyNewPathOption = None,
     replace: Annotated[
-        bool,
-        typer.Option("--replace", help="Replace the database; processes that use it go on."),
+        bool, typer.Option("--replace", help="Replace the database; processes that use it go on.")
     ] = False,
     capacity: AnyCapacityOption = None,
     similarity: SimilarityOption = None,

@@ -74,8 +74,7 @@ def require_name(given: Named) -> Named:
 
 
 DatabaseArgument = Annotated[
-    Path,
-    typer.Argument(metavar="DB", callback=require_name, help="The directory of the database."),
+    Path, typer.Argument(metavar="DB", callback=require_name, help="The directory of the database.")
 ]
 _RECIPE = typer.Option(
     "--recipe",
@@ -130,18 +129,12 @@ NewSimilarityOption = Annotated[
     ),
 ]
 PrefixOption = Annotated[
-    str | None,
-    typer.Option("--prefix", metavar="P", help="All documents whose key begins with P."),
+    str | None, typer.Option("--prefix", metavar="P", help="All documents whose key begins with P.")
 ]
 JobsOption = Annotated[
     int,
     typer.Option(
-        "--jobs",
-        "-j",
-        metavar="N",
-        min=0,
-        max=MOST,
-        help="Number of workers; 0: all processors.",
+        "--jobs", "-j", metavar="N", min=0, max=MOST, help="Number of workers; 0: all processors."
     ),
 ]
 _NEW_PATH = typer.Option(

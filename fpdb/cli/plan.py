@@ -12,15 +12,7 @@ from fpdb.cli.options import BitsOption, JsonOption, SimilarityOption, parse_cou
 from fpdb.errors import PlanError
 from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
-from fpdb.tables import (
-    Estimate,
-    JoinPlan,
-    Plan,
-    chance_matches,
-    estimate_cost,
-    join_plans,
-    plans,
-)
+from fpdb.tables import Estimate, JoinPlan, Plan, chance_matches, estimate_cost, join_plans, plans
 from fpdb.tables.planner import extremes
 
 _CORES = 8

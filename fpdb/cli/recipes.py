@@ -7,13 +7,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import (
-    JsonOption,
-    QuietOption,
-    RecipeOption,
-    choose_recipe,
-    require_name,
-)
+from fpdb.cli.options import JsonOption, QuietOption, RecipeOption, choose_recipe, require_name
 from fpdb.fingerprint import DESCRIPTIONS, PRESETS, write_recipe
 from fpdb.io.streams import read_lines
 
@@ -70,11 +64,7 @@ def idf(
     output: Annotated[
         Path,
         typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            callback=require_name,
-            help="Where the table goes.",
+            "--output", "-o", metavar="FILE", callback=require_name, help="Where the table goes."
         ),
     ],
     recipe: RecipeOption = "words",

@@ -40,8 +40,7 @@ InputArgument = Annotated[
     typer.Argument(metavar="IN", help="A path or pattern of Spark, e.g. s3a://crawl/*.parquet."),
 ]
 OutputArgument = Annotated[
-    str,
-    typer.Argument(metavar="OUT", callback=require_name, help="A new directory for Parquet."),
+    str, typer.Argument(metavar="OUT", callback=require_name, help="A new directory for Parquet.")
 ]
 
 

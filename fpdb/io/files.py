@@ -173,10 +173,7 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
 
 
 def _sources(
-    path: str,
-    reading: Reading,
-    progress: Progress | None = None,
-    passing: Passing | None = None,
+    path: str, reading: Reading, progress: Progress | None = None, passing: Passing | None = None
 ) -> Iterator[Source]:
     """Check a path at once, and return an iterator over its files."""
     form = check_path(path, reading)

@@ -258,8 +258,7 @@ class _Merge:
             bases = [source.base for source in self._sources]
             kept = self._kept([source.keys(at) for at, source in enumerate(self._sources)])
             into.extend(
-                "keys",
-                ((key, id_bytes(number + bases[at])) for key, at, number, _, _ in kept),
+                "keys", ((key, id_bytes(number + bases[at])) for key, at, number, _, _ in kept)
             )
         else:
             kept = self._kept([source.ids(at) for at, source in enumerate(self._sources)])

@@ -120,8 +120,7 @@ def write(file: IO[bytes], txn: ReadTransaction, catalog: Catalog, head: Head) -
     stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
     if count != stored_count:
         raise DamagedError(
-            f"found {count:,} documents, the counters say {stored_count:,}",
-            hint="run `fpdb check`",
+            f"found {count:,} documents, the counters say {stored_count:,}", hint="run `fpdb check`"
         )
     _write(file, _line({"documents": count, "sha256": digest.hexdigest()}))
     return count

@@ -3,13 +3,7 @@
 No other folder imports LMDB or msgpack. A recipe is plain data here.
 """
 
-from fpdb.storage.environment import (
-    Cursor,
-    Environment,
-    Ongoing,
-    ReadTransaction,
-    WriteTransaction,
-)
+from fpdb.storage.environment import Cursor, Environment, Ongoing, ReadTransaction, WriteTransaction
 from fpdb.storage.format import pack, unpack
 from fpdb.storage.shared_environment import LOCK_SECONDS
 

@@ -260,11 +260,7 @@ def file_system_of(device: int) -> str:
 
 
 def open_lmdb(
-    directory: Path,
-    *,
-    readonly: bool,
-    sync: bool = True,
-    own_locks_only: bool = False,
+    directory: Path, *, readonly: bool, sync: bool = True, own_locks_only: bool = False
 ) -> lmdb.Environment:
     """Open the environment of a directory with the largest map that this process may have.
 
@@ -502,8 +498,7 @@ def explain(number: int, error: Exception, directory: Path) -> FpdbError | None:
             )
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return AccessError(
-                f"user {os.geteuid()} may not use {directory}: {error}",
-                hint="run as its owner",
+                f"user {os.geteuid()} may not use {directory}: {error}", hint="run as its owner"
             )
         case errno.EMFILE | errno.ENFILE:
             return OpenError(

@@ -427,8 +427,7 @@ def _replaced(directory: Path, opened: bytes | None, found: bytes | None) -> Mov
         ", ".join(f"{name} {each.get(name)}" for name in differing) for each in (other, own)
     )
     return MovedError(
-        f"another database is at {directory} now: found {now}; expected {was}",
-        hint="open it again",
+        f"another database is at {directory} now: found {now}; expected {was}", hint="open it again"
     )
 
 

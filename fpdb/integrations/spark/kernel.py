@@ -27,13 +27,7 @@ import xxhash
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    DoubleType,
-    IntegerType,
-    LongType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import DoubleType, IntegerType, LongType, StructField, StructType
 
 import fpdb
 from fpdb.integrations.spark.fingerprints import FingerprintType, prefix_column, words_array
@@ -61,10 +55,7 @@ _RowNumbers = NDArray[np.intp]
 
 
 def near(
-    left: DataFrame,
-    right: DataFrame | None,
-    kind: FingerprintType,
-    plan: fpdb.JoinPlan,
+    left: DataFrame, right: DataFrame | None, kind: FingerprintType, plan: fpdb.JoinPlan
 ) -> DataFrame:
     """Return all pairs within k of fingerprints in `left`, or of one there and one in `right`.
 

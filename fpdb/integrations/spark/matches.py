@@ -186,11 +186,7 @@ def _planned(
 
 
 def _near(
-    left: DataFrame,
-    right: DataFrame | None,
-    kind: FingerprintType,
-    search: _Wanted,
-    plan: AnyPlan,
+    left: DataFrame, right: DataFrame | None, kind: FingerprintType, search: _Wanted, plan: AnyPlan
 ) -> DataFrame:
     """Return near pairs: `lead`, `other_lead`, `distance`, `similarity`.
 
