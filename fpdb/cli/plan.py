@@ -1,6 +1,5 @@
 """The command `plan`: the tables and bands for a width, a k, a similarity and N documents."""
 
-import contextlib
 from dataclasses import asdict
 from math import comb, log2
 from typing import Annotated
@@ -36,9 +35,6 @@ def plan(
             "--documents", "-n", metavar="N", parser=parse_count, help="E.g. 8e9 or 2**34."
         ),
     ] = 1_000_000,
-    query_k: Annotated[
-        int | None, typer.Option("--query-k", min=0, help="Show the cost of queries with this k.")
-    ] = None,
     machines: Annotated[
         int | None,
         typer.Option(
@@ -56,7 +52,7 @@ def plan(
     Example:
       fpdb plan --similarity 0.8 --documents 1e6
       fpdb plan --documents 8e9
-      fpdb plan --bits 64 -k 3 --documents 2**34 --query-k 5
+      fpdb plan --bits 64 -k 3 --documents 2**34
       fpdb plan --documents 8e9 --machines 200
 
     An asterisk marks the plan that fpdb create takes, a dash two extremes that none takes: all
@@ -64,34 +60,22 @@ def plan(
     bytes are estimates. With a similarity, it is the plan for texts and the recall of its
     bands.
     """
-    require(machines is None or query_k is None, "--query-k doesn't go with --machines")
     asked: dict[str, object] = {"bits": bits, "k": k, "documents": documents}
     if similarity is not None:
-        require(
-            machines is None and query_k is None, "--similarity goes with -k, --bits and -n only"
-        )
+        require(machines is None, "--similarity goes with -k, --bits and -n only")
         _show_bands(bits, k, documents, similarity, asked if as_json else None)
         return
     if machines is not None:
         _compare_ways(bits, k, documents, machines, asked if as_json else None)
         return
     found = plans(bits, k, documents)
-    costs: dict[Plan, Estimate] = {}
-    for each in found:
-        with contextlib.suppress(PlanError):  # queries with this k would take too many probes
-            costs[each] = estimate_cost(each, documents, query_k)
-    if not costs:
-        raise PlanError(
-            f"queries with k = {query_k} take too many probes in all plans for k = {k}",
-            hint="give a smaller --query-k, or a larger -k",
-        )
-    wanted = k if query_k is None else query_k
-    chance = chance_matches(bits, wanted, documents)
-    ends = extremes(bits, wanted, documents) if 1 < comb(bits, wanted) < _MOST_SHOWN else ()
+    costs = {each: estimate_cost(each, documents) for each in found}
+    chance = chance_matches(bits, k, documents)
+    ends = extremes(bits, k, documents) if 1 < comb(bits, k) < _MOST_SHOWN else ()
     if as_json:
         listed = [{"chosen": each is found[0]} | _plain(each, costs[each]) for each in costs]
         beyond = [{"tables": e.tables, "prefix": e.prefix} | asdict(e.cost) for e in ends]
-        asked |= {"query_k": wanted, "chance_matches": chance}
+        asked |= {"chance_matches": chance}
         render.record(asked | {"plans": listed, "extremes": beyond})
         return
     header = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
@@ -103,7 +87,7 @@ def plan(
     render.table([(*header, "bytes", "query", "insert"), *rows])
     false = f"{_number(chance)} a query by chance, if fingerprints were random"
     if chance >= MANY and bits < max(WIDTHS):
-        false += f"; with {2 * bits} bits {_number(chance_matches(2 * bits, wanted, documents))}"
+        false += f"; with {2 * bits} bits {_number(chance_matches(2 * bits, k, documents))}"
     render.row("")
     render.report({"documents": f"{documents:,}, 2**{log2(documents):.3g}", "false matches": false})
 

@@ -92,9 +92,8 @@ def test_the_two_extremes_of_the_paper(run):
             ["--bits", "32", "-k", "2"],
             "0.12 a query by chance, if fingerprints were random; with 64",
         ),
-        (["-k", "3", "--query-k", "7"], "3.8e-05 a query by chance, if fingerprints were random\n"),
+        (["-k", "7"], "3.8e-05 a query by chance, if fingerprints were random\n"),
         (["--documents", "1e9"], "2.4e-06 a query"),
-        (["--bits", "128", "-k", "16", "--query-k", "18"], "1.3e-11 a query"),
     ],
 )
 def test_false_matches_by_chance(run, arguments, shown):
@@ -170,7 +169,6 @@ def test_a_document_takes_the_bytes_of_the_plan(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        (["--query-k", "5"], 2),
         (["--machines", "3"], 2),
         (["--similarity", "1.1"], 2),
         (["--similarity", "0.1"], 3),
@@ -184,14 +182,6 @@ def test_a_similarity_that_can_t_be_planned(run, options, code):
 def test_five_blocks_of_twelve_bits_for_k_4(run):
     chosen = next(fields for chosen, fields in rows(run("plan", "-k", 4)) if chosen)
     assert chosen[:3] == ["5", "12", "5"]
-
-
-@pytest.mark.full
-def test_a_query_with_another_k(run):
-    four = plans(run("plan", "--query-k", 4, "--json"))[4, 16]
-    assert four["probes"] == 20
-    done = run("plan", "--bits", 32, "-k", 4, "--query-k", 16)
-    assert 0 < len(rows(done)) < len(rows(run("plan", "--bits", 32, "-k", 4)))
 
 
 def test_eight_billion_pages(run):
@@ -270,18 +260,11 @@ def test_all_numbers_of_the_three_ways(run):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--machines", "0"], ["--machines", "-1"], ["--machines", "2", "--query-k", "4"]],
+    [["--machines", "0"], ["--machines", "-1"]],
 )
 def test_usage_of_machines(run, arguments):
     done = run("plan", *arguments)
     assert (done.code, done.out) == (2, "")
-
-
-def test_queries_that_no_plan_answers_are_an_error(run):
-    done = run("plan", "--query-k", 30)
-    assert (done.code, done.out) == (3, "")
-    assert "error: queries with k = 30 take too many probes in all plans for k = 3" in done.err
-    assert "hint: give a smaller --query-k, or a larger -k" in done.err
 
 
 @pytest.mark.parametrize(
