@@ -139,7 +139,7 @@ def _similar(view: View, question: Stored, search: Search) -> Matches:
     """
     bands = _bands(view)
     nearby = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
-    return _compared(question, nearby, partial(view.catalog.named, view.txn), search)
+    return compared(question, nearby, partial(view.catalog.named, view.txn), search)
 
 
 def _similar_each(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
@@ -149,7 +149,7 @@ def _similar_each(view: View, questions: Sequence[Stored], search: Search) -> It
     # Where many agree in bands, questions share most candidates.
     read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
     for question, nearby in zip(questions, bands.near_each(view.txn, asked), strict=True):
-        yield _compared(question, nearby, read, search)
+        yield compared(question, nearby, read, search)
 
 
 def _bands(view: View) -> BandTable:
@@ -158,7 +158,7 @@ def _bands(view: View) -> BandTable:
     return view.index.bands
 
 
-def _compared(
+def compared(
     question: Stored,
     nearby: tuple[list[int], bool],
     read: Callable[[int], Stored],

@@ -1,16 +1,18 @@
 """One write transaction: look, then insert, replace or remove; each page is written once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from fpdb.arrays import Column, Marks
 from fpdb.documents.catalog import Catalog, Keys, View
-from fpdb.documents.lookup import Search, answer, is_of_bits, to_matches
+from fpdb.documents.lookup import Search, answer, compared, is_of_bits, to_matches
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Index
+from fpdb.tables.bands import MOST_OF_A_BAND, BandTable
 from fpdb.tables.bits import Fingerprints, distances, to_array
 from fpdb.tables.bulk_load import load_tables, source_of
 
@@ -30,7 +32,7 @@ class Writer:
         self._saved: dict[Key, Stored] = {}
         self._removed: dict[Key, Stored] = {}
         self._digests: set[bytes] = set()
-        self._bands: set[int] = set()
+        self._bands: dict[int, list[Stored]] = {}  # by their numbers there
         self._numbers: list[int] = []
         self._array: Fingerprints = to_array([], index.plan.bits)  # of the numbers
 
@@ -89,8 +91,8 @@ class Writer:
                 return Added(key, None, "duplicate", matches)
         number = old.id if old else self._new_id(key)
         self.remove(key)
-        self._known[key] = self._saved[key] = document._replace(id=number)
-        self._changed_near(document)
+        self._known[key] = self._saved[key] = saved = document._replace(id=number)
+        self._changed_near(saved)
         status = "replaced" if old else "added"
         return Added(key, number, "short" if document.fingerprint is None else status, matches)
 
@@ -111,7 +113,8 @@ class Writer:
             self._digests.add(document.digest)
         else:
             self._numbers.append(document.fingerprint)
-            self._bands.update(self._index.band_numbers(document))
+            for number in self._index.band_numbers(document):
+                self._bands.setdefault(number, []).append(document)
 
     def _new_id(self, key: Key) -> int:
         if isinstance(key, int):
@@ -122,9 +125,13 @@ class Writer:
 
     def _resembling(self, document: Stored, search: Search) -> Matches:
         """Find what a document resembles, as if everything collected was written already."""
-        if self._is_pending(document, search):
-            self.apply()
-        matches = answer(self._view, document, search)
+        bands = self._index.bands
+        if bands and document.fingerprint is not None and not is_of_bits(document, search):
+            matches = compared(document, *self._candidates(bands, document), search)
+        else:
+            if self._is_pending(document, search):
+                self.apply()
+            matches = answer(self._view, document, search)
         others = [match for match in matches if match.key != document.key]
         return to_matches(others, complete=matches.complete)
 
@@ -132,9 +139,30 @@ class Writer:
         """Return whether something that isn't written yet may resemble a document."""
         if document.fingerprint is None:
             return document.digest in self._digests
-        if is_of_bits(document, search):
-            return self._is_near_pending(document.fingerprint, search.k)
-        return not self._bands.isdisjoint(self._index.band_numbers(document))
+        return self._is_near_pending(document.fingerprint, search.k)
+
+    def _candidates(
+        self, bands: BandTable, document: Stored
+    ) -> tuple[tuple[list[int], bool], Callable[[int], Stored]]:
+        """Return the documents that agree with one in a band, and what reads them.
+
+        To write all that was collected for each of them takes as long as some adds.
+        """
+        numbers = bands.numbers(document.sketch, document.digest)
+        nearby = bands.near(self._txn, numbers)
+        changed = [own for number in numbers for own in self._bands.get(number, ())]
+        saved = {own.id: own for own in changed if self._saved.get(own.key) is own}
+        if changed:
+            ids = set(nearby[0]).difference([own.id for own in changed]).union(saved)
+            if nearby[1] and len(ids) <= MOST_OF_A_BAND:
+                nearby = sorted(ids), True
+            else:  # which of so many are compared is decided by the table
+                self.apply()
+                nearby = bands.near(self._txn, numbers)
+        return nearby, partial(self._read, saved)
+
+    def _read(self, saved: Mapping[int, Stored], number: int) -> Stored:
+        return saved.get(number) or self._catalog.named(self._txn, number)
 
     def _is_near_pending(self, fingerprint: int, k: int) -> bool:
         if not self._numbers:
@@ -162,7 +190,7 @@ class Writer:
                 sketches += sign * bool(document.sketch)
         self._count(len(saved) - len(removed), short, sketches)
         self._saved, self._removed = {}, {}
-        self._digests, self._bands, self._numbers = set(), set(), []
+        self._digests, self._bands, self._numbers = set(), {}, []
         self._array = self._array[:0]
 
     def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:

@@ -121,43 +121,46 @@ def unpack_rows(
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 
 
-def with_rows(value: memoryview, columns: int, seed: int, rows: list[list[int]]) -> bytes | None:
+def with_rows(
+    value: memoryview, columns: int, seed: int, rows: list[list[int]]
+) -> bytearray | None:
     """Return a page with a few more rows, whose other bytes mostly remain as they are.
 
     The rows are columns, sorted by the first. Return None if the page must be packed anew: if it
     would overflow, a column become wider, or a row come first or next to one with its number.
     """
     try:
-        count, widths, at = _opened(value, columns, seed)
-        each = [widths >> 4 * index & 15 for index in range(columns)]
-        total = count + len(rows[0])
-        if not each[0] or at + total * sum(each) > LARGEST:
+        count, widths, start = _opened(value, columns, seed)
+        width = widths & 15
+        if not width or len(value) + len(rows[0]) * _row_bytes[widths] > LARGEST:
             return None
         bases = _BASES[columns].unpack_from(value, _HEAD.size)
-        low = 0 if each[0] == 8 else bases[0]
-        numbers = value[at : at + each[0] * count].cast(_CODES[each[0]])
-        places = [bisect_left(numbers, number - low) for number in rows[0]]
-        for place, number in zip(places, rows[0], strict=True):
+        low = 0 if width == 8 else bases[0]
+        numbers = value[start : start + width * count].cast(_CODES[width])
+        places = []
+        for number in rows[0]:
+            place = bisect_left(numbers, number - low)
             if not place or (place < count and numbers[place] == number - low):
                 return None
-        parts: list[bytes | memoryview] = [
-            _BODY_HEAD.pack(total, widths),
-            value[_HEAD.size : at],
-        ]
-        for column, named, width in zip(rows, bases, each, strict=True):
-            begin, base = at, 0 if width == 8 else named
-            for place, number in zip(places, column, strict=True):
-                if not 0 <= number - base < 1 << 8 * width:
-                    return None
-                parts.append(value[begin : at + place * width])
-                parts.append((number - base).to_bytes(width, "little"))
-                begin = at + place * width
-            at += count * width
-            parts.append(value[begin:at])
+            places.append(place)
+        places.reverse()
+        grown, at = bytearray(value), len(value)
+        # From the end, so that what is before remains in its place.
+        for index in range(columns - 1, -1, -1):
+            width = widths >> 4 * index & 15
+            at -= count * width
+            base = 0 if width == 8 else bases[index]
+            for place, number in zip(places, reversed(rows[index]), strict=True):
+                here = at + place * width
+                grown[here:here] = (number - base).to_bytes(width, "little")
+    except OverflowError:  # a number that takes more bytes
+        return None
     except (struct.error, ValueError, TypeError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
-    joined = b"".join(parts)
-    return _checksum(joined, seed).to_bytes(_CHECKSUM_BYTES, "little") + joined
+    _BODY_HEAD.pack_into(grown, _CHECKSUM_BYTES, count + len(places), widths)
+    checksum = _checksum(memoryview(grown)[_CHECKSUM_BYTES:], seed)
+    grown[:_CHECKSUM_BYTES] = checksum.to_bytes(_CHECKSUM_BYTES, "little")
+    return grown
 
 
 def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, int]:

@@ -288,7 +288,7 @@ class WriteTransaction(ReadTransaction):
             self._shared.lock.release(self)
             self._end()
 
-    def put(self, name: str, key: bytes, value: bytes | memoryview) -> None:
+    def put(self, name: str, key: bytes, value: bytes | bytearray | memoryview) -> None:
         """Store a value under a key, replacing what was there."""
         self.raw.put(key, value, db=self.databases[name])
 

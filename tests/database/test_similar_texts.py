@@ -15,7 +15,7 @@ from tiers import examples
 
 import fpdb
 from fpdb import Database, Document
-from fpdb.documents import lookup
+from fpdb.documents import lookup, writer
 from fpdb.errors import InputError, PlanError
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins import pairs as joins
@@ -272,6 +272,34 @@ def test_questions_of_every_kind_alone_and_together(tmp_path, monkeypatch, simil
             monkeypatch.setattr(lookup, "FEW", 10)
             assert list(ask(asked * 2)) == alone * 2
         assert sum(map(len, alone)) > 20
+
+
+@pytest.mark.parametrize("popular", [10_000, 5])
+@settings(max_examples=examples(6))
+@given(seed=st.integers(0, 2**32 - 1))
+def test_what_isnt_written_yet_is_found(tmp_path_factory, popular, seed):
+    """Added together, documents resemble each other as if they were added one by one."""
+    dice, path = random.Random(seed), tmp_path_factory.mktemp("added")
+    batches = [
+        [each._replace(key=f"{dice.randrange(60)}") for each in prepared(dice, 40)]
+        for _ in range(2)
+    ]
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        fpdb.create(path / "together", capacity=1000, k=2) as db,
+        fpdb.create(path / "alone", capacity=1000, k=2) as other,
+    ):
+        for module in (bands, writer):
+            patch.setattr(module, "MOST_OF_A_BAND", popular)
+        for batch in batches:
+            together = db.add_prepared(batch, skip_duplicates=True)
+            alone = [other.add_prepared([each], skip_duplicates=True)[0] for each in batch]
+            assert together == alone
+            assert [own.matches.complete for own in together] == [
+                own.matches.complete for own in alone
+            ]
+        assert list(db.scan()) == list(other.scan())
+        assert not list(db.check())
 
 
 def test_candidates_are_compared_in_parts_as_well_as_at_once(tmp_path, monkeypatch):
