@@ -299,7 +299,8 @@ def _narrowed(column: Column, width: int) -> bytes:
     """Return the lowest bytes of numbers."""
     if width in _TYPES:
         return column.astype(_TYPES[width]).tobytes()
-    return column.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].tobytes()
+    each = np.dtype(f"V{width}")
+    return np.ndarray(len(column), each, column.astype(_TYPES[8]), strides=(8,)).tobytes()
 
 
 def _widened(
@@ -308,9 +309,12 @@ def _widened(
     """Return numbers of which the lowest bytes are stored."""
     if width in _TYPES:
         return np.frombuffer(value, _TYPES[width], count, at)
-    wide = np.zeros((count, 8), np.uint8)
-    wide[:, :width] = np.frombuffer(value, np.uint8, count * width, at).reshape(-1, width)
-    return wide.view("<u8")[:, 0]
+    if width > 8:
+        raise ValueError(f"a column is {width} bytes wide")
+    # Overlapping numbers, whose lowest bytes are before those that are wanted, or in the head.
+    wide = np.ndarray(count, _TYPES[8], value, at - (8 - width), (width,)).copy()
+    wide >>= np.uint64(8 * (8 - width))
+    return wide
 
 
 def _checksum(body: memoryview | bytes, seed: int) -> int:
