@@ -29,6 +29,7 @@ _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     4: np.dtype("<u4"),
     8: np.dtype("<u8"),
 }
+_LOWEST = [np.dtype(f"V{width}") for width in range(9)]  # so many bytes of a number
 _SEARCHED = {0, *_TYPES}  # widths of the first column
 _CODES: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _FEW = 8
@@ -206,16 +207,17 @@ def last_numbers(value: memoryview, columns: int, start: int, stop: int) -> list
     base: int = _BASES[1].unpack_from(value, _HEAD.size + 8 * (columns - 1))[0]
     if not width:
         return [base] * (stop - start)
+    if width == 8:  # isn't a difference, whatever base a forged page has
+        base = 0
     at, end = at + start * width, at + stop * width
-    if stop - start <= _FEW:  # mostly one, for which an array takes too long
-        found = [
-            int.from_bytes(value[each : each + width], "little") for each in range(at, end, width)
-        ]
-    else:
+    # Only on a forged page a sum wraps around, as in the arrays.
+    if stop - start > _FEW:  # mostly it is one, for which an array takes too long
         found = _widened(value, at, stop - start, width).tolist()
-    # The base of a column that isn't differences doesn't count, whatever a forged page has. Only
-    # on such a page a sum wraps around, as in the arrays.
-    return found if width == 8 else [base + each & _LARGEST_NUMBER for each in found]
+        return [base + each & _LARGEST_NUMBER for each in found]
+    return [
+        base + int.from_bytes(value[each : each + width], "little") & _LARGEST_NUMBER
+        for each in range(at, end, width)
+    ]
 
 
 def page_length(value: memoryview | bytes, columns: int) -> int:
@@ -299,8 +301,8 @@ def _narrowed(column: Column, width: int) -> bytes:
     """Return the lowest bytes of numbers."""
     if width in _TYPES:
         return column.astype(_TYPES[width]).tobytes()
-    each = np.dtype(f"V{width}")
-    return np.ndarray(len(column), each, column.astype(_TYPES[8]), strides=(8,)).tobytes()
+    numbers = column.astype(_TYPES[8])
+    return np.ndarray(len(column), _LOWEST[width], numbers, strides=(8,)).tobytes()
 
 
 def _widened(

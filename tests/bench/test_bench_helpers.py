@@ -135,3 +135,12 @@ def test_similar_texts_are_measured_beside_bits(helper, monkeypatch):
     [size] = [row for row in rows if row["row"].startswith("bytes")]
     similar, bits = (int(size[name].split()[0]) for name in ("similarity 0.8", "bits, k = 3"))
     assert similar > bits + 128
+
+
+def test_bands_alone_are_measured_in_two_sizes(helper, monkeypatch):
+    similarity = helper("similarity")
+    for name, small in (("SINGLES", 20), ("BLOCK", 100), ("MEMORY", 1 << 16), ("COLD", 2)):
+        monkeypatch.setattr(similarity, name, small)
+    rows = similarity.run_bands([300, 2000], 1)
+    assert [row["target"] == "-" for row in rows] == [True] * 4 + [False] * 2 + [True] * 2
+    assert all(float(row["similarity 0.8"].split()[0]) > 0 for row in rows)

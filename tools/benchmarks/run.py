@@ -96,6 +96,8 @@ def run_similarity(options):
     """Measure databases of similar texts; give what to keep, and the body of the page."""
     sizes = options.sizes or SIZES[:1]
     rows = [row for size in sizes for row in similarity.run(size, options.rounds)]
+    if options.large:
+        rows += similarity.run_bands([SIZES[0], LARGE], options.rounds)
     measured = f"Measured on {machine()}; files on {file_system()}."
     return {"machine": machine(), "rows": rows}, f"{measured}\n\n{table(rows)}"
 

@@ -3,6 +3,8 @@
 Fingerprints and sketches are random and written as they are, so that no text is cut and hashed; in
 every tenth document both are those of the one before, but for a bit and six bytes. Queries are
 measured by the processor time of the thread, what waits for the disk by the clock.
+
+With --large, the bands alone are measured at 100 million documents too, beside those at a million.
 """
 
 import itertools
@@ -11,10 +13,14 @@ import tempfile
 import time
 from pathlib import Path
 
+import group
 import numpy as np
 
 import fpdb
+from fpdb.storage import Environment
 from fpdb.storage.format import Stored
+from fpdb.tables import choose_bands
+from fpdb.tables.bands import BandTable, Sketches
 
 AT_ONCE = 50_000
 BATCH = 1_000
@@ -28,6 +34,14 @@ TARGETS = {
     "bytes a document, keys of 50 bytes": 420.0,
     "all pairs": 10.0,
 }
+
+
+# Of the bands alone: how many times as long a look-up may take in the largest database as in the
+# smallest, the rows that are made at once, the memory for sorting, and the look-ups from the disk.
+TIMES = 3
+BLOCK = 1 << 18
+MEMORY = 4 << 30
+COLD = 30
 
 
 class Documents:
@@ -148,4 +162,99 @@ def run(documents, rounds):
                 "reached": "-" if not target else "yes" if own <= target else "**no**",
             }
         )
+    return rows
+
+
+class OnlyBands:
+    """The bands of random sketches, as many as there are documents, without the documents."""
+
+    def __init__(self, folder, documents):
+        self.documents = documents
+        self.table = BandTable(choose_bands(LEAST, documents))
+        self._path = Path(folder) / f"bands of {documents}"
+        started = time.process_time()
+        with Environment.build(self._path, ["bands"]) as built, built.write() as txn:
+            self.table.load(txn, self._sketches, documents, documents - 1, MEMORY)
+        self.seconds = time.process_time() - started
+        first = next(iter(self._sketches())).sketches[:SINGLES]
+        other = np.random.default_rng(1).integers(256, size=first.shape, dtype=np.uint8)
+        self.asked = {"hit": [row.tobytes() for row in first], "miss": list(map(bytes, other))}
+        self._environment = Environment.open(self._path)
+
+    def _sketches(self):
+        """Make the same sketches each time, a block of them for each number."""
+        for start in range(0, self.documents, BLOCK):
+            count = min(BLOCK, self.documents - start)
+            made = np.random.Generator(np.random.SFC64(start)).bytes(128 * count)
+            yield Sketches(
+                np.arange(start, start + count, dtype=np.uint64),
+                np.frombuffer(made, np.uint8).reshape(-1, 128),
+                np.zeros((count, 2), np.uint64),
+            )
+
+    def check(self):
+        """Raise an error unless the first documents are found, and only they are."""
+        with self._environment.read() as txn:
+            for number, sketch in enumerate(self.asked["hit"]):
+                found, complete = self.table.near(txn, self.table.numbers(sketch, b""))
+                if number not in found or not complete or len(found) > TENTH:
+                    raise ValueError(f"{number} is looked up, found {found[:TENTH]}")
+
+    def cached(self, row):
+        """Return the median microseconds of a look-up, when all pages were read before."""
+        table, seconds = self.table, []
+        with self._environment.read() as txn:
+            for sketch in self.asked[row]:
+                table.near(txn, table.numbers(sketch, b""))
+            for sketch in self.asked[row]:
+                work = timed(lambda own=sketch: table.near(txn, table.numbers(own, b"")))
+                seconds.append(work)
+        return 1e6 * statistics.median(seconds)
+
+    def not_cached(self, number):
+        """Return the microseconds of one look-up after all pages were forgotten."""
+        self._environment.close()
+        group.forget(self._path)
+        self._environment = Environment.open(self._path)
+        numbers = self.table.numbers(self.asked["miss"][number], b"")
+        with self._environment.read() as txn:
+            return 1e6 * timed(lambda: self.table.near(txn, numbers), time.perf_counter)
+
+    def close(self):
+        self._environment.close()
+
+
+def run_bands(sizes, rounds):
+    """Measure look-ups in the bands alone, of the smallest and of larger databases in turns."""
+    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
+        built = [OnlyBands(folder, size) for size in sorted(sizes)]
+        for each in built:
+            each.check()
+        figures = {}
+        for name in ("miss", "hit"):
+            found = [[each.cached(name) for each in built] for _ in range(rounds)]
+            medians = map(statistics.median, zip(*found, strict=True))
+            figures[f"bands alone, {name}, file cached"] = list(medians)
+        found = [[each.not_cached(number) for each in built] for number in range(COLD)]
+        medians = map(statistics.median, zip(*found, strict=True))
+        figures["bands alone, miss, file not cached"] = list(medians)
+        figures["bands alone, bulk load, each"] = [
+            1e6 * each.seconds / each.documents for each in built
+        ]
+        for each in built:
+            each.close()
+    rows = []
+    for place, each in enumerate(built):
+        for row, own in figures.items():
+            target = TIMES * own[0] if place and row.endswith("file cached") else None
+            rows.append(
+                {
+                    "row": row,
+                    "documents": f"{each.documents:,}, {each.table.shape.name}",
+                    f"similarity {LEAST}": f"{own[place]:,.1f} µs",
+                    "bits, k = 3": "-",
+                    "target": f"{target:,.1f} µs" if target else "-",
+                    "reached": "-" if not target else "yes" if own[place] <= target else "**no**",
+                }
+            )
     return rows
