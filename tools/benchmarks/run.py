@@ -96,8 +96,9 @@ def run_similarity(options):
     """Measure databases of similar texts; give what to keep, and the body of the page."""
     sizes = options.sizes or SIZES[:1]
     rows = [row for size in sizes for row in similarity.run(size, options.rounds)]
-    if options.large:
-        rows += similarity.run_bands([SIZES[0], LARGE], options.rounds)
+    if options.bands:
+        of_bands = [(SIZES[0], SIZES[0]), (options.bands, LARGE)]
+        rows += similarity.run_bands(of_bands, options.rounds)
     measured = f"Measured on {machine()}; files on {file_system()}."
     return {"machine": machine(), "rows": rows}, f"{measured}\n\n{table(rows)}"
 
@@ -148,6 +149,9 @@ def main():
     parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(RUNS)}: all")
     parser.add_argument("--large", action="store_true", help="measure 100 M documents too")
+    parser.add_argument(
+        "--bands", type=int, metavar="N", help="look up in the bands alone of N similar texts too"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", help="numbers of documents: 1 M and 10 M")
     parser.add_argument("--data", nargs="+", choices=KINDS, default=KINDS, help="fingerprints")
     names = [side.name for side in CONTENDERS[1:]]

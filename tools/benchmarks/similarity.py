@@ -4,7 +4,8 @@ Fingerprints and sketches are random and written as they are, so that no text is
 every tenth document both are those of the one before, but for a bit and six bytes. Queries are
 measured by the processor time of the thread, what waits for the disk by the clock.
 
-With --large, the bands alone are measured at 100 million documents too, beside those at a million.
+With --bands N, the bands alone are measured too, of a million documents and of N. Those of N have
+the shape for 100 million, however many N are.
 """
 
 import itertools
@@ -36,8 +37,8 @@ TARGETS = {
 }
 
 
-# Of the bands alone: how many times as long a look-up may take in the largest database as in the
-# smallest, the rows that are made at once, the memory for sorting, and the look-ups from the disk.
+# Of the bands alone: how many times as long a look-up may take in a large database as in the
+# first, the rows that are made at once, the memory for sorting, and the look-ups from the disk.
 TIMES = 3
 BLOCK = 1 << 18
 MEMORY = 4 << 30
@@ -168,9 +169,9 @@ def run(documents, rounds):
 class OnlyBands:
     """The bands of random sketches, as many as there are documents, without the documents."""
 
-    def __init__(self, folder, documents):
+    def __init__(self, folder, documents, capacity):
         self.documents = documents
-        self.table = BandTable(choose_bands(LEAST, documents))
+        self.table = BandTable(choose_bands(LEAST, capacity))
         self._path = Path(folder) / f"bands of {documents}"
         started = time.process_time()
         with Environment.build(self._path, ["bands"]) as built, built.write() as txn:
@@ -225,9 +226,13 @@ class OnlyBands:
 
 
 def run_bands(sizes, rounds):
-    """Measure look-ups in the bands alone, of the smallest and of larger databases in turns."""
+    """Measure look-ups in the bands alone, in turns.
+
+    Sizes are the number of documents and the capacity that the bands are planned for, those of the
+    database with which the others are compared first.
+    """
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
-        built = [OnlyBands(folder, size) for size in sorted(sizes)]
+        built = [OnlyBands(folder, *size) for size in sizes]
         for each in built:
             each.check()
         figures = {}
