@@ -124,7 +124,7 @@ def stats_dict(stats: fpdb.models.Stats) -> dict[str, Any]:
 
 
 def document_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:
-    """Return a stored document as plain data."""
+    """Return a stored document as plain data, without its sketch, which nobody reads."""
     number = document.fingerprint
     return {
         "key": document.key,
@@ -133,4 +133,4 @@ def document_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:
         "short": document.short,
         "added": format_time(document.added or 0),
         "meta": document.meta,
-    } | ({} if document.sketch is None else {"sketch": document.sketch.hex()})
+    }
