@@ -3,8 +3,9 @@
 Both find all pairs within 3 of the same fingerprints: random ones, a tenth of them near others and
 a fiftieth equal to others. Spark runs as a cluster of its own on this machine, with one worker and
 with two, one core each. `--documents 1e6,4e6`, `--rounds 3`, `--memory 512` (megabytes of a
-worker), `--tables 4,10` (the plans that are forced, to tell rows from candidates). The last line is
-all of it as JSON.
+worker), `--tables 4,10` (the plans that are forced, to tell rows from candidates). `--similar`:
+both find the similar texts among the documents of `similarity.py` by sketches. The last line
+is all of it as JSON.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import similarity
 
 K = 3
 
@@ -52,7 +54,21 @@ def embedded(folder):
     return {"load": loaded - started, "join": done - loaded, "pairs": [count, total]}
 
 
-def on_spark(folder, workers, memory, tables):
+def embedded_similar(folder, documents):
+    """Fill a database with sketches and find its pairs."""
+    import fpdb
+
+    path = folder / f"{os.getpid()}.fpdb"
+    started = time.perf_counter()
+    with fpdb.create(path, similarity=similarity.LEAST, capacity=documents) as db:
+        similarity.fill(db, documents)
+        loaded = time.perf_counter()
+        apart = [pair.distance for pair in db.pairs()]
+    done = time.perf_counter()
+    return {"load": loaded - started, "join": done - loaded, "pairs": [len(apart), sum(apart)]}
+
+
+def on_spark(folder, workers, memory, tables, similar):
     """Find the pairs on a cluster of N workers, once to warm up and then by the clock."""
     from pyspark.sql import SparkSession
 
@@ -75,20 +91,21 @@ def on_spark(folder, workers, memory, tables):
     documents = df.count()
     session.range(1000).mapInArrow(lambda batches: batches, "id bigint").count()
     ready = time.perf_counter()
-    plan = joined.plan(df, k=K)
+    wanted = {"similarity": similarity.LEAST} if similar else {"k": K}
+    plan = joined.plan(df, **wanted)
     planned = time.perf_counter()
     if tables:
         plans = fpdb.join_plans(64, K, plan.documents, cores=workers)
         plan = next(each for each in plans if len(each.masks) == tables)
-    pairs = joined.pairs(df, k=K, plan=plan).selectExpr("count(*)", "sum(distance)").collect()
+    pairs = joined.pairs(df, **wanted, plan=plan).selectExpr("count(*)", "sum(distance)").collect()
     done = time.perf_counter()
     stages = stages_of(session.sparkContext)
     found = {
         "documents": documents,
         "plan": plan.name,
         "rows": plan.rows,
-        "candidates": plan.candidates,
-        "expected": plan.seconds,
+        "candidates": getattr(plan, "candidates", None),
+        "expected": getattr(plan, "seconds", None),
         "start": ready - started,
         "count": planned - ready,
         "join": done - planned,
@@ -141,11 +158,17 @@ def measure(documents, arguments):
         import pyarrow.parquet as pq
 
         folder = Path(name)
-        numbers = fingerprints(documents)
-        np.save(folder / "fingerprints.npy", numbers)
-        columns = {"key": np.arange(len(numbers)), "fingerprint": numbers.view(np.int64)}
-        pq.write_table(pa.table(columns), folder / "fingerprints.parquet", row_group_size=250_000)
-        sides = {"database": ["embedded"]}
+        if arguments.similar:
+            source = similarity.Documents(sketched=True)
+            starts = range(0, documents, similarity.AT_ONCE)
+            blocks = (source.take(min(similarity.AT_ONCE, documents - start)) for start in starts)
+            rows = pa.concat_tables(map(columns_of, blocks))
+        else:
+            numbers = fingerprints(documents)
+            np.save(folder / "fingerprints.npy", numbers)
+            rows = pa.table({"key": np.arange(len(numbers)), "fingerprint": numbers.view(np.int64)})
+        pq.write_table(rows, folder / "fingerprints.parquet", row_group_size=250_000)
+        sides = {"database": ["embedded", str(documents * arguments.similar)]}
         for workers in arguments.workers:
             for tables in arguments.tables or [0]:
                 plan = f", {tables} tables" if tables else ""
@@ -154,6 +177,7 @@ def measure(documents, arguments):
                     str(workers),
                     str(arguments.memory),
                     str(tables),
+                    str(int(arguments.similar)),
                 ]
         runs = {side: [] for side in sides}
         for _ in range(arguments.rounds):
@@ -162,6 +186,18 @@ def measure(documents, arguments):
                 print(documents, side, json.dumps(runs[side][-1]), flush=True)
         assert len({json.dumps(each[0]["pairs"]) for each in runs.values()}) == 1
         return {side: medians(each) for side, each in runs.items()}
+
+
+def columns_of(documents):
+    """Return documents as the columns that Spark reads."""
+    import pyarrow as pa
+
+    numbers = np.array([document.fingerprint for document in documents], np.uint64)
+    columns = {
+        name: [getattr(document, name) for document in documents]
+        for name in ("key", "digest", "characters", "sketch")
+    }
+    return pa.table({**columns, "fingerprint": numbers.view(np.int64)})
 
 
 def numbers_of(text):
@@ -175,15 +211,17 @@ def main():
     parser.add_argument("--tables", type=numbers_of, default=[])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, default=1024)
+    parser.add_argument("--similar", action="store_true")
     parser.add_argument("--side", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
         folder, side, *words = arguments.side
-        found = (
-            embedded(Path(folder))
-            if side == "embedded"
-            else on_spark(Path(folder), *map(int, words))
-        )
+        numbers = list(map(int, words))
+        if side != "embedded":
+            found = on_spark(Path(folder), *numbers)
+        else:
+            [similar] = numbers
+            found = embedded_similar(Path(folder), similar) if similar else embedded(Path(folder))
         print(json.dumps(found))
         return
     print(json.dumps({n: measure(n, arguments) for n in arguments.documents}))
