@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 
+from fpdb.io.content import main_content
 from fpdb.models import HtmlText
 
 SECONDS = 2.0
@@ -36,9 +37,6 @@ _MARKS = (
     (b"\xff\xfe", "utf-16-le"),
     (b"\xfe\xff", "utf-16-be"),
 )
-# Links, navigation and controls say little of what a page is about, and the same on each page.
-_ASIDE = ["a", "nav", "header", "footer", "aside", "form", "button", "select"]
-_ASIDE += [f"[role={role}]" for role in ("navigation", "banner", "contentinfo")]
 
 
 def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
@@ -167,16 +165,11 @@ def _shown(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
 
     tree = HTMLTree.parse(page)
     title = " ".join((tree.title or "").split())[:_TITLE]
-
-    def read(main: bool, skip: list[str] | None = None) -> str:  # noqa: FBT001
-        text: str = extract_plain_text(
-            tree, main_content=main, alt_texts=False, list_bullets=False, skip_elements=skip
-        )
-        return text.strip()
-
-    text = read(main)
-    if main and len(text) < _FEW:
-        # The heuristics may take all of a page for something beside its content.
-        rest = read(False, _ASIDE)  # noqa: FBT003
-        text = rest if len(rest) >= _ENOUGH else text
+    if main:
+        text, rest = main_content(tree.body.html if tree.body else "", title)
+        # A page may be a list, or short lines; then it has no content that outweighs the rest.
+        if not text or (len(text.encode()) < _FEW and len(rest) >= _ENOUGH):
+            text = rest
+    else:
+        text = extract_plain_text(tree, alt_texts=False, list_bullets=False).strip()
     return text, title

@@ -1,0 +1,63 @@
+"""The measurement of main contents: its rates and its two designs, on made pages."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "tools" / "qualities"
+BIRDS = [
+    [
+        f"{bird} nest above the quarry again, as they did in the years before the mill was closed.",
+        f"Wardens counted {count} pairs of {bird} in April; two nests can be seen from the road.",
+    ]
+    for count, bird in enumerate(
+        ["Kites", "Owls", "Crows", "Rooks", "Wrens", "Larks", "Swifts", "Gulls", "Terns", "Finches"]
+    )
+]
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    import pages as module
+
+    return module
+
+
+def test_rates_count_words_and_runs_of_characters(pages):
+    truth = pages.units("Red kites nest. Red kites!", chinese=False)
+    assert truth == {"red": 2, "kites": 2, "nest": 1}
+    assert pages.rate(truth, truth) == (1, 1, 1)
+    assert pages.rate(pages.units("red owls", chinese=False), truth) == (2 / 7, 1 / 2, 1 / 5)
+    assert pages.rate(pages.units("", chinese=False), truth) == (0, 0, 0)
+    assert pages.units("红鸢 又来", chinese=True) == {"红鸢又": 1, "鸢又来": 1}
+
+
+def test_a_method_is_measured(pages, tmp_path, monkeypatch):
+    (tmp_path / "html-en").mkdir()
+    rows = [
+        {"id": str(number), "html": f"<p>{' '.join(own)}", "article_body": "\n".join(own)}
+        for number, own in enumerate(BIRDS)
+    ]
+    with gzip.open(tmp_path / "html-en" / "pages.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    monkeypatch.setenv("FPDB_CORPORA", str(tmp_path))
+    found = pages.load("html-en")
+    assert 0 < sum(page.held_out for page in found) < len(found)
+    assert pages.measured(lambda html: html[3:], found, chinese=False)[:4] == [1, 1, 1, 1]
+    assert pages.measured(lambda _: "", found, chinese=False)[:4] == [0, 0, 0, 0]
+
+
+def test_designs_share_nothing_but_the_article(pages):
+    article = [pages.Page("", "", "\n".join(own)) for own in BIRDS]
+    for own, (first, second) in zip(BIRDS, pages.designs(article), strict=True):
+        for design in (first, second):
+            assert all(line in design for line in own)
+            assert set(re.findall(r"<(\w+)", design)) <= {"title", "body", "div", "a", "br"}
+            assert "class" not in design
+        texts = [pages.METHODS["fpdb, whole page"](design) for design in (first, second)]
+        assert not pages.alike(*texts)
+        assert pages.alike(texts[0], texts[0])

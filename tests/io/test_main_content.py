@@ -1,0 +1,140 @@
+"""The main content of a page is its article, however the page is made, and never nothing."""
+
+import pytest
+
+from fpdb.io.extraction import extract
+
+ARTICLE = [
+    "The old bridge at Lindow is closed until further notice, because the river washed out a pier.",
+    "Engineers will look at what is left of it when the water has fallen, the council said.",
+    "Only one way remains:",
+    "The ferry at Ashby runs every twenty minutes, and takes no more than six cars at a time.",
+    "A decision about repairs is expected in the autumn. The last ones took more than four years.",
+]
+ZH = [
+    "记者从有关部门获悉，今年的粮食产量再创新高，来自全国各地的代表出席了在北京召开的会议。",
+    "会议指出：",
+    "各地要继续做好春耕备耕工作，保障农资供应，确保全年粮食和重要农产品稳定安全供给。",
+    "下一步还将扩大试点范围。",
+]
+TITLE = "The bridge at Lindow is closed for months"
+SUMMARY = (
+    "The river has washed out one of the piers, and nobody can say when cars may cross it again."
+)
+MENU = "".join(f'<li><a href="/{n}">Section number {n}</a></li>' for n in range(30))
+TEASERS = "".join(
+    f"<div><div><div><a href=/t{n}><img src=x>A story of the day number {n}</a></div>"
+    f"<div>Story number {n} says little, but it says it at some length, and ends with a dot.</div>"
+    "</div></div>"
+    for n in range(3)
+)
+
+
+def read(body, title=TITLE):
+    return extract(f"<html><head><title>{title} - News</title></head><body>{body}", True)[0]
+
+
+def paragraphs(texts, tag="p"):
+    return "".join(f"<{tag}>{text}</{tag}>" for text in texts)
+
+
+def page(article):
+    """Put a page around an article, in elements that say nothing of what they are."""
+    return (
+        f"<div><ul>{MENU}</ul></div><div><h1>{TITLE}</h1><div>5 May, by A. Writer</div></div>"
+        f"<div>{article}</div><div>Editor: B. Writer</div><div>{TEASERS}</div>"
+        "<div>All rights reserved by the owners of this page, and by nobody else.</div>"
+    )
+
+
+@pytest.mark.parametrize("texts", [ARTICLE, ZH], ids=["en", "zh"])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        paragraphs,
+        lambda texts: paragraphs(texts, "div"),
+        "<br><br>".join,
+        lambda texts: f"<div><div>{paragraphs(texts)}</div></div>",
+        lambda texts: f"<main><article>{paragraphs(texts)}</article></main>",
+        lambda texts: f"<div class='widget share-this'>{paragraphs(texts)}</div>",
+        lambda texts: f"<form><aside>{paragraphs(texts)}</aside></form>",
+        lambda texts: f"<table><tr><td>{paragraphs(texts)}</table>",
+        lambda texts: paragraphs(f"<span>{text}</span>" for text in texts),
+        lambda texts: paragraphs(texts).replace("</p>", ""),
+    ],
+    ids=["p", "div", "br", "nested", "article", "named", "form", "table", "span", "unclosed"],
+)
+def test_it_is_the_article(mark, texts):
+    assert read(page(mark(texts))).split() == " ".join(texts).split()
+
+
+def test_what_is_said_twice_is_left_out():
+    summary = f"<div>{SUMMARY}</div>"
+    assert read(f"{summary}<div>{summary}{paragraphs(ARTICLE)}</div>").split("\n") == ARTICLE
+    # All of a page may be there twice, for a large and for a small screen.
+    twice = f"<div>{paragraphs(ARTICLE)}</div><div>{paragraphs(ARTICLE)}</div>"
+    assert read(twice).split("\n")[:5] == ARTICLE
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        f"<div class='comments'>{paragraphs([SUMMARY, SUMMARY.replace('river', 'sea')])}</div>",
+        f"<p hidden>{SUMMARY}</p>",
+        f"<div style='color: red; display: none'><p>{SUMMARY}</p></div>",
+        f"<aside><p>{SUMMARY}</p></aside>",
+        f"<figure><img><figcaption>{SUMMARY}</figcaption></figure>",
+        "<ul class='share'><li>Send</li><li>Print</li></ul>",
+        f"<ul>{MENU}</ul>",
+        f"<h2><a href=/x>{SUMMARY}</a></h2>",
+        f"<script>document.write('<p>{SUMMARY}</p>')</script>",
+        f"<svg><svg><text>{SUMMARY}</text></svg></svg>",
+        f"<!-- <p>{SUMMARY}</p> -->",
+        f"<template><p>{SUMMARY}</p></template>",
+    ],
+)
+def test_what_is_beside_the_article_is_left_out(beside):
+    body = paragraphs(ARTICLE[:3]) + beside + paragraphs(ARTICLE[3:])
+    assert read(page(body)).split("\n") == ARTICLE
+
+
+def test_attributes_are_no_markup():
+    odd = '<p title=\'a > b </p> <script> "\'>Short lines, and "quoted" ones, are &lt;kept&gt;.</p>'
+    found = read(paragraphs(ARTICLE[:2]) + odd + paragraphs(ARTICLE[3:]))
+    assert found.split("\n")[2] == 'Short lines, and "quoted" ones, are <kept>.'
+
+
+def test_headings_and_links_of_the_article_are_kept():
+    body = paragraphs(ARTICLE[:2]) + "<h2>The ferry</h2>" + paragraphs(ARTICLE[3:])
+    linked = body.replace("ferry at Ashby", "<a href=/ferry>ferry at Ashby</a>")
+    assert read(page(linked)).split("\n") == [*ARTICLE[:2], "The ferry", *ARTICLE[3:]]
+
+
+def test_a_page_without_an_article_is_its_own_text():
+    places = [f"<li><div>Place {n}</div><div>{n} Mill Lane</div></li>" for n in range(40)]
+    found = read(f"<ul>{MENU}</ul><ul>{''.join(places)}</ul><footer>{SUMMARY}</footer>")
+    assert found.split("\n")[-2:] == ["Place 39", "39 Mill Lane"]
+    assert "Section" not in found
+    # A short notice isn't what a long list is about, and a short page is what little it says.
+    assert "Place 39" in read(f"<p>{SUMMARY}</p><ul>{''.join(places)}</ul>")
+    assert read("<div>Nothing here</div>") == "Nothing here"
+
+
+def test_short_pages_of_one_site_differ():
+    def site(body):
+        return read(
+            f"<header><a href=/>Office</a></header><ul>{MENU}</ul><div class=content>{body}</div>"
+            "<footer>Contact, imprint and licence</footer>"
+        )
+
+    login = site("<h1>Sign in</h1><form><label>Name</label><input><button>Go</button></form>")
+    tasks = ["Welcome", "Pay taxes", "Renew a passport", "Register a birth", "Find a school"]
+    home = site(paragraphs(tasks, "div"))
+    assert home.split("\n") == tasks
+    assert login
+    assert login != home
+
+
+def test_a_short_article_is_the_content_of_a_page_of_notices():
+    notices = "".join(f"<div>{word} of the site is reserved</div>" for word in "ABCDEFGH")
+    assert read(f"{paragraphs(ZH)}<div>{notices}</div>").split("\n") == ZH

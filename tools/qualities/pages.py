@@ -1,0 +1,190 @@
+"""Measure how well the main content of real pages is found, and how fast: fpdb and others.
+
+Run it as `python tools/qualities/pages.py`; `--half` leaves out the pages on which the rules were
+made. The corpora are in the folder that the environment variable FPDB_CORPORA names: their pages
+come with the text of their articles. Each article is also put into two made designs of a site.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import random
+import re
+import time
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from resiliparse.extract.html2text import extract_plain_text
+
+import fpdb
+from fpdb.fingerprint.sketches import exact_shares
+from fpdb.io.extraction import extract
+
+SIMILAR, RECIPE = 0.8, fpdb.recipe("web")
+WORDS = (
+    "World",
+    "Business",
+    "Science",
+    "Culture",
+    "Sport",
+    "Travel",
+    "Opinion",
+    "Weather",
+    "Video",
+)
+
+
+def resiliparse(page):
+    return extract_plain_text(page, main_content=True, alt_texts=False, list_bullets=False)
+
+
+def peer(page, **options):
+    import trafilatura
+
+    return trafilatura.extract(page, include_comments=False, **options) or ""
+
+
+METHODS = {
+    "**fpdb**, main content": lambda page: extract(page, main=True)[0],
+    "fpdb, whole page": lambda page: extract(page, main=False)[0],
+    "resiliparse, main content": resiliparse,
+    "trafilatura": peer,
+    "trafilatura, fast": lambda page: peer(page, fast=True),
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of a corpus, and the text of its article."""
+
+    name: str
+    html: str
+    article: str
+
+    @property
+    def held_out(self):
+        return zlib.crc32(self.name.encode()) % 2 == 1
+
+
+def load(name):
+    path = Path(os.environ["FPDB_CORPORA"]) / name / "pages.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [
+            Page(found["id"], found["html"], found["article_body"])
+            for found in map(json.loads, lines)
+        ]
+
+
+def units(text, chinese):
+    """Count the words of a text, or its runs of three characters without white space."""
+    if not chinese:
+        return Counter(re.findall(r"\w+", text.lower()))
+    text = "".join(text.split())
+    return Counter(text[at : at + 3] for at in range(len(text) - 2))
+
+
+def rate(found, truth):
+    """Return F1, precision and recall of what was found."""
+    if not found or not truth:
+        return (float(not found and not truth),) * 3
+    common = (found & truth).total()
+    precision, recall = common / found.total(), common / truth.total()
+    return 2 * common / (found.total() + truth.total()), precision, recall
+
+
+def alike(first, second):
+    share, _ = exact_shares(*RECIPE.shingles_many([first, second]))
+    return share is not None and share >= SIMILAR
+
+
+def boxes(texts):
+    return "".join(f"<div>{text}</div>" for text in texts)
+
+
+def links(texts):
+    return boxes(f'<a href="/{text}">{text}</a>' for text in texts)
+
+
+def magazine(title, paragraphs, others):
+    """Lay out an article with a menu, a summary, and teasers of others below."""
+    teasers = boxes(
+        links([other[0].split(".")[0][:60]]) + boxes([f"{other[0][:140]}…"]) for other in others
+    )
+    return (
+        f"<title>{title} | The Magazine</title><body><div>{links(WORDS)}</div>"
+        f"<div><div>{title}</div><div>{paragraphs[0][:120]}…</div><div>By Ann Writer</div>"
+        f"<div>5 May 2024, 10:12</div></div><div>{boxes(paragraphs)}</div>"
+        f"<div><div>More stories</div>{teasers}</div>"
+        f"<div>© The Magazine. All rights reserved.{links(['Imprint', 'Privacy', 'Contact'])}</div>"
+    )
+
+
+def portal(title, paragraphs, others):
+    """Lay out an article in lines, with tools around it, and comments and notices below."""
+    comments = boxes(
+        boxes([f"Reader {number}", f"{number} hours ago", other[-1][:200]])
+        for number, other in enumerate(others)
+    )
+    return (
+        f"<title>{title}</title><body><div>We use cookies to improve your experience of this site. "
+        f"<a href=/c>More</a></div><div><div>{links(('Home', *reversed(WORDS)))}</div></div>"
+        f"<div><div>Sunday, May 5, 2024 - Updated 11:48 AM</div><div>{title}</div>"
+        f"{links(['Share', 'Print', 'Save'])}<div><div>{'<br><br>'.join(paragraphs)}</div></div>"
+        f"<div>Editor: B. Writer</div></div><div><div>{len(others)} comments</div>{comments}</div>"
+        f"<div>Get our newsletter every morning, with the best stories of the day.</div>"
+        f"<div>{links(WORDS)}<div>The Portal is not responsible for other sites.</div></div>"
+    )
+
+
+def designs(pages):
+    """Return the articles of pages in two designs each, which have nothing else in common."""
+    dice, laid_out = random.Random(17), []
+    texts = [[line for line in page.article.splitlines() if line.strip()] for page in pages]
+    for own in texts:
+        title = " ".join(own[0].split()[:9])
+        others = dice.sample(texts, 10)
+        laid_out.append((magazine(title, own, others[:5]), portal(title, own, others[5:])))
+    return laid_out
+
+
+def measured(method, pages, chinese):
+    """Return F1, precision, recall, the share similar to the article, and pages a second."""
+    started = time.process_time()
+    texts = [method(page.html) for page in pages]
+    taken = time.process_time() - started
+    rates = [
+        rate(units(text, chinese), units(page.article, chinese))
+        for text, page in zip(texts, pages, strict=True)
+    ]
+    means = [sum(column) / len(pages) for column in zip(*rates, strict=True)]
+    same = sum(alike(text, page.article) for text, page in zip(texts, pages, strict=True))
+    return [*means, same / len(pages), len(pages) / taken]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--half", action="store_true", help="only pages no rule was made on")
+    half = parser.parse_args().half
+    english, chinese = (
+        [page for page in load(name) if page.held_out or not half]
+        for name in ("html-en", "html-zh-articles")
+    )
+    pairs = designs(english)
+    print("| | English: F1 | precision | recall | similar | pages/s ", end="")
+    print("| Chinese: F1 | precision | recall | similar | pages/s | two designs |")
+    print("|---|" + "---|" * 11)
+    for name, method in METHODS.items():
+        cells = []
+        for pages, is_chinese in ((english, False), (chinese, True)):
+            *shares, speed = measured(method, pages, is_chinese)
+            cells += [*(f"{share:.3f}".lstrip("0") for share in shares), f"{speed:.0f}"]
+        same = sum(alike(method(one), method(other)) for one, other in pairs)
+        print(f"| {name} | {' | '.join(cells)} | {same} of {len(pairs)} |", flush=True)
+    print(f"\n{len(english)} English and {len(chinese)} Chinese pages")
+
+
+if __name__ == "__main__":
+    main()
