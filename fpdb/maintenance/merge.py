@@ -29,7 +29,7 @@ from fpdb.storage.format import ID_BYTES, Counters, Header, Stored, renumbered, 
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
 
-RULES = ("newest", "first", "error")
+RULES = ("newest", "first")
 ROWS = 1 << 16  # of `ids`, that are written at once
 
 T = TypeVar("T")
@@ -41,27 +41,24 @@ def merge(
     sources: Iterable[str | os.PathLike[str]],
     path: str | os.PathLike[str],
     *,
-    on_conflict: Literal["newest", "first", "error"] = "newest",
-    k: int | None = None,
+    on_conflict: Literal["newest", "first"] = "newest",
     capacity: int | None = None,
     memory: int = MEMORY,
 ) -> Merged:
     """Write the documents of several databases, which have the same recipe, into a new one.
 
     Of documents with the same key, the `newest` stays, which is the one that was added last, and of
-    equally old ones that of the first source; or that of the `first` source; or it is an `error` if
-    they differ in more than the time when they were added. Integer keys stay the ids; otherwise the
-    ids follow the order of the sources, and in each of them that of its own ids.
+    equally old ones that of the first source; or that of the `first` source. Integer keys stay the
+    ids; otherwise the ids follow the order of the sources, and in each of them that of its own ids.
 
     The tables are those of the sources if these are the same and the capacity suffices; otherwise
-    those of the best plan for the k and for the number of documents. Sorting takes about `memory`
-    bytes.
+    those of the best plan for the number of documents. Sorting takes about `memory` bytes.
 
     Each source is read in one snapshot. The new database appears at its path when it is complete,
     on disk, and checked deeply. If the merge fails or is killed, nothing appears.
 
     Raises:
-        InputError: With `error`, two sources have different documents with the same key.
+        InputError: The sources have other kinds of keys, another similarity or another k.
         DamagedError: A source is damaged.
     """
     require_whole("memory", memory, LEAST_MEMORY)
@@ -72,7 +69,7 @@ def merge(
         with contextlib.ExitStack() as held:
             opened = [_open(source, held) for source in _distinct(sources)]
             _require_alike(opened)
-            described = _header(opened, k, capacity)
+            described = _header(opened, capacity)
             built = draft.enter_context(Environment.build(directory, *new_database(described)))
             with built.write() as into:
                 taken = _Merge(opened, into, described, on_conflict).write(memory)
@@ -216,24 +213,22 @@ def _require_alike(opened: Sequence[_MergeSource]) -> None:
                 )
 
 
-def _header(opened: Sequence[_MergeSource], k: int | None, capacity: int | None) -> Header:
+def _header(opened: Sequence[_MergeSource], capacity: int | None) -> Header:
     """Describe the new database: as the sources, with tables that suit all their documents."""
     first = opened[0]
     stored = [source.view.index.plan for source in opened]
     ks = sorted({each.k for each in stored})
-    if k is None and len(ks) > 1:
+    if len(ks) > 1:
         raise InputError(
             f"the databases were created for k={', '.join(map(str, ks))}",
-            hint="give the k of the new one",
+            hint="`fpdb compact -k` writes a database with another k",
         )
-    wanted = ks[0] if k is None else k
     total = sum(source.counters.documents for source in opened)
     room = max(source.header["capacity"] for source in opened)
     if capacity is None and total <= room and all(each == stored[0] for each in stored):
-        return replanned({**first.header, "capacity": room}, k=wanted, capacity=None)
-    return replanned(
-        first.header, k=wanted, capacity=max(total, room) if capacity is None else capacity
-    )
+        return replanned({**first.header, "capacity": room}, k=None, capacity=None)
+    wanted = max(total, room) if capacity is None else capacity
+    return replanned(first.header, k=None, capacity=wanted)
 
 
 class _Merge:
@@ -299,28 +294,11 @@ class _Merge:
 
     def _winner(self, rivals: list[_SourceKey]) -> _SourceKey:
         """Return which of several documents with one key stays."""
-        if self._rule == "error":
-            self._require_same(rivals)
-        if self._rule != "newest":
+        if self._rule == "first":
             return rivals[0]
         if not self._named:
             return max(rivals, key=itemgetter(-1))  # the first of equally old ones
         return max(rivals, key=lambda rival: self._sources[rival[1]].document(rival[2]).added)
-
-    def _require_same(self, rivals: list[_SourceKey]) -> None:
-        """Raise an error if documents with one key differ in more than the time of adding."""
-        first, *others = (
-            self._sources[place].document(number)._replace(id=0, added=0)
-            for _, place, number, _, _ in rivals
-        )
-        for rival, other in zip(rivals[1:], others, strict=True):
-            if other != first:
-                paths = self._sources[rivals[0][1]].path, self._sources[rival[1]].path
-                raise InputError(
-                    f"{paths[0]} and {paths[1]} have different documents with the key "
-                    f"{first.key!r}",
-                    hint="merge with on_conflict newest or first, or delete one of them",
-                )
 
 
 def _blocks(keys: Iterator[_SourceKey]) -> Iterator[Rows]:

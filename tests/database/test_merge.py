@@ -26,7 +26,7 @@ from fpdb.storage import Environment
 pytestmark = pytest.mark.process
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
-RULES = ("newest", "first", "error")
+RULES = ("newest", "first")
 
 texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 metas = st.sampled_from([None, {"a": 1}, "b"])
@@ -66,20 +66,18 @@ def crawl(
                 db.delete(key)
 
 
-def model(sources: list[list[Document]], rule: str) -> dict[Any, Document] | None:
-    """Say what a merge holds; nothing if it is an error."""
+def model(sources: list[list[Document]], rule: str) -> dict[Any, Document]:
+    """Return what a merge must hold."""
     held: dict[Any, Document] = {}
     for documents in sources:
         for document in documents:
             known = held.get(document.key)
             if known is None or (rule == "newest" and document.added > known.added):
                 held[document.key] = document
-            elif rule == "error" and timeless(known) != timeless(document):
-                return None
     return held
 
 
-def timeless(document: Document) -> tuple[Any, ...]:
+def without_id(document: Document) -> tuple[Any, ...]:
     return (
         document.key,
         document.fingerprint,
@@ -88,11 +86,8 @@ def timeless(document: Document) -> tuple[Any, ...]:
         document.sketch,
         document.digest,
         document.characters,
+        document.added,
     )
-
-
-def without_id(document: Document) -> tuple[Any, ...]:
-    return (*timeless(document), document.added)
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
@@ -129,11 +124,6 @@ def test_a_merge_is_the_union_by_the_rule(
         paths = [where / f"{number}" for number in range(len(moves))]
         sources = [documents_of(path) for path in paths]
         expected = model([sorted(own, key=by_id) for own in sources], rule)
-        if expected is None:
-            with pytest.raises(fpdb.InputError, match="have different documents with the key"):
-                fpdb.merge(paths, where / "c", on_conflict=rule)
-            assert sorted(os.listdir(where)) == [path.name for path in paths]
-            return
         merged = fpdb.merge(paths, where / "c", on_conflict=rule)
     require_merged(merged, expected, sources, keys)
     with fpdb.build(where / "union", **options) as union:
@@ -279,7 +269,7 @@ def test_copies_of_one_database_that_went_their_own_ways(paths: list[Path], tmp_
         db.add("mine", "one two three four")
     with fpdb.open(tmp_path / "copy") as copy:
         copy.add("its", "five six seven eight")
-    merged = fpdb.merge([paths[0], tmp_path / "copy"], tmp_path / "c", on_conflict="error")
+    merged = fpdb.merge([paths[0], tmp_path / "copy"], tmp_path / "c", on_conflict="first")
     assert merged.documents == 4
     assert [source.dropped for source in merged.sources] == [0, 2]
 
@@ -308,9 +298,6 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
         with pytest.raises(InputError, match=words) as caught:
             fpdb.merge([paths[0], tmp_path / name], tmp_path / "c")
         assert caught.value.hint
-    merged = fpdb.merge([paths[0], tmp_path / "nearer"], tmp_path / "c", k=2)
-    with fpdb.open(merged.path) as db:
-        assert db.k == 2
 
 
 @pytest.mark.parametrize(
@@ -324,7 +311,6 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
         (lambda paths, c: ([*paths, c / "none"], c, {}), fpdb.DatabaseNotFoundError),
         (lambda paths, c: (paths, c, {"on_conflict": "oldest"}), InputError),
         (lambda paths, c: (paths, c, {"memory": 1}), InputError),
-        (lambda paths, c: (paths, c, {"k": True}), InputError),
         (lambda paths, c: (paths, c, {"capacity": 0}), InputError),
     ],
     ids=[
@@ -336,7 +322,6 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
         "missing",
         "rule",
         "memory",
-        "k",
         "room",
     ],
 )
@@ -372,8 +357,6 @@ def test_the_tables_suit_all_documents(tmp_path: Path) -> None:
     with fpdb.open(fpdb.merge(pair, tmp_path / "d", capacity=10**7).path) as db:
         assert db.stats().capacity == 10**7
         assert db.plan == fpdb.plans(64, 3, 10**7, similarity=0.8)[0]
-    with fpdb.open(fpdb.merge(pair, tmp_path / "e", k=4).path) as db:
-        assert db.plan == fpdb.plans(64, 4, 1800, similarity=0.8)[0]
 
 
 @pytest.mark.usefixtures("checked_here")

@@ -129,12 +129,6 @@ def test_two_merges_to_one_path_make_one_database(
     assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
 
 
-def test_a_conflict_leaves_nothing(pair: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(fpdb.InputError):
-        fpdb.merge(pair, tmp_path / "c", on_conflict="error")
-    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
-
-
 def test_a_full_disk_is_an_error_and_leaves_nothing(
     pair: list[Path], tmp_path: Path, run: Callable[..., str]
 ) -> None:
