@@ -298,19 +298,6 @@ class TableStats:
 
 
 @dataclass(frozen=True)
-class Outgrown:
-    """The estimated gain of a rebuild with a better plan, at the current number of documents.
-
-    `seconds` is the time of one query and one insert, `bytes` the size of all tables; each first
-    with the current tables, then with those of the better plan.
-    """
-
-    plan: str
-    seconds: tuple[float, float]
-    bytes: tuple[int, int]
-
-
-@dataclass(frozen=True)
 class Snapshots:
     """The snapshots that are open in all processes, without the one that counts them.
 
@@ -325,7 +312,7 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Stats:
-    """The size and the settings of a database; `outgrown` if another plan would be better by now.
+    """The size and the settings of a database.
 
     `similarity` is what texts have that are near each other, and `sketches` the number of documents
     with a sketch; both are None in a database of bits.
@@ -346,7 +333,6 @@ class Stats:
     bytes: int
     bytes_used: int
     tables: tuple[TableStats, ...]
-    outgrown: Outgrown | None
     snapshots: Snapshots
     similarity: float | None = None
     sketches: int | None = None

@@ -1,6 +1,5 @@
 """Describe, check, repair, compact, merge and copy databases."""
 
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Annotated, Literal
@@ -69,11 +68,6 @@ def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
     }
     for table in found.tables:
         entries[table.name] = f"prefix {table.prefix}, {table.pages:,} pages"
-    if found.outgrown:
-        entries["outgrown"] = (
-            f"{found.outgrown.plan} would be faster by now: fpdb compact "
-            f"{shlex.quote(found.path)} --output NEW --capacity {2 * found.documents}"
-        )
     render.report(entries)
 
 
@@ -192,10 +186,10 @@ def merge(
     ],
     output: NewPathOption,
     on_conflict: Annotated[
-        Literal["newest", "first", "error"],
+        Literal["newest", "first"],
         typer.Option(
             "--on-conflict",
-            help="What to keep of documents with the same key; error: fail if they differ.",
+            help="Which of the documents with the same key to keep.",
         ),
     ] = "newest",
     capacity: AnyCapacityOption = None,

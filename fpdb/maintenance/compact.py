@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from fpdb.arrays import Column, gathered
 from fpdb.documents.catalog import View
 from fpdb.documents.layout import database_names, layout, new_database, read_places, write_places
-from fpdb.models import Outgrown, Stats, TableStats
+from fpdb.models import Stats, TableStats
 from fpdb.storage import Environment
 from fpdb.storage.format import Counters, Header
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.tables import Plan, estimate_cost, plans
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, load_tables
-
-# A rebuild is worth its time if it makes queries and inserts at least this much faster.
-_WORTHWHILE = 1.2
 
 
 def compact(
@@ -76,22 +72,7 @@ def stats(view: View, head: Header, environment: Environment) -> Stats:
         bytes=(environment.path / DATA_FILE).stat().st_size,
         bytes_used=sum(map(txn.bytes_of, database_names(index, catalog))),
         tables=tables,
-        outgrown=_outgrown(plan, head, counters.documents),
         similarity=head.get("similarity"),
         sketches=counters.sketches,
         snapshots=txn.open_snapshots(),
-    )
-
-
-def _outgrown(plan: Plan, head: Header, documents: int) -> Outgrown | None:
-    if documents <= head["capacity"]:
-        return None
-    best = plans(plan.bits, plan.k, documents, similarity=head.get("similarity"))[0]
-    own, other = (estimate_cost(each, documents) for each in (plan, best))
-    if other.seconds_per_document * _WORTHWHILE > own.seconds_per_document:
-        return None
-    return Outgrown(
-        plan=best.name,
-        seconds=(own.seconds_per_document, other.seconds_per_document),
-        bytes=(own.bytes, other.bytes),
     )

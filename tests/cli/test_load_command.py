@@ -222,17 +222,3 @@ def test_compact_replaces_a_database_and_swap_exchanges_two(run, tmp_path, path,
     nothing = run("swap", path, tmp_path / "nothing")
     assert nothing.code == 3
     assert "there is no database" in nothing.err
-
-
-def test_stats_show_what_a_rebuild_would_gain(run, tmp_path, path, array):
-    plan = fpdb.plans(64, 3, 1000)[-1]
-    with fpdb.create(path, keys="integer", capacity=1000, similarity=None, plan=plan) as db:
-        db.add_fingerprints(range(3000), array)
-    shown = run("stats", path).out
-    assert "outgrown            4 tables, p=16 would be faster by now: " in shown
-    assert f"fpdb compact {path} --output NEW --capacity 6000\n" in shown
-    found = json.loads(run("stats", path, "--json").out)["outgrown"]
-    assert found["seconds"][1] < found["seconds"][0]
-    run("compact", path, "--output", tmp_path / "new", "--capacity", 6000)
-    assert "outgrown" not in run("stats", tmp_path / "new").out
-    assert json.loads(run("stats", tmp_path / "new", "--json").out)["outgrown"] is None

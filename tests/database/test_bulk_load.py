@@ -284,20 +284,3 @@ def test_compact_copies_nothing_that_is_damaged(tmp_path: Path) -> None:
         with pytest.raises(fpdb.DamagedError):
             db.compact(tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def test_stats_say_when_the_tables_are_outgrown(tmp_path: Path) -> None:
-    array = fingerprints(64, 1200)
-    slow = plans(64, 3, 10)[-1]
-    with fpdb.create(tmp_path / "db", keys="integer", capacity=1200, plan=slow) as db:
-        db.add_fingerprints(np.arange(1200), array)
-        assert db.stats().outgrown is None  # not above its capacity
-        db.add_fingerprints([5000], array[:1])
-        outgrown = db.stats().outgrown
-        assert outgrown is not None
-        best = plans(64, 3, 1201, similarity=0.8)[0]
-        assert outgrown.plan == best.name
-        assert outgrown.seconds[1] * 1.2 <= outgrown.seconds[0]
-        assert outgrown.bytes[0] != outgrown.bytes[1]
-        db.compact(tmp_path / "new", capacity=2400)
-    assert fpdb.open(tmp_path / "new").stats().outgrown is None
