@@ -86,6 +86,7 @@ def follow(
 
 def _end(*_: object) -> None:
     """End with exit code 0, which is how a service that gets SIGTERM should end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
     raise typer.Exit
 
 

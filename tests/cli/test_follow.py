@@ -1,6 +1,7 @@
 """fpdb follow: each line has its answer, at once, in order, and once it is stored."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 import pytest
 
 import fpdb
+from fpdb.cli import render
 
 SECONDS = 60
 KITES = (
@@ -141,6 +143,29 @@ def test_a_signal_ends_it_with_what_was_answered_stored(talk, path, number, code
     with fpdb.open(path) as database:
         assert list(database) == ["a"]
         assert not list(database.check())
+
+
+def test_a_second_signal_changes_nothing(run, path, monkeypatch):
+    """`timeout` sends SIGTERM twice: to the program, and to its group."""
+
+    def terminated(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield
+
+    def note(text):
+        os.kill(os.getpid(), signal.SIGTERM)
+        written(text)
+
+    written = render.note
+    monkeypatch.setattr(fpdb, "follow", terminated)
+    monkeypatch.setattr(render, "note", note)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        done = run("follow", path, "-")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert done.code == 0
+    assert done.err.splitlines()[-1].startswith("read 0, added 0")
 
 
 def test_after_a_kill_what_was_answered_is_stored(start, talk, path):

@@ -35,10 +35,8 @@ def test_data_goes_to_standard_output_and_the_rest_to_standard_error(start):
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["compare", "-t", TEXT, "-t", TEXT], 0),
         (["recipes", "list"], 0),
         (["fingerprint", "--nonsense"], 2),
-        (["fingerprint", "-r", "wep", "-t", TEXT], 3),
         (["fingerprint", "absent"], 3),
     ],
 )

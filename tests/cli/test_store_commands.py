@@ -297,3 +297,22 @@ def test_a_dash_is_no_name_of_a_database(run, path, tmp_path, monkeypatch, argum
     assert outcome.code == 2
     assert "expected a path" in outcome.err
     assert not list((tmp_path / "work").iterdir())
+
+
+@pytest.mark.process
+def test_hold_exits_with_the_code_of_the_program(run, path):
+    assert run("hold", path, "--", "sh", "-c", "exit 7").code == 7
+    assert run("hold", path, "--", "sh", "-c", "kill -9 $$").code == 137
+    failed = run("hold", path, "--", "no such program")
+    assert failed.code == 3
+    assert "no such program can't be run: No such file or directory" in failed.err
+    assert run("hold", path).code == 2
+
+
+def test_a_backup_holds_the_same_and_replaces_nothing(run, path, tmp_path):
+    copy = tmp_path / "copy"
+    done = run("backup", path, "-o", copy)
+    assert (done.code, done.out) == (0, f"{copy}\n")
+    with fpdb.open(copy) as database, fpdb.open(path) as original:
+        assert list(database.scan()) == list(original.scan())
+    assert run("backup", path, "-o", copy).code == 3

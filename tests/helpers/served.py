@@ -34,8 +34,13 @@ rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)
 server.sendmsg([len(call).to_bytes(4, sys.byteorder)], [rights])
 server.sendall(call)
 process = int.from_bytes(server.recv(4), sys.byteorder)
+def pass_on(number, _):
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:  # it has just ended
+        pass
 for number in (_signal.SIGINT, _signal.SIGTERM):
-    _signal.signal(number, lambda number, _: os.kill(process, number))
+    _signal.signal(number, pass_on)
 code = server.recv(1)
 sys.exit(code[0] if code else 1)
 """
