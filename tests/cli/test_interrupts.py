@@ -79,7 +79,7 @@ def starting(tmp_path):
             **options,
         )
         started.append(process)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not reached.exists():
             assert time.monotonic() < deadline
             assert process.poll() is None
@@ -110,7 +110,7 @@ def test_an_interrupt_while_a_module_is_imported(starting, place, command):
     options = {"command": command} if command else {}
     process = starting(place, "fingerprint", "-t", "国务院今天发布了关于放假的通知", **options)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"interrupted\n")
 
 
@@ -118,7 +118,7 @@ def test_an_interrupt_at_the_exit_of_the_interpreter_is_too_late(starting, tmp_p
     process = starting("exit", "fingerprint", "-t", TEXT)
     process.send_signal(signal.SIGINT)
     (tmp_path / "reached").unlink()
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, bool(out), err) == (0, True, b"")
 
 
@@ -127,7 +127,7 @@ def test_a_program_that_imports_fpdb_keeps_its_interrupts(starting, tmp_path):
     script.write_text("try:\n    import fpdb\nexcept KeyboardInterrupt:\n    print('its own')\n")
     process = starting("numpy", command=(sys.executable, str(script)))
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, b"its own\n", b"")
 
 
@@ -139,7 +139,7 @@ def test_an_ignored_interrupt_stays_ignored(starting, tmp_path):
         signal.signal(signal.SIGINT, before)
     process.send_signal(signal.SIGINT)
     (tmp_path / "reached").unlink()
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, bool(out), err) == (0, True, b"")
 
 

@@ -206,7 +206,7 @@ def stored_in(path):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -241,7 +241,7 @@ def test_an_interrupt_ends_all_processes_and_leaves_a_sound_database(reading):
     for number in (process.pid, *workers):  # as a terminal does
         os.kill(number, signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 30
     assert (process.returncode, out) == (130, b"")
     assert b"Traceback" not in err
     assert b"interrupted: " in err

@@ -118,7 +118,7 @@ def test_pairs_stream_until_the_reader_has_enough(start, tmp_path):
     assert len(set(lines)) == 1_000
     process.send_signal(signal.SIGINT)
     process.stdout.close()
-    assert process.wait(30) in (0, 130)
+    assert process.wait(60) in (0, 130)
 
 
 NEWS = [

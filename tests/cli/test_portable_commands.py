@@ -80,9 +80,9 @@ def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
     _, errors = load.communicate(timeout=60)
     assert load.returncode == 0, errors
     for command in commands:
-        assert command.wait(10) == 0
+        assert command.wait(60) == 0
         command.stdout.close()
-    assert export.wait(10) == 0
+    assert export.wait(60) == 0
     assert b"read 3, added 2" in errors
     assert dumped(copy) == dumped(path)
 

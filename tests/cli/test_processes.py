@@ -1,6 +1,7 @@
 """The command line as a process: streams, signals, pipes, locales, sizes and times."""
 
 import gzip
+import os
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,7 @@ def test_data_goes_to_standard_output_and_the_rest_to_standard_error(start):
     code, out, err = finished(start("fingerprint", "-t", TEXT, "-t", "short"))
     expected = f"{fpdb.recipe('web').fingerprint(TEXT):016x}\t{TEXT}\nshort\tshort\n"
     assert (code, out.decode()) == (0, expected)
-    assert err.decode() == "short texts: 1 (fewer than 8 distinct features)\n"
+    assert err.decode() == "short texts: 1 (fewer than 6 distinct features)\n"
 
 
 @pytest.mark.parametrize(
@@ -105,9 +106,15 @@ def test_chinese_is_printed_in_any_locale(start, tmp_path, environment):
     assert out.decode("utf-8").split("\t")[8:] == [CHINESE, f"{CHINESE}。\n"]
 
 
+def seconds_of_children():
+    """The processor time of the processes that have ended, which no other process adds to."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def test_a_hundred_megabytes_in_one_line_are_refused(start):
     process = start("fingerprint", "--format", "lines")
-    before = time.monotonic()
+    before = seconds_of_children()
 
     def feed():
         try:
@@ -120,7 +127,7 @@ def test_a_hundred_megabytes_in_one_line_are_refused(start):
     feeder = threading.Thread(target=feed)
     feeder.start()
     assert process.wait(60) == 3
-    assert time.monotonic() - before < 10
+    assert seconds_of_children() - before < 5
     error, hint = process.stderr.read().decode().splitlines()
     feeder.join()
     assert error == "error: -:1: holds more than 2097152 bytes in one line"
@@ -130,9 +137,9 @@ def test_a_hundred_megabytes_in_one_line_are_refused(start):
 def test_a_gzip_bomb_is_refused_at_once(start, tmp_path):
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(bytes(100 * MEGABYTE), 1))
-    before = time.monotonic()
+    before = seconds_of_children()
     code, _, err = finished(start("fingerprint", path))
-    assert (code, time.monotonic() - before < 10) == (3, True)
+    assert (code, seconds_of_children() - before < 5) == (3, True)
     assert b"holds more than 2097152 bytes in one text" in err
 
 

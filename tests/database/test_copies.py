@@ -199,5 +199,3 @@ def test_no_room_for_the_file_of_a_backup(
         with pytest.raises(fpdb.DiskFullError, match="no room to write"):
             db.backup(tmp_path / "copy")
     assert os.listdir(tmp_path) == [db.path.name]
-
-

@@ -6,6 +6,7 @@ import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ Start = Callable[..., subprocess.Popen[str]]
 Run = Callable[..., str]
 
 NUMBER = """
-import hashlib, json, random
+import hashlib, json, random, select
 
 def number_of(key):
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")
@@ -34,8 +35,8 @@ WRITER = (
 db, name, dice = fpdb.open(argv[0]), argv[1], random.Random(argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
-kept, number, ends = [], 0, time.monotonic() + float(argv[2])
-while time.monotonic() < ends:
+kept, number = [], 0
+while number < 250:
     documents = []
     for _ in range(dice.choice([1, 1, 7, 60])):
         number += 1
@@ -47,9 +48,9 @@ while time.monotonic() < ends:
     list(db.add_many([moved]))
     db.delete(f"{name}-passing")
     db.add(f"{name}-passing", "some words that are only here for a while " + name)
-    if len(kept) > 500 and dice.random() < 0.3:
-        gone, kept = kept[:100], kept[100:]
-        assert db.delete_many(gone) == 100
+    if len(kept) > 120 and dice.random() < 0.3:
+        gone, kept = kept[:20], kept[20:]
+        assert db.delete_many(gone) == 20
 print(json.dumps(kept), flush=True)
 """
 )
@@ -61,7 +62,7 @@ BLOCKS = [1 << 63, 1 << 47, 1 << 31, 1 << 15]
 db = fpdb.open(argv[0], readonly=argv[1] == "readonly")
 print("ready", flush=True)
 sys.stdin.readline()
-rounds, ends = 0, time.monotonic() + float(argv[2])
+rounds = 0
 
 def require_whole(document):
     assert document.fingerprint == number_of(document.key), document
@@ -75,7 +76,8 @@ def require_whole(document):
         found = [(match.key, match.distance) for match in db.query_fingerprint(near)]
         assert (document.key, 3) in found or db.get(document.key) is None, (document, found)
 
-while time.monotonic() < ends:
+# Until it gets what the writers have kept, and for a few rounds at least.
+while rounds < 5 or not select.select([sys.stdin], [], [], 0)[0]:
     rounds += 1
     seen = [d for n in "ab" for d in db.scan(prefix=f"{n}-0")]
     for document in random.sample(seen, min(len(seen), 30)):
@@ -132,8 +134,8 @@ def crowded(tables: Database) -> Database:
 def test_two_writers_and_two_readers(tables: Database, path: Path, start: Start) -> None:
     db = tables
     list(db.add_many([fpdb.Document("moving", fingerprint=_number_of("place 0"))]))
-    writers = [start(WRITER, path, name, 3) for name in "ab"]
-    readers = [start(READER, path, mode, 3) for mode in ("readonly", "writable")]
+    writers = [start(WRITER, path, name) for name in "ab"]
+    readers = [start(READER, path, mode) for mode in ("readonly", "writable")]
     for process in (*writers, *readers):
         assert hear(process) == "ready"
     for process in (*writers, *readers):
@@ -143,10 +145,10 @@ def test_two_writers_and_two_readers(tables: Database, path: Path, start: Start)
         say(process, json.dumps(kept))
     for process in readers:
         rounds, checked = map(int, hear(process).split())
-        assert rounds > 3
+        assert rounds >= 5
         assert checked == len(kept)
     for process in (*writers, *readers):
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert len(kept) > 200
     assert sorted(db) == sorted([*kept, "moving", "a-passing", "b-passing"])
     assert list(db.check()) == []
@@ -166,7 +168,7 @@ for turn in range(int(argv[1])):
 )
 
 LISTENER = (
-    READER[: READER.index("while time.monotonic()")].replace("int(argv[2])", "0")
+    READER[: READER.index("# Until")]
     + """
 for line in sys.stdin:
     require_whole(db[line.strip()])
@@ -181,7 +183,7 @@ def test_what_is_acknowledged_is_whole_for_others_at_once(
 ) -> None:
     turns = 60
     speaker = start(SPEAKER, path, turns)
-    listeners = [start(LISTENER, path, mode, 0) for mode in ("readonly", "writable")]
+    listeners = [start(LISTENER, path, mode) for mode in ("readonly", "writable")]
     for process in listeners:
         assert hear(process) == "ready"
         say(process, "go")
@@ -192,7 +194,7 @@ def test_what_is_acknowledged_is_whole_for_others_at_once(
             say(process, key)
         assert [hear(process) for process in listeners] == [key, key]
         say(speaker, "next")
-    assert speaker.wait(20) == 0
+    assert speaker.wait(60) == 0
 
 
 @pytest.mark.parametrize("table", range(4))
@@ -203,7 +205,7 @@ def test_a_reader_would_notice_a_document_that_one_table_lacks(
     number = _number_of("c-000000")
     document = Document("c-000000", meta={"of": "c"}, fingerprint=number)
     (added,) = crowded.add_many([document])
-    listener = start(LISTENER, path, "readonly", 0)
+    listener = start(LISTENER, path, "readonly")
     assert hear(listener) == "ready"
     say(listener, "go")
     say(listener, document.key)
@@ -273,24 +275,22 @@ for line in sys.stdin:
 """
 
 
-def added_in_step(path: Path, start: Start, way: str) -> int:
-    """How many documents two processes add that get 200 pages at the same moments."""
+def added_in_step(path: Path, start: Start, way: str) -> Iterator[int]:
+    """Yield how many documents two processes add that get a page at the same moment."""
     steppers = [start(STEPPER, path, name, way) for name in "ab"]
     for process in steppers:
         assert hear(process) == "ready"
-    added = 0
     for page in range(200):
         for process in steppers:
             say(process, str(page))
         statuses = [hear(process) for process in steppers]
         assert set(statuses) <= {"added", "duplicate"}
-        added += statuses.count("added")
-    return added
+        yield statuses.count("added")
 
 
 def test_two_crawlers_in_step_store_each_page_once(db: Database, path: Path, start: Start) -> None:
-    assert added_in_step(path, start, "safe") == 200
-    assert len(db) == 200
+    assert list(islice(added_in_step(path, start, "safe"), 100)) == [1] * 100
+    assert len(db) == 100
     assert list(db.check()) == []
 
 
@@ -298,7 +298,7 @@ def test_looking_first_and_adding_then_stores_pages_twice(
     db: Database, path: Path, start: Start
 ) -> None:
     """A known-bad control: pages that come at the same moment do race."""
-    assert added_in_step(path, start, "look first") > 200
+    assert 2 in added_in_step(path, start, "look first")
     assert list(db.check()) == []
 
 

@@ -156,6 +156,7 @@ def test_lists_without_an_article_are_text():
     ids=["tags", "comments", "attributes", "depth", "formatting", "large", "zeros", "scripts"],
 )
 def test_hostile_pages_end(page):
+    html._readers.end()  # whose time is that of other tests
     before = os.times()
     try:
         fpdb.html_text(page)
@@ -218,7 +219,7 @@ def test_the_process_ends_with_its_parent():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, check=False, capture_output=True, timeout=60)
     number = int(done.stdout)
-    for _ in range(200):
+    for _ in range(1000):
         if not os.path.exists(f"/proc/{number}"):
             break
         threading.Event().wait(0.05)

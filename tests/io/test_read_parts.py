@@ -4,7 +4,6 @@ import gzip
 import os
 import pickle
 import threading
-import time
 
 import pytest
 from hypothesis import given
@@ -116,21 +115,22 @@ def test_parts_are_bounded_by_their_bytes_too(tmp_path, monkeypatch):
 
 
 def test_a_slow_pipe_gives_its_parts_in_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_PART_SECONDS", 0.05)
+    monkeypatch.setattr(files, "_PART_SECONDS", 0.0)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+    read = threading.Semaphore()
 
     def write():
         with pipe.open("wb", buffering=0) as file:
             for number in range(4):
+                assert read.acquire(timeout=60)
                 file.write(b"line %d\n" % number)
-                time.sleep(0.1)
 
     thread = threading.Thread(target=write)
     thread.start()
-    found = [list(part()) for part in read_parts(str(pipe), Reading(format="lines"))]
+    found = []
+    for part in read_parts(str(pipe), Reading(format="lines")):
+        found.append([record.text for record in part()])
+        read.release()
     thread.join()
-    assert len(found) > 1
-    assert [record.text for records in found for record in records] == [
-        f"line {number}" for number in range(4)
-    ]
+    assert found == [[f"line {number}"] for number in range(4)]

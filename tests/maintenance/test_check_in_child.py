@@ -170,7 +170,7 @@ def test_closing_ends_the_process(path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert children()
     started = time.monotonic()
     problems.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert not children()
 
 
@@ -194,7 +194,7 @@ def test_an_interrupt_ends_both(path: Path) -> None:
         caller.send_signal(signal.SIGINT)
         started = time.monotonic()
         assert caller.stdout.read() == "interrupted\n"
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
 
 
 KILLED = f"""
@@ -215,7 +215,7 @@ def test_the_process_ends_with_its_caller(path: Path) -> None:
         [child] = children(caller.pid)
         caller.kill()
         caller.wait()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while Path("/proc", child).exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -63,7 +63,7 @@ def run(start: Callable[..., subprocess.Popen[str]]) -> Callable[..., str]:
 
     def run_script(script: str, *argv: object) -> str:
         process = start(script, *argv)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
         assert process.returncode == 0, f"exit code {process.returncode}\n{out}\n{err}"
         return out
 

@@ -234,7 +234,7 @@ def test_a_thread_that_writes_too_long_is_named(env: Environment) -> None:
     started = time.monotonic()
     with pytest.raises(LockTimeoutError, match="another thread of this process holds it") as caught:
         env.write(timeout=0.1).__enter__()
-    assert 0.05 < time.monotonic() - started < 2
+    assert 0.05 < time.monotonic() - started < 20
     assert caught.value.pid == os.getpid()
     go.set()
     thread.join()
@@ -265,7 +265,7 @@ def test_eight_threads_read_and_write(env: Environment, path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join()
     assert not errors
     assert [get(env, bytes([n])) for n in (1, 3, 5, 7)] == [bytes([29])] * 4
 
@@ -295,11 +295,11 @@ def test_a_write_begins_after_another_thread_opened_the_environment_for_reading(
 
 
 def test_busy_threads_take_turns(env: Environment) -> None:
-    ends = time.monotonic() + 0.3
-    turns = [0, 0, 0]
+    turns, start = [0, 0, 0], threading.Barrier(3)
 
     def write(number: int) -> None:
-        while time.monotonic() < ends:
+        start.wait()
+        while min(turns) < 100 and max(turns) < 10_000:
             with env.write():
                 turns[number] += 1
 
@@ -308,7 +308,7 @@ def test_busy_threads_take_turns(env: Environment) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert min(turns) > max(turns) / 20
+    assert min(turns) >= 100
 
 
 def test_reader_slots_run_out_by_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

