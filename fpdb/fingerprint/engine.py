@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Places
+from fpdb.arrays import Column, Places, joined
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
 from fpdb.fingerprint.features import DAMPING
@@ -268,12 +268,9 @@ class Engine:
     def _hash_shingles(self, parts: Sequence[CountedShingles]) -> _Features:
         """Hash shingles that are counted."""
         nothing = CountedShingles(0, np.empty(0, np.uint64), *np.empty((2, 0), np.int64))
-        _, hashes, occurrences, counts = zip(nothing, *parts, strict=True)
-        return _Features(
-            vote_hashes(np.concatenate(hashes), self._bits),
-            self._weigh(np.concatenate(occurrences).astype(np.float64)),
-            np.concatenate(counts),
-        )
+        hashes, occurrences, counts = joined([part[1:] for part in parts] or [nothing[1:]])
+        weights = self._weigh(occurrences.astype(np.float64))
+        return _Features(vote_hashes(hashes, self._bits), weights, counts)
 
     def _hash_windows(self, cleaned: list[str]) -> _Features:
         """Hash all windows of characters at once."""

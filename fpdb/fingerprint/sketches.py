@@ -57,6 +57,9 @@ _MARGIN = 1.5  # in standard errors
 _ROUNDS = 16
 # The value of a bin: the round above, the shingle's hash below. So the smaller value always wins.
 _ROUND_SHIFT = np.uint64(52)
+# Of so few shingles, all rounds are made together: the calls of numpy would take longer than their
+# work.
+_FEW = 512
 _HASH = np.uint64((1 << 52) - 1)
 _BIN_SHIFT = np.uint64(56)
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -125,6 +128,7 @@ def salts(count: int, seed: int) -> Column:
 
 
 _ROUND_SALTS = salts(_ROUNDS, 1)
+_ROUND_NUMBERS = np.arange(_ROUNDS, dtype=np.uint64)[:, np.newaxis] << _ROUND_SHIFT
 _BIN_SALTS = salts(BINS, 2)
 # Of the hashes that vote on a fingerprint, which must not be those that fill the bins.
 _VOTE_SALTS = salts(2, 3)
@@ -208,6 +212,16 @@ def _fill(hashes: Column, counts: Places) -> Column:
     table = np.full((len(counts), BINS), _EMPTY, np.uint64)
     bins = table.reshape(-1)
     owners = np.repeat(np.arange(len(table)), counts)
+    if len(hashes) <= _FEW:
+        # All rounds at once: the number of the round makes the first one win.
+        values = mix(hashes + _ROUND_SALTS[:, np.newaxis])
+        at = owners * BINS + (values >> _BIN_SHIFT).astype(np.int64)
+        values &= _HASH
+        values |= _ROUND_NUMBERS
+        np.minimum.at(bins, at.ravel(), values.ravel())
+        if (table == _EMPTY).any():
+            _fill_directly(table, owners, hashes)
+        return table
     for number, salt in enumerate(_ROUND_SALTS):
         if not len(hashes):
             return table
@@ -254,7 +268,7 @@ def shingles(texts: Sequence[str], seed: int = 0) -> Iterator[Shingles]:
             continue
         tokens = _tokens(_codes("\n".join(block)), seed)
         ends = np.cumsum([len(text) + 1 for text in block])
-        tokens = tokens._replace(owners=np.searchsorted(ends, tokens.owners, side="right"))
+        tokens = tokens._replace(owners=ends.searchsorted(tokens.owners, side="right"))
         hashes, owners = _join(tokens)
         yield Shingles(first, hashes, np.bincount(owners, minlength=len(block)))
 
@@ -277,16 +291,17 @@ def count_shingles(texts: Sequence[str], seed: int = 0) -> Iterator[CountedShing
         if more:
             hashes = np.concatenate([hashes, *(part.hashes for part in more)])
             counts = np.array([len(hashes)])
-        for end, count in zip(np.cumsum(counts).tolist(), counts.tolist(), strict=True):
-            hashes[end - count : end].sort()
+        end = 0
+        for count in counts.tolist():
+            hashes[end : end + count].sort()
+            end += count
         owners = np.repeat(np.arange(len(counts)), counts)
         [places] = differs(hashes, owners).nonzero()
-        yield CountedShingles(
-            number,
-            hashes[places],
-            np.diff(places, append=len(hashes)),
-            np.bincount(owners[places], minlength=len(counts)),
-        )
+        occurrences = np.empty_like(places)
+        occurrences[:-1] = places[1:] - places[:-1]
+        occurrences[-1:] = end - places[-1:]
+        distinct = np.bincount(owners[places], minlength=len(counts))
+        yield CountedShingles(number, hashes[places], occurrences, distinct)
 
 
 def vote_hashes(hashes: Column, bits: int) -> NDArray[np.uint8]:
@@ -395,9 +410,12 @@ def _tokens(codes: NDArray[np.uint32], seed: int) -> _Tokens:
     own = kinds[kept]
     begins = own == _SIGN
     begins[0] = True
-    begins[1:] |= (np.diff(kept) > 1) | (own[:-1] == _SIGN)
-    runs = np.flatnonzero(begins)
-    lengths = np.diff(np.append(runs, len(kept)))
+    begins[1:] |= kept[1:] - kept[:-1] > 1
+    begins[1:] |= own[:-1] == _SIGN
+    [runs] = begins.nonzero()
+    lengths = np.empty_like(runs)
+    lengths[:-1] = runs[1:] - runs[:-1]
+    lengths[-1] = len(kept) - runs[-1]
     places = np.arange(len(kept)) - np.repeat(runs, lengths)
     if lengths.max() > _LONGEST_WORD:
         places %= _LONGEST_WORD
@@ -413,6 +431,8 @@ def _join(tokens: _Tokens, known: int = 0) -> tuple[Column, Places]:
     Shingles that end among the first `known` tokens are left out: they were returned before.
     """
     count = len(tokens.hashes)
+    if count >= _SHORTEST and (tokens.units == WORD_UNITS).all():
+        return _join_words(tokens, known)
     # Three words span enough, and so do four or five tokens if some are signs.
     padded = np.zeros(count + _LONGEST - 1, np.uint64)
     padded[:count] = tokens.hashes
@@ -437,6 +457,18 @@ def _join(tokens: _Tokens, known: int = 0) -> tuple[Column, Places]:
     whole = (ends[last + 1] - ends[:count] >= SPAN) & (last >= known)
     whole &= tokens.owners == tokens.owners[np.minimum(last, count - 1)]
     return mix(hashes[whole] + lengths[whole].astype(np.uint64)), tokens.owners[whole]
+
+
+def _join_words(tokens: _Tokens, known: int) -> tuple[Column, Places]:
+    """Do what `_join` does for words alone, all of whose shingles have the same length."""
+    count = len(tokens.hashes) - _SHORTEST + 1
+    hashes = tokens.hashes[:count] * _PLACE_FACTORS[0]
+    for step in range(1, _SHORTEST):
+        hashes += tokens.hashes[step : count + step] * _PLACE_FACTORS[step]
+    owners = tokens.owners[:count]
+    whole = owners == tokens.owners[_SHORTEST - 1 :]
+    whole[: max(known - _SHORTEST + 1, 0)] = False
+    return mix(hashes[whole] + np.uint64(_SHORTEST)), owners[whole]
 
 
 @cache

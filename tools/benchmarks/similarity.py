@@ -96,7 +96,7 @@ def fill(db, documents):
 
 def measure(path, similarity, documents, rounds):
     """Return the figures of a new database, by their rows."""
-    with fpdb.create(path, similarity=similarity, capacity=documents) as db:
+    with fpdb.create(path, similarity=similarity, k=3, capacity=documents) as db:
         source, known = fill(db, documents)
         size = db.stats().bytes_used / documents
         # Other texts than those that are stored, with the same sketches.

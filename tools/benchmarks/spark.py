@@ -41,7 +41,7 @@ def embedded(folder):
 
     numbers = np.load(folder / "fingerprints.npy")
     started = time.perf_counter()
-    options = {"similarity": None, "keys": "integer", "capacity": len(numbers)}
+    options = {"similarity": None, "k": K, "keys": "integer", "capacity": len(numbers)}
     with fpdb.build(folder / f"{os.getpid()}.fpdb", **options) as db:
         db.add_fingerprints(np.arange(len(numbers), dtype=np.uint64), numbers)
     loaded = time.perf_counter()

@@ -17,8 +17,10 @@ ENGLISH = "A short text about ten plain words that someone typed today"
 # (recipe, corpus, the megabytes a second to reach, how many times as fast as simhash)
 ROWS = [
     ("web", "news-zh", 8, 5),
+    ("words", "news-zh", None, None),
     ("char-4", "news-zh", 20, 12),
     ("web", "reuters-en", 15, None),
+    ("words", "reuters-en", None, None),
     ("char-4", "reuters-en", None, None),
     ("web-128", "news-zh", None, None),
 ]

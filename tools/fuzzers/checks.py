@@ -17,7 +17,7 @@ import xxhash
 import zstandard
 
 import fpdb
-from fpdb.fingerprint import hashing, segmentation, toml
+from fpdb.fingerprint import hashing, segmentation, to_int, toml
 from fpdb.io.files import FORMATS, read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.maintenance import portable
@@ -186,9 +186,9 @@ def check_page(page, columns):
 _SEED = seed_of("table-00")
 WEB = fpdb.recipe("web")
 RECIPES = [
-    fpdb.recipe(name) for name in ("web", "char-4", "simhash-py", "bigram-32", "charikar")
+    fpdb.recipe(name) for name in ("web", "words", "char-4", "simhash-py", "bigram-32", "charikar")
 ] + [WEB.replace(name="tags", clean=("tags", "unicode", "special"))]
-ALONE = RECIPES[1].replace(grams=fpdb.Grams(n=3, minimum=0), clean=())
+ALONE = fpdb.recipe("char-4").replace(grams=fpdb.Grams(n=3, minimum=0), clean=())
 # The same fingerprint by the slow path: an empty stop word keeps windows from being arrays.
 SLOW = ALONE.replace(grams=fpdb.Grams(n=3, minimum=0, stop_words=("never",)))
 
@@ -204,6 +204,7 @@ def check_texts(data):
     alone = recipe.batch([text])
     require(alone.fingerprints.tolist()[0] == batch.fingerprints.tolist()[0], text)
     require(alone.features[0] == len(recipe.features(text)), text)
+    require(recipe.explain(text).fingerprint == to_int(alone.fingerprints[0]), text)
     require(ALONE.batch([text]).fingerprints.tolist() == SLOW.batch([text]).fingerprints.tolist())
     for step in segmentation.STEPS.values():
         step(text)

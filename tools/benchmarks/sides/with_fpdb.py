@@ -30,7 +30,7 @@ class Fpdb(Side):
 
     def load(self, data):
         with fpdb.build(
-            self.path, keys="integer", similarity=None, capacity=max(len(data), 1)
+            self.path, keys="integer", similarity=None, k=3, capacity=max(len(data), 1)
         ) as database:
             database.add_fingerprints(np.arange(len(data), dtype=np.uint64), data)
         self.database = fpdb.open(self.path)
@@ -114,7 +114,7 @@ class Fpdb(Side):
         documents, size = order["documents"], order["size"]
         generator = np.random.default_rng(3)
         with fpdb.create(
-            self.path, keys="integer", similarity=None, capacity=documents
+            self.path, keys="integer", similarity=None, k=3, capacity=documents
         ) as self.database:
             start = time.perf_counter()
             for first in range(0, documents, size):
@@ -137,7 +137,9 @@ class Fpdb(Side):
             if name == "hot":
                 stored[:half] = hot
             path = self.folder / f"{name}.fpdb"
-            databases[name] = fpdb.create(path, keys="integer", similarity=None, capacity=2 * half)
+            databases[name] = fpdb.create(
+                path, keys="integer", similarity=None, k=3, capacity=2 * half
+            )
             databases[name].add_fingerprints(np.arange(2 * half, dtype=np.uint64), stored)
         batches = {
             "random": lambda: generator.integers(0, 1 << 64, 1_000, dtype=np.uint64),
