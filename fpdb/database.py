@@ -18,7 +18,7 @@ from fpdb.documents.layout import (
     replanned,
     write_places,
 )
-from fpdb.documents.lookup import Search, questions_of
+from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import (
     BATCH,
     LOAD,
@@ -200,8 +200,8 @@ class Database(Queries):
 
     def _first_of(self, block: list[str], search: Search) -> list[Matches]:
         """Answer the first texts of a block, in any process."""
-        batch = self.recipe.batch(block, sketches=search.similarity is not None)
-        return self._first_answers(questions_of(block, batch, self.plan.bits), search)
+        questions = self._preparer.questions(block, sketched=search.similarity is not None)
+        return self._first_answers(questions, search)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:

@@ -8,19 +8,17 @@ from itertools import islice
 from typing import Any, Literal
 
 from fpdb.arrays import each
-from fpdb.documents.catalog import View, digest_of
+from fpdb.documents.catalog import View
 from fpdb.documents.lookup import (
     Search,
     answer,
     answers,
     hits,
     near,
-    questions_of,
-    same_text,
     to_document,
 )
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
-from fpdb.errors import DocumentNotFoundError, InputError, ShortTextError
+from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.joins import find_clusters, find_pairs
 from fpdb.models import (
@@ -101,18 +99,9 @@ class Queries(ABC):
         fingerprint within k. A text that is too short for a fingerprint finds equal texts only.
         """
         search = self._search(k, limit, similarity)
-        if search.similarity is not None:
-            batch = self.recipe.batch([text], sketches=True)
-            [question] = questions_of([text], batch, self.plan.bits)
-            with self._transaction() as txn:
-                return answer(self._view(txn), question, search)
-        try:
-            number = self.recipe.fingerprint(text)
-        except ShortTextError:
-            with self._transaction() as txn:
-                return same_text(self._view(txn), digest_of(text), search)
+        [question] = self._preparer.questions([text], sketched=search.similarity is not None)
         with self._transaction() as txn:
-            return near(self._view(txn), number, search.k, search.limit)
+            return answer(self._view(txn), question, search)
 
     def query_many(
         self,
@@ -138,9 +127,9 @@ class Queries(ABC):
         self, blocks: Iterator[list[str]], search: Search, jobs: int
     ) -> Iterator[Matches]:
         """Answer blocks of texts; this process looks them up."""
-        work = partial(self.recipe.batch, sketches=search.similarity is not None)
-        for block, batch in mapped(work, blocks, jobs):
-            yield from self._ask(questions_of(block, batch, self.plan.bits), search)
+        work = partial(self._preparer.questions, sketched=search.similarity is not None)
+        for _, questions in mapped(work, blocks, jobs):
+            yield from self._ask(questions, search)
 
     def query_prepared(
         self,

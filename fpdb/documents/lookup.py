@@ -5,11 +5,10 @@ from functools import lru_cache, partial
 from itertools import islice
 from typing import NamedTuple
 
-from fpdb.documents.catalog import View, digest_of
-from fpdb.documents.prepare import signatures
+from fpdb.documents.catalog import View
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
-from fpdb.models import Batch, Document, Key, Match, Matches
+from fpdb.models import Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
 from fpdb.tables import Hits, find_together, near_many
@@ -31,22 +30,6 @@ class Search(NamedTuple):
     k: int
     limit: int | None = None
     similarity: float | None = None
-
-
-def questions_of(texts: Sequence[str], batch: Batch, bits: int) -> list[Stored]:
-    """Return texts that are fingerprinted, with sketches or without, as documents without keys."""
-    return [
-        Stored(
-            id=0,
-            key="",
-            fingerprint=number,
-            added=0,
-            # By a fingerprint alone, no text needs a digest but a short one.
-            digest=b"" if batch.sketches is None and number is not None else digest_of(text),
-            sketch=sketch,
-        )
-        for text, (number, sketch) in zip(texts, signatures(batch, bits), strict=True)
-    ]
 
 
 def answer(view: View, question: Stored, search: Search) -> Matches:

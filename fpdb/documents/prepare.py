@@ -19,11 +19,11 @@ from fpdb.documents.layout import layout
 from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES
-from fpdb.models import LATEST, Batch, Document, Key, now
+from fpdb.models import LATEST, Document, Key, now
 from fpdb.storage import pack
 from fpdb.storage.format import DIGEST_BYTES, LARGEST_META, Header, Stored
 from fpdb.tables import Index
-from fpdb.tables.bits import Fingerprints, to_array, to_ints
+from fpdb.tables.bits import Fingerprints, to_array
 
 # Documents of one transaction: with texts, and as ready fingerprints.
 BATCH = 1000
@@ -98,7 +98,7 @@ class Preparer:
         ]
         numbered = self.catalog.kind == "integer"
         texts = [document.text for document in documents if document.fingerprint is None]
-        signed = self._signed([text for text in texts if text is not None])
+        signed = self._signed([text for text in texts if text is not None], sketched=self._sketched)
         present = now()
         prepared: list[Stored] = []
         for document, meta in zip(documents, metas, strict=True):
@@ -125,12 +125,34 @@ class Preparer:
             )
         return prepared
 
-    def _signed(self, texts: Sequence[Any]) -> Iterator[tuple[int | None, bytes]]:
-        """Yield the fingerprint, None if it is short, and the sketch of each text."""
+    def questions(self, texts: Sequence[str], *, sketched: bool) -> list[Stored]:
+        """Fingerprint texts, and sketch them if asked to, as documents that are looked up."""
+        return [
+            Stored(
+                id=0,
+                key="",
+                fingerprint=number,
+                added=0,
+                # By a fingerprint alone, no text needs a digest but a short one.
+                digest=digest_of(text) if sketched or number is None else b"",
+                sketch=sketch,
+            )
+            for text, (number, sketch) in zip(
+                texts, self._signed(texts, sketched=sketched), strict=True
+            )
+        ]
+
+    def _signed(
+        self, texts: Sequence[Any], *, sketched: bool
+    ) -> Iterator[tuple[int | None, bytes]]:
+        """Yield the fingerprint and the sketch of each text: None if it is short, b"" if none."""
         if not texts:
             return
-        batch = self.recipe.batch(texts, sketches=self._sketched)
-        yield from signatures(batch, self.index.plan.bits)
+        batch = self.recipe.batch(texts, sketches=sketched)
+        sketches = repeat(b"") if batch.sketches is None else map(bytes, batch.sketches)
+        numbers = self.index.numbers(batch.fingerprints)
+        for number, short, sketch in zip(numbers, batch.short.tolist(), sketches, strict=False):
+            yield None if short else number, sketch if any(sketch) else b""
 
     def _check(self, document: Document) -> None:
         if not isinstance(document, Document):
@@ -156,17 +178,6 @@ class Preparer:
 
 def _preparer(stored: Header, recipe: Recipe | None, sketched: bool) -> Preparer:  # noqa: FBT001
     return Preparer(stored, *layout(stored), recipe, sketched=sketched)
-
-
-def signatures(batch: Batch, bits: int) -> Iterator[tuple[int | None, bytes]]:
-    """Yield of each text the fingerprint, None if it is short, and the sketch, empty if none."""
-    sketches: Iterable[bytes] = repeat(b"")
-    if batch.sketches is not None:
-        rows = map(bytes, batch.sketches)
-        sketches = (sketch if any(sketch) else b"" for sketch in rows)
-    numbers = to_ints(batch.fingerprints, bits)
-    for number, short, sketch in zip(numbers, batch.short.tolist(), sketches, strict=False):
-        yield None if short else number, sketch
 
 
 def take(documents: Iterator[Document]) -> Iterator[list[Document]]:
