@@ -42,6 +42,8 @@ _ROWS = 1 << 19
 _NEAR = 1 << 18
 # Pairs of documents that are made at once.
 _PAIRS = 1 << 15
+# Bytes of documents that are compared at once, with their metadata, if all are about as large.
+_BYTES = 1 << 25
 # Pairs of documents that agree in a band, which are held to find those that agree in several.
 _HELD = 1 << 22
 # The next documents that each one of a crowd meets, which shares a band and so boilerplate.
@@ -146,9 +148,12 @@ class _PairSearch:
 
 
 def _meetings_of(view: View, pages: Pages, copies: Column) -> Iterator[_Meeting]:
+    """Yield the pairs that agree in a band with their documents, a bounded part at once."""
+    size = view.txn.bytes_of("documents") // max(view.txn.entries("documents"), 1)
+    most = max(1, min(_PAIRS, _BYTES // max(2 * size, 1)))
     for low, high, pairs in _candidates(_agreeing(view, pages, copies)):
-        for start in range(0, len(pairs[0]), _PAIRS):
-            [ids], names = ranked([np.concatenate([ids[start : start + _PAIRS] for ids in pairs])])
+        for start in range(0, len(pairs[0]), most):
+            [ids], names = ranked([np.concatenate([ids[start : start + most] for ids in pairs])])
             yield _Meeting(low, high, ids, view.catalog.packed(view.txn, ids), *np.split(names, 2))
 
 
