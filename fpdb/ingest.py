@@ -27,7 +27,7 @@ from fpdb.storage.format import Stored
 
 _MOST_DIGITS = 20
 # Where `Ingested` counts a status under another name.
-_COUNTED = {"duplicate": "duplicates"}
+_COUNTED = {"duplicate": "duplicates", "error": "bad"}
 # Records that are looked up together.
 _BLOCK = 256
 
@@ -66,9 +66,10 @@ class Ingested:
         return time.monotonic() - self.started
 
     def tally(self, outcome: str, number: int = 1) -> None:
-        """Count documents that were read, under the name of what became of them."""
+        """Count records that were read, by what became of them, as in `Added` or `Answer`."""
+        name = _COUNTED.get(outcome, outcome)
         self.read += number
-        setattr(self, outcome, getattr(self, outcome) + number)
+        setattr(self, name, getattr(self, name) + number)
 
 
 class Answer(NamedTuple):
@@ -369,14 +370,14 @@ class Run:
     def count(self, results: Iterable[Added]) -> None:
         """Count documents as they are added."""
         for added in results:
-            self.counts.tally(_COUNTED.get(added.status, added.status))
+            self.counts.tally(added.status)
             self.counts.incomplete += not added.matches.complete
             if self.on_added:
                 self.on_added(added)
 
     def refuse(self, bad: BadRecord) -> None:
         """Count a record that can't be used, or raise InputError if there may be none."""
-        self.counts.tally("bad")
+        self.counts.tally("error")
         if self.strict:
             place = f"{bad.source}: " if bad.source else ""
             raise InputError(

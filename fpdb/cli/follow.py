@@ -3,7 +3,6 @@
 import contextlib
 import signal
 import sys
-from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.create import open_or_create
-from fpdb.cli.ingest import SkipDuplicatesOption
+from fpdb.cli.ingest import SkipDuplicatesOption, listed
 from fpdb.cli.inputs import choose_reading
 from fpdb.cli.options import (
     AnyRecipeOption,
@@ -23,18 +22,6 @@ from fpdb.cli.options import (
 )
 from fpdb.ingest import Answer
 from fpdb.io.follow import require_followable
-
-# The names of the counts in the summary, as ingest writes them.
-_COUNTED = {
-    "read": "read",
-    "added": "added",
-    "replaced": "replaced",
-    "unchanged": "unchanged",
-    "duplicate": "duplicates",
-    "short": "short",
-    "error": "bad",
-    "incomplete": "incomplete",
-}
 
 
 @bundled("key_field text_field meta_field html max_bytes", reading=choose_reading)
@@ -61,12 +48,12 @@ def follow(
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
     require(source != "-" or not sys.stdin.isatty(), "standard input is a terminal; name a DIR")
     require_followable(source)
-    counts: Counter[str] = Counter()
+    counts = fpdb.Ingested()
     # Ending between any two statements is safe: what isn't answered is sent again.
     signal.signal(signal.SIGTERM, _end)
     with contextlib.ExitStack() as ending:
         if not quiet:
-            ending.callback(_summarise, counts)
+            ending.callback(lambda: render.note(listed(counts)))
         render.leave_if_interrupted("answered documents are stored")
         database = open_or_create(path, recipe, quiet=quiet)
         for answer in fpdb.follow(
@@ -77,9 +64,8 @@ def follow(
             similarity=similarity,
             on_note=render.note,
         ):
-            counts["read"] += 1
-            counts[answer.status] += 1
-            counts["incomplete"] += not answer.matches.complete
+            counts.tally(answer.status)
+            counts.incomplete += not answer.matches.complete
             render.record(_describe(answer))
             render.flush()
 
@@ -88,11 +74,6 @@ def _end(*_: object) -> None:
     """End with exit code 0, which is how a service that gets SIGTERM should end."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
     raise typer.Exit
-
-
-def _summarise(counts: Counter[str]) -> None:
-    names = [name for name in _COUNTED if name != "incomplete" or counts[name]]
-    render.note(", ".join(f"{_COUNTED[name]} {counts[name]:,}" for name in names))
 
 
 def _describe(answer: Answer) -> dict[str, Any]:

@@ -104,6 +104,12 @@ def _print_duplicate(added: fpdb.Added, *, as_json: bool, bits: bool) -> None:
         return
 
 
+def listed(counts: fpdb.Ingested) -> str:
+    """Return what became of the records, in numbers."""
+    names = (*_COUNTS, "incomplete") if counts.incomplete else _COUNTS
+    return ", ".join(f"{name} {getattr(counts, name):,}" for name in names)
+
+
 class ProgressLine:
     """Shows on a terminal how many records were read, and prints the counts in the end."""
 
@@ -130,10 +136,8 @@ class ProgressLine:
         if self._quiet:
             return
         counts, seconds = self.counts, self.counts.seconds
-        names = (*_COUNTS, "incomplete") if counts.incomplete else _COUNTS
-        listed = ", ".join(f"{name} {getattr(counts, name):,}" for name in names)
         rate = (counts.read - counts.bad) / seconds if seconds else 0
-        render.note(f"{listed}; {seconds:.2f} s, {rate:,.0f} {self._unit}/s")
+        render.note(f"{listed(counts)}; {seconds:.2f} s, {rate:,.0f} {self._unit}/s")
         if counts.skipped:
             named = [f"{_SKIPPED.get(why, why)} {n:,}" for why, n in sorted(counts.skipped.items())]
             render.note(f"records of archives that hold no page: {', '.join(named)}")
