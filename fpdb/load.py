@@ -21,7 +21,7 @@ from fpdb.io.arrow import fingerprint_blocks, spark_files
 from fpdb.io.decoding import FingerprintBlock, SparkSchema
 from fpdb.io.files import read_parts, size_of
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import check_file, chunks, named, read_lines
+from fpdb.io.streams import check_file, chunks, named, read_lines, unpacked_name
 from fpdb.maintenance import portable
 from fpdb.models import Document, Key
 from fpdb.storage import Environment
@@ -78,7 +78,7 @@ def load(
         run.dumped(iter(partial(source.read, _CHUNK), b""))
         return run.counts
     run.counts.bytes_total = size_of(source)
-    name = source.lower().removesuffix(".gz").removesuffix(".zst")
+    name = unpacked_name(source.lower())
     if name.endswith(".npy"):
         run.array(source, key_file, first_key)
     elif key_file is not None or first_key is not None:

@@ -12,6 +12,7 @@ from fpdb.cli import render
 from fpdb.cli.options import DatabaseArgument, QuietOption
 from fpdb.cli.output import Output, OutputOption, document_dict, key_column
 from fpdb.errors import MissingExtraError
+from fpdb.io.streams import unpacked_name
 
 
 def export(
@@ -36,7 +37,7 @@ def export(
       fpdb export crawl.fpdb --output crawl.parquet
       fpdb export crawl.fpdb --output-format csv
     """
-    plain_name = output.lower().removesuffix(".gz").removesuffix(".zst")
+    plain_name = unpacked_name(output.lower())
     portable = form is None and plain_name.endswith(".fpdb.jsonl")
     with fpdb.open(path, readonly=True) as database:
         if form == "portable" or portable:

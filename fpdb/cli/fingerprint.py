@@ -29,6 +29,7 @@ from fpdb.fingerprint import WIDTHS, to_int
 from fpdb.fingerprint.digits import Base
 from fpdb.io.files import SUFFIXES, read_records
 from fpdb.io.records import BadRecord, Record
+from fpdb.io.streams import unpacked_name
 from fpdb.models import Explanation
 from fpdb.processes import mapped
 
@@ -162,7 +163,7 @@ def _read(paths: Iterable[str], texts: Iterable[str], reading: fpdb.Reading) -> 
         yield Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
     for path in paths:
         # Standard input, and a file without a known suffix, are one text.
-        suffix = PurePath(path.removesuffix(".gz").removesuffix(".zst")).suffix.lower()
+        suffix = PurePath(unpacked_name(path)).suffix.lower()
         known = suffix in SUFFIXES or os.path.isdir(path)
         form = reading.format or (None if known else "text")
         for record in read_records(path, dataclasses.replace(reading, keyed=False, format=form)):

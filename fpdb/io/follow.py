@@ -169,7 +169,8 @@ class _Folder:
         file, path = self._files.get(entry.identity), self._path(entry)
         own = file.place if file else self._known.pop(entry.identity, None)
         stored = [own, *self._paths[path]] if own else self._paths[path]
-        place = next((each for each in stored if _holds(number, each)), None)
+        # The one up to which the file still has what was read.
+        place = next((each for each in stored if _digest(number, each.offset) == each.digest), None)
         if file and place and place == own and size >= file.offset:
             return file
         if own and not place and (file or own.path == path):
@@ -201,11 +202,6 @@ class _Folder:
             return []
         self._noted.add(path)
         return [NewPart(partial(tuple, [BadRecord(path, reason)]))]
-
-
-def _holds(number: int, place: FilePlace) -> bool:
-    """Return whether an open file still has what was read up to a place."""
-    return _digest(number, place.offset) == place.digest
 
 
 def _digest(number: int, offset: int) -> bytes:

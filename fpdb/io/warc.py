@@ -408,13 +408,6 @@ class _Records:
         return Capture(shown, kind, headers, bytes(block))
 
 
-def _read(reader: Any, most: int) -> bytes:
-    found = bytearray()
-    while len(found) < most and (piece := reader.read(most - len(found))):
-        found += piece
-    return bytes(found)
-
-
 class PageError(ValueError):
     """A record that can't be read, or its page; says why."""
 
@@ -545,7 +538,11 @@ def _decoded(body: bytes, coding: str, largest: int) -> bytes:
 
 def _unpacked(reader: Callable[[IO[bytes]], Any], body: bytes, largest: int) -> bytes:
     """Return what a reader of FastWARC makes of a body, and at most one byte more than allowed."""
+    found = bytearray()
     try:
-        return _read(reader(io.BytesIO(body)), largest + 1)
+        source = reader(io.BytesIO(body))
+        while len(found) <= largest and (piece := source.read(largest + 1 - len(found))):
+            found += piece
     except OSError as error:
         raise PageError(f"has a body that can't be unpacked: {str(error)[:100]}") from None
+    return bytes(found)
