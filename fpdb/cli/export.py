@@ -1,9 +1,6 @@
 """Write all documents out, for another machine or for other programs."""
 
-import gzip
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,8 +8,7 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import DatabaseArgument, QuietOption
 from fpdb.cli.output import Output, OutputOption, document_dict, key_column
-from fpdb.errors import MissingExtraError
-from fpdb.io.streams import unpacked_name
+from fpdb.io.streams import packed, unpacked_name
 
 
 def export(
@@ -41,33 +37,13 @@ def export(
     portable = form is None and plain_name.endswith(".fpdb.jsonl")
     with fpdb.open(path, readonly=True) as database:
         if form == "portable" or portable:
-            with render.opened(output) as raw, _compressed(raw, output.lower()) as file:
+            with render.opened(output) as raw, packed(raw, output) as file:
                 count = database.dump(file)
         else:
             chosen = form or ("jsonl" if output == "-" else None)
             count = _write_documents(database, Output(output, chosen))
     if output != "-" and not quiet:
         render.note(f"{output}: {count:,} documents")
-
-
-@contextmanager
-def _compressed(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
-    """Open a file for a block to write to through the compressor that its suffix names."""
-    if name.endswith(".gz"):
-        with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6) as packed:
-            yield packed  # type: ignore[misc]
-    elif name.endswith(".zst"):
-        try:
-            import zstandard
-        except ImportError:
-            raise MissingExtraError(
-                "zstd is written by the package zstandard, which isn't installed",
-                hint="pip install 'fpdb[zstd]'",
-            ) from None
-        with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed:
-            yield packed
-    else:
-        yield file
 
 
 def _write_documents(database: fpdb.Database, target: Output) -> int:

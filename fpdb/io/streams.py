@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.models import LARGEST_TEXT
@@ -60,13 +60,7 @@ class Packing:
         """Return what decompresses one member or frame, and the error that it raises."""
         if self.name == "gzip":
             return zlib.decompressobj(wbits=31), zlib.error
-        try:
-            import zstandard
-        except ImportError:
-            raise MissingExtraError(
-                "zstd is read by the package zstandard, which isn't installed",
-                hint="pip install 'fpdb[zstd]'",
-            ) from None
+        zstandard = _zstandard()
         return zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
 
 
@@ -74,6 +68,31 @@ _PACKINGS = (
     Packing("gzip", ".gz", b"\x1f\x8b", 1024),
     Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256),
 )
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError(
+            "zstd is read and written by the package zstandard, which isn't installed",
+            hint="pip install 'fpdb[zstd]'",
+        ) from None
+    return zstandard
+
+
+def packed(file: IO[bytes], path: str) -> contextlib.AbstractContextManager[Any]:
+    """Return what compresses into a file for a block, as the suffix of its path says."""
+    packing = _packing(path)
+    if packing is None:
+        return contextlib.nullcontext(file)
+    if packing.name == "gzip":
+        import gzip  # which only an export needs
+
+        return gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6)
+    writer: contextlib.AbstractContextManager[Any]
+    writer = _zstandard().ZstdCompressor().stream_writer(file, closefd=False)
+    return writer
 
 
 def unpacked_name(path: str) -> str:
