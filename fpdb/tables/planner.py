@@ -42,8 +42,8 @@ _BYTES_PER_BYTE = 1.02
 _ID_BYTES = 8
 # A text key of 50 bytes with the record of its document.
 _TEXT_KEY_BYTES = 161
-# What a sketch adds to the record.
-_SKETCH_BYTES = 140
+# What a sketch adds to the record, with the digest of its text.
+_SKETCH_BYTES = 146
 
 # A row of a join is one fingerprint in one table: made, sent to where its prefix belongs, sorted,
 # and read again there. Measured with Spark.
@@ -66,10 +66,10 @@ _RECALL = 0.95
 # that a query bears.
 _FEW_CANDIDATES = 1
 _MOST_CANDIDATES = 1000
-# What bands cost: looking one up, comparing a candidate, and a row with its share of the page.
+# What bands cost: looking one up, comparing a candidate, and a row without its id.
 _BAND_SECONDS = 4e-6
 _COMPARE_SECONDS = 10e-6
-_BAND_ROW_BYTES = 6
+_BAND_ROW_BYTES = 2
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,9 @@ def _estimate(
     bands: Bands | None = None,
 ) -> Estimate:
     candidates = documents * share
-    row = tables * bits / 8 + _ID_BYTES + (bands.count * _BAND_ROW_BYTES if bands else 0)
+    row = tables * bits / 8 + _ID_BYTES
+    if bands:
+        row += bands.count * (_BAND_ROW_BYTES + ceil(documents.bit_length() / 8))
     size = documents * row * _BYTES_PER_BYTE
     memory_share = min(1.0, _MEMORY_BYTES / size) if size else 1.0
     cold = (1 - memory_share) * _COLD_PAGE_SECONDS
