@@ -6,13 +6,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from fpdb.documents.catalog import View
-from fpdb.errors import DamagedError, InputError
+from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.models import Document, Key, Match, Matches
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
 from fpdb.tables import Hits, find_together, near_many
-from fpdb.tables.bands import BandTable
 from fpdb.tables.bits import Fingerprints, to_array
 
 # Of one query: candidates that are read, and documents that are returned, before it is cut.
@@ -35,14 +34,17 @@ class Search(NamedTuple):
 def answer(view: View, question: Stored, search: Search) -> Matches:
     """Find the documents near one that is ready to be stored; a short text finds equal ones only.
 
-    A ready fingerprint, which has no text, is a question of bits in any database.
+    With a similarity, those are compared that agree with it in a band. The answer isn't complete if
+    a band is that of more documents than are compared. A ready fingerprint, which has no text, is a
+    question of bits in any database.
     """
-    number = question.fingerprint
+    number, bands = question.fingerprint, view.index.bands
     if number is None:
         return same_text(view, question.digest, search)
-    if is_of_bits(question, search):
+    if bands is None or is_of_bits(question, search):
         return near(view, number, search.k, search.limit)
-    return _similar(view, question, search)
+    nearby = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
+    return compared(question, nearby, partial(view.catalog.named, view.txn), search)
 
 
 def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
@@ -114,31 +116,16 @@ def same_text(view: View, digest: bytes, search: Search) -> Matches:
     return to_matches(same[: search.limit], complete=len(ids) <= DOCUMENTS)
 
 
-def _similar(view: View, question: Stored, search: Search) -> Matches:
-    """Find the documents that are similar enough to a text, by their sketches.
-
-    Those are compared that agree with it in a band. The answer isn't complete if a band is that of
-    more documents than are compared.
-    """
-    bands = _bands(view)
-    nearby = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
-    return compared(question, nearby, partial(view.catalog.named, view.txn), search)
-
-
 def _similar_each(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
-    """Find the documents that are similar to each of many texts, as `_similar` finds them."""
-    bands = _bands(view)
+    """Find the documents that are similar to each of many texts, as `answer` finds them."""
+    bands = view.index.bands
+    if bands is None:
+        return
     asked = [bands.numbers(question.sketch, question.digest) for question in questions]
     # Where many agree in bands, questions share most candidates.
     read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
     for question, nearby in zip(questions, bands.near_each(view.txn, asked), strict=True):
         yield compared(question, nearby, read, search)
-
-
-def _bands(view: View) -> BandTable:
-    if view.index.bands is None:
-        raise InputError("a database of bits finds no similar texts")
-    return view.index.bands
 
 
 def compared(
