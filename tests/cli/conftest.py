@@ -28,11 +28,15 @@ class Outcome:
 
 @pytest.fixture
 def run(monkeypatch):
-    """Run a command in this process, through the same function as the installed script."""
+    """Run a command in this process, through the same function as the installed script.
+
+    Its standard input is bytes, or an open file.
+    """
 
     def run_here(*arguments, stdin=b""):
+        source = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
         streams = {
-            "stdin": io.TextIOWrapper(io.BytesIO(stdin), "ascii"),
+            "stdin": io.TextIOWrapper(source, "ascii"),
             "stdout": io.TextIOWrapper(io.BytesIO(), "ascii"),
             "stderr": io.TextIOWrapper(io.BytesIO(), "ascii"),
         }

@@ -77,9 +77,25 @@ def test_each_line_is_answered_before_the_next_is_sent(talk, path):
     )
 
 
-def test_a_broken_line_is_answered_in_its_place_and_the_stream_goes_on(talk):
-    talk.say(page("a", BRIDGE), "broken", "", page("b", 7), page("", "x"), page("c", "short"))
-    verdicts = talk.hear(5)
+@pytest.fixture
+def follow(run, path, tmp_path):
+    """Follow lines that are all there, in this process."""
+
+    def follow_lines(*records, options=(), end="\n"):
+        lines = [each if isinstance(each, str) else json.dumps(each) for each in records]
+        file = tmp_path / "lines.jsonl"
+        file.write_text("\n".join(lines) + end)
+        with file.open("rb") as stdin:
+            done = run("follow", path, "-", *options, stdin=stdin)
+        assert done.code == 0, done.err
+        return [json.loads(line) for line in done.out.splitlines()], done.err
+
+    return follow_lines
+
+
+def test_a_broken_line_is_answered_in_its_place_and_the_stream_goes_on(follow):
+    records = page("a", BRIDGE), "broken", "", page("b", 7), page("", "x"), page("c", "short")
+    verdicts, err = follow(*records, options=["--skip-duplicates"])
     assert [(each["key"], each["status"], each["source"]) for each in verdicts] == [
         ("a", "added", "-:1"),
         (None, "error", "-:2"),
@@ -88,36 +104,31 @@ def test_a_broken_line_is_answered_in_its_place_and_the_stream_goes_on(talk):
         ("c", "short", "-:6"),
     ]
     assert verdicts[1]["error"].startswith("is no JSON")
-    code, _, err = talk.end()
-    assert code == 0
     assert "bad 3" in err
 
 
-def test_a_document_that_no_database_takes_is_answered_with_its_key(start, path):
+def test_a_document_that_no_database_takes_is_answered_with_its_key(follow, path):
     with fpdb.create(path, keys="integer"):
         pass
-    talk = Talk(start("follow", path, "-"))
-    talk.say(page("a", BRIDGE), page(7, BRIDGE))
-    first, second = talk.hear(2)
+    (first, second), _ = follow(page("a", BRIDGE), page(7, BRIDGE))
     assert (first["key"], first["status"]) == ("a", "error")
     assert "expected a whole number" in first["error"]
     assert second == {"key": 7, "status": "added", "source": "-:2"}
 
 
-def test_lines_may_hold_html(start, path):
+@pytest.mark.process
+def test_lines_may_hold_html(follow):
     pytest.importorskip("resiliparse", reason="resiliparse isn't installed")
-    talk = Talk(start("follow", path, "-", "--skip-duplicates", "--html", "main"))
-    talk.say(page("a", f"<p>{BRIDGE}</p>"), page("b", f"<div>{BRIDGE}</div>"))
-    first, second = talk.hear(2)
+    records = page("a", f"<p>{BRIDGE}</p>"), page("b", f"<div>{BRIDGE}</div>")
+    options = ["--skip-duplicates", "--html", "main"]
+    (first, second), _ = follow(*records, options=options)
     assert first["status"] == "added"
     assert (second["status"], second["duplicate_of"], second["distance"]) == ("duplicate", "a", 0)
 
 
-def test_the_last_line_needs_no_end(talk):
-    talk.process.stdin.write(json.dumps(page("a", BRIDGE)).encode())
-    code, out, _ = talk.end()
-    assert code == 0
-    assert json.loads(out)["status"] == "added"
+def test_the_last_line_needs_no_end(follow):
+    [answer], _ = follow(page("a", BRIDGE), end="")
+    assert answer["status"] == "added"
 
 
 def test_many_lines_at_once_are_answered_in_order(start, path):

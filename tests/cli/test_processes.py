@@ -68,7 +68,7 @@ def test_an_interrupt_while_reading_exits_with_130(start, command):
     assert b"Traceback" not in err
 
 
-@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("form", [[], pytest.param(["--json"], marks=pytest.mark.full)])
 def test_a_reader_that_goes_away_is_no_error(start, tmp_path, form):
     path = tmp_path / "lines.txt"
     path.write_text(f"{TEXT}\n" * 50_000, "utf-8")
@@ -93,7 +93,7 @@ def test_a_full_disk_is_an_error(start):
 @pytest.mark.parametrize(
     "environment",
     [
-        {"LC_ALL": "C"},
+        pytest.param({"LC_ALL": "C"}, marks=pytest.mark.full),
         {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"},
         {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     ],

@@ -24,9 +24,12 @@ def named(keys: str, number: int) -> Any:
     return number if keys == "integer" else f"k{number:05d}"
 
 
-@pytest.fixture(params=["text", "integer"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    with fpdb.create(tmp_path / "db", recipe="char-4", keys=request.param) as made:
+@pytest.fixture(params=["text", "integer"], scope="module")
+def sound(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Database]:
+    path = tmp_path_factory.mktemp("sound") / "db"
+    with fpdb.create(path, recipe="char-4", keys=request.param) as made:
         made.add_fingerprints([named(made.keys, n) for n in range(COUNT)], NUMBERS)
         list(
             made.add_many(
@@ -37,6 +40,13 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
         for number in range(COUNT + 300, COUNT + 310):
             made.add(named(made.keys, number), f"short {number}")
         yield made
+
+
+@pytest.fixture
+def db(sound: Database, tmp_path: Path) -> Iterator[Database]:
+    sound.backup(tmp_path / "db")
+    with fpdb.open(tmp_path / "db") as copy:
+        yield copy
 
 
 def entries(db: Database, name: str) -> list[tuple[bytes, bytes]]:
@@ -58,11 +68,11 @@ def read_everything(db: Database) -> dict[str, Callable[[], object]]:
     keys = [named(db.keys, number) for number in range(COUNT + 310)]
     return {
         "scan": lambda: list(db.scan()),
-        "gets": lambda: [db.get(key) for key in keys[1::3]],
-        "queries": lambda: [db.query_fingerprint(int(number)) for number in NUMBERS[::7]],
+        "gets": lambda: [db.get(key) for key in keys[1::9]],
+        "queries": lambda: [db.query_fingerprint(int(number)) for number in NUMBERS[::15]],
         "batch": lambda: db.query_fingerprints(NUMBERS),
         "pairs": lambda: list(db.pairs(k=db.k)),
-        "similar queries": lambda: [db.query(text) for text in TEXTS[::3]],
+        "similar queries": lambda: [db.query(text) for text in TEXTS[::6]],
         "similar batch": lambda: list(db.query_many(TEXTS)),
         "similar pairs": lambda: list(db.pairs()),
     }
