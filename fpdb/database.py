@@ -443,7 +443,7 @@ class Database(Queries):
             compact(self._view(txn), described=head, path=target, memory=memory, replace=replace)
 
     def swap(self, path: str | os.PathLike[str]) -> None:
-        """Exchange the directories of this database and of the one at a path, at once and for good.
+        """Exchange the directories of this database and of the one at a path, in one step.
 
         It waits for writers of both. Handles in all processes go on with what is at their path then
         if that has the same header: if it is a compacted, restored or other copy of what they had.

@@ -50,7 +50,7 @@ _SUFFIX = ".new"
 _LONGEST_PREFIX = 255 - len("." + "8 others" + _SUFFIX)
 _ABANDONED_SECONDS = 60
 
-# A read looks whether its database was replaced if nobody did for this time. A swap waits for as
+# A read checks whether its database was replaced if none did for this time. A swap waits for as
 # long before it returns, so every call that begins after it notices.
 NOTICED_SECONDS = 0.01
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -124,7 +124,7 @@ def _move(draft: Path, directory: Path) -> None:
 
 
 def exchange(first: Path, second: Path) -> None:
-    """Exchange two directories, so that there is one at each path at every moment; for good.
+    """Exchange two directories on disk, so that there is one at each path at every moment.
 
     When it returns, all handles in all processes notice.
     """
@@ -250,7 +250,7 @@ def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
         try:
             descriptor = stack.enter_context(_opened(directory / SEAL_FILE))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError as error:  # a user who may not write here verifies it each time
+        except OSError as error:  # without the right to write here, it is verified each time
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise  # no check could start either
             verify(directory)

@@ -400,7 +400,7 @@ class Environment:
                 )
             with type(self).open(draft, readonly=True) as copy:
                 yield copy
-            # The copy needs no locks of those who checked it.
+            # The lock file of the check isn't part of the copy.
             with disk_named(draft):
                 (draft / LMDB_LOCK_FILE).unlink(missing_ok=True)
 

@@ -6,7 +6,7 @@ which knows its open transactions. To replace the environment, it bars new trans
 waits until the open ones have ended, and then closes and opens it; handles don't notice.
 
 To open an environment for writing takes the write lock. If another process has that for longer
-than a moment, it is opened for reading, so that nobody waits who doesn't write; the first
+than a moment, it is opened for reading, so that only writers wait; the first
 transaction that finds the lock free opens it anew, and so does the first write.
 
 `join`, `join_anew` and `leave` keep the table of the environments that this process has open.
@@ -177,7 +177,7 @@ class SharedEnvironment:
     def open_anew_if_copied(self) -> None:
         """Open the environment again if its map is of a file that nobody writes to any more.
 
-        On an overlay, the first one who opens a file to write makes a copy of it.
+        On an overlay, the first process that opens a file to write makes a copy of it.
         """
         file = LmdbFile(open_data(self.directory))
         try:
@@ -432,7 +432,7 @@ def _replaced(directory: Path, opened: bytes | None, found: bytes | None) -> Mov
 
 
 def _described(header: bytes | None) -> dict[str, object]:
-    """Return what tells databases apart, as far as a header has it."""
+    """Return what distinguishes databases, as far as a header has it."""
     with contextlib.suppress(FpdbError):
         fields = unpack_header(header or b"")
         plan = fields["plan"]

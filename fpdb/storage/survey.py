@@ -184,7 +184,7 @@ class Survey:
         if not self.strays_known:
             return
         file = self.file
-        # The inside of a value is never taken for pages, whatever somebody has stored there.
+        # The inside of a value is never taken for pages, whatever is stored there.
         for number, page in self._unreached(OVERFLOW):
             for further in self._run(number, page)[1:]:
                 if further >= len(file.reached) or file.reached[further]:

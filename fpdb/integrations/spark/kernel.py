@@ -178,7 +178,7 @@ def plan_bands(left: DataFrame, right: DataFrame | None, similarity: float, core
             f"some similar documents may be missing: up to {largest:,} agree in a band of their "
             f"sketches, and each is compared with about {most:,} of them",
             fpdb.IncompleteWarning,
-            stacklevel=4,  # whoever called `plan`, `pairs` or `query`
+            stacklevel=4,  # the caller of `plan`, `pairs` or `query`
         )
     return plan._replace(tasks=max(cores, ceil(plan.rows / _TASK_SKETCHES)), crowds=tuple(crowds))
 
