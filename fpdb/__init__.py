@@ -7,7 +7,6 @@ docs/explanation/architecture.md draws.
 # Before all others, because Ctrl-C may come while those are imported.
 from fpdb import interrupts  # noqa: F401
 from fpdb.database import Database
-from fpdb.documents.catalog import digest_of as text_digest
 from fpdb.errors import (
     AccessError,
     ClosedError,
@@ -139,5 +138,4 @@ __all__ = [
     "recipe",
     "repair",
     "sketch_jaccard",
-    "text_digest",
 ]

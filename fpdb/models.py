@@ -17,6 +17,7 @@ Key = str | int
 # The most bytes of UTF-8 of a text, a line or a record, unless the caller allows more: no text of
 # this size takes more than two seconds or 256 MiB.
 LARGEST_TEXT = 1 << 21
+DIGEST_BYTES = 16
 MOST_BYTES = 1 << 40
 # The first field of the first line of the portable form; no other tool's records have it.
 PORTABLE = "fpdb_portable"

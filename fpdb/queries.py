@@ -96,7 +96,8 @@ class Queries(ABC):
         """Find the stored documents near a text, the nearest first.
 
         Near is what has a similarity, by default that of the database; or with `k`, what has a
-        fingerprint within k. A text that is too short for a fingerprint finds equal texts only.
+        fingerprint within k. A text that is too short for a fingerprint finds those
+        of the same words only, and none if it has hardly any.
         """
         search = self._search(k, limit, similarity)
         [question] = self._preparer.questions([text], sketched=search.similarity is not None)

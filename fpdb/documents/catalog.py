@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, Marks, Rows
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import SKETCH_BYTES
-from fpdb.models import LATEST, Key
+from fpdb.models import DIGEST_BYTES, LATEST, Key
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import (
-    DIGEST_BYTES,
     LARGEST_KEY,
     Stored,
     marks_in,
@@ -156,7 +155,9 @@ class Catalog(ABC):
             pages.fill(into, pages.scan(txn))
 
     def short_ids(self, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
-        """Yield the ids of the short texts with a digest."""
+        """Yield the ids of the short texts with a digest; zeros are of texts that equal none."""
+        if not any(digest):
+            return
         with txn.cursor("short") as cursor:
             found = cursor.set_range(digest)
             while found:
@@ -409,12 +410,6 @@ class View:
     txn: ReadTransaction
     index: Index
     catalog: Catalog
-
-
-def digest_of(text: str) -> bytes:
-    """Return the digest by which equal texts are recognized."""
-    data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def id_bytes(number: int) -> bytes:

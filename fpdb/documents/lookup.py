@@ -109,7 +109,7 @@ def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = Non
 
 
 def same_text(view: View, digest: bytes, search: Search) -> Matches:
-    """Find the short documents with the very same text."""
+    """Find the short documents with the same words."""
     ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
     matches = (_match(view, number, 0, 1.0, digest) for number in ids[:DOCUMENTS])
     same = sorted(matches, key=_rank)

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import column, differs
-from fpdb.documents.catalog import Catalog, Keys, digest_of
+from fpdb.documents.catalog import Catalog, Keys
 from fpdb.documents.layout import layout
 from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import SKETCH_BYTES
-from fpdb.models import LATEST, Document, Key, now
+from fpdb.models import DIGEST_BYTES, LATEST, Document, Key, now
 from fpdb.storage import pack
-from fpdb.storage.format import DIGEST_BYTES, LARGEST_META, Header, Stored
+from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array
 
@@ -104,8 +104,10 @@ class Preparer:
         for document, meta in zip(documents, metas, strict=True):
             key, text = document.key, document.text
             number, sketch = document.fingerprint, b""
+            digest = document.digest or b""
             if number is None and text is not None:
                 number, sketch = next(signed)
+                digest = self.recipe.digest(text, short=number is None)
             else:
                 if number is not None:
                     number = as_number(number, self.index.plan.bits)
@@ -117,7 +119,7 @@ class Preparer:
                     key=key,
                     fingerprint=number,
                     added=present if document.added is None else document.added,
-                    digest=(document.digest or b"") if text is None else digest_of(text),
+                    digest=digest,
                     meta=meta,
                     characters=document.characters if text is None else len(text),
                     sketch=sketch,
@@ -134,7 +136,9 @@ class Preparer:
                 fingerprint=number,
                 added=0,
                 # By a fingerprint alone, no text needs a digest but a short one.
-                digest=digest_of(text) if sketched or number is None else b"",
+                digest=self.recipe.digest(text, short=number is None)
+                if sketched or number is None
+                else b"",
                 sketch=sketch,
             )
             for text, (number, sketch) in zip(

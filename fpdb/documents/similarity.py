@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, Marks, Places
 from fpdb.documents.catalog import View
 from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch, sketch_jaccard
-from fpdb.models import Key
-from fpdb.storage.format import DIGEST_BYTES, Stored
+from fpdb.models import DIGEST_BYTES, Key
+from fpdb.storage.format import Stored
 from fpdb.tables.bits import Fingerprints, to_array
 
 Shares = NDArray[np.float64]

@@ -24,6 +24,7 @@ from fpdb.fingerprint.sketches import (
     count_shingles,
     distinct_shingles,
     placed_shingles,
+    plain_text,
     sketch_counted,
     sketch_texts,
     vote_hashes,
@@ -135,6 +136,11 @@ class Engine:
             if word.isascii() and word.casefold() != other.casefold():
                 return cleaned, found
         return text, found._replace(starts=own.starts, stops=own.stops)
+
+    def plain(self, text: str) -> str:
+        """Return the words and signs of a text, or nothing if they don't make a shingle."""
+        [cleaned] = self._clean(next(self._blocks([text])), self._sketch_steps)
+        return plain_text(cleaned)
 
     def distinct_features(self, texts: Iterable[str]) -> list[list[str]]:
         """Return the distinct features of each text."""

@@ -34,6 +34,7 @@ from fpdb.fingerprint.sketches import (
     standard_error,
 )
 from fpdb.models import (
+    DIGEST_BYTES,
     LARGEST_TEXT,
     MOST_BYTES,
     Batch,
@@ -136,6 +137,17 @@ class Recipe:
     def placed_shingles(self, text: str) -> tuple[str, PlacedShingles]:
         """Return a text, or what its cleaning leaves of it, and its shingles with their places."""
         return self._engine.placed_shingles(text)
+
+    def digest(self, text: str, *, short: bool = False) -> bytes:
+        """Return the digest by which a database recognizes equal texts, 16 bytes.
+
+        Of a short text the words and signs count, in the recipe's cleaning. If they don't even make
+        one shingle, the digest is zeros, which equal nothing.
+        """
+        if short and not (text := self._engine.plain(text)):
+            return bytes(DIGEST_BYTES)
+        data = text.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
     def features(self, text: str) -> dict[str, float]:
         """Return the features of a text and their weights."""

@@ -350,6 +350,13 @@ def placed_shingles(text: str, seed: int = 0) -> PlacedShingles:
     return PlacedShingles(hashes, spent.searchsorted(spent[: len(hashes)] + SPAN), starts, stops)
 
 
+def plain_text(text: str) -> str:
+    """Return the words and signs of a clean text, or nothing if they don't make a shingle."""
+    tokens = _TOKEN.findall(text)
+    units = sum(SIGN_UNITS if _SIGNS.match(token) else WORD_UNITS for token in tokens)
+    return " ".join(tokens) if units >= SPAN else ""
+
+
 def exact_shares(first: Column, second: Column) -> tuple[float, float] | tuple[None, None]:
     """Return the Jaccard similarity of two sets, and the share of the smaller that is in the other.
 

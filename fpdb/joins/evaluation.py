@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from fpdb.arrays import Marks, Places
-from fpdb.documents.catalog import digest_of
 from fpdb.documents.similarity import side_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
@@ -124,7 +123,7 @@ def rate(
     similar = None
     if similarity is not None:
         tally = _Tally(truth, thresholds, 0)
-        for own, other in _similar(batch, texts, similarity):
+        for own, other in _similar(recipe, batch, texts, similarity):
             some = truth.knows(own, other) if listed_only else slice(None)
             tally.add(own[some], other[some], np.zeros_like(own[some]))
         similar = tally.rating(0, sought)._replace(k=None)
@@ -208,13 +207,13 @@ def _near(batch: Batch, k: int) -> Iterator[tuple[Places, Places, Places]]:
 
 
 def _similar(
-    batch: Batch, texts: Sequence[str], similarity: float
+    recipe: Recipe, batch: Batch, texts: Sequence[str], similarity: float
 ) -> Iterator[tuple[Places, Places]]:
     """Yield the pairs of texts that a database finds by their similarity; a short one has none."""
     usable = np.flatnonzero(~batch.short)
     if batch.sketches is None or not len(usable):
         return
-    digests = [digest_of(texts[number]) for number in usable.tolist()]
+    digests = [recipe.digest(texts[number]) for number in usable.tolist()]
     side = side_of(batch.fingerprints[usable], digests, batch.sketches[usable])
     for own, other in similar_among(side, choose_bands(similarity, len(texts)), similarity):
         yield usable[own], usable[other]

@@ -17,9 +17,9 @@ from fpdb.errors import DamagedError, FormatError, InputError, RecipeError, Reci
 from fpdb.fingerprint import canonical
 from fpdb.io.records import json_object
 from fpdb.io.streams import TooLong, raw_lines
-from fpdb.models import PORTABLE, Document
+from fpdb.models import DIGEST_BYTES, PORTABLE, Document
 from fpdb.storage import ReadTransaction
-from fpdb.storage.format import DIGEST_BYTES, Counters, Header, Stored
+from fpdb.storage.format import Counters, Header, Stored
 
 VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
 

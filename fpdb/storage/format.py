@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError
-from fpdb.models import LATEST, Key
+from fpdb.models import DIGEST_BYTES, LATEST, Key
 
 ID_BYTES = 8
 LARGEST_KEY = 1 << 16
@@ -302,7 +302,6 @@ class FilePlace(NamedTuple):
 FilePlaces = Mapping[FileIdentity, FilePlace | None]
 
 
-DIGEST_BYTES = 16
 _NO_DIGEST = bytes(DIGEST_BYTES)
 _RECORD_CHECKSUM_BYTES = 4
 # Where digest and sketch begin in a record: after a byte for the list and two for their length.
@@ -315,7 +314,8 @@ class Stored(NamedTuple):
     """A document as it is stored, or ready to be stored.
 
     `fingerprint` is None if the text is short; `digest`, `meta` and `sketch` are empty if there is
-    none. The `id` of a document with a text key is assigned when it is written.
+    none; the digest of a short text that equals no other is zeros. The `id` of a document with a
+    text key is assigned when it is written.
     """
 
     id: int
@@ -379,7 +379,7 @@ def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
         key=key,
         fingerprint=int.from_bytes(fingerprint, "big") if fingerprint else None,
         added=added,
-        digest=b"" if digest == _NO_DIGEST else digest,
+        digest=b"" if digest == _NO_DIGEST and fingerprint else digest,
         meta=meta[0] if meta else b"",
         characters=characters,
         sketch=sketch,

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Rows, joined
 from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
+from fpdb.models import DIGEST_BYTES
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.columns import last_numbers, narrow_column
-from fpdb.storage.format import DIGEST_BYTES, Stored
+from fpdb.storage.format import Stored
 from fpdb.tables.pages import Pages, seek
 from fpdb.tables.plan import Bands
 

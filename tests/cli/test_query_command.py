@@ -20,7 +20,7 @@ def path(tmp_path):
     with fpdb.create(where) as database:
         for number in range(5):
             database.add(f"u{number}", text_of(number), {"n": number})
-        database.add("brief", "too short")
+        database.add("brief", "far too short")
     return where
 
 
@@ -186,10 +186,10 @@ def test_exit_code_says_whether_anything_matched(run, path):
 
 
 def test_short_texts_find_equal_ones_only_and_that_is_said(run, path):
-    done = run("query", path, "-t", "too short", "-t", "too shirt")
+    done = run("query", path, "-t", "far too short", "-t", "far too shirt")
     assert done.rows == [["text", "brief", "1.00"]]
     assert done.err == "short texts: 2 (they match equal texts only)\n"
-    assert run("query", path, "-t", "too short", "-k", 3).rows == [["text", "brief", "0"]]
+    assert run("query", path, "-t", "far too short", "-k", 3).rows == [["text", "brief", "0"]]
 
 
 def test_an_incomplete_answer_is_said(run, tmp_path):

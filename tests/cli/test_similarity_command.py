@@ -101,8 +101,8 @@ def test_records_are_asked_for(run, stored, records, texts, jobs):
 
 
 def test_short_texts_find_equal_ones(run, stored):
-    run("ingest", stored, "-", stdin=b'{"url": "s", "text": "too short"}\n')
-    done = run("query", stored, "--text", "too short", "--similarity", "0.9")
+    run("ingest", stored, "-", stdin=b'{"url": "s", "text": "far too short"}\n')
+    done = run("query", stored, "--text", "far too short", "--similarity", "0.9")
     assert done.rows == [["text", "s", "1.00"]]
 
 

@@ -18,7 +18,7 @@ def documents():
     for number in range(2500):
         yield Document(f"u{number}", text_of(number % 2200), {"n": number})
         if number % 50 == 0:
-            yield Document(f"short{number}", "brief", [number])
+            yield Document(f"short{number}", "a very brief text", [number])
             yield Document(f"u{number - 1}" if number else "first", text_of(number + 5000))
             yield Document(f"ready{number}", fingerprint=number)
 
@@ -42,7 +42,7 @@ def test_add_many_gives_the_same_whatever_the_number_of_jobs(tmp_path, skip_dupl
 def test_query_many_gives_the_same_whatever_the_number_of_jobs(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         list(db.add_many(documents()))
-        texts = [text_of(number) for number in range(2500)] + ["brief", "none at all"]
+        texts = [text_of(number) for number in range(2500)] + ["a very brief text", "none at all"]
         one, two = (list(db.query_many(texts, limit=3, jobs=jobs)) for jobs in (1, 2))
         assert one == two
         assert (len(one[0]), len(one[-2]), len(one[-1])) == (2, 3, 0)
@@ -87,7 +87,7 @@ def test_a_secret_reaches_the_workers(tmp_path):
 @pytest.mark.parametrize("keys", ["text", "integer"])
 def test_documents_prepared_elsewhere_are_added_as_they_are(tmp_path, keys):
     key = str if keys == "text" else int
-    some = [Document(key(n), text_of(n), {"n": n}) for n in range(5)] + [Document(key(9), "brief")]
+    some = [Document(key(n), text_of(n), {"n": n}) for n in range(5)] + [Document(key(9), "a very brief text")]
     with fpdb.create(tmp_path / "db", keys=keys) as db, fpdb.create(tmp_path / "b", keys=keys) as b:
         list(db.add_many(some))
         preparer = pickle.loads(pickle.dumps(b.preparer))
@@ -120,7 +120,11 @@ def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
 
 
 def test_prepared_documents_are_queried_with(tmp_path):
-    texts = ["one two three four five six seven eight nine ten", "short", "quite another text"]
+    texts = [
+        "one two three four five six seven eight nine ten",
+        "too short a text",
+        "quite another text",
+    ]
     with fpdb.create(tmp_path / "a") as db:
         list(db.add_many([Document(text[:3], text) for text in texts[:2]]))
         documents = [Document("any", text) for text in texts]

@@ -455,11 +455,6 @@ def test_what_resembles_by_its_sketch_is_not_added(tmp_path):
         ]
         added = list(db.add_many(ready, skip_duplicates=True))
         assert [each.status for each in added] == ["duplicate", "replaced"]
-        for text, statuses in (("one two", ["short", "duplicate"]), ("", ["short", "duplicate"])):
-            found = [
-                db.add(f"{text}{n}", text, skip_duplicates=True, similarity=0.8) for n in (1, 2)
-            ]
-            assert [each.status for each in found] == statuses
 
 
 def test_a_text_without_shingles_is_found_by_an_equal_one(tmp_path):

@@ -32,7 +32,15 @@ from fpdb.tables.plan import Bands, choose_plan, home_plan, nested_plan
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 WORDS = [f"w{number}" for number in range(40)]
-SHORT_TEXTS = ["", "one", "two words", "two words ", "two two two", "zwei Wörter"]
+SHORT_TEXTS = [
+    "",
+    "one",
+    "two words",
+    "no few words",
+    "no FEW words ",
+    "two two two",
+    "drei kurze Wörter",
+]
 METAS: list[Any] = [None, {}, {"title": "A"}, [1, 2.5, None, True], "plain", 0]
 
 PLANS: dict[str, Plan] = {
@@ -93,9 +101,11 @@ class Model(dict[Key, Kept]):
         )
 
     def same_text(self, digest: str) -> list[tuple[int, Key]]:
-        """All short documents with the very same text."""
+        """All short documents with the same words."""
         return sorted(
-            (0, key) for key, kept in self.items() if kept.number is None and kept.digest == digest
+            (0, key)
+            for key, kept in self.items()
+            if digest and kept.number is None and kept.digest == digest
         )
 
     def similar(self, text: Kept) -> list[tuple[int, Key]]:
@@ -208,7 +218,11 @@ class Machine(RuleBasedStateMachine):
         batch = self.recipe.batch([text])
         number = None if batch.short[0] else to_ints(batch.fingerprints, self.bits)[0]
         sketch = self.recipe.sketch(text) if self.similarity else b""
-        return Kept(number, hashlib.sha256(text.encode()).hexdigest(), meta, sketch)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if number is None:
+            words = text.lower().split()
+            digest = " ".join(words) if len(words) > 2 else ""
+        return Kept(number, digest, meta, sketch)
 
     def expect_added(self, added: fpdb.Added, document: Document, kept: Kept, skip: bool) -> None:
         status, found = self.model.add(document.key, kept, self.plan.k, skip=skip)

@@ -20,6 +20,8 @@ def _write(path, *, bits=64, keys=None, sketched=False, recipe_id=None):
     recipe = fpdb.recipe("web").with_bits(bits)
     batch = recipe.batch(TEXTS, sketches=sketched)
     missing = np.append(batch.short, True)
+    shorts = zip(TEXTS, batch.short.tolist(), strict=True)
+    digests = [recipe.digest(text, short=short) for text, short in shorts]
     numbers = np.concatenate([batch.fingerprints, batch.fingerprints[:1]]).view(np.int64)
     words = [pa.array(numbers, mask=missing)] if bits <= 64 else []
     if bits == 128:
@@ -28,7 +30,7 @@ def _write(path, *, bits=64, keys=None, sketched=False, recipe_id=None):
     columns = {
         "key": [*(keys or [f"k{n}" for n in range(len(TEXTS))]), 999 if keys else "bad"],
         "fingerprint": words[0],
-        "digest": pa.array([*map(fpdb.text_digest, TEXTS), None], pa.binary()),
+        "digest": pa.array([*digests, None], pa.binary()),
         "characters": pa.array([*map(len, TEXTS), None], pa.int32()),
     }
     if sketched:

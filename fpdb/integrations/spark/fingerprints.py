@@ -136,10 +136,12 @@ class _FingerprintTask:
         missing[good] = batch.short
         numbers = np.zeros((count, *batch.fingerprints.shape[1:]), np.uint64)
         numbers[good] = batch.fingerprints
+        shorts = zip(good, batch.short.tolist(), strict=True)
+        digests = [recipe.digest(texts[place] or "", short=short) for place, short in shorts]
         columns: dict[str, Any] = {
             "key": rows["key"],
             "fingerprint": words_array(numbers, missing),
-            "digest": _placed([fpdb.text_digest(texts[p]) for p in good], good, count, pa.binary()),
+            "digest": _placed(digests, good, count, pa.binary()),
             "characters": _placed([len(texts[p]) for p in good], good, count, pa.int32()),
         }
         if self._sketched and batch.sketches is not None:

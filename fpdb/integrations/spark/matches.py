@@ -259,7 +259,7 @@ def _spread(linked: DataFrame, members: DataFrame, others: DataFrame) -> DataFra
 def _same_texts(df: DataFrame, corpus: DataFrame) -> DataFrame:
     """Match short texts with those that equal them."""
     sides = [
-        side.where("fingerprint IS NULL AND digest IS NOT NULL").select("key", "digest")
+        side.where(f"fingerprint IS NULL AND digest != X'{'00' * 16}'").select("key", "digest")
         if "digest" in side.columns
         else side.select("key", F.lit(None).cast("binary").alias("digest")).limit(0)
         for side in (df, corpus)

@@ -30,6 +30,7 @@ def _documents(seed=5, count=250):
     texts += [
         "网页去重用指纹比较两个页面是否几乎相同" * 3,
         "网页去重用指纹比较两个页面是否几乎相同" * 3,
+        *("short words: four", "Short words four", "none", "none", "", ""),
     ]
     return [(f"k{number:04}", text) for number, text in enumerate(texts)]
 
