@@ -118,7 +118,7 @@ def query(
             listed.append(f"incomplete {counts['incomplete']:,}")
         render.note(f"{', '.join(listed)}; {rate}")
     if counts["short"]:
-        render.note(f"short texts: {counts['short']:,} (they match equal texts only)")
+        render.note(f"short texts: {counts['short']:,} (they match texts of the same words only)")
     if counts["replaced"]:
         render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {counts['replaced']:,}")
     if bad.count:

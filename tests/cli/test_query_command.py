@@ -188,7 +188,7 @@ def test_exit_code_says_whether_anything_matched(run, path):
 def test_short_texts_find_equal_ones_only_and_that_is_said(run, path):
     done = run("query", path, "-t", "far too short", "-t", "far too shirt")
     assert done.rows == [["text", "brief", "1.00"]]
-    assert done.err == "short texts: 2 (they match equal texts only)\n"
+    assert done.err == "short texts: 2 (they match texts of the same words only)\n"
     assert run("query", path, "-t", "far too short", "-k", 3).rows == [["text", "brief", "0"]]
 
 

@@ -40,15 +40,15 @@ TEXTS = [PAGE * 3, PAGE + NEAR + PAGE, CHINESE, "Nothing like the others: " + "w
 META = [None, {"title": "Books", "n": 1, "x": [1.5, None, True, -(2**63), 2**64 - 1]}, "文", []]
 BASE = 0x0123_4567_89AB_CDEF
 
-QUERIES = [*TEXTS, NEAR * 3, "", "short", "nothing that is stored anywhere in these databases"]
+QUERIES = [*TEXTS, NEAR * 3, "", "a b, c", "A b C!", "nothing that is stored anywhere in these databases"]
 
 
 def build_text(db: Database) -> None:
     """Text keys, 64 bits: texts, ready fingerprints, short texts, long keys."""
     for number, text in enumerate(TEXTS):
         db.add(f"https://example.org/{number}", text, META[number])
-    list(db.add_many([Document("equal", TEXTS[0]), Document("词", "short", {"s": 1})]))
-    db.add("also short", "short")
+    list(db.add_many([Document("equal", TEXTS[0]), Document("词", "a b, c", {"s": 1})]))
+    db.add("also short", "a b, c")
     db.add("empty", "")
     long = "https://example.org/" + "long/" * 120
     db.add_fingerprints([long + "1", long + "2"], [BASE, BASE ^ 1])
@@ -63,7 +63,7 @@ def build_integer(db: Database) -> None:
     """Integer keys, 128 bits: texts, ready fingerprints, short texts, both ends."""
     for number, text in enumerate(TEXTS):
         db.add(number, text, META[number])
-    list(db.add_many([Document(10, TEXTS[0]), Document(11, "short", {"s": 1}), Document(12, "")]))
+    list(db.add_many([Document(10, TEXTS[0]), Document(11, "a b, c", {"s": 1}), Document(12, "")]))
     high = BASE << 64
     db.add_fingerprints([2**32, 2**63, 2**64 - 1], [high, high ^ 1, high | 1 << 63])
     documents = [Document(20 + n, fingerprint=high ^ (1 << 11 * n)) for n in range(6)]
@@ -87,7 +87,7 @@ def build_narrow(db: Database) -> None:
     """Text keys, 32 bits, a plan of the home table alone."""
     db.add_fingerprints(["a", "b", "c"], [0x89AB_CDEF, 0x89AB_CDEE, 0])
     db.add("d", TEXTS[1], {"narrow": True})
-    db.add("e", "short")
+    db.add("e", "a b, c")
     assert db.delete("c")
 
 
@@ -95,7 +95,7 @@ def build_similar(db: Database) -> None:
     """Text keys, 64 bits, bands of sketches: of texts, of none, of the replaced and deleted."""
     for number, text in enumerate(TEXTS):
         db.add(f"https://example.org/{number}", text, META[number])
-    list(db.add_many([Document("near", TEXTS[0] + NEAR), Document("short", "short")]))
+    list(db.add_many([Document("near", TEXTS[0] + NEAR), Document("short", "a b, c")]))
     db.add_fingerprints(["bare", "gone"], [BASE, 5])
     db.add("https://example.org/3", TEXTS[3] + "replaced", "replaced")
     db.add("deleted", NEAR * 3)
@@ -108,7 +108,7 @@ def build_crowded(db: Database) -> None:
         db.add(number, text, META[number])
     first = 2**50
     list(db.add_many(Document(first + n, f"{PAGE} {n} {n % 9} {NEAR}") for n in range(70)))
-    list(db.add_many([Document(200, "short"), Document(201, fingerprint=BASE)]))
+    list(db.add_many([Document(200, "a b, c"), Document(201, fingerprint=BASE)]))
     assert db.delete_many(range(first, first + 10)) == 10
 
 
