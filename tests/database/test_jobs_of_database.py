@@ -87,7 +87,9 @@ def test_a_secret_reaches_the_workers(tmp_path):
 @pytest.mark.parametrize("keys", ["text", "integer"])
 def test_documents_prepared_elsewhere_are_added_as_they_are(tmp_path, keys):
     key = str if keys == "text" else int
-    some = [Document(key(n), text_of(n), {"n": n}) for n in range(5)] + [Document(key(9), "a very brief text")]
+    some = [Document(key(n), text_of(n), {"n": n}) for n in range(5)] + [
+        Document(key(9), "a very brief text")
+    ]
     with fpdb.create(tmp_path / "db", keys=keys) as db, fpdb.create(tmp_path / "b", keys=keys) as b:
         list(db.add_many(some))
         preparer = pickle.loads(pickle.dumps(b.preparer))

@@ -40,7 +40,14 @@ TEXTS = [PAGE * 3, PAGE + NEAR + PAGE, CHINESE, "Nothing like the others: " + "w
 META = [None, {"title": "Books", "n": 1, "x": [1.5, None, True, -(2**63), 2**64 - 1]}, "文", []]
 BASE = 0x0123_4567_89AB_CDEF
 
-QUERIES = [*TEXTS, NEAR * 3, "", "a b, c", "A b C!", "nothing that is stored anywhere in these databases"]
+QUERIES = [
+    *TEXTS,
+    NEAR * 3,
+    "",
+    "a b, c",
+    "A b C!",
+    "nothing that is stored anywhere in these databases",
+]
 
 
 def build_text(db: Database) -> None:
