@@ -176,11 +176,12 @@ class Catalog(ABC):
 
     def packed(self, txn: ReadTransaction, ids: Column) -> list[bytes]:
         """Return the records of documents with texts as they are stored, by their ids."""
-        found = [txn.get("documents", number.to_bytes(8, "big")) for number in ids.tolist()]
-        for number, value in zip(ids.tolist(), found, strict=True):
-            if value is None:
-                raise _missing(number)
-        return [bytes(value or b"") for value in found]
+        numbers = ids.tolist()
+        found = [txn.get("documents", number.to_bytes(8, "big")) for number in numbers]
+        records = [bytes(value) for value in found if value is not None]
+        if len(records) < len(found):
+            raise _missing(numbers[found.index(None)])
+        return records
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
         """Return the record of a document that is stored; of an integer key without one, the key.

@@ -96,6 +96,15 @@ def test_damage_that_a_worker_finds_is_raised(tmp_path):
             list(db.pairs(jobs=2))
 
 
+def test_a_document_that_is_missing_is_damage(tmp_path):
+    with of_texts(tmp_path / "db", 40) as db:
+        key = next(iter(db.pairs())).other
+        with db._environment.write() as txn:
+            txn.delete("documents", db[key].id.to_bytes(8, "big"))
+        with pytest.raises(fpdb.DamagedError, match="isn't there"):
+            list(db.pairs())
+
+
 def test_wrong_jobs_are_errors(tmp_path):
     with of_bits(tmp_path / "db", 40) as db:
         for ask in (db.pairs, db.clusters):
