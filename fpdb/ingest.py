@@ -28,6 +28,7 @@ from fpdb.storage.format import Stored
 _MOST_DIGITS = 20
 # Where `Ingested` counts a status under another name.
 _COUNTED = {"duplicate": "duplicates", "error": "bad"}
+_BEGINNING, _ENDS = 2000, 3
 # Records that are looked up together.
 _BLOCK = 256
 
@@ -42,8 +43,8 @@ class Ingested:
     fingerprint. `skipped` counts records of web archives that hold no page, by the reason.
     `incomplete` counts documents whose search for near-duplicates a budget ended, so that one may
     have been missed. `invalid_utf8` counts records in which bytes that are no UTF-8 were replaced
-    by U+FFFD. `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if
-    only reading to the end would show it.
+    by U+FFFD, and `markup` texts that weren't read as HTML but have tags. `bytes_read` are bytes as
+    they are in the files, of `bytes_total`, which is None if only reading to the end would show it.
     """
 
     read: int = 0
@@ -56,6 +57,7 @@ class Ingested:
     incomplete: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     invalid_utf8: int = 0
+    markup: int = 0
     bytes_read: int = 0
     bytes_total: int | None = None
     started: float = field(default_factory=time.monotonic, repr=False)
@@ -158,6 +160,7 @@ def ingest(
                 run.refuse(each)
             else:
                 counts.invalid_utf8 += each.replaced
+                counts.markup += each.markup and reading.html == "auto"
         run.show()
     return counts
 
@@ -284,11 +287,12 @@ def parse_key(key: Key, kind: str) -> Key:
 
 
 class Good(NamedTuple):
-    """A record that became a document: where it was read, and its key."""
+    """A record that became a document: where it was read, its key, and what its text is like."""
 
     source: str
     key: Key | None
     replaced: bool
+    markup: bool
 
 
 class Taken(NamedTuple):
@@ -328,7 +332,9 @@ class Take:
                 found.append(BadRecord(record.source, str(error), error.hint, record.key))
                 continue
             places.append(len(found))
-            found.append(Good(record.source, record.key, record.replaced))
+            # Hardly any other text ends an element several times so soon.
+            markup = record.text is not None and record.text.count("</", 0, _BEGINNING) >= _ENDS
+            found.append(Good(record.source, record.key, record.replaced, markup))
         prepared, refused = self.preparer.sift(documents)
         for number, problem in refused:
             place = places[number]

@@ -26,6 +26,8 @@ from fpdb.cli.output import likeness, near_dict
 from fpdb.io.files import check_path
 
 _PROGRESS_SECONDS = 0.1
+# So many texts with tags are no accident, if they are half of all texts.
+_MUCH_MARKUP = 20
 _COUNTS = ("read", "added", "replaced", "unchanged", "duplicates", "short", "bad")
 _SKIPPED = {"status": "another status than 200", "type": "another type"}
 
@@ -118,10 +120,17 @@ class ProgressLine:
         self._quiet = quiet
         self._unit = unit
         self._shown = time.monotonic()
+        self._warned = quiet
 
     def __call__(self, counts: fpdb.Ingested) -> None:
         """Show the counts so far, a few times a second."""
         self.counts = counts
+        if not self._warned and counts.markup >= max(_MUCH_MARKUP, counts.read / 2):
+            self._warned = True
+            render.warn(
+                "most texts have tags, which count as words; --html main takes the main content "
+                "of HTML, --html page all of it, --html none ends this warning"
+            )
         now = time.monotonic()
         if self._quiet or not render.shows_progress() or now - self._shown < _PROGRESS_SECONDS:
             return
@@ -141,6 +150,8 @@ class ProgressLine:
         if counts.skipped:
             named = [f"{_SKIPPED.get(why, why)} {n:,}" for why, n in sorted(counts.skipped.items())]
             render.note(f"records of archives that hold no page: {', '.join(named)}")
+        if counts.markup:
+            render.note(f"texts with tags, which --html main would read: {counts.markup:,}")
         if counts.invalid_utf8:
             render.note(
                 f"documents with invalid UTF-8, replaced by U+FFFD: {counts.invalid_utf8:,}"

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,9 +164,28 @@ def sketch_counted(parts: Sequence[CountedShingles], texts: int) -> NDArray[np.u
     return packed
 
 
-def sketch_jaccard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Estimate the Jaccard similarity of sketches, row by row; nan where a row is all zeros."""
-    left, right = (np.ascontiguousarray(sketches).view(np.uint64) for sketches in (first, second))
+@overload
+def sketch_jaccard(first: bytes, second: bytes) -> float: ...
+
+
+@overload
+def sketch_jaccard(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]: ...
+
+
+def sketch_jaccard(
+    first: NDArray[np.uint8] | bytes, second: NDArray[np.uint8] | bytes
+) -> NDArray[np.float64] | float:
+    """Estimate the Jaccard similarity of two sketches, or of arrays of sketches, row by row.
+
+    It is nan where there is no sketch: an empty one, or a row of zeros.
+    """
+    if isinstance(first, bytes) and isinstance(second, bytes):
+        return one_jaccard(first, second)
+    first, second = (
+        np.frombuffer(each or bytes(SKETCH_BYTES), np.uint8) if isinstance(each, bytes) else each
+        for each in (first, second)
+    )
+    left, right = (np.ascontiguousarray(each).view(np.uint64) for each in (first, second))
     differing: Column = left ^ right
     differing |= differing >> np.uint64(2)
     differing |= differing >> np.uint64(1)

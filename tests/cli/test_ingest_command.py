@@ -385,3 +385,32 @@ def test_hostile_keys_and_files_are_shown_safely(run, path, tmp_path):
 
 def test_the_formats_of_the_option_are_those_that_are_read():
     assert list(get_args(InputFormat)) == list(FORMATS)
+
+
+def marked_up(number):
+    return f"<div><p>{text_of(number)}</p><ul><li>one</li><li>two</li></ul></div>"
+
+
+def test_texts_with_tags_are_warned_of_once(run, path, tmp_path):
+    file = tmp_path / "pages.jsonl"
+    records = [{"key": str(number), "text": marked_up(number)} for number in range(3000)]
+    file.write_bytes(jsonl(records))
+    done = run("ingest", path, file)
+    (warning,) = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    assert "--html main" in warning
+    assert done.err.index(warning) < done.err.index("read 3,000")
+    assert "texts with tags, which --html main would read: 3,000\n" in done.err
+    assert "tags" not in run("ingest", path, file, "--html", "none").err
+    assert run("ingest", path, file, "--quiet").err == ""
+
+
+@pytest.mark.process
+def test_texts_about_tags_are_not_warned_of(run, path, tmp_path):
+    texts = [f"{text_of(number)} a <b> of </b> a < b </b>" for number in range(50)]
+    texts += [marked_up(number) for number in range(10)]
+    file = tmp_path / "pages.jsonl"
+    file.write_bytes(jsonl({"key": str(n), "text": text} for n, text in enumerate(texts)))
+    done = run("ingest", path, file)
+    assert "warning" not in done.err
+    assert "would read: 10\n" in done.err
+    assert "tags" not in run("ingest", path, file, "--html", "main").err

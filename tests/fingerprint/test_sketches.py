@@ -188,6 +188,17 @@ def test_equal_sets_agree_wholly_and_nothing_agrees_with_no_sketch():
     assert np.isnan(found[1:]).all()
 
 
+def test_sketches_of_single_texts_are_compared():
+    texts = ["a text with some words", "a text with some more words", "a text"]
+    single, rows = [WEB.sketch(text) for text in texts], WEB.sketch_many(texts)
+    for one, first in zip(single, rows, strict=True):
+        expected = sketches.sketch_jaccard(rows, first)
+        found = [fpdb.sketch_jaccard(other, one) for other in single]
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(fpdb.sketch_jaccard(rows, one), expected)
+    assert isinstance(fpdb.sketch_jaccard(single[0], single[1]), float)
+
+
 @given(st.binary(min_size=128, max_size=128), st.binary(min_size=128, max_size=128))
 def test_the_estimate_counts_the_half_bytes_that_differ(left, right):
     rows = [np.frombuffer(each, np.uint8) for each in (left, right)]
