@@ -24,7 +24,7 @@ def path(tmp_path):
     """A database of bits: crowds share the first 16 bits of two texts; one has an original."""
     path = tmp_path / "crawl.fpdb"
     dice = np.random.default_rng(5)
-    with fpdb.create(path, similarity=None) as database:
+    with fpdb.create(path, similarity=None, k=3) as database:
         kites, bridge = (database.recipe.fingerprint(text) for text in (KITES, BRIDGE))
         for name, number in (("k", kites), ("b", bridge)):
             crowd = number & ~((1 << 48) - 1) | dice.integers(0, 1 << 48, 3 * BUDGET, np.uint64)
