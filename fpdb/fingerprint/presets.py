@@ -34,7 +34,7 @@ _DESCRIBED: dict[Recipe, str] = {
     _WEB.with_bits(128): "web with 128 bits",
     Recipe(
         "words", grams=Grams(minimum=8), weights=Weights(by="log"), similarity=None
-    ): "words, Chinese ones by jieba, weighted as in web: short texts, and the quickest queries",
+    ): "words, Chinese ones by jieba, weighted as in web: queries of bits by four probes",
     Recipe(
         "char-4",
         clean=("word-characters", "unicode"),
