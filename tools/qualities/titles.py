@@ -26,7 +26,14 @@ CORPORA = {"zh": "news-zh", "en": "reuters-en"}
 SUFFIXES = {"zh": "_新华网", "en": " - Reuters"}
 LETTERS = {"zh": "的是在了不和有大这", "en": "etaoinshr"}
 RECIPES = {
-    "zh": (("title", 20), ("title", 16), ("tagged-title", 5), ("char-4", 3), ("words", 3), ("web", 7)),
+    "zh": (
+        ("title", 20),
+        ("title", 16),
+        ("tagged-title", 5),
+        ("char-4", 3),
+        ("words", 3),
+        ("web", 7),
+    ),
     "en": (("title", 20), ("title", 16), ("char-4", 3), ("words", 3), ("web", 7)),
 }
 EDITS = ("word replaced", "word dropped", "word inserted", "character changed")
