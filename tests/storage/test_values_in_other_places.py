@@ -68,7 +68,7 @@ def read_everything(db: Database) -> dict[str, Callable[[], object]]:
     keys = [named(db.keys, number) for number in range(COUNT + 310)]
     return {
         "scan": lambda: list(db.scan()),
-        "gets": lambda: [db.get(key) for key in keys[1::9]],
+        "gets": lambda: [db.get(key) for key in keys[1::3]],
         "queries": lambda: [db.query_fingerprint(int(number)) for number in NUMBERS[::15]],
         "batch": lambda: db.query_fingerprints(NUMBERS),
         "pairs": lambda: list(db.pairs(k=db.k)),
