@@ -18,6 +18,7 @@ read for a repair. Numbers have the byte order of the machine.
 
 import os
 import struct
+import sys
 from array import array
 from collections.abc import Iterator
 from itertools import pairwise
@@ -371,7 +372,7 @@ def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
         known = _NO_STATE if newest is None else counts[newest]
         if count is None or known is None or count <= known:
             continue
-        if newest is None or not _is_failed_commit(metas[slot], metas[newest], count - known):
+        if newest is None or not _is_failed_commit(file, metas[slot], metas[newest]):
             newest = slot
     if newest != taken:
         faults.append("LMDB would take an older state, since the newest meta page is damaged")
@@ -380,13 +381,16 @@ def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
     return None if newest is None else metas[newest], faults
 
 
-def _is_failed_commit(older: Meta, newer: Meta, writes: int) -> bool:
+def _is_failed_commit(file: LmdbFile, older: Meta, newer: Meta) -> bool:
     """Return whether an older meta page may lead to a state that was never committed.
 
     If its last write fails, LMDB writes the number and the last page of before back, but not the
-    trees. A commit that grows the file has another last page.
+    trees. So these name pages that a later transaction has freed. A commit that grew the file would
+    have another last page.
     """
-    return writes == 1 and older.last_page <= newer.last_page
+    nodes = file.entries(older.free, file.pages)
+    freed_by = max((int.from_bytes(node.key, sys.byteorder) for node in nodes), default=0)
+    return freed_by > older.transaction and older.last_page <= newer.last_page
 
 
 def _follow_each_other(first: int, second: int) -> bool:
