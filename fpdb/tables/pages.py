@@ -24,8 +24,12 @@ from fpdb.storage.format import seed_of
 # A page below a quarter is joined with the one before if both then leave room for some more.
 _SMALL = LARGEST // 4
 _ROOMY = LARGEST * 3 // 4
+# Two pages share their rows, instead of becoming three, if both then fill at most this.
+_SHARED = LARGEST * 7 // 8
 # If a page would become this many, they are filled as in a load.
 _FLOOD = 4
+# A page that could hold no more than an Nth more is full enough: to find the last row takes time.
+_NEARLY = 64
 # Up to this many rows are put between the bytes of a page; more are merged as arrays.
 _FEW = 16
 
@@ -208,7 +212,7 @@ class Pages:
             if not cursor.set_key(old) or not cursor.prev():
                 return []
             both = joined([self.rows_at(cursor), rows])
-        for count, largest in ((2, _ROOMY), (3, LARGEST)):
+        for count, largest in ((2, _SHARED), (3, LARGEST)):
             ends = [len(both[0]) * part // count for part in range(count + 1)]
             parts = [[column[low:high] for column in both] for low, high in pairwise(ends)]
             pieces = [(part, shape_of(part)) for part in parts]
@@ -267,21 +271,25 @@ def _among(rows: Rows, known: Rows) -> Marks:
 
 
 def _pieces(rows: Rows) -> Iterator[tuple[Rows, Shape]]:
-    """Cut rows into pieces that each fill a page."""
+    """Cut rows into pieces that each fill a page, or nearly."""
     start, count = 0, 1
     while start < len(rows[0]):
-        for _ in range(3):  # a page that takes more rows may need wider columns
+        found: list[tuple[Rows, Shape]] = []
+        fits, over = 0, len(rows[0]) - start + 1  # as many rows as fit on a page, or don't
+        bounded = False
+        while over - fits > 1 + fits // _NEARLY:
             piece = [column[start : start + count] for column in rows]
             shape = shape_of(piece)
-            if shape.size <= LARGEST and (len(piece[0]) < count or rows_that_fit(shape) <= count):
-                break
-            count = max(rows_that_fit(shape), 1)
-        while shape.size > LARGEST:
-            count -= 1
-            piece = [column[start : start + count] for column in rows]
-            shape = shape_of(piece)
-        yield piece, shape
-        start += len(piece[0])
+            room = rows_that_fit(shape)  # at these widths; more rows may need wider columns
+            if shape.size <= LARGEST:
+                found, fits = [(piece, shape)], len(piece[0])
+                if room <= fits:
+                    break
+            else:
+                over, bounded = len(piece[0]), True
+            count = room if not bounded or fits < room < over else (fits + over) // 2
+        yield from found
+        start, count = start + fits, fits
 
 
 def _halves(rows: Rows, shape: Shape) -> Iterator[tuple[Rows, Shape]]:

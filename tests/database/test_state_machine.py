@@ -391,6 +391,7 @@ def test_any_history_agrees_with_brute_force(
         monkeypatch.setattr(pages, "LARGEST", 200)
         monkeypatch.setattr(pages, "_SMALL", 50)
         monkeypatch.setattr(pages, "_ROOMY", 150)
+        monkeypatch.setattr(pages, "_SHARED", 175)
     machine = type("Machine", (Machine,), {})
     machine.plan, machine.keys, machine.largest = PLANS[name], keys, 120 if small else 1200
     machine.similarity = similarity

@@ -55,6 +55,7 @@ def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(pages_module, "LARGEST", 200)
     monkeypatch.setattr(pages_module, "_SMALL", 50)
     monkeypatch.setattr(pages_module, "_ROOMY", 150)
+    monkeypatch.setattr(pages_module, "_SHARED", 175)
     return 200
 
 
@@ -378,7 +379,7 @@ def test_the_page_of_a_row_is_found_with_its_end(undone: Any) -> None:
         assert pages.page_of(txn, 5)[0][0].tolist() == []
         assert pages.page_of(txn, 5)[1] is None
         step = 2**40
-        pages.fill(txn, [as_rows([(10 + n * step, n * step, n) for n in range(500)], 3)])
+        pages.fill(txn, [as_rows([(10 + n * step, n * step, n) for n in range(900)], 3)])
         firsts = [int.from_bytes(key, "big") for key, _ in entries(txn, pages)]
         assert len(firsts) > 2
         for page, first in enumerate(firsts):
@@ -552,3 +553,27 @@ def test_a_damaged_page_is_reported_by_whoever_reads_it(
             list(pages.scan(reader))
         with env.write() as txn, pytest.raises(DamagedError):
             pages.splice(txn, as_rows([(5,)], 1), pages.empty())
+
+
+@pytest.mark.parametrize("gap", [0, 3, 40, 84, 112, 200, 2**20, 2**45])
+def test_pages_are_filled_where_columns_become_wider(gap: int) -> None:
+    """No page of a load has room for a sixteenth more, also just before a column needs bytes."""
+    count = 20_000
+    dice = np.random.default_rng(gap)
+    rows = [
+        np.cumsum(dice.integers(0, gap + 1, count, np.uint64)),
+        dice.integers(0, 200_000, count, np.uint64),
+    ]
+    rows = [column[np.lexsort(rows[::-1])] for column in rows]
+    start = 0
+    for piece, shape in pages_module._pieces(rows):
+        end = start + len(piece[0])
+        for column, own in zip(rows, piece, strict=True):
+            assert (column[start:end] == own).all()
+        assert shape == shape_of(piece)
+        assert shape.size <= LARGEST
+        more = end + len(piece[0]) // 16
+        if more < count:
+            assert shape_of([column[start:more] for column in rows]).size > LARGEST
+        start = end
+    assert start == count
