@@ -9,15 +9,16 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-_ATTRIBUTES = r"[^<>\"]*+(?:\"[^\"]*+\"[^<>\"]*+)*+"
+_ATTRIBUTES = r"[^>\"]*+(?:\"[^\"]*+\"[^>\"]*+)*+"
 # Text, and what follows it: an element that isn't shown, a tag, or what isn't an element. A parser
-# has written the page, so there are no other "<", and all attributes are in double quotes.
+# has written the page, so text has no "<", and values are in double quotes; but names of attributes
+# may hold both.
 _TOKEN = re.compile(
     r"([^<]*+)(?:"
     rf"<(script|style|noscript|iframe|template|svg|textarea|select)\b{_ATTRIBUTES}>"
     r"(?:[^<]++|<(?!/\2>))*+</\2>"
     rf"|<([a-z][^\s<>]*+)({_ATTRIBUTES})>|</([^<>]++)>"
-    r"|<!--.*?-->|<|$)",
+    r"|<!--.*?-->|<[^>]*+>?|$)",
     re.DOTALL,
 )
 # Elements of a line, and those that have no end.

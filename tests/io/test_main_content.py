@@ -1,6 +1,12 @@
 """The main content of a page is its article, however the page is made, and never nothing."""
 
+from collections import Counter
+from html import unescape
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
 
 from fpdb.io.extraction import extract
 
@@ -138,3 +144,21 @@ def test_short_pages_of_one_site_differ():
 def test_a_short_article_is_the_content_of_a_page_of_notices():
     notices = "".join(f"<div>{word} of the site is reserved</div>" for word in "ABCDEFGH")
     assert read(f"{paragraphs(ZH)}<div>{notices}</div>").split("\n") == ZH
+
+
+TAGS = ["p", "div", "a href=/", "li", "ul", "table", "td", "span", "br", "h2", "form", "aside"]
+TAGS += ["div class=comments", "div hidden", "script", "template", "svg", "select", "body", "main"]
+PIECES = st.one_of(
+    st.sampled_from([f"<{tag}>" for tag in TAGS]),
+    st.sampled_from([f"</{tag.split()[0]}>" for tag in TAGS]),
+    st.sampled_from([*ARTICLE, *ZH, TITLE, "&nbsp;", "&amp;lt;", "<!-- <p> -->", "<", ">", '"']),
+    st.text(max_size=20),
+)
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(PIECES, max_size=60))
+def test_any_markup_gives_only_what_the_page_holds(pieces):
+    page = "".join(pieces)
+    found = Counter("".join(extract(page, main=True)[0].split()))
+    assert set(found - Counter(unescape(page))) <= {"\ufffd"}
