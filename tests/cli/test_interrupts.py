@@ -108,7 +108,8 @@ MODULE = (sys.executable, "-m", "fpdb")
 )
 def test_an_interrupt_while_a_module_is_imported(starting, place, command):
     options = {"command": command} if command else {}
-    process = starting(place, "fingerprint", "-t", "国务院今天发布了关于放假的通知", **options)
+    text = "国务院今天发布了关于放假的通知"
+    process = starting(place, "fingerprint", "-r", "words", "-t", text, **options)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"interrupted\n")

@@ -133,7 +133,7 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
     done = [run(*command, "--json", "--jobs", jobs) for jobs in (1, 2)]
     outcomes = {(each.code, each.out, without_times(each.err)) for each in done}
     assert len(outcomes) == 1
-    assert run(*command).rows[-1][:2] == ["m59", "m59"]
+    assert run(*command).rows[-1][:2] == ["p59", "p59"]
 
 
 @pytest.mark.slow("it starts three workers")

@@ -192,7 +192,8 @@ def test_whatever_fpdb_creates_is_private(run, tmp_path, monkeypatch):
                 json.dumps({"key": f"{n}", "text": f"{n} words " * 9}) + "\n" for n in range(9)
             )
         with open("ready.tsv", "w", encoding="utf-8") as file:
-            file.writelines(f"{n}\t{n * 977:x}\n" for n in range(5000))
+            numbers = [number * 0x9E3779B97F4A7C15 % 2**64 for number in range(2500)] * 2
+            file.writelines(f"{n}\t{number:x}\n" for n, number in enumerate(numbers))
         given = {path.name for path in tmp_path.iterdir()}
         outcomes = [
             run("create", "a.fpdb"),
