@@ -225,6 +225,10 @@ class OnlyBands:
         self._environment.close()
 
 
+def _time(microseconds):
+    return f"{microseconds:,.1f} µs" if microseconds < 10_000 else f"{microseconds / 1e3:,.0f} ms"
+
+
 def run_bands(sizes, rounds):
     """Measure look-ups in the bands alone, in turns.
 
@@ -256,9 +260,9 @@ def run_bands(sizes, rounds):
                 {
                     "row": row,
                     "documents": f"{each.documents:,}, {each.table.shape.name}",
-                    f"similarity {LEAST}": f"{own[place]:,.1f} µs",
+                    f"similarity {LEAST}": _time(own[place]),
                     "bits, k = 3": "-",
-                    "target": f"{target:,.1f} µs" if target else "-",
+                    "target": _time(target) if target else "-",
                     "reached": "-" if not target else "yes" if own[place] <= target else "**no**",
                 }
             )
