@@ -17,7 +17,7 @@ import fpdb
 from fpdb import Database, Document
 from fpdb.documents import lookup, writer
 from fpdb.errors import InputError, PlanError
-from fpdb.fingerprint.sketches import least_estimate
+from fpdb.fingerprint.sketches import least_estimate, plain_text
 from fpdb.joins import pairs as joins
 from fpdb.storage import Environment
 from fpdb.storage.format import (
@@ -77,9 +77,11 @@ class Model(dict[Any, tuple[str | None, int | None, bytes | None]]):
         (text, number, sketch), (own, its, stored) = one, other
         if (number is None) != (its is None):
             return -1
+        if number is None:  # texts of hardly any words equal none
+            return 1.0 if text == own and plain_text(text or "") else -1
         if text is not None and text == own:
             return 1.0
-        if number is None or not sketch or not stored:
+        if not sketch or not stored:
             return -1
         width = self.bands.bins
         bins = ["".join(f"{byte:02x}"[::-1] for byte in each) for each in (sketch, stored)]
