@@ -227,7 +227,9 @@ def test_duplicates_within_one_file_are_found(run, path):
 
 def test_duplicates_of_a_database_of_bits_are_printed_with_their_distance(run, path):
     run("create", path, "--similarity", "off")
-    stdin = jsonl([{"key": n, "text": text} for n, text in enumerate([text_of(1), "brief"] * 2)])
+    stdin = jsonl(
+        [{"key": n, "text": text} for n, text in enumerate([text_of(1), "a brief note"] * 2)]
+    )
     done = run("ingest", path, "--skip-duplicates", stdin=stdin)
     assert done.rows == [["2", "0", "0"], ["3", "1", "0"]]
     refused = run("ingest", path, "--skip-duplicates", "--similarity", "0.9", stdin=stdin)

@@ -24,8 +24,10 @@ def lose_leaf(path: Path) -> set[str]:
     """Overwrite a page of records, and give the keys that stood on it."""
     with Survey(open_data(path)) as survey:
         leaf = survey.leaves["documents"][1]
-        ids = {entry.key for entry in survey.entries("documents") if entry.page == leaf}
-        keys = {e.key.decode() for e in survey.entries("keys") if e.value in ids}
+        ids = {
+            int.from_bytes(entry.key) for entry in survey.entries("documents") if entry.page == leaf
+        }
+        keys = {e.key.decode() for e in survey.entries("keys") if int.from_bytes(e.value) in ids}
     with (path / "data.mdb").open("r+b") as file:
         file.seek(leaf * PAGE)
         file.write(b"\xff" * PAGE)
