@@ -236,7 +236,7 @@ statuses = [added.status for added in singles]
 for first in range(60, 120, 7):
     batch = db.add_many(documents[first : min(first + 7, 120)], skip_duplicates=True)
     statuses += [added.status for added in batch]
-statuses.append(db.add(f"{name}-short", "a text too short", skip_duplicates=True).status)
+statuses.append(db.add(f"{name}-short", "on and on", skip_duplicates=True).status)
 print(json.dumps(statuses), flush=True)
 """
 
