@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import similarity
 
 K = 3
 
@@ -56,6 +55,8 @@ def embedded(folder):
 
 def embedded_similar(folder, documents):
     """Fill a database with sketches and find its pairs."""
+    import similarity
+
     import fpdb
 
     path = folder / f"{os.getpid()}.fpdb"
@@ -70,6 +71,7 @@ def embedded_similar(folder, documents):
 
 def on_spark(folder, workers, memory, tables, similar):
     """Find the pairs on a cluster of N workers, once to warm up and then by the clock."""
+    import similarity
     from pyspark.sql import SparkSession
 
     import fpdb
@@ -156,6 +158,7 @@ def measure(documents, arguments):
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as name:
         import pyarrow as pa
         import pyarrow.parquet as pq
+        import similarity
 
         folder = Path(name)
         if arguments.similar:
