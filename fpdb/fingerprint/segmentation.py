@@ -13,9 +13,10 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache, lru_cache, partial
+from pathlib import Path
 from typing import Any
 
-from fpdb.errors import InputError
+from fpdb.errors import InputError, MissingExtraError
 from fpdb.fingerprint.sketches import shingle_strings
 
 TaggedWord = tuple[str, str]
@@ -40,6 +41,8 @@ _TAG_TOKEN = re.compile(
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|x[0-9a-f]{7,});?", re.IGNORECASE)
 _SPECIAL = re.compile(r"&(?:nbsp|amp|lt|gt|quot|apos);|[\s&<>]")
 _WORD = re.compile(r"\w+")
+# OpenCC takes no surrogates; it leaves the last of these characters, which is none, as it is.
+_NOT_FOR_OPENCC = re.compile("[\ud800-\udfff\uffff]")
 
 _KEYWORDS = (
     "and as assert auto await bool boolean break byte case catch char class const continue def "
@@ -150,12 +153,44 @@ def fold_code(text: str) -> str:
     )
 
 
+def simplify_chinese(text: str) -> str:
+    """Replace traditional characters by simplified ones, by OpenCC's dictionary."""
+    convert = _opencc()
+    if text.isascii():
+        return text
+    try:
+        return convert(text)
+    except UnicodeEncodeError:
+        kept = iter(_NOT_FOR_OPENCC.findall(text))
+        converted = convert(_NOT_FOR_OPENCC.sub("\uffff", text))
+        return re.sub("\uffff", lambda _: next(kept), converted)
+
+
+@cache
+def _opencc() -> _Step:
+    """Load OpenCC's converter, which threads may share."""
+    package = importlib.util.find_spec("opencc")
+    # Of a bare name, OpenCC would read the file that anybody could have put in the working
+    # directory. Other packages that are imported by this name don't have the file.
+    config = Path((package and package.origin) or "/").parent / "clib/share/opencc/t2s.json"
+    if not config.is_file():
+        raise MissingExtraError(
+            "the step t2s needs the package OpenCC, which isn't installed",
+            hint="pip install 'fpdb[chinese]'",
+        )
+    import opencc
+
+    converter: _Step = opencc.OpenCC(str(config)).convert
+    return converter
+
+
 STEPS: dict[str, _Step] = {
     "unicode": normalise_unicode,
     "lower": str.lower,
     "tags": strip_tags,
     "special": remove_special,
     "code": fold_code,
+    "t2s": simplify_chinese,
     "word-characters": keep_word_characters,
 }
 # Steps that drop the white space between words, which shingles need.

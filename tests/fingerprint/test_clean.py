@@ -17,6 +17,7 @@ from fpdb.fingerprint.segmentation import (
     keep_word_characters,
     normalise_unicode,
     remove_special,
+    simplify_chinese,
     strip_tags,
 )
 
@@ -112,7 +113,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize(
-    "step", [normalise_unicode, strip_tags, remove_special, keep_word_characters]
+    "step",
+    [normalise_unicode, strip_tags, remove_special, keep_word_characters, simplify_chinese],
 )
 def test_no_step_is_slow_on_hostile_text(step, kind):
     before = time.process_time()
