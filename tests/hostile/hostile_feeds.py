@@ -43,14 +43,13 @@ _WARM = "Warm words and 一些中文词语 for every dictionary, letters and dig
 
 def recipes() -> dict[str, fpdb.Recipe]:
     """Give the recipes that texts are fed to."""
-    web = fpdb.recipe("web")
-    made = {
-        name: fpdb.recipe(name) for name in ("web", "char-4", "simhash-py", "code", "tagged-title")
-    }
+    web, words = fpdb.recipe("web"), fpdb.recipe("words")
+    names = ("web", "char-4", "simhash-py", "code", "tagged-title")
+    made = {name: fpdb.recipe(name) for name in names}
     made["tags"] = web.replace(name="tags", clean=("tags", "unicode"))
-    made["jieba-hmm"] = web.replace(name="jieba-hmm", segment="jieba-hmm")
-    made["jieba"] = web.replace(name="jieba")
-    made["n-100"] = web.replace(name="n-100", segment="words", grams=fpdb.Grams(n=100))
+    made["jieba-hmm"] = words.replace(name="jieba-hmm", segment="jieba-hmm")
+    made["jieba"] = words.replace(name="jieba")
+    made["n-100"] = words.replace(name="n-100", segment="words", grams=fpdb.Grams(n=100))
     return made
 
 

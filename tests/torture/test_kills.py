@@ -98,10 +98,14 @@ def test_skipped_duplicates_are_foreseen(judged: Any, torment: Callable[..., Any
     perform, documents = torment("workload").perform, add("a", "b")["documents"]
     documents.append(["c", None, documents[0][2] ^ 7, None])
     for operation in (
-        {"op": "add", "documents": [*documents, ["short", "kite", None, 1]], "skip": True},
         {
             "op": "add",
-            "documents": [["d", "kite", None, 1], [*documents[1][:3], "new"]],
+            "documents": [*documents, ["short", "kite over quarry", None, 1]],
+            "skip": True,
+        },
+        {
+            "op": "add",
+            "documents": [["d", "kite over quarry", None, 1], [*documents[1][:3], "new"]],
             "skip": True,
         },
     ):

@@ -93,7 +93,7 @@ def on_spark(folder, workers, memory, tables, similar):
     documents = df.count()
     session.range(1000).mapInArrow(lambda batches: batches, "id bigint").count()
     ready = time.perf_counter()
-    wanted = {"similarity": similarity.LEAST} if similar else {"k": K}
+    wanted = {} if similar else {"k": K}
     plan = joined.plan(df, **wanted)
     planned = time.perf_counter()
     if tables:
@@ -162,6 +162,8 @@ def measure(documents, arguments):
 
         folder = Path(name)
         if arguments.similar:
+            import similarity
+
             source = similarity.Documents(sketched=True)
             starts = range(0, documents, similarity.AT_ONCE)
             blocks = (source.take(min(similarity.AT_ONCE, documents - start)) for start in starts)

@@ -225,7 +225,9 @@ class Oracle:
         sketches: dict[Any, int],
     ) -> bool:
         if number is None:
-            return any(text == other for name, other in texts.items() if name != key)
+            # Fewer than three words equal none.
+            others = [other for name, other in texts.items() if name != key]
+            return len((text or "").split()) > 2 and text in others
         own = self._sketch(text, number)
         if own:
             others = (other for name, other in sketches.items() if other and name != key)

@@ -68,7 +68,7 @@ class Script:
         key = self._key() if key is None else key
         version = next(self._versions)
         if self._random.random() < 0.1:
-            words = self._random.choices(WORDS.split(), k=self._random.choice([1, 30]))
+            words = self._random.choices(WORDS.split(), k=self._random.choice([1, 3, 30]))
             return [key, " ".join(words), None, {"version": version}]
         number = self._fingerprint()
         return [key, None, number, {"version": version, "fingerprint": f"{number:x}"}]
