@@ -71,7 +71,6 @@ def embedded_similar(folder, documents):
 
 def on_spark(folder, workers, memory, tables, similar):
     """Find the pairs on a cluster of N workers, once to warm up and then by the clock."""
-    import similarity
     from pyspark.sql import SparkSession
 
     import fpdb
