@@ -116,6 +116,13 @@ def test_a_document_that_no_database_takes_is_answered_with_its_key(follow, path
     assert second == {"key": 7, "status": "added", "source": "-:2"}
 
 
+def test_empty_pages_are_stored_and_are_no_duplicates(follow):
+    texts = ["", "", "Please wait", "Please wait", "Page not found.", "page NOT found"]
+    pages = (page(f"u{number}", text) for number, text in enumerate(texts))
+    answers, _ = follow(*pages, options=["--skip-duplicates"])
+    assert [answer["status"] for answer in answers] == ["short"] * 5 + ["duplicate"]
+
+
 @pytest.mark.process
 def test_lines_may_hold_html(follow):
     pytest.importorskip("resiliparse", reason="resiliparse isn't installed")

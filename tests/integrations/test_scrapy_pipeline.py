@@ -80,6 +80,14 @@ def test_every_kind_of_item_is_tagged(path, make):
     assert stats == {"fpdb/added": 1, "fpdb/duplicate": 1}
 
 
+def test_empty_pages_pass_and_are_no_duplicates(path):
+    texts = ["", "", "Please wait", "Please wait", "Page not found.", "page NOT found"]
+    items = [{"url": f"u{number}", "text": text} for number, text in enumerate(texts)]
+    out, stats = process(path, items)
+    assert [item.get("near_duplicate_of") for item in out] == [None] * 5 + ["u4"]
+    assert stats == {"fpdb/unusable": 2, "fpdb/short": 3, "fpdb/duplicate": 1}
+
+
 def test_an_item_that_has_no_field_for_the_tag_passes_and_that_is_said_once(path, caplog):
     class Bare(scrapy.Item):
         url = scrapy.Field()
