@@ -26,7 +26,7 @@ from fpdb.cli.output import likeness, near_dict
 from fpdb.io.files import check_path
 
 _PROGRESS_SECONDS = 0.1
-# So many texts with tags are no accident, if they are half of all texts.
+# Texts with tags are no accident from this number on, if they are half of all texts.
 _MUCH_MARKUP = 20
 _COUNTS = ("read", "added", "replaced", "unchanged", "duplicates", "short", "bad")
 _SKIPPED = {"status": "another status than 200", "type": "another type"}

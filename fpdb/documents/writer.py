@@ -156,7 +156,7 @@ class Writer:
             ids = set(nearby[0]).difference([own.id for own in changed]).union(saved)
             if nearby[1] and len(ids) <= MOST_OF_A_BAND:
                 nearby = sorted(ids), True
-            else:  # which of so many are compared is decided by the table
+            else:  # the table decides which of them are compared
                 self.apply()
                 nearby = bands.near(self._txn, numbers)
         return nearby, partial(self._read, saved)

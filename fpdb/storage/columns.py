@@ -29,7 +29,7 @@ _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     4: np.dtype("<u4"),
     8: np.dtype("<u8"),
 }
-_LOWEST = [np.dtype(f"V{width}") for width in range(9)]  # so many bytes of a number
+_LOWEST = [np.dtype(f"V{width}") for width in range(9)]  # the last N bytes of a number
 _SEARCHED = {0, *_TYPES}  # widths of the first column
 _CODES: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _FEW = 8

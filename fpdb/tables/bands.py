@@ -206,7 +206,7 @@ class _Order:
     """
 
     def __init__(self, bits: int, largest: int) -> None:
-        """Sort values of so many bits, and ids up to the largest."""
+        """Sort values of N bits, and ids up to the largest."""
         self._shift = np.uint64(min(largest.bit_length(), 63))
         self._fits = bits + largest.bit_length() <= 64
         # What a row takes while it is sorted.
