@@ -87,7 +87,7 @@ class Batch:
 class Comparison:
     """The similarity of two texts under a recipe, estimated and exact.
 
-    `distance` is the Hamming distance, `similarity` 1 - distance/bits. `angle` (in degrees) and
+    `distance` is the Hamming distance, `bits_equal` 1 - distance/bits. `angle` (in degrees) and
     `cosine_estimate` follow from the distance; `cosine` and `jaccard` are exact, from the
     features themselves; `value_ratio` divides the smaller fingerprint by the larger.
     `shingle_jaccard` is the exact Jaccard similarity of the shingles, `containment` the share of
@@ -99,7 +99,7 @@ class Comparison:
     """
 
     distance: int
-    similarity: float
+    bits_equal: float
     angle: float
     cosine_estimate: float
     cosine: float
@@ -114,8 +114,8 @@ class Comparison:
 
     @property
     def percent(self) -> float:
-        """The similarity in percent with two decimals; a half is rounded up, as Java does."""
-        return math.floor(10_000 * self.similarity + 0.5) / 100
+        """`bits_equal` in percent with two decimals; a half is rounded up, as Java does."""
+        return math.floor(10_000 * self.bits_equal + 0.5) / 100
 
 
 class Passage(NamedTuple):

@@ -146,7 +146,7 @@ def _report(
     entries = {
         "recipe": f"{recipe.name} ({recipe.id})",
         "distance": f"{found.distance} of {recipe.bits} bits",
-        "similarity": f"{found.percent:.2f}%",
+        "equal bits": f"{found.percent:.2f}%",
         "angle": f"{found.angle:.2f} degrees, estimated",
         "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
         "Jaccard": f"{found.jaccard:.4f} exact",

@@ -316,7 +316,7 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
     turn = math.pi * apart / recipe.bits
     return Comparison(
         distance=apart,
-        similarity=1 - apart / recipe.bits,
+        bits_equal=1 - apart / recipe.bits,
         angle=math.degrees(turn),
         cosine_estimate=math.cos(turn),
         cosine=_cosine(features, others) if features or others else float(equal),

@@ -10,7 +10,7 @@ import fpdb
 
 FIRST = "the cat sat on the mat and looked at the dog"
 SECOND = "the cat sat on a mat and looked at the dog"
-COLUMNS = ["distance", "similarity", "angle", "cosine_estimate", "cosine", "jaccard", "value_ratio"]
+COLUMNS = ["distance", "bits_equal", "angle", "cosine_estimate", "cosine", "jaccard", "value_ratio"]
 TITLES = [
     "有哪些养猫必须知道的冷知识",
     "有哪些养猫必须知道的冷",
@@ -39,7 +39,7 @@ def test_two_texts_are_reported_in_words(run):
     assert shown == {
         "recipe": f"web ({fpdb.recipe('web').id})",
         "distance": f"{found.distance} of 64 bits",
-        "similarity": f"{found.percent:.2f}%",
+        "equal bits": f"{found.percent:.2f}%",
         "angle": f"{found.angle:.2f} degrees, estimated",
         "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
         "Jaccard": f"{found.jaccard:.4f} exact",
@@ -250,9 +250,9 @@ def test_a_half_of_a_hundredth_is_rounded_up():
     # 6 of 64 bits are 90.625 percent, for which Python's own format gives 90.62.
     web = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
     for distance in range(65):
-        found = dataclasses.replace(web, distance=distance, similarity=1 - distance / 64)
+        found = dataclasses.replace(web, distance=distance, bits_equal=1 - distance / 64)
         assert found.percent == percent_of_java(distance)
-    assert dataclasses.replace(web, similarity=1 - 6 / 64).percent == 90.63
+    assert dataclasses.replace(web, bits_equal=1 - 6 / 64).percent == 90.63
 
 
 def test_a_tiny_value_ratio_keeps_its_digits(run):

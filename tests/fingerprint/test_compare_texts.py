@@ -32,7 +32,7 @@ def test_estimates_follow_from_the_distance(bits):
     found = fpdb.compare(recipe, first, second)
     left, right = recipe.fingerprint(first), recipe.fingerprint(second)
     assert found.distance == bin(left ^ right).count("1") > 0
-    assert found.similarity == 1 - found.distance / bits
+    assert found.bits_equal == 1 - found.distance / bits
     assert found.angle == pytest.approx(180 * found.distance / bits)
     assert found.cosine_estimate == pytest.approx(math.cos(math.radians(found.angle)))
     assert found.value_ratio == min(left, right) / max(left, right)
@@ -41,7 +41,7 @@ def test_estimates_follow_from_the_distance(bits):
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1).map(" ".join))
 def test_equal_texts_agree_in_everything(text):
     found = fpdb.compare(WORDS, text, text)
-    assert (found.distance, found.similarity, found.angle, found.cosine_estimate) == (0, 1, 0, 1)
+    assert (found.distance, found.bits_equal, found.angle, found.cosine_estimate) == (0, 1, 0, 1)
     assert (found.jaccard, found.value_ratio, found.equal) == (1, 1, True)
     assert found.cosine == pytest.approx(1)
 
