@@ -193,10 +193,10 @@ for worker in range(4):
             key = f"{worker} {count}"
             try:
                 db.add(key, add + key)
+                os.write(1, f"{key}\\n".encode())
+                assert db.get(key) is not None and db.query(add + key), key
             except fpdb.MovedError:
                 os._exit(7)
-            assert db.get(key) is not None and db.query(add + key), key
-            os.write(1, f"{key}\\n".encode())
             count += 1
         os._exit(0)
 codes = [os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(4)]
@@ -234,7 +234,7 @@ def test_a_swap_to_another_recipe_ends_all_workers_of_a_server(
     said = [server.stdout.readline().strip() for _ in range(8)]
     db.swap(other)
     *more, codes = (line.strip() for line in server.stdout)
-    assert codes == "codes 7 7 7 7"
+    assert codes == "codes 7 7 7 7", server.stderr and server.stderr.read()
     assert keys_at(path) == set()
     assert {*said, *more, "first"} == keys_at(other)
 
