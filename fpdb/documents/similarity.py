@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places
-from fpdb.documents.catalog import View
-from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch, sketch_jaccard
+from fpdb.arrays import Column, Places
+from fpdb.fingerprint.sketches import SKETCH_BYTES, sketch_jaccard
 from fpdb.models import DIGEST_BYTES, Key
 from fpdb.storage.format import Stored
 from fpdb.tables.bits import Fingerprints, to_array
@@ -23,19 +22,6 @@ class Side:
     fingerprints: Fingerprints
     digests: Column
     sketches: NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        return len(self.digests)
-
-    @property
-    def of_texts(self) -> Marks:
-        """Mark those that are known to be texts, and not only fingerprints."""
-        marks: Marks = has_sketch(self.sketches) | (self.digests != 0).any(axis=1)
-        return marks
-
-    def chosen(self, some: slice | Marks) -> "Side":
-        """Return some of the texts."""
-        return Side(self.fingerprints[some], self.digests[some], self.sketches[some])
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +42,6 @@ class Known:
             [document.meta for document in documents],
             side_of_documents(documents, bits),
         )
-
-
-def known_documents(view: View, ids: Column) -> Known:
-    """Read documents by their sorted ids."""
-    stored = [view.catalog.named(view.txn, number) for number in ids.tolist()]
-    return Known.of(stored, view.index.plan.bits)
 
 
 def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:

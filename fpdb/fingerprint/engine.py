@@ -214,13 +214,15 @@ class Engine:
             features = self._hash_windows(cleaned)
         else:
             features = self._hash([self._tally_text(each) for each in cleaned])
-        sketches = None
-        if sketched and self._sketch_steps != self._steps:
-            sketches = sketch_texts(self._clean(block, self._sketch_steps), self._seed)
-        elif sketched and shared is None:
-            sketches = sketch_texts(cleaned, self._seed)
-        elif sketched and shared is not None:
-            sketches = sketch_counted(shared, len(cleaned))
+        if not sketched:
+            return self._vote(features)
+        if self._sketch_steps != self._steps:
+            cleaned, shared = self._clean(block, self._sketch_steps), None
+        sketches = (
+            sketch_texts(cleaned, self._seed)
+            if shared is None
+            else sketch_counted(shared, len(cleaned))
+        )
         return self._vote(features, sketches)
 
     def _clean(self, block: list[str], steps: Iterable[Callable[[str], str]]) -> list[str]:

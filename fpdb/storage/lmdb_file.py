@@ -385,8 +385,8 @@ def _is_failed_commit(file: LmdbFile, older: Meta, newer: Meta) -> bool:
     """Return whether an older meta page may lead to a state that was never committed.
 
     If its last write fails, LMDB writes the number and the last page of before back, but not the
-    trees. So these name pages that a later transaction has freed. A commit that grew the file would
-    have another last page.
+    trees. So the list of free pages names a later transaction. If the last page is another one too,
+    the commit has succeeded and grown the file, and the number was damaged.
     """
     nodes = file.entries(older.free, file.pages)
     freed_by = max((int.from_bytes(node.key, sys.byteorder) for node in nodes), default=0)
