@@ -6,6 +6,7 @@ import os
 import pickle
 import struct
 import tempfile
+import time
 from collections import Counter
 from functools import cache
 from io import BytesIO
@@ -18,6 +19,8 @@ import zstandard
 
 import fpdb
 from fpdb.fingerprint import hashing, segmentation, to_int, toml
+from fpdb.io import extraction
+from fpdb.io.content import main_content
 from fpdb.io.files import FORMATS, read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.maintenance import portable
@@ -91,6 +94,22 @@ def check_packed(data):
     path = FOLDER / f"input.jsonl.{('gz', 'zst')[data[0] % 2]}"
     path.write_bytes(data[1:])
     read(str(path), max_bytes=LARGEST)
+
+
+_LABELS = ("", "gbk", "utf-16", "latin-1")
+
+
+def check_pages(data):
+    """Any bytes are a page with a text, soon; so is what claims to be the body of a parsed one."""
+    start = time.process_time()
+    page, encoding, _ = extraction.decode(data[1:], _LABELS[len(data) % len(_LABELS)])
+    require(encoding, data)
+    for main in (True, False):
+        text, title = extraction.extract(page, main)
+        require(len(text) <= 2 * len(page) and len(title) <= 200, page)
+    found, rest = main_content(page, "")
+    require(len(found) <= 2 * len(page) and len(rest) <= 2 * len(page), page)
+    require(time.process_time() - start < extraction.SECONDS, page)
 
 
 @cache
@@ -250,6 +269,14 @@ _TEXTS = [
     "<p>tags &amp; <!-- comments --> <script>x</script> &#x4e2d;</p>",
     "e\u0301\u0316\u200b\u202e\ufdfa\u1100\u1161 \U0001f600\U00020000",
 ]
+_PAGES = [
+    "0<title>A boat</title><nav><a href='/'>Home</a></nav><main><h1>A boat</h1>"
+    + "<p>Somebody repaired a wooden boat in winter, and it took long.</p>" * 3
+    + "</main><div class='related'><a href=x>More</a></div><footer>Contact</footer>",
+    "0<meta charset=gbk><table><tr><td>一条船，冬天修好了。<td><ul><li>甲<li>乙</ul></table>" * 3,
+    "0<script type='text/x-handlebars-template'><div hidden><p>Later.</p></div></script>",
+    "0<p a=\"<\" b='>'>&lt;&#x4e2d;&nbsp;<!-- x --><svg><text>t</svg><template><p>u</template>",
+]
 _LINES = [
     b'{"key": "k", "text": "t", "n": [1, 2.5, null, {"a": "\\u00e9"}]}\n{"id": 7, "body": ""}\n',
     b'key,text,f\nk,"a ""quoted""\nfield",12\nj,plain,0xff\n',
@@ -266,6 +293,7 @@ SEEDS = {
         for fields in range(len(FIELDS))
         for lines in _LINES
     ],
+    "pages": [page.encode() for page in _PAGES],
     "packed": [b"\0" + gzip.compress(line, mtime=0) for line in _LINES]
     + [b"\1" + zstandard.compress(line) for line in _LINES]
     + [b"\0" + gzip.compress(_LINES[0]) * 2 + bytes(9)],
@@ -286,6 +314,7 @@ SEEDS = {
 }
 CHECKS = {
     "readers": check_readers,
+    "pages": check_pages,
     "packed": check_packed,
     "portable": check_portable,
     "recipes": check_recipes,
