@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -188,7 +188,7 @@ class Database(Queries):
 
     def _ask_texts(
         self, blocks: Iterator[list[str]], search: Search, jobs: int
-    ) -> Iterator[Matches]:
+    ) -> Generator[Matches]:
         """Answer blocks of texts; each of several processes opens the database to look them up."""
         if count_jobs(jobs) == 1:
             yield from super()._ask_texts(blocks, search, jobs)

@@ -1,7 +1,7 @@
 """The questions of a database, written once: Database and Snapshot differ in their transactions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
@@ -32,6 +32,7 @@ from fpdb.models import (
     require_whole,
 )
 from fpdb.processes import mapped
+from fpdb.results import CLUSTERS, MATCHES, PAIRS, Results
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Hits, Plan
@@ -112,7 +113,7 @@ class Queries(ABC):
         k: int | None = None,
         limit: int | None = None,
         jobs: int = 1,
-    ) -> Iterator[Matches]:
+    ) -> Results[Matches]:
         """Find the stored documents near each of many texts, a thousand of them together.
 
         The answers are those of `query`. With several `jobs`, worker processes make the
@@ -122,11 +123,11 @@ class Queries(ABC):
         search = self._search(k, limit, similarity)
         source = iter(each(texts, "texts"))
         blocks = iter(lambda: list(islice(source, BATCH)), [])
-        return self._ask_texts(blocks, search, jobs)
+        return Results(self._ask_texts(blocks, search, jobs), MATCHES, self.keys)
 
     def _ask_texts(
         self, blocks: Iterator[list[str]], search: Search, jobs: int
-    ) -> Iterator[Matches]:
+    ) -> Generator[Matches]:
         """Answer blocks of texts; this process looks them up."""
         work = partial(self._preparer.questions, sketched=search.similarity is not None)
         for _, questions in mapped(work, blocks, jobs):
@@ -176,7 +177,7 @@ class Queries(ABC):
 
     def pairs(
         self, *, similarity: float | None = None, k: int | None = None, jobs: int = 1
-    ) -> Iterator[Pair]:
+    ) -> Results[Pair]:
         """Find all pairs of stored documents near each other, in no particular order.
 
         Near means what it means in `query`. Pairs within k are complete; of those with a
@@ -188,7 +189,8 @@ class Queries(ABC):
         With several `jobs`, this process reads and worker processes compare; 0 means all
         processors. The pairs and their order don't depend on it.
         """
-        return self._joined(find_pairs, self._search(k, None, similarity), jobs)
+        found = self._joined(find_pairs, self._search(k, None, similarity), jobs)
+        return Results(found, PAIRS, self.keys)
 
     def clusters(
         self,
@@ -197,7 +199,7 @@ class Queries(ABC):
         k: int | None = None,
         keep: Literal["first", "longest"] = "first",
         jobs: int = 1,
-    ) -> Iterator[Cluster]:
+    ) -> Results[Cluster]:
         """Find the documents that pairs connect, in the order of their first ones.
 
         A cluster is represented by its first document, the one with the smallest id, or with
@@ -207,11 +209,12 @@ class Queries(ABC):
         """
         require_choice("keep", keep, KEPT)
         search = self._search(k, None, similarity)
-        return self._joined(partial(find_clusters, keep=keep), search, jobs)
+        found = self._joined(partial(find_clusters, keep=keep), search, jobs)
+        return Results(found, CLUSTERS, self.keys)
 
     def _joined(
         self, find: Callable[..., Iterator[Any]], search: Search, jobs: int
-    ) -> Iterator[Any]:
+    ) -> Generator[Any]:
         with self._transaction() as txn:
             yield from find(self._view(txn), search, jobs)
 
