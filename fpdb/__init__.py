@@ -53,6 +53,7 @@ from fpdb.ingest import Ingested, documents_of, follow, ingest, query_files
 from fpdb.io.html import html_text
 from fpdb.io.records import Reading
 from fpdb.joins import evaluate, exact_pairs
+from fpdb.kernels import available as kernels_available
 from fpdb.load import load
 from fpdb.maintenance.check import check
 from fpdb.maintenance.merge import merge
@@ -126,6 +127,7 @@ __all__ = [
     "html_text",
     "ingest",
     "join_plans",
+    "kernels_available",
     "least_estimate",
     "load",
     "merge",

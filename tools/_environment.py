@@ -35,6 +35,8 @@ def ensure(*, groups=(), extras=()):
             "root": str(ROOT),
             "python": version,
             "pyproject": hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest(),
+            # Installing builds the kernels too, in place.
+            "kernels": digest_of_kernels(),
             "groups": sorted({*groups, *before.get("groups", ())}),
             "extras": sorted({*extras, *before.get("extras", ())}),
         }
@@ -76,6 +78,14 @@ def read_stamp():
     except (OSError, ValueError):
         return {}
     return stamp if isinstance(stamp, dict) else {}
+
+
+def digest_of_kernels():
+    """Return a digest of all that the kernels are built from."""
+    source = sorted((ROOT / "fpdb" / "kernels").glob("*.p?[dx]"))
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for path in [ROOT / "setup.py", *source])
+    ).hexdigest()
 
 
 def usable_version(stamp):

@@ -54,7 +54,8 @@ _GROUPS = {
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        render.row(f"fpdb {fpdb.__version__}")
+        kernels = "with" if fpdb.kernels_available else "without"
+        render.row(f"fpdb {fpdb.__version__}, {kernels} kernels")
         raise typer.Exit
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb import kernels
 from fpdb.arrays import Column, Places, differs, joined, spans, unique
 
 SPAN = 15
@@ -231,6 +232,10 @@ def _fill(hashes: Column, counts: Places) -> Column:
     table = np.full((len(counts), BINS), _EMPTY, np.uint64)
     bins = table.reshape(-1)
     owners = np.repeat(np.arange(len(table)), counts)
+    if kernels.enabled:
+        if not kernels.text.fill_rounds(hashes, counts, _ROUND_SALTS, table):
+            _fill_directly(table, owners, hashes)
+        return table
     if len(hashes) <= _FEW:
         # All rounds at once: the number of the round makes the first one win.
         values = mix(hashes + _ROUND_SALTS[:, np.newaxis])

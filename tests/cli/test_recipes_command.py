@@ -101,7 +101,8 @@ def test_idf_errors(run, tmp_path):
 
 
 def test_the_version_is_printed(run):
-    assert run("--version").out == f"fpdb {fpdb.__version__}\n"
+    kernels = "with" if fpdb.kernels_available else "without"
+    assert run("--version").out == f"fpdb {fpdb.__version__}, {kernels} kernels\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["recipes"]])
