@@ -2,11 +2,18 @@
 
 The types of results are in `fpdb.models`. The folders are the architecture, which
 docs/explanation/architecture.md draws.
+
+A name is imported when it is first used, so that a command starts fast.
 """
 
 # Before all others, because Ctrl-C may come while those are imported.
-from fpdb import interrupts  # noqa: F401
-from fpdb.database import Database
+from fpdb import interrupts  # noqa: F401, I001
+
+import importlib
+import sys
+import types
+import typing
+
 from fpdb.errors import (
     AccessError,
     ClosedError,
@@ -33,39 +40,86 @@ from fpdb.errors import (
     StorageError,
     WorkerError,
 )
-from fpdb.fingerprint import (
-    Grams,
-    Hash,
-    IdfTable,
-    Recipe,
-    Secret,
-    Weights,
-    compare,
-    distance,
-    least_estimate,
-    overlap,
-    read_recipe,
-    sketch_jaccard,
-)
-from fpdb.fingerprint import preset as recipe
-from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
-from fpdb.ingest import Ingested, documents_of, follow, ingest, query_files
-from fpdb.io.html import html_text
-from fpdb.io.records import Reading
-from fpdb.joins import evaluate, exact_pairs
-from fpdb.kernels import available as kernels_available
-from fpdb.load import load
-from fpdb.maintenance.check import check
-from fpdb.maintenance.merge import merge
-from fpdb.maintenance.repair import repair
-from fpdb.models import Added, Cluster, Document, ExactPair, Match, Matches, Pair, Thresholds
-from fpdb.tables import Bands, JoinPlan, Plan, chance_matches, join_plans, plans
+
+if typing.TYPE_CHECKING:
+    from fpdb.database import Database, build, create, open
+    from fpdb.fingerprint import (
+        Grams,
+        Hash,
+        IdfTable,
+        Recipe,
+        Secret,
+        Weights,
+        compare,
+        distance,
+        least_estimate,
+        overlap,
+        read_recipe,
+        sketch_jaccard,
+    )
+    from fpdb.fingerprint import preset as recipe
+    from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
+    from fpdb.ingest import Ingested, documents_of, follow, ingest, query_files
+    from fpdb.io.html import html_text
+    from fpdb.io.records import Reading
+    from fpdb.joins import evaluate, exact_pairs
+    from fpdb.kernels import available as kernels_available
+    from fpdb.load import load
+    from fpdb.maintenance.check import check
+    from fpdb.maintenance.merge import merge
+    from fpdb.maintenance.repair import repair
+    from fpdb.models import Added, Cluster, Document, ExactPair, Match, Matches, Pair, Thresholds
+    from fpdb.tables import Bands, JoinPlan, Plan, chance_matches, join_plans, plans
 
 __version__ = "0.1.0"
 
-create = Database.create
-build = Database.build
-open = Database.open  # noqa: A001 - as lmdb.open and shelve.open
+# Where each public name comes from; the imports above are for type checkers and editors.
+_HOMES = {
+    "fpdb.database": "Database build create open",
+    "fpdb.fingerprint": "Grams Hash IdfTable Recipe Secret Weights compare distance least_estimate "
+    "overlap preset read_recipe sketch_jaccard",
+    "fpdb.fingerprint.digits": "format_fingerprint parse_fingerprint",
+    "fpdb.ingest": "Ingested documents_of follow ingest query_files",
+    "fpdb.io.html": "html_text",
+    "fpdb.io.records": "Reading",
+    "fpdb.joins": "evaluate exact_pairs",
+    "fpdb.kernels": "available",
+    "fpdb.load": "load",
+    "fpdb.maintenance.check": "check",
+    "fpdb.maintenance.merge": "merge",
+    "fpdb.maintenance.repair": "repair",
+    "fpdb.models": "Added Cluster Document ExactPair Match Matches Pair Thresholds",
+    "fpdb.tables": "Bands JoinPlan Plan chance_matches join_plans plans",
+}
+_PLACES = {name: (module, name) for module, names in _HOMES.items() for name in names.split()}
+_PLACES["recipe"] = _PLACES.pop("preset")
+_PLACES["kernels_available"] = _PLACES.pop("available")
+
+
+class _Package(types.ModuleType):
+    """The module fpdb, which imports its names when they are first used."""
+
+    def __getattr__(self, name: str) -> typing.Any:
+        if name in _PLACES:
+            module, its_name = _PLACES[name]
+            value = getattr(importlib.import_module(module), its_name)
+        elif name == "models":
+            value = importlib.import_module("fpdb.models")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        self.__dict__[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The import of the module fpdb.load would put it in the place of the function.
+        if name not in _PLACES or not isinstance(value, types.ModuleType):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_PLACES, "models"})
+
+
+sys.modules[__name__].__class__ = _Package
 
 __all__ = [
     "AccessError",

@@ -525,3 +525,8 @@ def _describe(
         **settings,
     )
     return chosen, described
+
+
+create = Database.create
+build = Database.build
+open = Database.open  # noqa: A001 - as lmdb.open and shelve.open

@@ -1,6 +1,7 @@
 """The source keeps to its own rules: layers, sizes, names, imports, and no data run as code."""
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import fpdb
+
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = {
     path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "fpdb").rglob("*.py"))
@@ -17,8 +20,8 @@ MODULES = {
 LONGEST_MODULE = 600
 # A shorter module that only one other imports belongs into that one.
 SHORTEST_HELPER = 60
-# What `import fpdb` must not load: the command line's packages, the dictionaries, the test tools.
-HEAVY = {"hypothesis", "jieba", "opencc", "pytest", "rich", "rjieba", "typer"}
+# What `import fpdb` must not load: libraries, dictionaries, the test tools.
+HEAVY = {"hypothesis", "jieba", "lmdb", "numpy", "opencc", "pytest", "rich", "rjieba", "typer"}
 # Modules and functions that read data as code.
 UNSAFE_IMPORTS = {"dill", "marshal", "pickle", "shelve", "yaml"}
 UNSAFE_CALLS = {"__import__", "compile", "eval", "exec"}
@@ -60,6 +63,30 @@ def test_import_is_light():
         [sys.executable, "-c", program], check=True, cwd=ROOT, capture_output=True, text=True
     )
     assert done.stdout.split() == []
+
+
+def test_the_public_names_are_those_that_type_checkers_see():
+    imported = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in ast.walk(tree("fpdb/__init__.py"))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("fpdb.")
+        for alias in node.names
+    }
+    assert sorted([*imported, "__version__"]) == sorted(fpdb.__all__)
+    for name, (module, its_name) in imported.items():
+        assert getattr(fpdb, name) == getattr(importlib.import_module(module), its_name), name
+
+
+def test_a_function_isn_t_replaced_by_the_module_of_its_name():
+    for name in ("ingest", "load"):
+        setattr(fpdb, name, importlib.import_module(f"fpdb.{name}"))  # as the import itself does
+        assert callable(getattr(fpdb, name))
+
+
+def test_a_name_that_doesn_t_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'fpdb' has no attribute 'querry'"):
+        fpdb.querry  # noqa: B018
+    assert {"models", *fpdb.__all__} <= set(dir(fpdb))
 
 
 def test_no_module_is_too_long():

@@ -14,7 +14,7 @@ from unittest import mock
 import typer
 from typer import rich_utils
 
-from fpdb.cli import app
+from fpdb.cli import program
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 WIDTH = 100
@@ -28,7 +28,7 @@ Every command and option of `fpdb`, as `fpdb COMMAND --help` prints them.
 
 
 def main() -> None:
-    PAGE.write_text(page(app), encoding="utf-8")
+    PAGE.write_text(page(program()), encoding="utf-8")
 
 
 def page(program: typer.Typer) -> str:

@@ -1,6 +1,8 @@
 """The command line: each command opens a database, calls the library, and prints."""
 
 import errno
+import functools
+import importlib
 import sys
 import warnings
 from typing import Annotated, Any
@@ -9,33 +11,10 @@ import typer
 
 import fpdb
 from fpdb import interrupts
-from fpdb.cli import recipes, render, spark
-from fpdb.cli.compare import compare
-from fpdb.cli.create import create
-from fpdb.cli.evaluate import evaluate
-from fpdb.cli.export import export
-from fpdb.cli.fingerprint import distance, fingerprint
-from fpdb.cli.follow import follow
-from fpdb.cli.get import delete, get
-from fpdb.cli.ingest import ingest
-from fpdb.cli.load import load
-from fpdb.cli.maintain import backup, check, compact, hold, merge, repair, stats, swap
-from fpdb.cli.pairs import clusters, pairs
-from fpdb.cli.plan import plan
-from fpdb.cli.query import query
+from fpdb.cli import render
 from fpdb.errors import FpdbError, IncompleteWarning
-from fpdb.storage.lock import announce_waits
+from fpdb.processes import announce_by
 
-app = typer.Typer(
-    name="fpdb",
-    help="Find near-duplicate documents by their fingerprints.\n\n"
-    "Example:\n  fpdb ingest crawl.fpdb pages.jsonl --skip-duplicates\n"
-    "  fpdb query crawl.fpdb page.txt",
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 # The base of all usage errors, which typer doesn't export.
 _UsageError: type[Any] = typer.BadParameter.mro()[1]
 _SHORT_MEMORY = "there isn't enough memory for this"
@@ -43,12 +22,25 @@ _MORE_MEMORY = (
     "raise the limit (ulimit -v, or that of the container), or use fewer jobs; what was "
     "acknowledged is stored"
 )
-_GROUPS = {
-    "Find": (ingest, query, pairs, clusters),
-    "Look": (compare, evaluate),
-    "Connect": (follow, load, export),
-    "Maintain": (create, get, delete, stats, check, backup, hold, compact, swap, merge, repair),
-    "Recipes": (fingerprint, distance, plan),
+# The modules of the commands, by the panels of the help.
+_PANELS = {
+    "Find": {"ingest": "ingest", "query": "query", "pairs": "pairs", "clusters": "pairs"},
+    "Look": {"compare": "compare", "eval": "evaluate"},
+    "Connect": {"follow": "follow", "load": "load", "export": "export", "spark": "spark"},
+    "Maintain": {
+        "create": "create",
+        "get": "get",
+        "delete": "get",
+        **dict.fromkeys(
+            ("stats", "check", "backup", "hold", "compact", "swap", "merge", "repair"), "maintain"
+        ),
+    },
+    "Recipes": {
+        "fingerprint": "fingerprint",
+        "distance": "fingerprint",
+        "plan": "plan",
+        "recipes": "recipes",
+    },
 }
 
 
@@ -59,7 +51,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool,
@@ -71,14 +62,39 @@ def _options(
     """Take the options before the command."""
 
 
-for _group, _commands in _GROUPS.items():
-    for _command in _commands:
-        _name = "eval" if _command is evaluate else None
-        # A fingerprint may be a negative number, which is no option.
-        _settings = {"ignore_unknown_options": _command is distance}
-        app.command(_name, rich_help_panel=_group, context_settings=_settings)(_command)
-app.add_typer(spark.app, name="spark", rich_help_panel="Connect")
-app.add_typer(recipes.app, name="recipes", rich_help_panel="Recipes")
+@functools.cache
+def program(only: str | None = None) -> typer.Typer:
+    """Return the command line, with all commands unless `only` names one.
+
+    What a command doesn't need isn't imported then.
+    """
+    app = typer.Typer(
+        name="fpdb",
+        help="Find near-duplicate documents by their fingerprints.\n\n"
+        "Example:\n  fpdb ingest crawl.fpdb pages.jsonl --skip-duplicates\n"
+        "  fpdb query crawl.fpdb page.txt",
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    chosen = {name for names in _PANELS.values() for name in names if name == only}
+    for panel, places in _PANELS.items():
+        for name, place in places.items():
+            if chosen and name not in chosen:
+                continue
+            module = importlib.import_module(f"fpdb.cli.{place}")
+            if hasattr(module, "app"):
+                app.add_typer(module.app, name=name, rich_help_panel=panel)
+            else:
+                app.command(
+                    name,
+                    rich_help_panel=panel,
+                    # A fingerprint may be a negative number, which is no option.
+                    context_settings={"ignore_unknown_options": name == "distance"},
+                )(getattr(module, "evaluate" if name == "eval" else name))
+    return app
 
 
 def main() -> None:
@@ -99,13 +115,13 @@ def main() -> None:
 def _run() -> int:
     """Run a command and return its exit code; print an error and its hint."""
     render.prepare_streams()
-    announce_waits(render.note)
+    announce_by(render.note)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn
             warnings.simplefilter("always", IncompleteWarning)
             # Only help is drawn in panels; a usage error is a line that no panel wraps.
-            code: int = app(standalone_mode=False)
+            code: int = program(*sys.argv[1:2])(standalone_mode=False)
         render.flush()
     except FpdbError as error:
         render.fail(error)

@@ -28,7 +28,7 @@ from typing import NoReturn, Protocol
 import lmdb
 
 from fpdb.errors import LockTimeoutError
-from fpdb.processes import is_stopped
+from fpdb.processes import announce, is_stopped
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_file
 
@@ -39,14 +39,6 @@ _OTHER_PROCESS = "wait for that writer, or end it; the lock of a killed process 
 _OTHER_THREAD = "wait until that thread has written, or give this one more time: open(…, timeout=…)"
 _RECORD_BYTES = 256
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
-
-_announce: Callable[[str], object] | None = None
-
-
-def announce_waits(announce: Callable[[str], object]) -> None:
-    """Set the function that gets a line of text after a write has waited for two seconds."""
-    global _announce  # noqa: PLW0603 - a process has one place for messages
-    _announce = announce
 
 
 class Owner(Protocol):
@@ -242,10 +234,10 @@ class WriteLock:
                 now = time.monotonic()
                 if now >= began + timeout:
                     return False
-                if _announce and announced <= now:
+                if announced <= now:
                     announced = began + timeout
                     _, name, hint = self._holder()
-                    _announce(
+                    announce(
                         f"waiting at most {timeout:g} s for {name}, which writes to "
                         f"{self.directory}: {hint}"
                     )

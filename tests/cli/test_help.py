@@ -2,25 +2,25 @@
 
 import cli_reference
 
-from fpdb.cli import app
+from fpdb.cli import program
 
 
 def test_help_fits_on_a_screen_and_a_half():
-    for path, _, text in cli_reference.commands(app):
+    for path, _, text in cli_reference.commands(program()):
         lines = text.splitlines()
         assert len(lines) <= 60, path
         assert max(map(len, lines)) <= 100, path
 
 
 def test_the_summary_is_never_cut():
-    for path, command, _ in cli_reference.commands(app):
+    for path, command, _ in cli_reference.commands(program()):
         summary = command.help.split("\n\n")[0].strip()
         assert len(summary) <= 45 or path == "fpdb"
         assert summary.endswith(".")
 
 
 def test_the_example_comes_first():
-    for path, _, text in cli_reference.commands(app):
+    for path, _, text in cli_reference.commands(program()):
         assert path == "fpdb spark" or "Example" in text.split("╭")[0].split("\n\n")[2], path
 
 

@@ -98,11 +98,11 @@ MODULE = (sys.executable, "-m", "fpdb")
 @pytest.mark.parametrize(
     ("place", "command"),
     [
-        ("fpdb.database", None),
-        ("fpdb.database", MODULE),
+        ("fpdb.errors", None),
+        ("fpdb.errors", MODULE),
         ("numpy", None),
         pytest.param("typer", None, marks=pytest.mark.full),
-        ("fpdb.cli.spark", MODULE),
+        ("fpdb.cli.fingerprint", MODULE),
         ("rjieba", None),  # in the command
     ],
 )
@@ -125,7 +125,9 @@ def test_an_interrupt_at_the_exit_of_the_interpreter_is_too_late(starting, tmp_p
 
 def test_a_program_that_imports_fpdb_keeps_its_interrupts(starting, tmp_path):
     script = tmp_path / "program.py"
-    script.write_text("try:\n    import fpdb\nexcept KeyboardInterrupt:\n    print('its own')\n")
+    script.write_text(
+        "try:\n    import fpdb.database\nexcept KeyboardInterrupt:\n    print('its own')\n"
+    )
     process = starting("numpy", command=(sys.executable, str(script)))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

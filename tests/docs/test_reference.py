@@ -10,7 +10,7 @@ import cli_reference
 
 import fpdb
 import fpdb.errors
-from fpdb.cli import app
+from fpdb.cli import program
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 DESCRIBED = [
@@ -36,12 +36,12 @@ def mentions(page, word):
 
 
 def test_cli_page_is_fresh():
-    assert read("cli.md") == cli_reference.page(app), "run `tools/docs --write`"
+    assert read("cli.md") == cli_reference.page(program()), "run `tools/docs --write`"
 
 
 def test_commands_are_in_the_reference():
     sections = dict(re.findall(r"^## (fpdb.*)\n((?:(?!## ).*\n)*)", read("cli.md"), re.MULTILINE))
-    commands = {path: command for path, command, _ in cli_reference.commands(app)}
+    commands = {path: command for path, command, _ in cli_reference.commands(program())}
     assert sections.keys() == commands.keys()
     missing = {
         (path, name)
@@ -57,7 +57,7 @@ def test_commands_are_in_the_reference():
 def test_commands_and_their_options_have_help():
     without = {
         (path, part.name)
-        for path, command, _ in cli_reference.commands(app)
+        for path, command, _ in cli_reference.commands(program())
         for part in [command, *command.params]
         if not getattr(part, "help", None)
     }
@@ -65,7 +65,7 @@ def test_commands_and_their_options_have_help():
 
 
 def test_the_examples_in_the_help_of_commands_are_valid():
-    for path, command, text in cli_reference.commands(app):
+    for path, command, text in cli_reference.commands(program()):
         if not hasattr(command, "list_commands"):
             require_valid_example(path, command, text)
 

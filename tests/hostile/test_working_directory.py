@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from cli_reference import commands
 
-from fpdb.cli import app
+from fpdb.cli import program
 
 pytestmark = pytest.mark.process
 
@@ -134,7 +134,7 @@ FIRST = ("create", "ingest", "export", "load", "backup", "compact")
 
 
 def test_there_is_a_run_of_each_command():
-    paths = {path for path, found, _ in commands(app) if not hasattr(found, "list_commands")}
+    paths = {path for path, found, _ in commands(program()) if not hasattr(found, "list_commands")}
     names = {path.removeprefix("fpdb ") for path in paths}
     assert {name for name in names if not name.startswith("spark ")} == set(COMMANDS)
 

@@ -21,7 +21,7 @@ _MIB = 1 << 20
 _LEAST, _ENOUGH, _MOST = 200, 450, 2048
 
 _RUN = "import sys; from fpdb.cli import main; sys.exit(main())"
-_RUN_UNGUARDED = "from fpdb.cli import app; app(standalone_mode=False)"
+_RUN_UNGUARDED = "from fpdb.cli import program; program()(standalone_mode=False)"
 
 # What each command is given in the working directory, and how many documents NEW then has.
 _ACTS: dict[str, tuple[list[str], int | None]] = {
