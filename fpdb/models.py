@@ -2,10 +2,11 @@
 
 import math
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, fields
+from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ MOST_BYTES = 1 << 40
 PORTABLE = "fpdb_portable"
 # The last second of the year 9999, after which a time has no usual written form.
 LATEST = 253_402_300_799
+_MOST_SHOWN = 20
 
 
 def now() -> int:
@@ -65,6 +67,30 @@ def require_similarity(value: float | None) -> None:
         )
 
 
+class _Shown:
+    """Shows the fields of a dataclass in a notebook, each in a row of a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        named = [(each.name, getattr(self, each.name)) for each in fields(cast("Any", self))]
+        rows = [
+            f'<tr><th style="text-align:left">{name.replace("_", " ")}</th>'
+            f'<td style="text-align:left"><bdi>{escape(_readable(value))}</bdi></td></tr>'
+            for name, value in named
+        ]
+        return f"<table>{''.join(rows)}</table>"
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        more = [f"and {len(value) - _MOST_SHOWN:,} more"] if len(value) > _MOST_SHOWN else []
+        return ", ".join([*map(_readable, value[:_MOST_SHOWN]), *more]) or "none"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if type(value) is int else str(value)
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """The fingerprints of many texts, and marks of the texts that are too short for one.
@@ -84,7 +110,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(_Shown):
     """The similarity of two texts under a recipe, estimated and exact.
 
     `distance` is the Hamming distance, `bits_equal` 1 - distance/bits. `angle` (in degrees) and
@@ -146,6 +172,29 @@ class Overlap:
     share: float | None
     other_share: float | None
     passages: tuple[Passage, ...]
+
+    def _repr_html_(self) -> str:
+        """Show the texts side by side in a notebook, with what only one of them has marked."""
+        sides = (
+            (self.text, [(each.start, each.end) for each in self.passages]),
+            (self.other_text, sorted((each.other_start, each.other_end) for each in self.passages)),
+        )
+        style = "text-align:left;vertical-align:top;white-space:pre-wrap;width:50%"
+        cells = [f'<td style="{style}"><bdi>{_marked(*side)}</bdi></td>' for side in sides]
+        return f"<table><tr>{''.join(cells)}</tr></table>"
+
+
+def _marked(text: str, shared: Iterable[tuple[int, int]]) -> str:
+    """Return a text as HTML, in which all but the shared passages is marked."""
+    pieces: list[str] = []
+    done = 0
+    for start, end in [*shared, (len(text), len(text))]:
+        if own := text[done:start]:
+            words = any(map(str.isalnum, own))  # punctuation alone isn't what differs
+            pieces.append(f"<mark>{escape(own)}</mark>" if words else escape(own))
+        pieces.append(escape(text[max(start, done) : end]))
+        done = max(done, end)
+    return "".join(pieces)
 
 
 class Voter(NamedTuple):
@@ -263,7 +312,7 @@ class ExactPair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(_Shown):
     """Documents that pairs connect: a representative and its duplicates."""
 
     representative: Key
@@ -312,7 +361,7 @@ class Snapshots:
 
 
 @dataclass(frozen=True)
-class Stats:
+class Stats(_Shown):
     """The size and the settings of a database.
 
     `similarity` is what texts have that are near each other, and `sketches` the number of documents

@@ -103,7 +103,7 @@ def test_a_join_of_more_rows_than_fit_into_the_memory_of_the_workers(spark, tmp_
     before = len(stages_of(spark.sparkContext))
     found = on_spark.pairs(df, plan=plan).selectExpr("count(*)", "sum(distance)").collect()[0]
     assert sum(stage.diskBytesSpilled() for stage in stages_of(spark.sparkContext)[:-before]) > 0
-    with fpdb.build(tmp_path / "own.fpdb", similarity=None, keys="integer") as database:
+    with fpdb.build(tmp_path / "own.fpdb", similarity=None, k=plan.k, keys="integer") as database:
         database.add_fingerprints(np.arange(len(numbers), dtype=np.uint64), numbers)
     with fpdb.open(tmp_path / "own.fpdb") as database:
         distances = [pair.distance for pair in database.pairs()]
