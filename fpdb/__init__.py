@@ -69,6 +69,7 @@ if typing.TYPE_CHECKING:
     from fpdb.maintenance.merge import merge
     from fpdb.maintenance.repair import repair
     from fpdb.models import Added, Cluster, Document, ExactPair, Match, Matches, Pair, Thresholds
+    from fpdb.report import Reported, report
     from fpdb.tables import Bands, JoinPlan, Plan, chance_matches, join_plans, plans
 
 __version__ = "0.1.0"
@@ -89,6 +90,7 @@ _HOMES = {
     "fpdb.maintenance.merge": "merge",
     "fpdb.maintenance.repair": "repair",
     "fpdb.models": "Added Cluster Document ExactPair Match Matches Pair Thresholds",
+    "fpdb.report": "Reported report",
     "fpdb.tables": "Bands JoinPlan Plan chance_matches join_plans plans",
 }
 _PLACES = {name: (module, name) for module, names in _HOMES.items() for name in names.split()}
@@ -160,6 +162,7 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "RecipeMismatchError",
+    "Reported",
     "Secret",
     "ShortTextError",
     "StorageError",
@@ -193,5 +196,6 @@ __all__ = [
     "read_recipe",
     "recipe",
     "repair",
+    "report",
     "sketch_jaccard",
 ]

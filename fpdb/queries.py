@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from fpdb.arrays import each
 from fpdb.documents.catalog import View
@@ -20,7 +20,7 @@ from fpdb.documents.lookup import (
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.fingerprint import Recipe
-from fpdb.joins import find_clusters, find_pairs
+from fpdb.joins import Clustering, find_clustering, find_clusters, find_pairs
 from fpdb.models import (
     Cluster,
     Document,
@@ -211,6 +211,20 @@ class Queries(ABC):
         search = self._search(k, None, similarity)
         found = self._joined(partial(find_clusters, keep=keep), search, jobs)
         return Results(found, CLUSTERS, self.keys)
+
+    def clustering(self, *, similarity: float | None = None, jobs: int = 1) -> Clustering:
+        """Find all clusters of similar texts at once, as columns, with the copies among them.
+
+        They are those of `clusters`, in memory that grows with the documents that are in one.
+        """
+        if self.similarity is None:
+            raise InputError(
+                "found a database of bits, expected one that finds texts by their similarity",
+                hint="create it with a similarity, 0.8 for instance",
+            )
+        search = self._search(None, None, similarity)
+        [found] = self._joined(find_clustering, search, jobs)
+        return cast("Clustering", found)
 
     def _joined(
         self, find: Callable[..., Iterator[Any]], search: Search, jobs: int

@@ -25,7 +25,7 @@ _MORE_MEMORY = (
 # The modules of the commands, by the panels of the help.
 _PANELS = {
     "Find": {"ingest": "ingest", "query": "query", "pairs": "pairs", "clusters": "pairs"},
-    "Look": {"compare": "compare", "eval": "evaluate"},
+    "Look": {"report": "report", "compare": "compare", "eval": "evaluate"},
     "Connect": {"follow": "follow", "load": "load", "export": "export", "spark": "spark"},
     "Maintain": {
         "create": "create",

@@ -13,7 +13,6 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 import typer
@@ -109,27 +108,10 @@ def opened(path: str) -> Iterator[IO[bytes]]:
             discard_output()
             raise typer.Exit from None
         return
-    special = os.path.exists(path) and not os.path.isfile(path)
-    draft = Path(path if special else f"{path}.{os.getpid()}.part")
-    try:
-        with open(draft, "wb" if special else "xb", opener=_private) as file:
-            yield file
-        if not special:
-            draft.replace(path)
-    except FpdbError:  # some are an OSError as well
-        raise
-    except OSError as error:
-        raise FpdbError(
-            f"{path} can't be written: {error.strerror}", hint="choose another file, or make room"
-        ) from None
-    finally:
-        if not special:
-            draft.unlink(missing_ok=True)
+    from fpdb.io.streams import whole_file
 
-
-def _private(path: str, flags: int) -> int:
-    """Open a file; a new one can only be read by its owner, as the database."""
-    return os.open(path, flags, 0o600)
+    with whole_file(path) as file:
+        yield file
 
 
 def _write(line: str) -> None:

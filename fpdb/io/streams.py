@@ -8,9 +8,10 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, cast
 
-from fpdb.errors import InputError, MissingExtraError
+from fpdb.errors import FpdbError, InputError, MissingExtraError
 from fpdb.models import LARGEST_TEXT
 
 _CHUNK = 1 << 18
@@ -329,3 +330,29 @@ def _unpacked(data: Iterator[bytes], packing: Packing) -> Iterator[bytes]:
                 piece = unpacker.unused_data if unpacker.eof else b""
     if not unpacker.eof:
         raise StreamError(f"is no complete {packing.name} file: it ends too early")
+
+
+@contextlib.contextmanager
+def whole_file(path: str) -> Iterator[IO[bytes]]:
+    """Open a file to write, which appears, complete, when the block ends; or not at all."""
+    special = os.path.exists(path) and not os.path.isfile(path)
+    draft = Path(path if special else f"{path}.{os.getpid()}.part")
+    try:
+        with open(draft, "wb" if special else "xb", opener=_private) as file:
+            yield file
+        if not special:
+            draft.replace(path)
+    except FpdbError:  # some are an OSError as well
+        raise
+    except OSError as error:
+        raise FpdbError(
+            f"{path} can't be written: {error.strerror}", hint="choose another file, or make room"
+        ) from None
+    finally:
+        if not special:
+            draft.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file; a new one can only be read by its owner, as the database."""
+    return os.open(path, flags, 0o600)

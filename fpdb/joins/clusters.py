@@ -1,6 +1,7 @@
 """Clusters: the documents that pairs connect."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -8,13 +9,32 @@ import numpy as np
 from fpdb.arrays import Column, Places, Rows, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
+from fpdb.documents.similarity import Shares
 from fpdb.joins.join import near_pairs
-from fpdb.joins.pairs import NO_IDS, keys_of, shared_rows, similar_pairs
+from fpdb.joins.pairs import NO_IDS, SimilarPairs, keys_of, shared_rows, similar_pairs
 from fpdb.models import Cluster
 from fpdb.tables.batch import find_ids
 
 # Connections held before they are replaced by one for each document.
 _CONNECTIONS = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """All clusters of similar documents at once, in columns with a row for each document.
+
+    `ids` are sorted. `firsts` has the place of the first document of the cluster, and `originals`
+    that of the first one with the same text. `least` is the least similarity of the pairs that a
+    document is in, estimated, 1 if there is none. Documents with the same text, or the same sketch
+    and fingerprint, are compared once. `shares` counts the pairs of different texts by their
+    similarity in percent, rounded down.
+    """
+
+    ids: Column
+    firsts: Places
+    originals: Places
+    least: Shares
+    shares: Places
 
 
 def find_clusters(view: View, search: Search, jobs: int = 1, *, keep: str) -> Iterator[Cluster]:
@@ -26,7 +46,7 @@ def find_clusters(view: View, search: Search, jobs: int = 1, *, keep: str) -> It
     ids, labels = (
         _near(view, search.k, jobs)
         if search.similarity is None
-        else _similar(view, search.similarity, jobs)
+        else _similar(view, search.similarity, jobs)[:2]
     )
     order = np.argsort(labels, kind="stable")
     starts = [*run_starts(labels[order]).tolist(), len(ids)]
@@ -61,11 +81,63 @@ def _near(view: View, k: int, jobs: int) -> tuple[Column, Places]:
     return ids[order], first[trees]
 
 
-def _similar(view: View, similarity: float, jobs: int) -> tuple[Column, Places]:
-    """Return what `_near` does, of the documents that similar pairs connect.
+def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clustering]:
+    """Yield the clusters of similar documents, as columns: all at once."""
+    pairs = _PairTally()
+    ids, firsts, copies = _similar(view, search.similarity or 1.0, jobs, pairs.add)
+    seen: dict[tuple[int, bytes], int] = {}
+    originals = np.arange(len(ids))
+    for place, (number, first) in enumerate(zip(ids.tolist(), firsts.tolist(), strict=True)):
+        if digest := view.catalog.named(view.txn, number).digest:
+            originals[place] = seen.setdefault((first, digest), place)
+    edited = originals == np.arange(len(ids))
+    pairs.shares[-1] += int(edited[ids.searchsorted(copies)].sum())
+    least = np.ones(len(ids))
+    for some, shares in pairs.reduced():
+        least[ids.searchsorted(some)] = shares
+    yield Clustering(ids, firsts, originals, least, pairs.shares)
 
-    Documents with the same fingerprint and sketch are near the same documents, so that only the
-    first of them is compared.
+
+class _PairTally:
+    """Counts pairs by similarity, and finds the least of each document."""
+
+    def __init__(self) -> None:
+        self.shares = np.zeros(101, np.int64)
+        self._held: list[tuple[Column, Shares]] = []
+        self._size = 0
+        self._most = _CONNECTIONS
+
+    def add(self, found: SimilarPairs) -> None:
+        """Count some pairs."""
+        percents = np.floor(found.shares * 100 + 1e-9).astype(np.int64)
+        self.shares += np.bincount(percents, minlength=101)
+        self._held += [(found.first, found.shares), (found.second, found.shares)]
+        self._size += 2 * len(found.first)
+        if self._size > self._most:
+            self._held = self.reduced()
+            self._size = len(self._held[0][0])
+            self._most = max(_CONNECTIONS, 2 * self._size)
+
+    def reduced(self) -> list[tuple[Column, Shares]]:
+        """Return the documents, sorted, with the least similarity of each; or nothing."""
+        if not self._held:
+            return []
+        ids, shares = (np.concatenate(column) for column in zip(*self._held, strict=True))
+        order = np.argsort(ids, kind="stable")
+        starts = run_starts(ids[order])
+        return [(ids[order][starts], np.minimum.reduceat(shares[order], starts))]
+
+
+def _similar(
+    view: View,
+    similarity: float,
+    jobs: int,
+    on_pairs: Callable[[SimilarPairs], object] = lambda _: None,
+) -> tuple[Column, Places, Column]:
+    """Return what `_near` does, of the documents that similar pairs connect, and the copies.
+
+    Copies have the same fingerprint and sketch as an earlier document, and so are near the same
+    documents: they aren't compared.
     """
     forest = _Forest(1)
     copies = [NO_IDS]
@@ -76,10 +148,12 @@ def _similar(view: View, similarity: float, jobs: int) -> tuple[Column, Places]:
         copied = originals != ids
         forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])
-    for found in similar_pairs(view, similarity, jobs, np.sort(np.concatenate(copies))):
+    copied_ids = np.sort(np.concatenate(copies))
+    for found in similar_pairs(view, similarity, jobs, copied_ids):
         forest.connect([found.first], [found.second])
+        on_pairs(found)
     [ids], trees = forest.trees()
-    return ids, trees
+    return ids, trees, copied_ids
 
 
 def _first_alike(view: View, ids: Column, groups: Column) -> Column:

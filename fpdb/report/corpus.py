@@ -1,0 +1,280 @@
+"""The report of a corpus: its groups of duplicates on a page of one file."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from fpdb.database import Database
+from fpdb.fingerprint import Recipe, least_estimate
+from fpdb.ingest import Ingested, Run
+from fpdb.io.records import BadRecord, Reading
+from fpdb.io.streams import whole_file
+from fpdb.models import require_similarity, require_whole
+from fpdb.report.gather import Gathered, collected
+from fpdb.report.page import Markup, ReportPage, bars, card, element, percent, plural, table
+from fpdb.report.views import group_views
+
+_SIZES = ((2, 2), (3, 3), (4, 4), (5, 9), (10, 19), (20, 49), (50, 99), (100, 999), (1000, 0))
+_MOST_BARS = 60
+_MOST_HOSTS = 20
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What a report shows: counts of documents, groups and copies, and what of them is in the file.
+
+    Of the documents that could go, `identical` ones have the text of an earlier one of their group,
+    and `edited` ones another. `shown` of the `groups` are in the file, which has `size` bytes. Of
+    those, `missing` texts weren't in the sources, or had changed.
+    """
+
+    path: Path
+    counts: Ingested
+    documents: int
+    groups: int
+    identical: int
+    edited: int
+    shown: int
+    missing: int
+    size: int
+
+
+def report(
+    paths: str | Iterable[str],
+    output: str | os.PathLike[str],
+    reading: Reading | None = None,
+    *,
+    database: Database | None = None,
+    recipe: str | Recipe = "web",
+    similarity: float | None = None,
+    top: int = 500,
+    date_field: str | None = None,
+    host_field: str | None = None,
+    jobs: int = 1,
+    strict: bool = False,
+    on_bad: Callable[[BadRecord], object] | None = None,
+    on_progress: Callable[[Ingested], object] | None = None,
+) -> Reported:
+    """Write a page that shows the groups of near-duplicates of a corpus, and what differs in them.
+
+    The page is one file of at most 5 MB, without parts from elsewhere. The sources are read twice;
+    in between, their documents are in a temporary database.
+
+    Args:
+        paths: Files and directories with the texts.
+        output: The file to write; one that is there is replaced.
+        reading: How files become documents; by default, their suffixes say it.
+        database: Show the groups of this database, and read only the texts from the sources, by
+            their keys.
+        recipe: How texts are cleaned, if no database is given.
+        similarity: The least similarity of near-duplicates; default 0.8, or that of the database.
+        top: The most groups that the page shows: edited ones first, the least similar first.
+        date_field: A field with a date, to show when copies appeared.
+        host_field: A field with a host or a URL, to show who copies whom.
+        jobs: The number of processes; 0 for one a processor.
+        strict: Raise InputError at the first bad record.
+        on_bad: Called for each record that can't be used.
+        on_progress: Called with the counts so far.
+    """
+    require_whole("top", top, 1)
+    require_similarity(similarity)
+    given = [paths] if isinstance(paths, str) else list(paths)
+    run = Run(strict, on_bad, on_progress)
+    with collected(
+        given,
+        reading or Reading(),
+        database=database,
+        recipe=recipe,
+        similarity=similarity,
+        top=top,
+        date_field=date_field,
+        host_field=host_field,
+        jobs=jobs,
+        run=run,
+    ) as found:
+        page = _page(found)
+    data = page.render()
+    path = Path(output)
+    with whole_file(str(path)) as file:
+        file.write(data)
+    return Reported(
+        path=path,
+        counts=found.counts,
+        documents=found.documents,
+        groups=found.clusters,
+        identical=found.identical,
+        edited=found.edited,
+        shown=len(page.groups),
+        missing=found.missing,
+        size=len(data),
+    )
+
+
+def _page(found: Gathered) -> ReportPage:
+    groups, left_out = group_views(found)
+    documents, copies = found.documents, found.identical + found.edited
+    share = copies / documents if documents else 0.0
+    cards = [
+        card(
+            f"{documents:,}",
+            "documents",
+            f"were compared{_read(found.counts)}.",
+        ),
+        card(
+            f"{found.clusters:,}",
+            "groups",
+            "of documents that are near-duplicates of each other, or of one between them. Of each "
+            "group, the first document that was read is kept.",
+        ),
+        card(
+            f"{found.identical:,}",
+            "identical copies",
+            "have exactly the text of an earlier document of their group.",
+        ),
+        card(
+            f"{found.edited:,}",
+            "edited copies",
+            "resemble an earlier document of their group, and have a text of their own.",
+        ),
+        card(
+            percent(share),
+            "could go",
+            f"if only one document of each group stays: {copies:,} of {documents:,}.",
+        ),
+    ]
+    figures = [_by_similarity(found), _by_size(found.sizes)]
+    if found.copies is not None:
+        figures.append(_by_time(found.copies))
+    top = [
+        element("section", *cards, class_="cards"),
+        element(
+            "p",
+            f"Two documents are near-duplicates if they are at least {percent(found.similarity)} "
+            "similar: if that share of their runs of three words, or five Chinese characters, "
+            "is in both.",
+            class_="soft",
+        ),
+        element("section", *figures, class_="figures"),
+    ]
+    if found.copying is not None:
+        top.append(_by_host(found.copying))
+    return ReportPage(
+        title=f"Duplicates in {found.name}",
+        subtitle=f"{plural(found.clusters, 'group')} among {plural(documents, 'document')}, "
+        f"similar from {percent(found.similarity)}",
+        top=top,
+        similarity=found.similarity,
+        kinds={
+            "edited": "edited copies",
+            "identical": "identical copies only",
+            "chain": "chains",
+            "open": "without a verdict",
+        },
+        groups=groups,
+        notes=[*_notes(found, len(groups)), *left_out],
+        footer=f"Made by fpdb with the recipe {found.recipe.name} ({found.recipe.id}).",
+    )
+
+
+def _read(counts: Ingested) -> str:
+    """Return what of the sources wasn't compared."""
+    notes = []
+    if counts.short:
+        notes.append(f"{plural(counts.short, 'text was', 'texts were')} too short to resemble any")
+    if counts.bad:
+        notes.append(f"{plural(counts.bad, 'record')} couldn't be read")
+    return f" ({', '.join(notes)})" if notes else ""
+
+
+def _notes(found: Gathered, shown: int) -> Iterator[str]:
+    if not found.clusters:
+        yield "No document is a near-duplicate of another one."
+    elif shown < found.clusters:
+        yield (
+            f"Of {found.clusters:,} groups, the {shown:,} with the least similar texts are here; "
+            f"{found.clusters - shown:,} more aren't in this file."
+        )
+    if found.missing:
+        yield (
+            f"{plural(found.missing, 'text of these groups is', 'texts of these groups are')} "
+            "missing here: the sources don't hold them, or they have changed."
+        )
+
+
+def _by_similarity(found: Gathered) -> Markup:
+    least = min(int(found.similarity * 100), 99)
+    first = next((percent for percent, count in enumerate(found.shares) if count), least)
+    width = 1 if 100 - min(first, least) <= 24 else 5
+    bins: Counter[int] = Counter()
+    for share, count in enumerate(found.shares):
+        bins[share // width * width] += count
+    start = min(first, least) // width * width
+    rows = [
+        (f"{low}–{low + width - 1}" if width > 1 and low < 100 else f"{low}", bins[low])
+        for low in range(start, 101, width)
+    ]
+    pairs = sum(found.shares)
+    return bars(
+        "Pairs by similarity, in percent",
+        f"{plural(pairs, 'pair')} of different texts by how similar they are. It is estimated, "
+        f"within a few percent; so pairs from {percent(least_estimate(found.similarity))} on are "
+        "taken. A text that is there several times is counted once.",
+        rows,
+        "pairs",
+    )
+
+
+def _by_size(sizes: Counter[int]) -> Markup:
+    rows = []
+    for low, high in _SIZES:
+        count = sum(n for size, n in sizes.items() if low <= size and (size <= high or not high))
+        label = f"{low:,}" if low == high else f"{low:,}–{high:,}" if high else f"{low:,}+"
+        rows.append((label, count))
+    while len(rows) > 3 and not rows[-1][1]:
+        rows.pop()
+    largest = max(sizes, default=0)
+    return bars(
+        "Groups by number of documents",
+        f"How many groups have two documents, three, and more. The largest has {largest:,}.",
+        rows,
+        "groups",
+    )
+
+
+def _by_time(copies: Counter[date]) -> Markup:
+    days = sorted(copies)
+    forms = ("%Y-%m-%d", "%Y-%m", "%Y")
+    spans = [(days[-1] - days[0]).days / length if days else 0 for length in (1, 30, 365)]
+    form = next((f for f, span in zip(forms, spans, strict=True) if span < _MOST_BARS), "%Y")
+    counts: Counter[str] = Counter()
+    for number in range(days[0].toordinal(), days[-1].toordinal() + 1) if days else ():
+        day = date.fromordinal(number)
+        counts[day.strftime(form)] += copies.get(day, 0)
+    return bars(
+        "When copies appeared",
+        f"{plural(sum(copies.values()), 'document')} with a date that "
+        "came after the first one of their group.",
+        list(counts.items())[-_MOST_BARS:],
+        "copies",
+    )
+
+
+def _by_host(copying: Counter[tuple[str, str]]) -> Markup:
+    others = [(pair, count) for pair, count in copying.most_common() if pair[0] != pair[1]]
+    own = sum(copying.values()) - sum(count for _, count in others)
+    rows = [(one, other, f"{count:,}") for (one, other), count in others[:_MOST_HOSTS]]
+    more = len(others) - len(rows)
+    return element(
+        "section",
+        element("h3", "Who has copies of whom"),
+        element(
+            "p",
+            "The first document of a group, by its date or else as it was read, is taken for the "
+            f"source of the others. {plural(own, 'copy is', 'copies are')} of the same host."
+            + (f" {plural(more, 'further pair')} of hosts aren't listed." if more else ""),
+        ),
+        element("div", table(("first at", "then at", "documents"), rows), class_="wide"),
+    )

@@ -1,0 +1,218 @@
+"""What two texts have in common, and what only one has: in words, or in characters of Chinese.
+
+Runs of words that both texts have once are fixed points, as in a patience diff. Between them, the
+longest common subsequence is found with the bits of large integers. For two texts of 100 kB that
+takes a tenth of a second, and no text makes it slow; difflib takes up to 6 seconds.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+# Scripts without spaces between words: each of their characters is a word here.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\uff00-\uffef"
+    "\U00020000-\U0003ffff"
+)
+# A line of a million letters is no single word.
+_WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\w){{1,40}}|\S")
+# How many words in a row make a fixed point, the most first.
+_FIXED = (16, 4, 1)
+# Words of one side times words of the other that are compared without fixed points: 8 MiB of bits.
+_COMPARED = 1 << 26
+# The most words of a text that are compared.
+MOST_WORDS = 100_000
+
+
+class Stretch(NamedTuple):
+    """Words of two texts, by their places: equal ones, or what each has in place of the other's."""
+
+    start: int
+    stop: int
+    other_start: int
+    other_stop: int
+    same: bool
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The number of words on both sides."""
+        return self.stop - self.start, self.other_stop - self.other_start
+
+
+class Piece(NamedTuple):
+    """A piece of two texts: equal words, or what each has in place of the other's."""
+
+    same: bool
+    text: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Two texts, cut into pieces, and the shares of their words that only one of them has.
+
+    `rest` and `other_rest` count the characters at the ends of long texts that weren't compared.
+    """
+
+    pieces: tuple[Piece, ...]
+    only: float
+    other_only: float
+    rest: int
+    other_rest: int
+
+
+def differences(text: str, other: str) -> Differences:
+    """Compare two texts word by word; white space counts for nothing."""
+    first, second = _WordPlaces.of(text), _WordPlaces.of(other)
+    stretches = _readable(_stretches(first.words, second.words))
+    sizes = [each.sizes for each in stretches if not each.same]
+    return Differences(
+        tuple(
+            Piece(
+                each.same,
+                first.between(each.start, each.stop),
+                second.between(each.other_start, each.other_stop),
+            )
+            for each in stretches
+        ),
+        sum(size for size, _ in sizes) / max(len(first.words), 1),
+        sum(size for _, size in sizes) / max(len(second.words), 1),
+        len(text) - first.ends[-1],
+        len(other) - second.ends[-1],
+    )
+
+
+@dataclass(frozen=True)
+class _WordPlaces:
+    """The words of a text, and where each ends with the white space after it, from 0 on."""
+
+    text: str
+    words: list[str]
+    ends: list[int]
+
+    @classmethod
+    def of(cls, text: str) -> "_WordPlaces":
+        words: list[str] = []
+        starts: list[int] = []
+        end = len(text)
+        for found in _WORD.finditer(text):
+            if len(words) == MOST_WORDS:
+                end = found.start()
+                break
+            words.append(found[0])
+            starts.append(found.start())
+        return cls(text, words, [0, *starts[1:], end])
+
+    def between(self, start: int, stop: int) -> str:
+        """Return some words as they are in the text."""
+        return self.text[self.ends[start] : self.ends[stop]]
+
+
+def _stretches(first: Sequence[str], second: Sequence[str]) -> Iterator[Stretch]:
+    """Yield the stretches of equal words of two texts, and what is between them."""
+    equal = Stretch(0, 0, 0, 0, same=True)
+    found = (match for match in _equal(first, second, 0) if match[2])
+    for one, other, size in (*found, (len(first), len(second), 0)):
+        if (one, other) != (equal.stop, equal.other_stop):
+            if equal.stop > equal.start:
+                yield equal
+            yield Stretch(equal.stop, one, equal.other_stop, other, same=False)
+            equal = Stretch(one, one, other, other, same=True)
+        equal = equal._replace(stop=one + size, other_stop=other + size)
+    if equal.stop > equal.start:
+        yield equal
+
+
+def _equal(
+    first: Sequence[str], second: Sequence[str], level: int, at: int = 0, other_at: int = 0
+) -> Iterator[tuple[int, int, int]]:
+    """Yield equal words in order: their places in both texts, and how many they are."""
+    most = min(len(first), len(second))
+    head = next((n for n in range(most) if first[n] != second[n]), most)
+    tail = next((n for n in range(most - head) if first[-1 - n] != second[-1 - n]), most - head)
+    yield at, other_at, head
+    one, other = first[head : len(first) - tail], second[head : len(second) - tail]
+    at, other_at = at + head, other_at + head
+    if len(one) * len(other) <= _COMPARED and level:
+        for place, other_place in _subsequence(one, other):
+            yield at + place, other_at + other_place, 1
+    elif level < len(_FIXED):
+        size = _FIXED[level]
+        end = other_end = 0
+        for place, other_place in [*_fixed(one, other, size), (len(one), len(other))]:
+            if place >= end and other_place >= other_end:  # fixed points may overlap
+                some, others = one[end:place], other[other_end:other_place]
+                yield from _equal(some, others, level + 1, at + end, other_at + other_end)
+                yield at + place, other_at + other_place, min(size, len(one) - place)
+                end, other_end = place + size, other_place + size
+    yield at + len(one), other_at + len(other), tail
+
+
+def _fixed(first: Sequence[str], second: Sequence[str], size: int) -> list[tuple[int, int]]:
+    """Return the places of runs that both have once: as many as are in the same order in both."""
+    there = _once(second, size)
+    pairs = [(place, there[run]) for run, place in _once(first, size).items() if run in there]
+    # The longest increasing subsequence of the places in the other text.
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for number, (_, other) in enumerate(pairs):
+        length = bisect_left(ends, other)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [other]
+        last[length : length + 1] = [number]
+    found = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = before[number]
+    return found[::-1]
+
+
+def _once(words: Sequence[str], size: int) -> dict[tuple[str, ...], int]:
+    """Return the place of each run of words, in order; -1 for one that is there several times."""
+    places: dict[tuple[str, ...], int] = {}
+    for place, run in enumerate(zip(*(words[shift:] for shift in range(size)), strict=False)):
+        places[run] = -1 if run in places else place
+    return {run: place for run, place in places.items() if place >= 0}
+
+
+def _subsequence(first: Sequence[str], second: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Return the places of a longest common subsequence (Hyyrö 2004, a bit for each first word)."""
+    places: dict[str, int] = {}
+    for place, word in enumerate(first):
+        places[word] = places.get(word, 0) | 1 << place
+    every = (1 << len(first)) - 1
+    rows, row = [], every
+    for word in second:
+        common = row & places.get(word, 0)
+        row = (row + common | row - common) & every
+        rows.append(row)
+    found = []
+    place, other = len(first), len(second)
+    while place and other:
+        if rows[other - 1] >> place - 1 & 1:
+            place -= 1
+        else:
+            other -= 1
+            if not other or rows[other - 1] >> place - 1 & 1:
+                place -= 1
+                found.append((place, other))
+    return reversed(found)
+
+
+def _readable(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Take few equal words between larger changes for a part of these, as a reader would."""
+    kept: list[Stretch] = []
+    for each in stretches:
+        kept.append(each)
+        while len(kept) > 2 and not kept[-1].same and not kept[-3].same:
+            before, equal, after = kept[-3:]
+            if equal.sizes[0] > min(max(before.sizes), max(after.sizes)) // 2:
+                break
+            kept[-3:] = [
+                Stretch(before.start, after.stop, before.other_start, after.other_stop, same=False)
+            ]
+    return kept

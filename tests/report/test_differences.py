@@ -1,0 +1,122 @@
+"""Differences of two texts are exact, readable, and take little time for any text."""
+
+import random
+import time
+from difflib import SequenceMatcher
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
+
+from fpdb.report.differences import MOST_WORDS, differences
+
+STORY = (
+    "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more than "
+    "last year. Their young will fly before the summer is over."
+)
+
+
+def changes(text, other):
+    return [(each.text, each.other) for each in differences(text, other).pieces if not each.same]
+
+
+def spaceless(text):
+    return "".join(text.split())
+
+
+def test_a_word():
+    found = differences(STORY, STORY.replace("eleven", "twelve"))
+    assert changes(STORY, STORY.replace("eleven", "twelve")) == [("eleven ", "twelve ")]
+    assert found.only == found.other_only == pytest.approx(1 / 31)
+
+
+def test_characters_of_chinese():
+    text = "红鸢今年又在采石场上空筑巢，看守人四月数出十一对。"
+    assert changes(text, text.replace("十一", "十二")) == [("一", "二")]
+
+
+def test_what_only_one_has():
+    longer = STORY.replace("again", "again, as in every year before")
+    [change] = changes(STORY, longer)
+    assert change == ("", ", as in every year before")
+    found = differences(STORY, longer)
+    assert found.only == 0 < found.other_only < 0.2
+
+
+def test_white_space_counts_for_nothing():
+    found = differences(STORY, STORY.replace(" ", "\n  "))
+    assert [each.same for each in found.pieces] == [True]
+
+
+def test_few_equal_words_in_a_rewritten_passage_are_part_of_it():
+    one = "alpha beta gamma the delta epsilon zeta"
+    other = "one two three the four five six"
+    assert changes(f"{STORY} {one}", f"{STORY} {other}") == [(one, other)]
+
+
+def test_nothing_at_all():
+    assert differences("", "").pieces == ()
+    assert changes("", "a") == [("", "a")]
+    assert differences("a", "").only == 1.0
+
+
+PARTS = st.lists(
+    st.sampled_from(["a", "b", "c d", "红", "鸢", "!", " ", "\n", "x" * 50, "é\u0301"])
+)
+
+
+@settings(max_examples=examples(200))
+@given(PARTS, PARTS)
+def test_pieces_make_both_texts(parts, others):
+    text, other = " ".join(parts), "".join(others)
+    found = differences(text, other)
+    # A text of white space alone has nothing to compare.
+    assert "".join(each.text for each in found.pieces) == (text if text.strip() else "")
+    assert "".join(each.other for each in found.pieces) == (other if other.strip() else "")
+    assert all(spaceless(each.text) == spaceless(each.other) for each in found.pieces if each.same)
+    assert 0 <= found.only <= 1
+    assert 0 <= found.other_only <= 1
+
+
+@pytest.mark.oracle
+def test_as_many_equal_words_as_difflib_finds():
+    """The subsequence is a longest one, so that difflib never finds more."""
+    chance = random.Random(5)
+    for _ in range(20):
+        words = [str(chance.randrange(60)) for _ in range(120)]
+        others = [w if chance.random() < 0.9 else str(chance.randrange(60)) for w in words]
+        blocks = SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
+        found = differences(" ".join(words), " ".join(others))
+        equal = sum(len(each.text.split()) for each in found.pieces if each.same)
+        # Some equal words are taken for a part of the changes around them.
+        assert equal > 0.93 * sum(block.size for block in blocks)
+
+
+HOSTILE = {
+    "two words, at random": " ".join(random.Random(1).choice("ab") for _ in range(50_000)),
+    "one word": "spam " * 20_000,
+    "one line of letters": "x" * 1_000_000,
+    "shuffled words": " ".join(
+        random.Random(2).sample([str(n % 5000) for n in range(17_000)], 17_000)
+    ),
+    "shuffled characters": "".join(
+        chr(0x4E00 + random.Random(n).randrange(2000)) for n in range(33_000)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_text_takes_long(name):
+    text = HOSTILE[name]
+    other = "".join(random.Random(3).sample(text, len(text))) if len(text) < 200_000 else text[1:]
+    before = time.process_time()
+    found = differences(text, other)
+    assert time.process_time() - before < 2
+    assert sum(len(each.text) for each in found.pieces) + found.rest == len(text)
+
+
+def test_long_texts_are_cut():
+    text = "word " * (MOST_WORDS + 7)
+    found = differences(text, text + "more")
+    assert (found.rest, found.other_rest) == (35, 39)

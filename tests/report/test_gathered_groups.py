@@ -1,0 +1,235 @@
+"""A report shows the groups that brute force finds, with their texts, dates and hosts."""
+
+import json
+from datetime import date, datetime
+from itertools import combinations
+
+import pytest
+from pages import data_of
+
+import fpdb
+from fpdb.report.gather import MOST_VERSIONS, host_of, parse_day
+
+WORDS = [f"word{number}" for number in range(4000)]
+
+
+def text_of(number, *, changed=()):
+    """Return a text of 150 words of its own, of which some are changed."""
+    words = [WORDS[(number * 151 + place * 7) % len(WORDS)] for place in range(150)]
+    for place in changed:
+        words[place] = f"changed{number}x{place}"
+    return " ".join(words)
+
+
+CORPUS = {
+    "a": text_of(1),
+    "a-copy": text_of(1),
+    "a-edited": text_of(1, changed=[70]),
+    "b": text_of(2),
+    "c": text_of(3),
+    "c-more": text_of(3, changed=[10, 60, 110]),
+    "d": text_of(4),
+    "d-copy": text_of(4),
+    "d-copy-2": text_of(4),
+    "short": "few words",
+}
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "news.jsonl"
+    records = [
+        {
+            "id": key,
+            "text": text,
+            "title": f"Title of {key}",
+            "day": f"2024-0{1 + number % 3}-11",
+            "url": f"https://{'ab'[number % 2]}.example/{key}",
+        }
+        for number, (key, text) in enumerate(CORPUS.items())
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def report(source, **options):
+    output = source.parent / "report.html"
+    found = fpdb.report(str(source), output, **options)
+    return found, data_of(output)["groups"]
+
+
+def similarity(one, other):
+    sets = [
+        {tuple(words[place : place + 3]) for place in range(len(words) - 2)}
+        for words in (one.split(), other.split())
+    ]
+    return len(sets[0] & sets[1]) / len(sets[0] | sets[1])
+
+
+def test_groups_are_those_of_brute_force(source):
+    found, groups = report(source)
+    expected = {
+        frozenset(group)
+        for group in (["a", "a-copy", "a-edited"], ["c", "c-more"], ["d", "d-copy", "d-copy-2"])
+    }
+    pairs = {
+        frozenset(pair)
+        for pair in combinations(CORPUS, 2)
+        if "short" not in pair and similarity(*(CORPUS[key] for key in pair)) >= 0.8
+    }
+    assert pairs == {frozenset(pair) for group in expected for pair in combinations(group, 2)}
+    shown = [[key for version in group["v"] for key in version["k"]] for group in groups]
+    assert set(map(frozenset, shown)) == expected
+    assert (found.documents, found.groups, found.identical, found.edited) == (10, 3, 3, 2)
+    assert (found.shown, found.missing, found.counts.short) == (3, 0, 1)
+    # Edited ones first, the least similar first, and copies last.
+    assert [group["v"][0]["k"][0] for group in groups] == ["c", "a", "d"]
+    assert [group["kind"] for group in groups] == ["edited", "edited", "identical"]
+    assert groups[0]["v"][1]["s"] == round(similarity(CORPUS["c"], CORPUS["c-more"]), 4)
+    assert [group["t"] for group in groups] == ["Title of c", "Title of a", "Title of d"]
+
+
+def test_a_database_has_the_groups_and_the_sources_the_texts(source, tmp_path):
+    with fpdb.create(tmp_path / "db") as db:
+        fpdb.ingest(db, str(source))
+        _, own = report(source)
+        found, groups = report(source, database=db)
+        for group in own + groups:
+            for version in group["v"]:
+                del version["src"]
+        assert groups == own
+        lines = source.read_text().splitlines(keepends=True)
+        source.write_text("".join(line for line in lines if '"c"' not in line))
+        found, groups = report(source, database=db)
+    assert (found.groups, found.missing) == (3, 1)
+    [without] = [group for group in groups if group["v"][1:] and group["v"][1]["k"] == ["c-more"]]
+    assert without["v"][0]["k"] == []
+    assert "d" not in without["v"][1]
+
+
+def test_a_text_that_has_changed_since_it_was_stored_is_missing(source, tmp_path):
+    with fpdb.create(tmp_path / "db") as db:
+        fpdb.ingest(db, str(source))
+        source.write_text(source.read_text().replace("changed3x60", "other"))
+        assert report(source, database=db)[0].missing == 1
+
+
+def test_a_database_of_bits_is_refused(source, tmp_path):
+    with (
+        fpdb.create(tmp_path / "db", similarity=None) as db,
+        pytest.raises(fpdb.InputError, match="a database of bits"),
+    ):
+        report(source, database=db)
+
+
+def test_records_without_keys_and_with_equal_keys(tmp_path):
+    source = tmp_path / "lines.jsonl"
+    texts = [text_of(1), text_of(1, changed=[3]), text_of(2), text_of(2)]
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    _, groups = report(source)
+    assert [[version["k"] for version in group["v"]] for group in groups] == [
+        [[f"{source}:1"], [f"{source}:2"]],
+        [[f"{source}:3", f"{source}:4"]],
+    ]
+    source.write_text("".join(json.dumps({"id": "same", "text": text}) + "\n" for text in texts))
+    found, _ = report(source)
+    assert (found.identical, found.edited) == (1, 1)
+
+
+def test_a_chain_says_that_its_ends_differ(tmp_path):
+    source = tmp_path / "chain.jsonl"
+    chain = [text_of(1, changed=range(0, 5 * step, 5)) for step in range(0, 13, 3)]
+    source.write_text(
+        "".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate(chain))
+    )
+    _, [group] = report(source)
+    ends = similarity(chain[0], chain[-1])
+    assert ends < 0.7
+    assert group["chain"] == group["low"] == round(ends, 4)
+
+
+def test_at_most_so_many_groups_and_texts(source, tmp_path):
+    found, _ = report(source, top=1)
+    assert (found.groups, found.shown) == (3, 1)
+    assert "2 more aren&#x27;t in this file" in found.path.read_text()
+    many = tmp_path / "many.jsonl"
+    texts = [text_of(1, changed=[n]) for n in range(MOST_VERSIONS + 5)]
+    many.write_text("".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts)))
+    _, [group] = report(many)
+    assert (len(group["v"]), group["more"], group["n"]) == (10, 5, 15)
+
+
+def test_days_and_hosts(source):
+    found, _ = report(source, date_field="day", host_field="url")
+    page = found.path.read_text()
+    # Of "a" and its two copies in January, February and March, the first is the source of both.
+    assert "2024-02-11: 2; 2024-03-11: 3<" in page
+    assert "<tr><td>a.example</td><td>b.example</td><td>" in page
+
+
+def test_fields_that_no_record_has(source):
+    with pytest.raises(fpdb.InputError, match="found no date in the field 'when'") as error:
+        report(source, date_field="when")
+    assert error.value.hint == "the fields are: day, title, url"
+    with pytest.raises(fpdb.InputError, match="found no host"):
+        report(source, host_field="site")
+
+
+def test_standard_input_is_refused():
+    with pytest.raises(fpdb.InputError, match="read twice"):
+        fpdb.report("-", "report.html")
+
+
+@pytest.mark.process
+def test_jobs_change_nothing(source):
+    before = report(source)[0].path.read_bytes()
+    assert report(source, jobs=2)[0].path.read_bytes() == before
+
+
+def test_a_file_that_fails_leaves_the_page_that_was_there(source, tmp_path):
+    (tmp_path / "report.html").write_text("old")
+    source.write_text(source.read_text() + "no json\n")
+    with pytest.raises(fpdb.InputError, match="no JSON"):
+        report(source, strict=True)
+    assert (tmp_path / "report.html").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["news.jsonl", "report.html"]
+
+
+def test_a_corpus_without_duplicates(tmp_path):
+    source = tmp_path / "one.jsonl"
+    source.write_text(json.dumps({"id": 1, "text": text_of(1)}) + "\n")
+    found, groups = report(source)
+    assert (found.groups, groups) == (0, [])
+    assert "No document is a near-duplicate" in found.path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "day"),
+    [
+        ("2024-02-29T10:00:00Z", date(2024, 2, 29)),
+        ("20240229", date(2024, 2, 29)),
+        ("2024年2月9日", date(2024, 2, 9)),
+        ("2024/2/9 08:00", date(2024, 2, 9)),
+        ("Thu, 29 Feb 2024 10:00:00 GMT", date(2024, 2, 29)),
+        ("26-FEB-1987 15:01:01.79", date(1987, 2, 26)),
+        (1709200000, date(2024, 2, 29)),
+        (1709200000000, date(2024, 2, 29)),
+        ("1709200000", date(2024, 2, 29)),
+        (datetime(2024, 2, 29, 1), date(2024, 2, 29)),
+        ("2024-13-40", None),
+        ("soon", None),
+        ("", None),
+        ([1], None),
+        (float("nan"), None),
+        (1e300, None),
+    ],
+)
+def test_dates(given, day):
+    assert parse_day(given) == day
+
+
+def test_hosts():
+    assert host_of("https://A.example:80/x") == "a.example"
+    assert host_of("a.example") == "a.example"
+    assert host_of("http://[") == "http://["
+    assert host_of(None) == ""
