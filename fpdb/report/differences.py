@@ -17,7 +17,7 @@ _UNSPACED = (
     "\U00020000-\U0003ffff"
 )
 # A line of a million letters is no single word.
-_WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\w){{1,40}}|\S")
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{1,40}}|\S")
 # How many words in a row make a fixed point, the most first.
 _FIXED = (16, 4, 1)
 # Words of one side times words of the other that are compared without fixed points: 8 MiB of bits.

@@ -119,7 +119,8 @@ def fit(pieces: Sequence[Piece], room: int) -> Fitted:
         size += weight
     shown = sum(sum(map(len, piece)) for piece in cut if not isinstance(piece, int))
     total = sum(len(piece.text) + len(piece.other) * (not piece.same) for piece in pieces)
-    return Fitted([*cut, total - shown], total - shown)
+    rest = total - shown - sum(piece for piece in cut if isinstance(piece, int))
+    return Fitted([*cut, rest], total - shown)
 
 
 def _shortened(pieces: Sequence[Piece], kept: int) -> tuple[list[Any], int]:

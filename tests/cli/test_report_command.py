@@ -1,0 +1,60 @@
+"""`fpdb report`, from files to a page."""
+
+import json
+
+import pytest
+
+WORDS = " ".join(f"word{number}" for number in range(100))
+TEXTS = {"a": WORDS, "b": WORDS.replace("word50 ", "other "), "c": WORDS, "d": "others " * 20}
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "pages.jsonl"
+    path.write_text(
+        "".join(json.dumps({"id": key, "body": text}) + "\n" for key, text in TEXTS.items())
+    )
+    return path
+
+
+def test_a_page_is_written(run, source, tmp_path):
+    done = run("report", source, "-o", tmp_path / "out.html")
+    assert (done.code, done.out) == (0, "")
+    assert "documents 4, groups 1, identical 1, edited 1\n" in done.err
+    assert f"{tmp_path}/out.html: 1 groups, 0.0 MB" in done.err
+    assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_database(run, source, tmp_path):
+    assert run("ingest", tmp_path / "a.fpdb", source).code == 0
+    source.write_text(source.read_text().replace('"b"', '"x"'))
+    done = run("report", source, "--db", tmp_path / "a.fpdb", "-o", tmp_path / "out.html")
+    assert "documents 4, groups 1, identical 1, edited 1" in done.err
+    assert "weren't found in the sources, or have changed: 1" in done.err
+    done = run("report", source, "--db", tmp_path / "a.fpdb", "--recipe", "web")
+    assert done.code == 2
+
+
+def test_bad_records_are_counted(run, source, tmp_path):
+    source.write_text(source.read_text() + "no json\n")
+    done = run("report", source, "-o", tmp_path / "out.html")
+    assert done.code == 0
+    assert f"{source}:5: " in done.err
+    assert "bad records: 1" in done.err
+    assert "1 record couldn&#x27;t be read" in (tmp_path / "out.html").read_text()
+    assert run("report", source, "--strict", "-o", tmp_path / "out.html").code == 3
+
+
+def test_what_can_not_be_done(run, source, tmp_path):
+    assert run("report").code == 2
+    assert run("report", source, "-o", "-").code == 2
+    for arguments in (
+        ("-",),
+        (tmp_path / "nothing.jsonl",),
+        (source, "-o", tmp_path / "no" / "out.html"),
+        (source, "--date-field", "day", "-o", tmp_path / "out.html"),
+        (source, "--db", tmp_path / "none.fpdb"),
+    ):
+        done = run("report", *arguments)
+        assert done.code == 3, done
+        assert "hint: " in done.err

@@ -1,0 +1,62 @@
+"""A page stays small whatever the texts hold, and says what it leaves out."""
+
+import json
+import random
+
+import pytest
+from pages import data_of
+
+import fpdb
+from fpdb.report.differences import Piece, differences
+from fpdb.report.page import fit, safe_json
+
+WORDS = [f"w{number}" for number in range(3000)]
+
+
+def lines(groups, length, chance):
+    for number in range(groups):
+        words = chance.choices(WORDS, k=length)
+        for copy in range(2):
+            words[:: length // 50] = [f"copy{copy}"] * 50
+            yield json.dumps({"id": f"{number}/{copy}", "text": " ".join(words)}) + "\n"
+
+
+@pytest.mark.slow("it compares the texts of 600 groups")
+def test_a_page_of_five_hundred_groups(tmp_path):
+    source = tmp_path / "many.jsonl"
+    source.write_text("".join(lines(600, 2500, random.Random(1))))
+    found = fpdb.report(str(source), tmp_path / "report.html")
+    assert (found.groups, found.shown) == (600, 500)
+    assert 1_000_000 < found.size == (tmp_path / "report.html").stat().st_size <= 5_000_000
+    page = found.path.read_text()
+    assert "Of 600 groups, the 500 with the least similar texts are here; 100 more" in page
+    for group in data_of(found.path)["groups"]:
+        assert any(isinstance(piece, list) for piece in group["v"][1]["d"])
+
+
+HARD = {
+    "all changed": ("alpha " * 4000, "beta " * 4000),
+    "markup": ("<&>" * 5000, "&<" * 5000),
+    "chinese": ("红" * 30_000, "红" * 14_000 + "鸢" + "红" * 15_000),
+    "control characters": ("\x00" * 9000 + "a", "b" + "\x01" * 9000),
+    "many small changes": (
+        " ".join(WORDS * 4),
+        " ".join(word if number % 5 else "x" for number, word in enumerate(WORDS * 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("room", [500, 5_000, 20_000])
+def test_pieces_fit(name, room):
+    pieces = differences(*HARD[name]).pieces
+    fitted = fit(pieces, room)
+    assert len(safe_json(fitted.pieces).encode()) <= room + 20
+    left_out = sum(piece for piece in fitted.pieces if isinstance(piece, int))
+    assert left_out == fitted.left_out
+
+
+def test_what_fits_is_whole():
+    pieces = [Piece(True, "one ", "one "), Piece(False, "two", "three")]
+    assert fit(pieces, 500).pieces == ["one ", ["two", "three"]]
+    assert fit(pieces, 500).left_out == 0
