@@ -295,7 +295,7 @@ class Database(Queries):
         self, txn: WriteTransaction, documents: Sequence[Stored], duplicates: Search | None = None
     ) -> list[Added]:
         writer = self._writer(txn, [document.key for document in documents])
-        added = [writer.add(document, duplicates) for document in documents]
+        added = writer.add(documents, duplicates)
         writer.apply()
         return added
 

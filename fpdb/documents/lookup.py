@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import islice, starmap
 from typing import NamedTuple
 
 from fpdb.documents.catalog import View
@@ -43,8 +43,22 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
         return same_text(view, question.digest, search)
     if bands is None or is_of_bits(question, search):
         return near(view, number, search.k, search.limit)
-    nearby = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
-    return compared(question, nearby, partial(view.catalog.named, view.txn), search)
+    ids, complete = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
+    if not ids:
+        return to_matches((), complete=complete)
+    read = partial(view.catalog.named, view.txn)
+    return compared(question, Found([(0, ids)], complete), search, read)
+
+
+class Found(NamedTuple):
+    """Where the tables lead from a question: ids of documents, and whether these are all.
+
+    Those that are compared by their sketches are one run, at no distance. Others are runs with the
+    distances of their fingerprints.
+    """
+
+    runs: Sequence[tuple[int, Sequence[int]]]
+    complete: bool
 
 
 def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
@@ -53,6 +67,17 @@ def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator
         for question in questions:
             yield answer(view, question, search)
         return
+    # Where many agree in bands, questions share most candidates.
+    read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
+    found = found_each(view, questions, search, CANDIDATES)
+    for question, own in zip(questions, found, strict=True):
+        yield matched(question, own, search, read)
+
+
+def found_each(
+    view: View, questions: Sequence[Stored], search: Search, budget: int
+) -> Iterator[Found]:
+    """Yield where the tables lead from each question; of bits it reads at most N candidates."""
     of_bits: list[int] = []
     of_texts: list[Stored] = []
     for question in questions:
@@ -61,13 +86,24 @@ def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator
                 of_bits.append(question.fingerprint)
             else:
                 of_texts.append(question)
-    near_ones = _near_each(view, of_bits, search)
-    similar_ones = _similar_each(view, of_texts, search)
+    near_ones = _near_each(view, of_bits, search.k, budget)
+    similar_ones = _similar_each(view, of_texts)
     for question in questions:
         if question.fingerprint is None:
-            yield same_text(view, question.digest, search)
+            yield _same(view, question.digest)
         else:
             yield next(near_ones if is_of_bits(question, search) else similar_ones)
+
+
+def matched(
+    question: Stored, found: Found, search: Search, read: Callable[[int], Stored]
+) -> Matches:
+    """Return the matches of a question, of the documents that the tables led to."""
+    if question.fingerprint is None:
+        return _same_text(question.digest, found, search, read)
+    if is_of_bits(question, search):
+        return _matches(found.runs, search.limit, read, complete=found.complete)
+    return compared(question, found, search, read)
 
 
 def is_of_bits(question: Stored, search: Search) -> bool:
@@ -77,28 +113,39 @@ def is_of_bits(question: Stored, search: Search) -> bool:
 
 def near(view: View, fingerprint: int, k: int, limit: int | None = None) -> Matches:
     """Find the documents within k of a fingerprint."""
+    runs, complete = _near(view, fingerprint, k, CANDIDATES)
+    if not runs:
+        return to_matches((), complete=complete)
+    read = partial(view.catalog.named, view.txn)
+    return _matches(runs, limit, read, complete=complete)
+
+
+def _near(
+    view: View, fingerprint: int, k: int, budget: int
+) -> tuple[list[tuple[int, Iterable[int]]], bool]:
+    """Find the ids of each fingerprint within k of one, which may be read as they are needed."""
     txn, index = view.txn, view.index
-    nearby = index.near(txn, fingerprint, k, CANDIDATES)
-    if not nearby.distances:
-        return to_matches((), complete=nearby.complete)
+    nearby = index.near(txn, fingerprint, k, budget)
     known = nearby.ids
     found = sorted((apart, number) for number, apart in nearby.distances.items())
-    runs = ((apart, known.get(number) or index.ids(txn, number)) for apart, number in found)
-    return _matches(view, runs, limit, complete=nearby.complete)
+    runs = [(apart, known.get(number) or index.ids(txn, number)) for apart, number in found]
+    return runs, nearby.complete
 
 
-def _near_each(view: View, numbers: Sequence[int], search: Search) -> Iterator[Matches]:
-    """Find the documents within k of each of many fingerprints, as `near` finds them."""
+def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Iterator[Found]:
+    """Find the documents within k of each of many fingerprints."""
     if len(numbers) < FEW:
         for number in numbers:
-            yield near(view, number, search.k, search.limit)
+            runs, complete = _near(view, number, k, budget)
+            yield Found(
+                [(apart, list(islice(ids, DOCUMENTS + 1))) for apart, ids in runs], complete
+            )
         return
     fingerprints = to_array(numbers, view.index.plan.bits)
-    for found in find_together(
-        view.txn, view.index, fingerprints, search.k, budget=CANDIDATES, most=DOCUMENTS
+    for together in find_together(
+        view.txn, view.index, fingerprints, k, budget=budget, most=DOCUMENTS
     ):
-        for runs, complete in found:
-            yield _matches(view, runs, search.limit, complete=complete)
+        yield from starmap(Found, together)
 
 
 def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = None) -> Hits:
@@ -110,49 +157,66 @@ def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = Non
 
 def same_text(view: View, digest: bytes, search: Search) -> Matches:
     """Find the short documents with the same words."""
+    read = partial(view.catalog.named, view.txn)
+    return _same_text(digest, _same(view, digest), search, read)
+
+
+def _same(view: View, digest: bytes) -> Found:
     ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
-    matches = (_match(view, number, 0, 1.0, digest) for number in ids[:DOCUMENTS])
-    same = sorted(matches, key=_rank)
-    return to_matches(same[: search.limit], complete=len(ids) <= DOCUMENTS)
+    return Found([(0, ids)] if ids else [], len(ids) <= DOCUMENTS)
 
 
-def _similar_each(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
-    """Find the documents that are similar to each of many texts, as `answer` finds them."""
+def _same_text(
+    digest: bytes, found: Found, search: Search, read: Callable[[int], Stored]
+) -> Matches:
+    ids = [number for _, some in found.runs for number in some]
+    matches: list[Match] = []
+    for number in ids[:DOCUMENTS]:
+        stored = read(number)
+        if stored.digest != digest:
+            raise DamagedError(
+                f"the document {number} isn't the text that led to it", hint="run `fpdb check`"
+            )
+        matches.append(_match(stored, number, 0, 1.0))
+    matches.sort(key=_rank)
+    return to_matches(matches[: search.limit], complete=found.complete)
+
+
+def _similar_each(view: View, questions: Sequence[Stored]) -> Iterator[Found]:
+    """Find the documents that agree in a band with each of many texts."""
     bands = view.index.bands
     if bands is None:
         return
     asked = [bands.numbers(question.sketch, question.digest) for question in questions]
-    # Where many agree in bands, questions share most candidates.
-    read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
-    for question, nearby in zip(questions, bands.near_each(view.txn, asked), strict=True):
-        yield compared(question, nearby, read, search)
+    for ids, complete in bands.near_each(view.txn, asked):
+        yield Found([(0, ids)] if ids else [], complete)
 
 
 def compared(
-    question: Stored,
-    nearby: tuple[list[int], bool],
-    read: Callable[[int], Stored],
-    search: Search,
+    question: Stored, found: Found, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
     """Return the documents with some ids that are similar enough to a text."""
-    ids, complete = nearby
     matches: list[Match] = []
-    if ids:
-        least = least_estimate(search.similarity or 0.0)
-        sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
+    least = least_estimate(search.similarity or 0.0)
+    sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
+    for _, ids in found.runs:
         for number in ids:
             stored = read(number)
             same = stored.digest == digest and any(digest)
             share = 1.0 if same else one_jaccard(sketch, stored.sketch)
             if share >= least:
                 apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
-                matches.append(Match(stored.key, number, apart, share, unpack_meta(stored.meta)))
-        matches.sort(key=_rank)
-    return to_matches(matches[: search.limit], complete=complete)
+                matches.append(_match(stored, number, apart, share))
+    matches.sort(key=_rank)
+    return to_matches(matches[: search.limit], complete=found.complete)
 
 
 def _matches(
-    view: View, runs: Iterable[tuple[int, Iterable[int]]], limit: int | None, *, complete: bool
+    runs: Iterable[tuple[int, Iterable[int]]],
+    limit: int | None,
+    read: Callable[[int], Stored],
+    *,
+    complete: bool,
 ) -> Matches:
     """Return the documents of runs, which come with their distances, the nearest first."""
     matches: list[Match] = []
@@ -166,20 +230,13 @@ def _matches(
             if len(matches) == DOCUMENTS:
                 complete = False
                 break
-            matches.append(_match(view, number, apart))
+            matches.append(_match(read(number), number, apart))
     if len(matches) > 1:
         matches.sort(key=_rank)
     return to_matches(matches if limit is None else matches[:limit], complete=complete)
 
 
-def _match(
-    view: View, number: int, apart: int, share: float | None = None, digest: bytes = b""
-) -> Match:
-    stored = view.catalog.named(view.txn, number)
-    if digest and stored.digest != digest:
-        raise DamagedError(
-            f"the document {number} isn't the text that led to it", hint="run `fpdb check`"
-        )
+def _match(stored: Stored, number: int, apart: int, share: float | None = None) -> Match:
     return Match(stored.key, number, apart, share, unpack_meta(stored.meta))
 
 

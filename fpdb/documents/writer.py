@@ -1,19 +1,18 @@
 """One write transaction: look, then insert, replace or remove; each page is written once."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 
 from fpdb.arrays import Column, Marks
+from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import Catalog, Keys, View
-from fpdb.documents.lookup import Search, answer, compared, is_of_bits, to_matches
+from fpdb.documents.lookup import Search, answer, to_matches
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Index
-from fpdb.tables.bands import MOST_OF_A_BAND, BandTable
-from fpdb.tables.bits import Fingerprints, distances, to_array
+from fpdb.tables.bits import Fingerprints, to_array
 from fpdb.tables.bulk_load import load_tables, source_of
 
 
@@ -28,13 +27,9 @@ class Writer:
         self._view = View(txn, index, catalog)
         self._counters = Counters.unpack(txn.get("counters", b"counters"))
         self._known = catalog.find_many(txn, keys)
-        # What isn't written yet: documents, and what their rows in the tables will be.
+        # What isn't written yet.
         self._saved: dict[Key, Stored] = {}
         self._removed: dict[Key, Stored] = {}
-        self._digests: set[bytes] = set()
-        self._bands: dict[int, list[Stored]] = {}  # by their numbers there
-        self._numbers: list[int] = []
-        self._array: Fingerprints = to_array([], index.plan.bits)  # of the numbers
 
     @property
     def documents(self) -> int:
@@ -75,26 +70,58 @@ class Writer:
         self._counters = self._counters._replace(next_id=first + len(keys))
         return np.arange(first, first + len(keys), dtype=np.uint64)
 
-    def add(self, document: Stored, duplicates: Search | None = None) -> Added:
-        """Add a document, or replace the one with its key.
+    def add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
+        """Add documents, or replace those with their keys.
 
-        With `duplicates`, a new one for which that search finds others isn't added.
+        With `duplicates`, a new one for which that search finds others isn't added. It finds the
+        documents before it too, and what was collected already must be applied.
         """
+        added: list[Added] = []
+        while rest := documents[len(added) :]:
+            lookup = None
+            if duplicates and len(rest) > 1:
+                lookup = BatchLookup(self._view, rest, self._known, duplicates)
+                rest = rest[: len(lookup)]
+            for place, document in enumerate(rest):
+                old = self._known[document.key]
+                if old and old.holds_what(document):
+                    added.append(Added(document.key, old.id, "unchanged", Matches()))
+                    continue
+                matches = Matches()
+                if duplicates:
+                    matches = self._resembling(document, duplicates, place, lookup)
+                    if matches and not old:
+                        added.append(Added(document.key, None, "duplicate", matches))
+                        continue
+                saved = self._save(document, old)
+                if lookup:
+                    lookup.save(place, saved, old)
+                status = "replaced" if old else "added"
+                if document.fingerprint is None:
+                    status = "short"
+                added.append(Added(document.key, saved.id, status, matches))
+            if len(added) < len(documents):
+                self.apply()
+        return added
+
+    def _save(self, document: Stored, old: Stored | None) -> Stored:
         key = document.key
-        old = self._known[key]
-        if old and old.holds_what(document):
-            return Added(key, old.id, "unchanged", Matches())
-        matches = Matches()
-        if duplicates:
-            matches = self._resembling(document, duplicates)
-            if matches and not old:
-                return Added(key, None, "duplicate", matches)
         number = old.id if old else self._new_id(key)
         self.remove(key)
         self._known[key] = self._saved[key] = saved = document._replace(id=number)
-        self._changed_near(saved)
-        status = "replaced" if old else "added"
-        return Added(key, number, "short" if document.fingerprint is None else status, matches)
+        return saved
+
+    def _resembling(
+        self, document: Stored, search: Search, place: int, lookup: BatchLookup | None
+    ) -> Matches:
+        """Find what a document resembles, as if everything collected was written already."""
+        matches = lookup.matches(place, document) if lookup else None
+        if matches is None:
+            if self._saved or self._removed:
+                self.apply()
+            matches = answer(self._view, document, search)
+        others = [match for match in matches if match.key != document.key]
+        return to_matches(others, complete=matches.complete) if matches else matches
 
     def remove(self, key: Key) -> bool:
         """Remove a document; return whether it was there."""
@@ -103,18 +130,8 @@ class Writer:
             return False
         if self._saved.pop(key, None) is None:
             self._removed[key] = old
-            self._changed_near(old)
         self._known[key] = None
         return True
-
-    def _changed_near(self, document: Stored) -> None:
-        """Remember that the tables aren't up to date for what resembles this."""
-        if document.fingerprint is None:
-            self._digests.add(document.digest)
-        else:
-            self._numbers.append(document.fingerprint)
-            for number in self._index.band_numbers(document):
-                self._bands.setdefault(number, []).append(document)
 
     def _new_id(self, key: Key) -> int:
         if isinstance(key, int):
@@ -122,57 +139,6 @@ class Writer:
         number = self._counters.next_id
         self._counters = self._counters._replace(next_id=number + 1)
         return number
-
-    def _resembling(self, document: Stored, search: Search) -> Matches:
-        """Find what a document resembles, as if everything collected was written already."""
-        bands = self._index.bands
-        if bands and document.fingerprint is not None and not is_of_bits(document, search):
-            matches = compared(document, *self._candidates(bands, document), search)
-        else:
-            if self._is_pending(document, search):
-                self.apply()
-            matches = answer(self._view, document, search)
-        others = [match for match in matches if match.key != document.key]
-        return to_matches(others, complete=matches.complete)
-
-    def _is_pending(self, document: Stored, search: Search) -> bool:
-        """Return whether something that isn't written yet may resemble a document."""
-        if document.fingerprint is None:
-            return document.digest in self._digests
-        return self._is_near_pending(document.fingerprint, search.k)
-
-    def _candidates(
-        self, bands: BandTable, document: Stored
-    ) -> tuple[tuple[list[int], bool], Callable[[int], Stored]]:
-        """Return the documents that agree with one in a band, and what reads them.
-
-        To write all that was collected for each of them takes as long as some adds.
-        """
-        numbers = bands.numbers(document.sketch, document.digest)
-        nearby = bands.near(self._txn, numbers)
-        changed = [own for number in numbers for own in self._bands.get(number, ())]
-        saved = {own.id: own for own in changed if self._saved.get(own.key) is own}
-        if changed:
-            ids = set(nearby[0]).difference([own.id for own in changed]).union(saved)
-            if nearby[1] and len(ids) <= MOST_OF_A_BAND:
-                nearby = sorted(ids), True
-            else:  # the table decides which of them are compared
-                self.apply()
-                nearby = bands.near(self._txn, numbers)
-        return nearby, partial(self._read, saved)
-
-    def _read(self, saved: Mapping[int, Stored], number: int) -> Stored:
-        return saved.get(number) or self._catalog.named(self._txn, number)
-
-    def _is_near_pending(self, fingerprint: int, k: int) -> bool:
-        if not self._numbers:
-            return False
-        bits = self._index.plan.bits
-        if len(self._array) < len(self._numbers):
-            more = to_array(self._numbers[len(self._array) :], bits)
-            self._array = np.concatenate([self._array, more])
-        own = to_array([fingerprint], bits)
-        return bool((distances(self._array, own, bits) <= k).any())
 
     def apply(self) -> None:
         """Write everything that was collected."""
@@ -190,8 +156,6 @@ class Writer:
                 sketches += sign * bool(document.sketch)
         self._count(len(saved) - len(removed), short, sketches)
         self._saved, self._removed = {}, {}
-        self._digests, self._bands, self._numbers = set(), {}, []
-        self._array = self._array[:0]
 
     def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:
         old = self._counters

@@ -3,7 +3,7 @@
 Nothing in this folder depends on texts or files.
 """
 
-from fpdb.tables.batch import Hits, find_together, near_many
+from fpdb.tables.batch import Hits, find_together, near_among, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
 from fpdb.tables.plan import Bands, Plan, Table
@@ -32,6 +32,7 @@ __all__ = [
     "estimate_cost",
     "find_together",
     "join_plans",
+    "near_among",
     "near_many",
     "plans",
 ]

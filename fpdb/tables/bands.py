@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Rows, joined
+from fpdb.arrays import Column, Rows, joined, ranked
 from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
 from fpdb.models import DIGEST_BYTES
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
@@ -62,6 +62,19 @@ class BandTable:
         if bins := int.from_bytes(sketch, "little"):
             return [base | bins >> shift & mask for shift, base in self._bases]
         return [self._last | int.from_bytes(digest[:8], "little") & mask] if any(digest) else []
+
+    def shared(self, documents: Sequence[Stored]) -> list[list[int]]:
+        """Return of each document those of its numbers that others of them have too."""
+        block = _sketches_of(documents)
+        numbers, marks = self.shape.columns(block.sketches, block.digests)
+        _, places = ranked([numbers[marks]])
+        often = np.bincount(places)[places] > 1
+        [own] = np.array([document.fingerprint is not None for document in documents]).nonzero()
+        owners = own[marks.nonzero()[0][often]]
+        found: list[list[int]] = [[] for _ in documents]
+        for owner, number in zip(owners.tolist(), numbers[marks][often].tolist(), strict=True):
+            found[owner].append(number)
+        return found
 
     def rows(self, documents: Sequence[Stored]) -> Rows:
         """Return the rows of documents, sorted; a short text has none."""

@@ -6,7 +6,7 @@ compared pair by pair. So no loop runs over queries or candidates.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,15 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, ranked, spans
 from fpdb.errors import InputError
 from fpdb.storage import Cursor, ReadTransaction
-from fpdb.tables.bits import Distances, Fingerprints, as_words, of_words, order, to_array
+from fpdb.tables.bits import (
+    Distances,
+    Fingerprints,
+    Permutation,
+    as_words,
+    of_words,
+    order,
+    to_array,
+)
 from fpdb.tables.index import Index
 from fpdb.tables.pages import Pages, out_of_order, read_words, seek
 
@@ -28,6 +36,7 @@ _PART = 4
 _LEAST = 1 << 12
 # Near fingerprints that are held for many queries.
 _HELD = 1 << 22
+_NO_BUDGET = 1 << 62
 # Ranges that are looked up together.
 _PROBED = 1 << 22
 # Hits that are returned at once: beyond these, their arrays take gigabytes.
@@ -253,41 +262,87 @@ def _near_each(
     own = as_words(fingerprints)
     read = np.zeros(len(fingerprints), np.int64)
     spare = 0  # how many rows a query run alone reads at most outside of its ranges
-    found: list[_NearRows] = []
-    size, limit = 0, _HELD
+    found = _Held(len(fingerprints))
     for table, *_, permutation, _, below, masks in index.routes(k):
         permuted = as_words(permutation.apply(fingerprints))
-        behind = 64 * (len(permuted) - 1)  # a prefix never reaches into a second word
         longest = 0
-        portion = max(_PROBED // max(len(fingerprints), 1), 1)  # pages are read once for each
-        for start in range(0, len(masks), portion):
-            some = [mask >> behind for mask in masks[start : start + portion]]
-            probe = _probe(permuted, some, below >> behind)
+        for probe in _probes(permuted, masks, below):
             for rows, page in _blocks(txn, table, probe.lows, probe.highs, len(permuted)):
                 longest = max(longest, page)
-                for queries, changes, distances in _within(probe, rows, k, read, budget):
-                    back = as_words(permutation.inverse.apply(of_words(changes)))
-                    words = [word[queries] ^ change for word, change in zip(own, back, strict=True)]
-                    found.append(_NearRows(queries, words, distances))
-                    size += len(queries)
-                    if size > limit:  # tables find the same ones again
-                        found = [_sorted(found, len(own))]
-                        size = len(found[0].queries)
-                        if size > _HELD and len(fingerprints) > 1:
-                            raise _CrowdedError
-                        limit = max(_HELD, 2 * size)
+                found.add(own, permutation, _within(probe, rows, k, read, budget))
         spare += longest * min(3 * len(masks), txn.entries(table.name))
     complete = np.ones(len(fingerprints), np.bool_)
+    parts = found.parts
     if (over := read + spare > budget).any():
-        found = [part.chosen(~over[part.queries]) for part in found]
+        parts = [part.chosen(~over[part.queries]) for part in parts]
         for query in over.nonzero()[0].tolist():
             [fingerprint] = index.numbers(fingerprints[query : query + 1])
             nearby = index.near(txn, fingerprint, k, budget)
             complete[query] = nearby.complete
             words = as_words(to_array(nearby.distances, index.plan.bits))
             distances = np.array([*nearby.distances.values()], np.uint8)
-            found.append(_NearRows(np.full(len(distances), query), words, distances))
-    return _sorted(found, len(own)), complete
+            parts.append(_NearRows(np.full(len(distances), query), words, distances))
+    return _sorted(parts, len(own)), complete
+
+
+class _Held:
+    """Near fingerprints that were found so far, of which tables find the same ones again."""
+
+    def __init__(self, queries: int) -> None:
+        self.parts: list[_NearRows] = []
+        self._queries = queries
+        self._size, self._limit = 0, _HELD
+
+    def add(self, own: Rows, permutation: Permutation, near: Iterable[_NearRows]) -> None:
+        """Add what was found in a table, as the bits in which it differs there.
+
+        Raises:
+            _CrowdedError: It is too much, and there are several queries.
+        """
+        for queries, changes, distances in near:
+            back = as_words(permutation.inverse.apply(of_words(changes)))
+            words = [word[queries] ^ change for word, change in zip(own, back, strict=True)]
+            self.parts.append(_NearRows(queries, words, distances))
+            self._size += len(queries)
+            if self._size > self._limit:
+                self.parts = [_sorted(self.parts, len(own))]
+                self._size = len(self.parts[0].queries)
+                if self._size > _HELD and self._queries > 1:
+                    raise _CrowdedError
+                self._limit = max(_HELD, 2 * self._size)
+
+
+def near_among(
+    index: Index, fingerprints: Fingerprints, k: int
+) -> tuple[Places, Places, Distances] | None:
+    """Return the places of all pairs within k among distinct, sorted fingerprints, and distances.
+
+    Each pair is there in both orders, and each fingerprint with itself. They are found as in tables
+    that hold nothing else. Nothing is returned if they are too many to be held.
+    """
+    own = as_words(fingerprints)
+    found = _Held(len(fingerprints))
+    read = np.zeros(len(fingerprints), np.int64)
+    try:
+        for route in index.routes(k):
+            permuted = route.permutation.apply(fingerprints)
+            rows = as_words(permuted[order(permuted)])
+            for probe in _probes(as_words(permuted), route.masks, route.below):
+                found.add(own, route.permutation, _within(probe, rows, k, read, _NO_BUDGET))
+    except _CrowdedError:
+        return None
+    near = _sorted(found.parts, len(own))
+    _, places = ranked(near.words)  # each is there, at least with itself
+    return near.queries, places, near.distances
+
+
+def _probes(permuted: Rows, masks: Sequence[int], below: int) -> Iterator[_Probe]:
+    """Yield the probes of queries, some masks at a time: pages are read once for each."""
+    behind = 64 * (len(permuted) - 1)  # a prefix never reaches into a second word
+    portion = max(_PROBED // max(len(permuted[0]), 1), 1)
+    for start in range(0, len(masks), portion):
+        some = [mask >> behind for mask in masks[start : start + portion]]
+        yield _probe(permuted, some, below >> behind)
 
 
 def _probe(permuted: Rows, masks: list[int], below: int) -> _Probe:

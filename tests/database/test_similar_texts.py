@@ -15,7 +15,7 @@ from tiers import examples
 
 import fpdb
 from fpdb import Database, Document
-from fpdb.documents import lookup, writer
+from fpdb.documents import lookup
 from fpdb.errors import InputError, PlanError
 from fpdb.fingerprint.sketches import least_estimate, plain_text
 from fpdb.joins import pairs as joins
@@ -291,8 +291,7 @@ def test_what_isnt_written_yet_is_found(tmp_path_factory, popular, seed):
         fpdb.create(path / "together", capacity=1000, k=2) as db,
         fpdb.create(path / "alone", capacity=1000, k=2) as other,
     ):
-        for module in (bands, writer):
-            patch.setattr(module, "MOST_OF_A_BAND", popular)
+        patch.setattr(bands, "MOST_OF_A_BAND", popular)
         for batch in batches:
             together = db.add_prepared(batch, skip_duplicates=True)
             alone = [other.add_prepared([each], skip_duplicates=True)[0] for each in batch]

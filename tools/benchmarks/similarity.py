@@ -87,8 +87,7 @@ def fill(db, documents):
         block = source.take(min(AT_ONCE, documents - start))
         with db._environment.write(60) as txn:
             writer = db._writer(txn, [document.key for document in block])
-            for document in block:
-                writer.add(document)
+            writer.add(block)
             writer.apply()
         known = known or block[:SINGLES]
     return source, known

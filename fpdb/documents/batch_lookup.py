@@ -1,0 +1,178 @@
+"""Find what each document of a batch resembles, as if those before it were stored already.
+
+The tables are read once, before anything of the batch is written, and the batch is compared with
+itself at once. Then documents are decided in order: those that were saved meanwhile are found by
+the numbers under which the tables will have them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+
+from fpdb.arrays import ranked
+from fpdb.documents import lookup
+from fpdb.documents.catalog import View
+from fpdb.documents.lookup import Found, Search, found_each, is_of_bits, matched
+from fpdb.models import Key, Matches
+from fpdb.storage.format import Stored
+from fpdb.tables import bands, near_among
+from fpdb.tables.bits import as_words, of_words, to_array
+
+# Ids of stored documents that are held for a batch, and stored documents that are kept, to compare
+# several of the batch with each.
+_HELD = 1 << 20
+_KEPT = 10_000
+
+# What leads to a document: the number of a band, the digest of a short text, or the complement of
+# a fingerprint, which is negative and so the number of no band.
+_Label = int | bytes
+# The labels of a document, and those of what it may resemble, with distances of fingerprints.
+_Links = tuple[Sequence[_Label], Sequence[tuple[int, _Label]]]
+_NONE: Mapping[int, Stored] = {}
+
+
+class BatchLookup:
+    """What the first documents of a batch resemble, stored ones and those that were saved since.
+
+    These are all documents, unless what leads to others is too much to hold; at least one.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        documents: Sequence[Stored],
+        known: Mapping[Key, Stored | None],
+        search: Search,
+    ) -> None:
+        """Look documents up, before any of them is written; `known` has what is stored of them."""
+        self._search = search
+        self._stored = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
+        self._gone: set[int] = set()  # of what was found, ids that aren't the same documents now
+        self._saved: dict[_Label, dict[int, Stored]] = {}  # by their ids
+        self._labels: dict[Key, Sequence[_Label]] = {}  # of those that are saved
+        keys = Counter([document.key for document in documents])
+        # What is unchanged resembles nothing, unless its key comes twice.
+        places = [
+            place
+            for place, document in enumerate(documents)
+            if keys[document.key] > 1
+            or (old := known[document.key]) is None
+            or not old.holds_what(document)
+        ]
+        questions = [documents[place] for place in places]
+        while (links := _linked(view, questions, search)) is None:
+            questions = questions[: len(questions) // 2]
+        self._links = dict(zip(places, links, strict=False))
+        self._found: dict[int, Found] = {}
+        held = 0
+        for place, found in zip(places, _looked_up(view, questions, search), strict=False):
+            held += sum(len(ids) for _, ids in found.runs)
+            if held > _HELD and self._found:
+                break
+            self._found[place] = found
+        self._length = len(documents)
+        if len(self._found) < len(places):
+            self._length = places[len(self._found)]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def matches(self, place: int, document: Stored) -> Matches | None:
+        """Return what a document resembles, or None if only the tables can say, once written to.
+
+        That is if there are more documents than are compared or returned.
+        """
+        found, saved = self._found[place], self._saved
+        fresh: dict[int, tuple[int, Stored]] = {}
+        for apart, label in self._links[place][1]:
+            for number, stored in saved.get(label, _NONE).items():
+                fresh[number] = apart, stored
+        if not found.complete:
+            return None
+        if not fresh and not found.runs:
+            return Matches()
+        gone = self._gone
+        runs = [
+            (apart, [number for number in ids if number not in gone]) for apart, ids in found.runs
+        ]
+        runs += [(apart, [number]) for number, (apart, _) in fresh.items()]
+        if sum(len(ids) for _, ids in runs) > min(
+            lookup.DOCUMENTS, bands.MOST_OF_A_BAND, bands.MOST_COMPARED
+        ):
+            return None
+
+        def read(number: int) -> Stored:
+            return fresh[number][1] if number in fresh else self._stored(number)
+
+        return matched(document, Found(sorted(runs), complete=True), self._search, read)
+
+    def save(self, place: int, stored: Stored, old: Stored | None) -> None:
+        """Note that a document was saved, in the place of an old one."""
+        if old:
+            self._gone.add(old.id)
+            for label in self._labels.pop(old.key, ()):
+                del self._saved[label][old.id]
+        labels = self._links[place][0]
+        for label in labels:
+            self._saved.setdefault(label, {})[stored.id] = stored
+        if labels:
+            self._labels[stored.key] = labels
+
+
+def _looked_up(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Found]:
+    """Find in the tables what may resemble each document, such that saving others changes nothing.
+
+    For questions of bits, that is if the budget is enough for all others too.
+    """
+    tables = len(view.index.routes(search.k))
+    others = tables * (len(questions) - 1)
+    return found_each(view, questions, search, max(lookup.CANDIDATES - others, 1))
+
+
+def _linked(view: View, questions: Sequence[Stored], search: Search) -> list[_Links] | None:
+    """Find what leads to each document of a batch, and to those that it may resemble.
+
+    What leads to a single one is left out. Nothing is returned if the links are too many.
+    """
+    near: dict[int, list[tuple[int, _Label]]] = {}
+    if any(is_of_bits(document, search) for document in questions):
+        own = [document.fingerprint for document in questions]
+        pairs = _near(view, [number for number in own if number is not None], search.k)
+        if pairs is None:
+            return None
+        near = pairs
+    table = view.index.bands
+    links: list[_Links] = []
+    numbers = table.shared(questions) if table else [[]] * len(questions)
+    for document, shared in zip(questions, numbers, strict=True):
+        number = document.fingerprint
+        if number is None:
+            digests = [document.digest] if any(document.digest) else []
+            links.append((digests, [(0, digest) for digest in digests]))
+            continue
+        beside = near.get(number, ())
+        asked = beside if is_of_bits(document, search) else [(0, label) for label in shared]
+        links.append(([*shared, ~number] if beside else shared, asked))
+    return links
+
+
+def _near(view: View, numbers: Sequence[int], k: int) -> dict[int, list[tuple[int, _Label]]] | None:
+    """Return the labels of fingerprints near each other, with distances, by fingerprint.
+
+    One is near itself if it comes twice.
+    """
+    index = view.index
+    words, places = ranked(as_words(to_array(numbers, index.plan.bits)))
+    fingerprints = of_words(words)
+    pairs = near_among(index, fingerprints, k)
+    if pairs is None:
+        return None
+    queries, others, _ = pairs
+    kept = (queries != others) | (np.bincount(places)[queries] > 1)
+    names = index.numbers(fingerprints)
+    near: dict[int, list[tuple[int, _Label]]] = {}
+    for query, other, apart in zip(*[each[kept].tolist() for each in pairs], strict=True):
+        near.setdefault(names[query], []).append((apart, ~names[other]))
+    return near

@@ -1,0 +1,174 @@
+"""Documents that are added together resemble what they do if they are added one after the other."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
+
+import fpdb
+from fpdb import Document
+from fpdb.documents import batch_lookup, lookup
+from fpdb.storage.format import Stored
+from fpdb.tables import bands, batch, near_among
+from fpdb.tables.bits import distances, distinct, to_array
+
+KINDS = [(None, 3, "web"), (None, 3, "web-128"), (None, 5, "web"), (0.8, 3, "web")]
+
+
+def edited(dice, sketch, most):
+    changed = bytearray(sketch)
+    for place in dice.sample(range(128), dice.randrange(most)):
+        changed[place] ^= 255
+    return bytes(changed)
+
+
+def documents(dice, count, bits=64, *, numbered=False, sketched=True):
+    """Make documents of a few families, under few keys, some of them in each way that there is."""
+    families = [(dice.getrandbits(bits), dice.randbytes(128)) for _ in range(6)]
+    digests = [dice.randbytes(16) for _ in range(9)]
+    found = []
+    for _ in range(count):
+        key = dice.randrange(count)
+        fingerprint, sketch = dice.choice(families)
+        for place in dice.sample(range(bits), dice.choice([0, 0, 1, 2, 5])):
+            fingerprint ^= 1 << place
+        fields = {"digest": dice.choice(digests), "sketch": edited(dice, sketch, 40)}
+        match dice.randrange(6):
+            case 0:  # a ready fingerprint
+                fields = {}
+            case 1:
+                fingerprint, fields = None, {"digest": dice.choice([bytes(16), *digests[:3]])}
+            case 2:  # a text without a sketch
+                del fields["sketch"]
+        if not sketched:
+            fields.pop("sketch", None)
+        number, name = (key, key) if numbered else (0, f"key {key}")
+        meta = dice.choice([b"", b"\x01"])
+        found.append(Stored(number, name, fingerprint, 1000, meta=meta, **fields))
+    return found
+
+
+def one_by_one(db, added):
+    """Add each document when those before it are written, but wait for no disk."""
+    with db._environment.write() as txn:
+        return [
+            own for each in added for own in db._add_within(txn, [each], db._search(None, None))
+        ]
+
+
+def assert_the_same(together, alone):
+    assert together == alone
+    assert [own.matches.complete for own in together] == [own.matches.complete for own in alone]
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+@pytest.mark.parametrize(("similarity", "k", "recipe"), KINDS)
+@settings(max_examples=examples(6))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    most=st.sampled_from([3, 8, 10_000]),
+    held=st.sampled_from([4, 100, 1 << 20]),
+    few=st.sampled_from([1, 20, 128]),
+)
+def test_a_batch_is_as_one_document_after_the_other(
+    tmp_path_factory, keys, similarity, k, recipe, seed, most, held, few
+):
+    dice, path = random.Random(seed), tmp_path_factory.mktemp("added")
+    bits = 128 if recipe == "web-128" else 64
+    kind = {"numbered": keys == "integer", "sketched": similarity is not None}
+    batches = [documents(dice, 30, bits, **kind) for _ in range(3)]
+    batches[2] = dice.sample(batches[0] + batches[1], 25)  # some of them unchanged
+    options = {"similarity": similarity, "k": k, "recipe": recipe, "keys": keys, "capacity": 1000}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        fpdb.create(path / "together", **options) as db,
+        fpdb.create(path / "alone", **options) as other,
+    ):
+        patch.setattr(lookup, "DOCUMENTS", most)
+        patch.setattr(bands, "MOST_OF_A_BAND", most)
+        patch.setattr(bands, "MOST_COMPARED", most + 2)
+        patch.setattr(batch_lookup, "_HELD", held)
+        patch.setattr(batch, "_HELD", 10 * held)
+        patch.setattr(lookup, "FEW", few)
+        for documents_of_one in batches:
+            together = db.add_prepared(documents_of_one, skip_duplicates=True)
+            assert_the_same(together, one_by_one(other, documents_of_one))
+        assert list(db.scan()) == list(other.scan())
+        assert not list(db.check())
+
+
+def test_each_status_is_met(tmp_path):
+    dice = random.Random(1)
+    for similarity in (None, 0.8):
+        with fpdb.create(tmp_path / f"{similarity}", similarity=similarity, k=3) as db:
+            counts = Counter()
+            for _ in range(3):
+                some = documents(dice, 100, sketched=similarity is not None)
+                counts.update(own.status for own in db.add_prepared(some, skip_duplicates=True))
+                counts.update(own.status for own in db.add_prepared(some, skip_duplicates=True))
+        assert counts.keys() == {"added", "replaced", "unchanged", "duplicate", "short"}
+        assert min(counts.values()) > 5
+
+
+def test_a_budget_cuts_the_search_of_a_batch_as_that_of_a_document(tmp_path, monkeypatch):
+    """What a cut search finds depends on the pages, but an equal fingerprint is always found."""
+    monkeypatch.setattr(lookup, "CANDIDATES", 50)
+    crowd = [Stored(0, f"{n}", n << 4, 1000) for n in range(90)]
+    with fpdb.create(tmp_path / "db", similarity=None, k=3) as db:
+        db.add_prepared(crowd)
+        again = [each._replace(key=f"again {each.key}") for each in crowd]
+        added = db.add_prepared(again + again[:3], skip_duplicates=True)
+    assert {each.status for each in added} == {"duplicate"}
+    assert not any(each.matches.complete for each in added)
+    assert all(own.key[6:] in [match.key for match in own.matches] for own in added)
+
+
+@pytest.mark.parametrize(("bits", "k"), [(64, 3), (64, 5), (128, 3), (32, 2)])
+@settings(max_examples=examples(10))
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 300))
+def test_near_ones_of_a_batch_are_those_of_a_comparison_of_all(bits, k, seed, count):
+    dice = random.Random(seed)
+    index = fpdb.tables.Index(fpdb.tables.plans(bits, k, 1000)[0])
+    centres = [dice.getrandbits(bits) for _ in range(5)]
+    numbers = []
+    for _ in range(count):
+        number = dice.choice(centres)
+        for place in dice.sample(range(bits), dice.randrange(2 * k)):
+            number ^= 1 << place
+        numbers.append(number)
+    array = distinct(to_array(numbers, bits))
+    queries, others, apart = near_among(index, array, k)
+    every = distances(array[:, np.newaxis], array[np.newaxis], bits)
+    expected = {(*map(int, pair), int(every[tuple(pair)])) for pair in np.argwhere(every <= k)}
+    found = list(zip(queries.tolist(), others.tolist(), apart.tolist(), strict=True))
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+
+
+def test_too_many_near_ones_are_not_held(monkeypatch):
+    index = fpdb.tables.Index(fpdb.tables.plans(64, 3, 1000)[0])
+    monkeypatch.setattr(batch, "_HELD", 30)
+    assert near_among(index, np.arange(4, dtype=np.uint64), 3) is not None
+    assert near_among(index, np.arange(8, dtype=np.uint64), 3) is None
+
+
+def test_equal_documents_of_a_large_batch_are_compared_with_one(tmp_path, monkeypatch):
+    """Of those that aren't added, none is compared with the next ones."""
+    compared = []
+    original = lookup.one_jaccard
+
+    def counted(*sketches):
+        compared.append(sketches)
+        return original(*sketches)
+
+    monkeypatch.setattr(lookup, "one_jaccard", counted)
+    text = " ".join(f"word{n}" for n in range(50))
+    with fpdb.create(tmp_path / "db") as db:
+        same = [Document(f"{n}", f"{text} {n}") for n in range(300)]
+        added = list(db.add_many(same, skip_duplicates=True))
+        assert Counter(each.status for each in added) == {"added": 1, "duplicate": 299}
+    assert 299 <= len(compared) <= 320
