@@ -14,7 +14,7 @@ import numpy as np
 from fpdb.arrays import ranked
 from fpdb.documents import lookup
 from fpdb.documents.catalog import View
-from fpdb.documents.lookup import Found, Search, found_each, is_of_bits, matched
+from fpdb.documents.lookup import Reached, Search, found_each, is_of_bits, matched
 from fpdb.models import Key, Matches
 from fpdb.storage.format import Stored
 from fpdb.tables import bands, near_among
@@ -65,7 +65,7 @@ class BatchLookup:
         while (links := _linked(view, questions, search)) is None:
             questions = questions[: len(questions) // 2]
         self._links = dict(zip(places, links, strict=False))
-        self._found: dict[int, Found] = {}
+        self._found: dict[int, Reached] = {}
         held = 0
         for place, found in zip(places, _looked_up(view, questions, search), strict=False):
             held += sum(len(ids) for _, ids in found.runs)
@@ -106,7 +106,7 @@ class BatchLookup:
         def read(number: int) -> Stored:
             return fresh[number][1] if number in fresh else self._stored(number)
 
-        return matched(document, Found(sorted(runs), complete=True), self._search, read)
+        return matched(document, Reached(sorted(runs), complete=True), self._search, read)
 
     def save(self, place: int, stored: Stored, old: Stored | None) -> None:
         """Note that a document was saved, in the place of an old one."""
@@ -121,7 +121,7 @@ class BatchLookup:
             self._labels[stored.key] = labels
 
 
-def _looked_up(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Found]:
+def _looked_up(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Reached]:
     """Find in the tables what may resemble each document, such that saving others changes nothing.
 
     For questions of bits, that is if the budget is enough for all others too.

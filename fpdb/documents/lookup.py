@@ -47,10 +47,10 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     if not ids:
         return to_matches((), complete=complete)
     read = partial(view.catalog.named, view.txn)
-    return compared(question, Found([(0, ids)], complete), search, read)
+    return compared(question, Reached([(0, ids)], complete), search, read)
 
 
-class Found(NamedTuple):
+class Reached(NamedTuple):
     """Where the tables lead from a question: ids of documents, and whether these are all.
 
     Those that are compared by their sketches are one run, at no distance. Others are runs with the
@@ -76,7 +76,7 @@ def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator
 
 def found_each(
     view: View, questions: Sequence[Stored], search: Search, budget: int
-) -> Iterator[Found]:
+) -> Iterator[Reached]:
     """Yield where the tables lead from each question; of bits it reads at most N candidates."""
     of_bits: list[int] = []
     of_texts: list[Stored] = []
@@ -96,7 +96,7 @@ def found_each(
 
 
 def matched(
-    question: Stored, found: Found, search: Search, read: Callable[[int], Stored]
+    question: Stored, found: Reached, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
     """Return the matches of a question, of the documents that the tables led to."""
     if question.fingerprint is None:
@@ -132,12 +132,12 @@ def _near(
     return runs, nearby.complete
 
 
-def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Iterator[Found]:
+def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Iterator[Reached]:
     """Find the documents within k of each of many fingerprints."""
     if len(numbers) < FEW:
         for number in numbers:
             runs, complete = _near(view, number, k, budget)
-            yield Found(
+            yield Reached(
                 [(apart, list(islice(ids, DOCUMENTS + 1))) for apart, ids in runs], complete
             )
         return
@@ -145,7 +145,7 @@ def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Itera
     for together in find_together(
         view.txn, view.index, fingerprints, k, budget=budget, most=DOCUMENTS
     ):
-        yield from starmap(Found, together)
+        yield from starmap(Reached, together)
 
 
 def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = None) -> Hits:
@@ -161,13 +161,13 @@ def same_text(view: View, digest: bytes, search: Search) -> Matches:
     return _same_text(digest, _same(view, digest), search, read)
 
 
-def _same(view: View, digest: bytes) -> Found:
+def _same(view: View, digest: bytes) -> Reached:
     ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
-    return Found([(0, ids)] if ids else [], len(ids) <= DOCUMENTS)
+    return Reached([(0, ids)] if ids else [], len(ids) <= DOCUMENTS)
 
 
 def _same_text(
-    digest: bytes, found: Found, search: Search, read: Callable[[int], Stored]
+    digest: bytes, found: Reached, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
     ids = [number for _, some in found.runs for number in some]
     matches: list[Match] = []
@@ -182,18 +182,18 @@ def _same_text(
     return to_matches(matches[: search.limit], complete=found.complete)
 
 
-def _similar_each(view: View, questions: Sequence[Stored]) -> Iterator[Found]:
+def _similar_each(view: View, questions: Sequence[Stored]) -> Iterator[Reached]:
     """Find the documents that agree in a band with each of many texts."""
     bands = view.index.bands
     if bands is None:
         return
     asked = [bands.numbers(question.sketch, question.digest) for question in questions]
     for ids, complete in bands.near_each(view.txn, asked):
-        yield Found([(0, ids)] if ids else [], complete)
+        yield Reached([(0, ids)] if ids else [], complete)
 
 
 def compared(
-    question: Stored, found: Found, search: Search, read: Callable[[int], Stored]
+    question: Stored, found: Reached, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
     """Return the documents with some ids that are similar enough to a text."""
     matches: list[Match] = []
