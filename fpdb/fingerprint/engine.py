@@ -1,30 +1,34 @@
 """Run the stages of a recipe over texts: clean, cut and hash, weigh, vote.
 
-Arrays carry the work wherever they can. The seams are where a compiled kernel fits: `_hash` and
-`_hash_windows` turn cleaned texts into `_Features`, `_vote` turns these into fingerprints, and
-`sketches.sketch_texts` sketches cleaned texts.
+Arrays carry the work wherever they can. Where kernels are built, they do all stages of a text at
+once for the recipes whose parts they have.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb import kernels
 from fpdb.arrays import Column, Places, joined
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
+from fpdb.fingerprint.compiled import Cleaning, TextKernel
 from fpdb.fingerprint.features import DAMPING
 from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, utf8, window_hashes
 from fpdb.fingerprint.sketches import (
+    SKETCH_BYTES,
     CountedShingles,
     PlacedShingles,
     count_shingles,
     distinct_shingles,
     placed_shingles,
     plain_text,
+    shingle_kernel,
     sketch_counted,
     sketch_texts,
     vote_hashes,
@@ -42,7 +46,8 @@ UNITS = 4096
 _BLOCK = 1 << 17
 _ROWS = 1 << 11
 _EXACT_IN_SINGLE = 1 << 24  # sums of whole numbers are exact below this
-_COUNTS_TABULATED = 4096
+_COUNTS_TABULATED = 4096  # as in the kernels
+_NO_SKETCHES = np.empty((0, SKETCH_BYTES), np.uint8)
 
 
 class _Features(NamedTuple):
@@ -62,6 +67,7 @@ class Engine:
         self._grams = grams
         self._choice = weights
         self._tie = recipe.tie
+        self._recipe_steps = recipe.clean
         self._steps = [segmentation.STEPS[step] for step in recipe.clean]
         # Shingles need the white space between words, and drop everything else themselves.
         self._sketch_steps = [
@@ -110,8 +116,11 @@ class Engine:
 
     def sketches(self, texts: Iterable[str]) -> NDArray[np.uint8]:
         """Sketch all texts: uint8[n, 128], with zeros for a text that has no shingle."""
-        cleaned = (self._clean(block, self._sketch_steps) for block in self._blocks(texts))
-        return np.concatenate([sketch_texts(block, self._seed) for block in cleaned])
+        parts: list[NDArray[np.uint8]] = []
+        for block in self._blocks(texts):
+            parts.append(np.empty((len(block), SKETCH_BYTES), np.uint8))
+            self._sketch(block, parts[-1])
+        return np.concatenate(parts)
 
     def distinct_shingles(self, texts: Iterable[str]) -> list[Column]:
         """Return the hashes of the distinct shingles of each text, sorted."""
@@ -205,6 +214,85 @@ class Engine:
         yield block
 
     def _block(self, block: list[str], *, sketched: bool) -> Batch:
+        if not kernels.enabled:
+            return self._defined(block, sketched=sketched)
+        kernel = self._voting_kernel
+        together = sketched and self._shingled and self._sketch_steps == self._steps
+        sketches = np.empty((len(block), SKETCH_BYTES), np.uint8) if sketched else None
+        if kernel is None:
+            batch = self._defined(block, sketched=False)
+            fingerprints, features = batch.fingerprints, batch.features
+        else:
+            fingerprints = np.empty((len(block), max(self._bits // 64, 1)), np.uint64)
+            features = np.empty(len(block), np.int64)
+            both = sketches if together and sketches is not None else _NO_SKETCHES
+            cleaned = self._cleaning(block)
+            left = (
+                range(len(block))
+                if cleaned is None
+                else kernel.run(cleaned, fingerprints, features, both)
+            )
+            for number in left:
+                own = self._defined([block[number]], sketched=together)
+                fingerprints[number], features[number] = own.fingerprints[0], own.features[0]
+                if together and sketches is not None and own.sketches is not None:
+                    sketches[number] = own.sketches[0]
+            if self._bits <= 64:
+                fingerprints = fingerprints[:, 0]
+        if sketches is not None and not together:
+            self._sketch(block, sketches)
+        return Batch(fingerprints, features, features < self._grams.minimum, sketches)
+
+    def _sketch(self, block: list[str], sketches: NDArray[np.uint8]) -> None:
+        """Sketch texts into the rows of an array."""
+        size = len(block)
+        cleaned = self._sketch_cleaning(block) if kernels.enabled else None
+        left: Sequence[int] = range(size)
+        if cleaned is not None:
+            nothing = np.empty((size, 0), np.uint64), np.empty(size, np.int64)
+            left = self._sketch_kernel.run(cleaned, *nothing, sketches)
+        if left:
+            chosen = self._clean([block[number] for number in left], self._sketch_steps)
+            sketches[list(left)] = sketch_texts(chosen, self._seed)
+
+    @cached_property
+    def _cleaning(self) -> Cleaning:
+        return Cleaning(self._recipe_steps, self._small)
+
+    @cached_property
+    def _sketch_cleaning(self) -> Cleaning:
+        steps = [step for step in self._recipe_steps if step not in segmentation.JOINING]
+        return Cleaning(steps, self._small, extra=self._sketch_steps[len(steps) :])
+
+    @cached_property
+    def _voting_kernel(self) -> TextKernel | None:
+        """The kernel of a recipe whose parts it has, which are most of the presets."""
+        if self._shingled:
+            return self._shingle_kernel(self._cleaning)
+        return None
+
+    @cached_property
+    def _sketch_kernel(self) -> TextKernel:
+        return self._shingle_kernel(self._sketch_cleaning)
+
+    def _shingle_kernel(self, cleaning: Cleaning) -> TextKernel:
+        counts = np.arange(len(self._damped), dtype=np.float64)
+        units = np.rint(self._weigh(counts) * UNITS).astype(np.int64)
+        return shingle_kernel(
+            cleaning.characters,
+            kernels.text.WeightTable(units, self._units),
+            bits=self._bits,
+            tie=self._tie,
+            most=self._small,
+            seed=self._seed,
+        )
+
+    def _units(self, count: int) -> int:
+        """Return the weight of features that occur N times."""
+        return int(np.rint(self._weigh(np.array([count], np.float64)) * UNITS)[0])
+
+    def _defined(self, block: list[str], *, sketched: bool) -> Batch:
+        """Do without kernels what these do for a block; it defines their results."""
         cleaned = self._clean(block, self._steps)
         shared: Sequence[CountedShingles] | None = None
         if self._shingled:

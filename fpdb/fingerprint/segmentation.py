@@ -22,7 +22,7 @@ from fpdb.fingerprint.sketches import shingle_strings
 TaggedWord = tuple[str, str]
 # A text of characters is its own sequence of segments.
 Segments = Sequence[str] | Sequence[TaggedWord]
-_Step = Callable[[str], str]
+Step = Callable[[str], str]
 _Words = Callable[[str], list[str]]
 
 # Only what NFKC can change is normalised, with the ASCII character before it: a mark may join it.
@@ -69,9 +69,14 @@ _CODE_TOKEN = re.compile(
 _FOLDED = {"string": "s", "number": "0", "name": "n"}
 
 
+def is_stable(text: str) -> bool:
+    """Return whether a text has only characters that NFKC leaves as they are."""
+    return text.isascii() or _STABLE.fullmatch(text) is not None
+
+
 def normalise_unicode(text: str) -> str:
     """Apply NFKC and case folding, and drop invisible characters."""
-    if text.isascii() or _STABLE.fullmatch(text):
+    if is_stable(text):
         return text.casefold()
     pieces = _UNSTABLE.split(text)
     pieces[1::2] = [
@@ -167,7 +172,7 @@ def simplify_chinese(text: str) -> str:
 
 
 @cache
-def _opencc() -> _Step:
+def _opencc() -> Step:
     """Load OpenCC's converter, which threads may share."""
     package = importlib.util.find_spec("opencc")
     # Of a bare name, OpenCC would read the file that anybody could have put in the working
@@ -180,11 +185,11 @@ def _opencc() -> _Step:
         )
     import opencc
 
-    converter: _Step = opencc.OpenCC(str(config)).convert
+    converter: Step = opencc.OpenCC(str(config)).convert
     return converter
 
 
-STEPS: dict[str, _Step] = {
+STEPS: dict[str, Step] = {
     "unicode": normalise_unicode,
     "lower": str.lower,
     "tags": strip_tags,

@@ -137,6 +137,38 @@ _VOTE_SALTS = salts(2, 3)
 _PLACE_FACTORS = salts(_LONGEST, 0) | np.uint64(1)
 
 
+def is_sign(character: str) -> bool:
+    """Return whether a character belongs to a script without spaces, if it is in words at all."""
+    return _SIGNS.match(character) is not None
+
+
+def shingle_kernel(
+    characters: "kernels.text.CharacterTable",
+    weights: "kernels.text.WeightTable",
+    *,
+    bits: int,
+    tie: int,
+    most: int,
+    seed: int,
+) -> "kernels.text.ShingleKernel":
+    """Return the kernel that does what this module does, from texts to votes and sketches.
+
+    It leaves texts out that grow beyond `most` characters when they are cleaned.
+    """
+    return kernels.text.ShingleKernel(
+        characters,
+        weights,
+        bits=bits,
+        tie=tie,
+        most=most,
+        letters=salts(_LONGEST_WORD, seed),
+        places=_PLACE_FACTORS,
+        rounds=_ROUND_SALTS,
+        bins=_BIN_SALTS,
+        votes=_VOTE_SALTS,
+    )
+
+
 def sketch_texts(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint8]:
     """Return the sketches of clean texts, uint8[n, 128]; zeros for a text without shingles."""
     packed = np.zeros((len(texts), SKETCH_BYTES), np.uint8)
@@ -232,10 +264,6 @@ def _fill(hashes: Column, counts: Places) -> Column:
     table = np.full((len(counts), BINS), _EMPTY, np.uint64)
     bins = table.reshape(-1)
     owners = np.repeat(np.arange(len(table)), counts)
-    if kernels.enabled:
-        if not kernels.text.fill_rounds(hashes, counts, _ROUND_SALTS, table):
-            _fill_directly(table, owners, hashes)
-        return table
     if len(hashes) <= _FEW:
         # All rounds at once: the number of the round makes the first one win.
         values = mix(hashes + _ROUND_SALTS[:, np.newaxis])

@@ -1,10 +1,33 @@
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-def fill_rounds(
-    hashes: NDArray[np.uint64],
-    counts: NDArray[np.int64],
-    salts: NDArray[np.uint64],
-    table: NDArray[np.uint64],
-) -> bool:
-    """Fill the bins of texts by the rounds of the sketch; return whether none stays empty."""
+class CharacterTable:
+    def __init__(self, source: Callable[[int], NDArray[np.uint32]]) -> None: ...
+
+class WeightTable:
+    def __init__(self, table: NDArray[np.int64], damp: Callable[[int], int]) -> None: ...
+
+class ShingleKernel:
+    def __init__(
+        self,
+        characters: CharacterTable,
+        weights: WeightTable,
+        *,
+        bits: int,
+        tie: int,
+        most: int,
+        letters: NDArray[np.uint64],
+        places: NDArray[np.uint64],
+        rounds: NDArray[np.uint64],
+        bins: NDArray[np.uint64],
+        votes: NDArray[np.uint64],
+    ) -> None: ...
+    def run(
+        self,
+        texts: list[str],
+        fingerprints: NDArray[np.uint64],
+        features: NDArray[np.int64],
+        sketches: NDArray[np.uint8],
+    ) -> list[int]: ...

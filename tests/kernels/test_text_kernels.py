@@ -1,19 +1,169 @@
 """The kernels of text give the bits that the Python code defines."""
 
+import json
+import random
+import sys
+import unicodedata
+from pathlib import Path
+
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiers import examples
 from twins import defined
 
-from fpdb.fingerprint import sketches
+import fpdb
+from fpdb import kernels
+from fpdb.fingerprint import compiled, segmentation
 
-HASHES = st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=400), max_size=4)
+GOLDEN = json.loads(
+    Path(__file__).parents[1].joinpath("fingerprint/golden.json").read_text("utf-8")
+)
+ANY_CHARACTER = st.characters(exclude_categories=())
+LETTERS = st.sampled_from(
+    "ab _-.,中文字の１Ａ，。…“”ﬁß\u0301\u200b\u00ad\ud800\n\U0001f600\U00020000กข"
+)
+TEXTS = st.lists(
+    st.one_of(
+        st.text(ANY_CHARACTER, max_size=60),
+        st.text(LETTERS, max_size=300),
+        st.text("ab ", max_size=400),
+        st.builds(str.__mul__, st.text(LETTERS, max_size=30), st.integers(1, 300)),
+    ),
+    max_size=5,
+)
+BASE = fpdb.recipe("web")
+RECIPES = [
+    BASE,
+    BASE.with_bits(128),
+    BASE.with_bits(32),
+    BASE.replace(tie=1, hash=fpdb.Hash(by="shingle", secret=fpdb.Secret(b"a secret of bytes"))),
+    *(
+        BASE.replace(weights=fpdb.Weights(by=by, cap=cap))
+        for by in ("count", "binary", "log", "sqrt")
+        for cap in (0, 3)
+    ),
+    *(
+        BASE.replace(clean=clean)
+        for clean in ((), ("lower",), ("tags", "unicode"), ("unicode", "word-characters"))
+    ),
+]
 
 
-@given(texts=HASHES)
-def test_the_bins_of_a_sketch(texts):
-    hashes = np.array([each for text in texts for each in text], np.uint64)
-    counts = np.array([len(text) for text in texts], np.int64)
-    found = sketches._fill(hashes, counts)
+def same(found, expected):
+    np.testing.assert_array_equal(found.fingerprints, expected.fingerprints)
+    np.testing.assert_array_equal(found.features, expected.features)
+    np.testing.assert_array_equal(found.short, expected.short)
+    assert (found.sketches is None) is (expected.sketches is None)
+    if found.sketches is not None:
+        np.testing.assert_array_equal(found.sketches, expected.sketches)
+
+
+def compare(recipe, texts):
+    for sketches in (False, True):
+        found = recipe.batch(texts, sketches=sketches)
+        with defined():
+            same(found, recipe.batch(texts, sketches=sketches))
+
+
+@pytest.mark.parametrize("number", range(len(RECIPES)))
+@settings(max_examples=examples(60))
+@given(texts=TEXTS)
+@example(texts=["", "a", "\x00", "\ud800", "\ud83d\ude00 a b c"])
+@example(texts=["a" * 64 + " " + "b" * 65 + " " + "c" * 200])
+@example(texts=["of the " * 3000])
+def test_recipes_of_shingles(number, texts):
+    compare(RECIPES[number], texts)
+
+
+@pytest.mark.parametrize("name", fpdb.fingerprint.PRESETS)
+def test_presets(name):
+    texts = {
+        name: entry if isinstance(entry, str) else entry["piece"] * entry["times"]
+        for name, entry in GOLDEN["texts"].items()
+    }
+    chosen = GOLDEN["recipes"][name]["fingerprints"]
+    compare(fpdb.recipe(name), [texts[name] for name in chosen])
+
+
+@given(texts=TEXTS)
+def test_sketches_alone(texts):
+    recipe = fpdb.recipe("char-4")
+    found = recipe.sketch_many(texts)
     with defined():
-        np.testing.assert_array_equal(found, sketches._fill(hashes, counts))
+        np.testing.assert_array_equal(found, recipe.sketch_many(texts))
+
+
+@pytest.mark.slow("texts of up to two megabytes")
+@pytest.mark.parametrize("alphabet", ["abcde ", "ab", "中文字的是，。 a", "α\u0301β é…"])
+@pytest.mark.parametrize("size", [65_535, 65_536, 200_001, 500_000])
+def test_long_texts(alphabet, size):
+    compare(BASE, ["".join(random.Random(size).choices(alphabet, k=size)), "a short one, too"])
+
+
+@pytest.mark.slow("all characters of Unicode")
+@pytest.mark.parametrize("steps", [("unicode",), ("word-characters", "unicode"), ()])
+def test_every_character_is_cleaned_as_defined(steps):
+    shown = {}
+    for number in range(0x1100):
+        entries = compiled._entries(steps, number).tolist()
+        for code, entry in enumerate(entries[:256], number * 256):
+            if entry == compiled._HARD:
+                continue
+            at = entry - compiled._SEVERAL
+            parts = entries[at + 1 : at + 1 + entries[at]] if at >= 0 else [entry]
+            shown[code] = "".join(chr(part & 0x1FFFFF) for part in parts)
+    easy = list(shown)
+    random.Random(1).shuffle(easy)
+    for start in range(0, len(easy), 1000):
+        text = "".join(map(chr, easy[start : start + 1000]))
+        expected = text
+        for step in steps:
+            expected = segmentation.STEPS[step](expected)
+        assert "".join(shown[ord(each)] for each in text) == expected
+
+
+def test_characters_that_combine_with_the_one_before_are_hard():
+    pairs = (unicodedata.decomposition(chr(code)).split() for code in range(sys.maxunicode + 1))
+    second = {int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
+    second |= {*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)}
+    ordered = {code for code in range(sys.maxunicode + 1) if unicodedata.combining(chr(code))}
+    for code in second | ordered:
+        assert compiled._combines(chr(code)), hex(code)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [0] * 255,
+        [1 << 23, *[0] * 255],
+        [(1 << 23) + 256, *[0] * 255],
+        [(1 << 23) + 256, *[0] * 255, 1],
+        [(1 << 25), *[0] * 255],
+        [0xFFFFFFFF, *[0] * 255],
+    ],
+)
+def test_a_kernel_refuses_tables_that_point_outside(entries):
+    table = kernels.text.CharacterTable(lambda _: np.array(entries, np.uint32))
+    kernel = BASE._engine._shingle_kernel(type("Cleaning", (), {"characters": table})())
+    arrays = np.empty((1, 1), np.uint64), np.empty(1, np.int64), np.empty((1, 128), np.uint8)
+    with pytest.raises(ValueError, match="table"):
+        kernel.run(["a"], *arrays)
+
+
+def test_a_kernel_refuses_arrays_of_other_shapes():
+    kernel = BASE._engine._sketch_kernel
+    good = np.empty((1, 1), np.uint64), np.empty(1, np.int64), np.empty((1, 128), np.uint8)
+    assert kernel.run(["a b c"], *good) == []
+    for place, bad in (
+        (0, np.empty((2, 1), np.uint64)),
+        (0, np.empty((1, 2), np.uint64)),
+        (1, np.empty(2, np.int64)),
+        (2, np.empty((2, 128), np.uint8)),
+        (2, np.empty((1, 127), np.uint8)),
+    ):
+        with pytest.raises(ValueError, match="shape"):
+            kernel.run(["a b c"], *good[:place], bad, *good[place + 1 :])
+    with pytest.raises(TypeError):
+        kernel.run([b"a"], *good)

@@ -1,0 +1,118 @@
+"""Prepare what the kernels of text need: tables of characters, and the numbers of a recipe.
+
+A kernel cleans character by character, so it takes only steps that do so too, and leaves out texts
+with a character whose neighbours matter: the definitions in this package do those.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb import kernels
+from fpdb.fingerprint import segmentation, sketches
+
+# What the kernels have as well.
+_KIND_SHIFT = 21
+_LETTER, _SIGN = 1 << _KIND_SHIFT, 2 << _KIND_SHIFT
+_SEVERAL, _HARD = 1 << 23, 1 << 24
+_TABLE = 256
+# Each of these steps treats characters one by one, but for those that `_combines` finds.
+_BY_CHARACTER = frozenset({"unicode", "word-characters"})
+# Scripts with characters that combine with the one before, though they aren't marks.
+_COMBINING = (range(0x1160, 0x1200), range(0xD7B0, 0xD800), range(0x10000, 0x1F000))
+
+
+class TextKernel(Protocol):
+    """A kernel of texts: each row of the arrays gets what it computes for one of them.
+
+    It returns the numbers of the texts that it can't do. `fingerprints` without columns and
+    `sketches` without rows aren't wanted.
+    """
+
+    def run(
+        self,
+        texts: list[str],
+        fingerprints: NDArray[np.uint64],
+        features: NDArray[np.int64],
+        sketches: NDArray[np.uint8],
+    ) -> list[int]:
+        """Fill the rows."""
+
+
+class Cleaning:
+    """Steps of cleaning, divided into those for Python and those, after them, for a kernel."""
+
+    def __init__(self, steps: Sequence[str], most: int, *, extra: Sequence[segmentation.Step] = ()) -> None:
+        first = len(steps)
+        while first and steps[first - 1] in _BY_CHARACTER and not extra:
+            first -= 1
+        self.characters = character_table(tuple(steps[first:]))
+        self._before = [*(segmentation.STEPS[step] for step in steps[:first]), *extra]
+        self._most = most
+
+    def __call__(self, texts: list[str]) -> list[str] | None:
+        """Do the steps for Python; return nothing if a text grows too long for the kernels."""
+        cleaned = texts
+        for step in self._before:
+            cleaned = list(map(step, cleaned))
+        if self._before and max(map(len, cleaned), default=0) > self._most:
+            return None
+        return cleaned
+
+
+@cache
+def character_table(steps: tuple[str, ...]) -> "kernels.text.CharacterTable":
+    """Return the table of what these steps make of each character, filled when it is used."""
+    return kernels.text.CharacterTable(lambda number: _entries(steps, number))
+
+
+def _entries(steps: Sequence[str], number: int) -> NDArray[np.uint32]:
+    """Return the entries of 256 characters, and after them what several characters become."""
+    characters = list(map(chr, range(number * _TABLE, (number + 1) * _TABLE)))
+    entries: list[int] = []
+    several: list[int] = []
+    whole = "".join(characters)
+    unchanged = segmentation.is_stable(whole) and _clean(whole, steps) == whole
+    for character in characters:
+        if not unchanged and _is_hard(character, steps):
+            entries.append(_HARD)
+            continue
+        cleaned = character if unchanged else _clean(character, steps)
+        codes = [ord(each) | _kind(each) for each in cleaned]
+        if len(codes) == 1:
+            entries += codes
+        else:
+            entries.append(_SEVERAL + _TABLE + len(several))
+            several += [len(codes), *codes]
+    return np.array(entries + several, np.uint32)
+
+
+def _clean(text: str, steps: Sequence[str]) -> str:
+    for step in steps:
+        text = segmentation.STEPS[step](text)
+    return text
+
+
+def _is_hard(character: str, steps: Sequence[str]) -> bool:
+    """Return whether what cleaning makes of a character depends on others beside it."""
+    if "unicode" not in steps:
+        return False
+    before = _clean(character, steps[: steps.index("unicode")])
+    return any(map(_combines, unicodedata.normalize("NFKC", before)))
+
+
+def _combines(character: str) -> bool:
+    """Return whether a character may combine with the one before; some that don't count too."""
+    return unicodedata.category(character).startswith("M") or any(
+        ord(character) in codes for codes in _COMBINING
+    )
+
+
+def _kind(character: str) -> int:
+    if not (character.isalnum() or character == "_"):
+        return 0
+    return _SIGN if sketches.is_sign(character) else _LETTER

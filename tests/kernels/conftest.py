@@ -1,0 +1,6 @@
+"""The tests of kernels need kernels; everything else is tested without them too."""
+
+from fpdb import kernels
+
+if not kernels.available:
+    collect_ignore = ["test_text_kernels.py"]
