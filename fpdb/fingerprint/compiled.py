@@ -46,7 +46,9 @@ class TextKernel(Protocol):
 class Cleaning:
     """Steps of cleaning, divided into those for Python and those, after them, for a kernel."""
 
-    def __init__(self, steps: Sequence[str], most: int, *, extra: Sequence[segmentation.Step] = ()) -> None:
+    def __init__(
+        self, steps: Sequence[str], most: int, *, extra: Sequence[segmentation.Step] = ()
+    ) -> None:
         first = len(steps)
         while first and steps[first - 1] in _BY_CHARACTER and not extra:
             first -= 1
