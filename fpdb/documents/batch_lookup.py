@@ -137,9 +137,9 @@ def _linked(view: View, questions: Sequence[Stored], search: Search) -> list[_Li
     What leads to a single one is left out. Nothing is returned if the links are too many.
     """
     near: dict[int, list[tuple[int, _Label]]] = {}
-    if any(is_of_bits(document, search) for document in questions):
-        own = [document.fingerprint for document in questions]
-        pairs = _near(view, [number for number in own if number is not None], search.k)
+    own = [each.fingerprint for each in questions if each.fingerprint is not None]
+    if own and any(is_of_bits(document, search) for document in questions):
+        pairs = _near(view, own, search.k)
         if pairs is None:
             return None
         near = pairs

@@ -114,6 +114,16 @@ def test_each_status_is_met(tmp_path):
         assert min(counts.values()) > 5
 
 
+@pytest.mark.parametrize("similarity", [None, 0.8])
+def test_a_batch_of_short_texts_is_compared_with_itself(tmp_path, similarity):
+    short = [Stored(0, f"{n}", None, 1000, digest=bytes([n % 3]) * 16) for n in range(9)]
+    with fpdb.create(tmp_path / "db", similarity=similarity) as db:
+        added = db.add_prepared(short, skip_duplicates=True)
+    # The digest of zeros is that of texts that equal none.
+    expected = ["short" if n < 3 or n % 3 == 0 else "duplicate" for n in range(9)]
+    assert [each.status for each in added] == expected
+
+
 def test_a_budget_cuts_the_search_of_a_batch_as_that_of_a_document(tmp_path, monkeypatch):
     """What a cut search finds depends on the pages, but an equal fingerprint is always found."""
     monkeypatch.setattr(lookup, "CANDIDATES", 50)
