@@ -21,7 +21,7 @@ LONGEST_MODULE = 600
 # A shorter module that only one other imports belongs into that one.
 SHORTEST_HELPER = 60
 # What `import fpdb` must not load: libraries, dictionaries, the test tools.
-HEAVY = {"hypothesis", "jieba", "lmdb", "numpy", "opencc", "pytest", "rich", "rjieba", "typer"}
+HEAVY = {"hypothesis", "jieba", "lmdb", "numpy", "opencc", "pytest", "rich", "typer"}
 # Modules and functions that read data as code.
 UNSAFE_IMPORTS = {"dill", "marshal", "pickle", "shelve", "yaml"}
 UNSAFE_CALLS = {"__import__", "compile", "eval", "exec"}

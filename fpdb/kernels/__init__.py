@@ -36,6 +36,7 @@ def _usable() -> bool:
 enabled = False
 if os.environ.get("FPDB_KERNELS", "1") != "0" and _usable():
     with contextlib.suppress(ImportError):
+        from fpdb.kernels import chinese as chinese
         from fpdb.kernels import text as text
 
         enabled = True

@@ -103,13 +103,13 @@ MODULE = (sys.executable, "-m", "fpdb")
         ("numpy", None),
         pytest.param("typer", None, marks=pytest.mark.full),
         ("fpdb.cli.fingerprint", MODULE),
-        ("rjieba", None),  # in the command
+        ("jieba", None),  # in the command
     ],
 )
 def test_an_interrupt_while_a_module_is_imported(starting, place, command):
     options = {"command": command} if command else {}
     text = "国务院今天发布了关于放假的通知"
-    process = starting(place, "fingerprint", "-r", "words", "-t", text, **options)
+    process = starting(place, "fingerprint", "-r", "tagged-title", "-t", text, **options)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"interrupted\n")

@@ -1,7 +1,5 @@
-"""Cutting: white space, words, Han runs by jieba or rjieba, characters, parts of speech."""
+"""Cutting: white space, words, Han runs by jieba, characters, parts of speech."""
 
-import importlib.util
-import random
 import re
 import subprocess
 import sys
@@ -30,74 +28,10 @@ MIXED = st.text(
 )
 
 
-@pytest.fixture(scope="module")
-def rjieba():
-    return pytest.importorskip("rjieba")
-
-
-def jieba_alone(text):
-    return segmentation.jieba_tokenizer().lcut(text, HMM=False)
-
-
-def cut_by_jieba_alone(text):
-    """Cut as fpdb does where rjieba isn't installed."""
-    return segmentation._mixed_words(lambda: jieba_alone, text)
-
-
-@pytest.fixture(scope="module")
-def dictionary():
-    return [word for word, count in segmentation.jieba_tokenizer().FREQ.items() if count]
-
-
-def lifelike_texts(dictionary, count):
-    """Texts of dictionary words, numbers, Latin, punctuation, traditional and rare Han."""
-    source = random.Random(5)
-    common = ["的", "了", "在", "是", "和", "一个", "我们", "中国", "发展", "没有", "问题"]
-    others = ["iPhone 15", "2024年", "3.14%", "Windows", "C++", "https://a.cn/b?c=1", "No.1"]
-    marks = ["，", "。", "！", "？", "、", "“", "”", " ", "\n", "——", "…", "（", "）", ", ", ". "]
-    traditional = ["臺灣", "經濟", "發展", "國務院", "學習", "電腦", "這個", "說話", "龍門"]
-    rare = ["㐀", "䶵", "鿕", "龥", "𠀀", "𪚥", "豈", "〇", "々", "囧", "犇", "喆喆"]
-    for _ in range(count):
-        pieces = []
-        for _ in range(source.randrange(5, 120)):
-            kind = source.random()
-            words = dictionary if kind < 0.5 else common if kind < 0.7 else marks
-            if kind > 0.85:
-                words = source.choice([others, traditional, rare])
-            pieces.append(source.choice(words))
-        yield "".join(pieces)
-
-
 def test_a_text_too_long_to_be_tagged_is_a_clear_error():
     assert fpdb.recipe("tagged-title").features("word " * 1_000)
     with pytest.raises(InputError, match="5,001 characters to tag, expected at most 5,000"):
         fpdb.recipe("tagged-title").fingerprint("猫" * 5_001)
-
-
-def test_rjieba_cuts_lifelike_texts_as_jieba_does(rjieba, dictionary):
-    texts = list(lifelike_texts(dictionary, 400))
-    assert len(set(texts)) == 400
-    for text in texts:
-        assert CUTS["jieba"](text) == cut_by_jieba_alone(text)
-
-
-def test_rjieba_cuts_every_dictionary_word_with_rare_han_as_jieba_does(rjieba, dictionary):
-    rare = [word for word in dictionary if re.search("[^\u4e00-\u9fa5a-zA-Z0-9]", word)]
-    runs = "\n".join(word for word in rare if segmentation._HAN_RUN.fullmatch(word))
-    assert rjieba.cut(runs, hmm=False) == jieba_alone(runs)
-
-
-def test_rjieba_cuts_every_han_character_as_jieba_does(rjieba):
-    every = [chr(code) for code in range(0x3400, 0xFB00) if segmentation._HAN_RUN.match(chr(code))]
-    text = "".join(f"{han}的{han}" for han in every)
-    assert rjieba.cut(text, hmm=False) == jieba_alone(text)
-
-
-@settings(max_examples=examples(400))
-@given(text=HAN | MIXED)
-@example(text="喆喆㐀㐁𠀀龥鿕豈更")
-def test_rjieba_cuts_any_han_as_jieba_does(rjieba, text):
-    assert CUTS["jieba"](text) == cut_by_jieba_alone(text)
 
 
 @settings(max_examples=examples(300))
@@ -190,42 +124,25 @@ def test_part_of_speech_weights_add_up():
     assert recipe.features("猫，猫，猫，猫") == {"猫": 7.5}
 
 
-def hide_rjieba(monkeypatch):
-    """Make rjieba impossible to find and to import, and forget the cut that was made with it."""
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "rjieba" else real(name)
-    )
-    monkeypatch.setitem(sys.modules, "rjieba", None)
-    segmentation._dictionary_cut.cache_clear()
-
-
-@pytest.mark.parametrize("bits", [64, 128])
-def test_words_are_the_same_without_rjieba(rjieba, monkeypatch, bits):
-    text = "国务院今天发布了关于放假的通知，放假三天。The news is out: 臺灣 2024年 iPhone㐀𠀀"
-    recipe = fpdb.recipe("words").with_bits(bits)
-    with_rjieba = recipe.fingerprint(text)
-    hide_rjieba(monkeypatch)
-    try:
-        assert recipe.fingerprint(text) == with_rjieba
-    finally:
-        segmentation._dictionary_cut.cache_clear()
-
-
 @pytest.mark.process
-def test_only_words_of_chinese_load_a_dictionary_and_rjieba_s_where_it_is_installed():
-    pytest.importorskip("rjieba")
+def test_only_words_of_chinese_load_a_dictionary():
     script = """
 import fpdb, sys
+from fpdb.fingerprint import segmentation
 english, chinese = ["an English text", "naïve café"], ["中文新闻"]
 for name, texts in (("words", english), ("web", chinese), ("words", chinese)):
     fpdb.recipe(name).batch(texts)
-    print(*sorted({"jieba", "rjieba"} & set(sys.modules)), sep=" ")
+    table = segmentation.dictionary_table.cache_info().currsize
+    print("jieba" in sys.modules, table == fpdb.kernels_available)
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, encoding="utf-8"
     )
-    assert done.stdout == "\n\nrjieba\n"
+    kernels = fpdb.kernels_available
+    assert done.stdout.splitlines() == [
+        *[f"False {not kernels}"] * 2,
+        f"{not kernels} True",
+    ]
 
 
 @pytest.mark.slow("it loads jieba's dictionary twice")

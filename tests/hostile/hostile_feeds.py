@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 import traceback
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ import xxhash
 from hostile_inputs import INPUTS, Hostile
 
 import fpdb
+from fpdb import kernels
 from fpdb.cli import main
-from fpdb.fingerprint import segmentation
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
     require_supported,
@@ -206,9 +205,8 @@ def _forked(work: Any) -> dict[str, Any]:
 
 def warm_up() -> None:
     """Load what every process needs once, so that no input has to pay for it."""
-    slow = segmentation.slow_dictionary_cut()
-    # The slower of the two cuts: what is measured must hold without the package rjieba as well.
-    RECIPES["jieba"]._engine._count = partial(segmentation._count_mixed_words, lambda: slow)
+    # What is measured must hold without kernels as well.
+    kernels.enabled = False
     for recipe in RECIPES.values():
         recipe.batch([_WARM])
 

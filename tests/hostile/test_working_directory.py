@@ -22,7 +22,7 @@ TEXT = "one two three four five six seven eight"
 HOSTILE = {
     *sys.stdlib_module_names,
     *importlib.metadata.packages_distributions(),
-    *("fpdb", "sitecustomize", "usercustomize", "rjieba", "brotli", "pandas"),
+    *("fpdb", "sitecustomize", "usercustomize", "brotli", "pandas"),
 }
 PACKAGES = ("collections", "encodings", "importlib", "json", "multiprocessing", "numpy", "fpdb")
 SCRIPT = "import sys\nfrom fpdb.cli import main\nsys.exit(main())\n"

@@ -231,7 +231,7 @@ def check_texts(data):
     require(segmentation.normalise_unicode(text) == cleaned)
     fast, slow = (
         segmentation.CUTS["jieba"](cleaned),
-        segmentation._mixed_words(segmentation.slow_dictionary_cut, cleaned),
+        segmentation._mixed_words(segmentation._jieba_cut, cleaned),
     )
     require(fast == slow, cleaned)
     require(Counter(fast) == segmentation.COUNTS["jieba"](cleaned), cleaned)

@@ -1,0 +1,155 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The cut of Chinese by jieba's dictionary, HMM off, over a table made of that dictionary."""
+
+from array import array
+from math import log
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memchr
+
+from fpdb.kernels.chinese cimport (
+    CONTINUES, FIRST_HAN, HAN_BITS, HANS, KEY_SHIFT, LAST_HAN, LONGEST_RUN, SLOTS_COUNT,
+    WEIGHT_MASK, WEIGHTS, WEIGHTS_COUNT, cut_runs, roots_of, slot_of, slots_of,
+)
+
+cdef extern from "Python.h":
+    Py_UCS4 *PyUnicode_AsUCS4(object text, Py_UCS4 *buffer, Py_ssize_t size, int copy) except NULL
+
+cdef enum:
+    LONGEST_WORD = 1024
+    MOST_DIGITS = 12
+    MOST_PLACES = 1 << 22  # what fits into a key
+
+
+cdef int64_t read_line(
+    const uint8_t *line, const uint8_t *end, uint32_t *word, Py_ssize_t *length
+) noexcept nogil:
+    """Read a word and return its frequency, -1 if the line is another than `word number tag`.
+
+    The length is 0 if a character of the word is none that the dictionary cuts.
+    """
+    cdef int64_t frequency = 0
+    cdef Py_ssize_t size = 0, digits = 0
+    cdef bint cut = True
+    cdef uint32_t character
+    while line < end and line[0] != c" ":
+        if size == LONGEST_WORD:
+            return -1
+        character = 0
+        if line[0] >> 4 == 0xE and end - line > 2:
+            character = (line[0] & 0xF) << 12 | (line[1] & 0x3F) << 6 | (line[2] & 0x3F)
+        if FIRST_HAN <= character <= LAST_HAN:
+            word[size] = character
+            line += 3
+        else:
+            cut = False
+            line += 1
+        size += 1
+    line += 1
+    while line < end and c"0" <= line[0] <= c"9":
+        frequency = frequency * 10 + line[0] - c"0"
+        digits += 1
+        line += 1
+        if digits > MOST_DIGITS:
+            return -1
+    if not size or not digits or (line < end and line[0] != c" "):
+        return -1
+    length[0] = size if cut else 0
+    return frequency
+
+
+def make_table(bytes dictionary):
+    """Return the table of a dictionary, whose lines are words with their frequency and tag.
+
+    Raises:
+        ValueError: A line is another, or the dictionary is too large.
+    """
+    cdef const uint8_t *begin = dictionary
+    cdef const uint8_t *end = begin + len(dictionary)
+    cdef const uint8_t *line
+    cdef const uint8_t *stop
+    cdef uint32_t word[LONGEST_WORD]
+    cdef Py_ssize_t length = 0, place
+    cdef int64_t frequency
+    cdef uint64_t edges = 0, total = 0, slots = 1, node, key, slot
+    cdef dict numbers = {}
+    line = begin
+    while line < end:
+        stop = <const uint8_t *>memchr(line, c"\n", end - line)
+        if stop == NULL:
+            stop = end
+        frequency = read_line(line, stop, word, &length)
+        if frequency < 0:
+            raise ValueError(f"found the line {dictionary[line - begin : stop - begin]!r:.80}")
+        total += frequency
+        edges += max(length - 1, 0)
+        if frequency and frequency not in numbers:
+            numbers[frequency] = len(numbers) + 1
+        line = stop + 1
+    if not total:
+        raise ValueError("found no word")
+    # A third of the slots stays empty at least, and more since words have beginnings in common.
+    while 2 * slots < 3 * edges + 2:
+        slots *= 2
+    if WEIGHTS + len(numbers) + 1 + HANS + slots > MOST_PLACES:
+        raise ValueError(f"found {edges:,} characters in words")
+    log_total = log(total)
+    made = array("Q", [len(numbers) + 1, slots])
+    weights = array("d", [0.0 - log_total, *(log(each) - log_total for each in numbers)])
+    made.frombytes(weights.tobytes())
+    made.frombytes(bytes(8 * (HANS + slots)))
+    cdef uint64_t[::1] view = made
+    cdef uint64_t *table = &view[0]
+    cdef uint64_t *hashed = table + slots_of(table)
+    line = begin
+    while line < end:
+        stop = <const uint8_t *>memchr(line, c"\n", end - line)
+        if stop == NULL:
+            stop = end
+        frequency = read_line(line, stop, word, &length)
+        if length:
+            node = roots_of(table) + word[0] - FIRST_HAN
+            for place in range(1, length):
+                table[node] |= CONTINUES
+                key = node << HAN_BITS | (word[place] - FIRST_HAN)
+                slot = slot_of(hashed, slots - 1, key)
+                hashed[slot] |= key << KEY_SHIFT
+                node = slots_of(table) + slot
+            slot = numbers[frequency] if frequency else 0
+            table[node] = (table[node] & ~<uint64_t>WEIGHT_MASK) | slot << 1
+        line = stop + 1
+    return made
+
+
+def cut(const uint64_t[::1] table, str text):
+    """Return the words of runs of Han, and the line feeds between the runs."""
+    cdef Py_ssize_t places = table.shape[0], size = len(text), count, place, start = 0
+    cdef uint32_t *characters
+    cdef double *values
+    cdef int32_t *ends
+    if (
+        places < WEIGHTS
+        or table[WEIGHTS_COUNT] > <uint64_t>places
+        or table[SLOTS_COUNT] > <uint64_t>places
+        or places != slots_of(&table[0]) + <Py_ssize_t>table[SLOTS_COUNT]
+    ):
+        raise ValueError("found another table than make_table returns")
+    words = []
+    characters = <uint32_t *>malloc((size + 1) * sizeof(uint32_t))
+    ends = <int32_t *>malloc((size + 1) * sizeof(int32_t))
+    values = <double *>malloc((min(size, LONGEST_RUN) + 1) * sizeof(double))
+    try:
+        if characters == NULL or ends == NULL or values == NULL:
+            raise MemoryError
+        PyUnicode_AsUCS4(text, <Py_UCS4 *>characters, size, 0)
+        with nogil:
+            count = cut_runs(&table[0], characters, size, values, ends)
+        for place in range(count):
+            words.append(text[start : ends[place]])
+            start = ends[place]
+    finally:
+        free(characters)
+        free(ends)
+        free(values)
+    return words
