@@ -43,6 +43,7 @@ from fpdb.errors import (
 
 if typing.TYPE_CHECKING:
     from fpdb.database import Database, build, create, open
+    from fpdb.dedupe import Deduplicated, Removed, dedupe
     from fpdb.fingerprint import (
         Grams,
         Hash,
@@ -77,6 +78,7 @@ __version__ = "0.1.0"
 # Where each public name comes from; the imports above are for type checkers and editors.
 _HOMES = {
     "fpdb.database": "Database build create open",
+    "fpdb.dedupe": "Deduplicated Removed dedupe",
     "fpdb.fingerprint": "Grams Hash IdfTable Recipe Secret Weights compare distance least_estimate "
     "overlap preset read_recipe sketch_jaccard",
     "fpdb.fingerprint.digits": "format_fingerprint parse_fingerprint",
@@ -133,6 +135,7 @@ __all__ = [
     "Database",
     "DatabaseExistsError",
     "DatabaseNotFoundError",
+    "Deduplicated",
     "DiskFullError",
     "Document",
     "DocumentNotFoundError",
@@ -162,6 +165,7 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "RecipeMismatchError",
+    "Removed",
     "Reported",
     "Secret",
     "ShortTextError",
@@ -175,6 +179,7 @@ __all__ = [
     "check",
     "compare",
     "create",
+    "dedupe",
     "distance",
     "documents_of",
     "evaluate",

@@ -2,9 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import IO, Any, Literal, Self
 
@@ -52,13 +52,15 @@ from fpdb.models import (
 from fpdb.processes import count_jobs, mapped
 from fpdb.queries import KEPT, Queries, Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
-from fpdb.storage.format import FilePlace, FilePlaces, Header, Stored
+from fpdb.storage.format import Counters, FilePlace, FilePlaces, Header, Stored
 from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 # Documents that a bulk load replaces at a time, which bounds its memory; they are one transaction.
 _REPLACED = 50_000
+
+Rename = Callable[[Stored, int], Stored]
 
 
 class Database(Queries):
@@ -252,23 +254,46 @@ class Database(Queries):
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,
-        places: FilePlaces | None = None,
+        places: FilePlaces | Callable[[list[Added]], FilePlaces] | None = None,
+        rename: Rename | None = None,
     ) -> list[Added]:
         """Add what the `preparer` of this database prepared, in one transaction.
 
         The same transaction stores how far the files were read that the documents are from.
-        Metadata of many megabytes take several transactions, of which this is the last.
+        Metadata of many megabytes take several transactions, of which this is the last. A function
+        that returns it is called in each of them, with what is added, before that is committed.
+
+        With `rename`, nothing is replaced: a document whose key is taken becomes what that returns
+        for it and a number, which differs from call to call, until its key is free.
         """
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         if not documents and not places:
             return []
-        *others, last = cut_by_bytes(documents)
         added: list[Added] = []
-        for portion in others:
-            added += self._add(portion, duplicates)
-        with self._environment.write(self._timeout) as txn:
-            write_places(txn, places or {})
-            return added + self._add_within(txn, last, duplicates)
+        portions = cut_by_bytes(documents)
+        for portion in portions:
+            with self._environment.write(self._timeout) as txn:
+                some = self._under_free_keys(txn, portion, rename) if rename else portion
+                found = self._add_within(txn, some, duplicates)
+                if callable(places):
+                    write_places(txn, places(found))
+                elif portion is portions[-1]:
+                    write_places(txn, places or {})
+            added += found
+        return added
+
+    def _under_free_keys(
+        self, txn: ReadTransaction, documents: Sequence[Stored], rename: Rename
+    ) -> list[Stored]:
+        """Rename documents whose keys are stored, or come twice."""
+        numbers = count(Counters.unpack(txn.get("counters", b"counters")).next_id)
+        renamed: dict[Key, Stored] = {}
+        for document in documents:
+            free = document
+            while free.key in renamed or self._catalog.find(txn, free.key):
+                free = rename(document, next(numbers))
+            renamed[free.key] = free
+        return list(renamed.values())
 
     def file_places(self) -> list[FilePlace]:
         """Return how far each file was read, as `add_prepared` stored it."""

@@ -24,7 +24,13 @@ _MORE_MEMORY = (
 )
 # The modules of the commands, by the panels of the help.
 _PANELS = {
-    "Find": {"ingest": "ingest", "query": "query", "pairs": "pairs", "clusters": "pairs"},
+    "Find": {
+        "ingest": "ingest",
+        "query": "query",
+        "dedupe": "dedupe",
+        "pairs": "pairs",
+        "clusters": "pairs",
+    },
     "Look": {"report": "report", "compare": "compare", "eval": "evaluate"},
     "Connect": {"follow": "follow", "load": "load", "export": "export", "spark": "spark"},
     "Maintain": {

@@ -3,11 +3,14 @@
 import importlib.util
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, Self
 
+import numpy as np
+
+from fpdb.arrays import Marks
 from fpdb.errors import InputError, MissingExtraError, WorkerError
 from fpdb.io import decoding
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
@@ -17,6 +20,8 @@ from fpdb.io.tables import Named, header_reason
 from fpdb.processes import KeptWorkers, Streamed
 
 _GROUP = 50_000
+# A row group of a copy has about this many rows, or bytes in memory.
+_GROUP_ROWS, _GROUP_BYTES = 1 << 17, 1 << 26
 
 
 def require() -> None:
@@ -65,6 +70,47 @@ def _decoded(file: ColumnFile) -> Iterator[Any]:
             raise file.failure(reason) from None
     if block:
         raise block
+
+
+def file_schema(path: str) -> tuple[Any, str]:
+    """Return the schema of a Parquet file and how it is packed; raise StreamError if it is none."""
+    for schema, codec in _decoded(_parquet_file(path, decoding.table_schema)):
+        return schema, codec
+    raise StreamError("has no schema")
+
+
+def marked_batches(path: str, marks: Marks) -> Iterator[Any]:
+    """Yield the marked rows of a Parquet file, as batches of Arrow."""
+    read = partial(decoding.marked, marks=np.packbits(marks).tobytes(), count=len(marks))
+    return _decoded(_parquet_file(path, read))
+
+
+def _parquet_file(path: str, read: Callable[[ColumnFile], Iterator[Any]]) -> ColumnFile:
+    return ColumnFile(os.path.abspath(path), "Parquet", read)
+
+
+def write_batches(file: IO[bytes], schema: Any, codec: str, batches: Iterable[Any]) -> None:
+    """Write batches to a Parquet file, in row groups of a bounded size."""
+    import pyarrow
+    from pyarrow import parquet
+
+    with parquet.ParquetWriter(file, schema, compression=codec) as writer:
+        for some in _row_groups(batches):
+            # The batches lack the metadata of their file.
+            table = pyarrow.Table.from_batches(some).replace_schema_metadata(schema.metadata)
+            writer.write_table(table)
+
+
+def _row_groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
+    held: list[Any] = []
+    for batch in batches:
+        held.append(batch)
+        rows, size = sum(each.num_rows for each in held), sum(each.nbytes for each in held)
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 def table_rows(table: Any, reading: Reading) -> Iterator[Named]:

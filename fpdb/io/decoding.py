@@ -34,6 +34,8 @@ SECONDS_A_MEGABYTE = 5.0
 # Rows and bytes of a block of rows, and of fingerprints.
 _ROWS, _BYTES = 1000, 1 << 22
 _LOADED, _LOADED_BYTES = 1 << 16, 1 << 24
+# Rows that are copied together, if they aren't too large.
+_COPIED = 1 << 14
 # Rows that a file may have, for a start and for each byte: nulls and repeated values take hardly
 # any room in a file, but all the time of the process that makes records of them.
 _MOST_ROWS = 1_000_000
@@ -426,6 +428,32 @@ def schema(file: ColumnFile) -> Iterator[SparkSchema]:
         recipe_id if isinstance(recipe_id, str) else None,
         similarity if isinstance(similarity, float | int) else None,
     )
+
+
+def table_schema(file: ColumnFile) -> Iterator[tuple[Any, str]]:
+    """Yield the schema of a Parquet file with its metadata, and how the file is packed."""
+    from pyarrow import parquet
+
+    about = parquet.ParquetFile(file.path)
+    filled = about.num_row_groups and about.metadata.num_columns
+    codec = about.metadata.row_group(0).column(0).compression if filled else "SNAPPY"
+    yield about.schema_arrow, "NONE" if codec == "UNCOMPRESSED" else codec
+
+
+def marked(file: ColumnFile, *, marks: bytes, count: int) -> Iterator["pyarrow.RecordBatch"]:
+    """Yield the rows of a Parquet file, of which there are N, whose bits are set."""
+    import pyarrow
+
+    wanted = np.unpackbits(np.frombuffer(marks, np.uint8), count=count).astype(bool)
+    _, batches = _parquet(file, lambda names: names, _COPIED)
+    first = 0
+    for batch in batches:
+        some = wanted[first : first + batch.num_rows]
+        first += batch.num_rows
+        if len(some) == batch.num_rows and some.any():
+            yield batch.filter(pyarrow.array(some))
+    if first != count:
+        raise StreamError(f"has {first:,} rows, and had {count:,} when it was read first")
 
 
 def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlock]:

@@ -1,6 +1,7 @@
 """The bytes of files and of standard input: opened, decompressed, within bounds, cut into lines."""
 
 import contextlib
+import hashlib
 import io
 import itertools
 import os
@@ -146,6 +147,23 @@ def _raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
             yield chunk
 
 
+def saved(path: str, place: str) -> tuple[str, str]:
+    """Save the bytes of a pipe, or of standard input ("-"), as they come, to a new file.
+
+    Return its path, whose suffix shows how it is packed, and a digest of the bytes.
+    """
+    found = _raw_chunks(path)
+    first = next(found, b"")
+    packing = packing_of(first)
+    place += packing.suffix if packing else ""
+    digest = hashlib.blake2b(digest_size=16)
+    with open(place, "wb") as file:
+        for chunk in itertools.chain([first], found):
+            file.write(chunk)
+            digest.update(chunk)
+    return place, digest.hexdigest()
+
+
 def chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
     """Yield the bytes of a file, or of standard input ("-"), decompressed, or raise StreamError."""
     found = _raw_chunks(path, progress)
@@ -230,13 +248,13 @@ def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:
         if isinstance(line, TooLong):
             yield number, line, False
         else:
-            yield number, *_decode(line)
+            yield number, *decode_line(line)
 
 
 def one_text(data: Iterable[bytes], largest: int) -> tuple[str, bool] | None:
     """Decode chunks as one text, and return whether bytes were replaced; None if it is too long."""
     found = join_chunks(data, largest)
-    return None if found is None else _decode(found.removeprefix(_BYTE_ORDER_MARK))
+    return None if found is None else decode_line(found.removeprefix(_BYTE_ORDER_MARK))
 
 
 def join_chunks(data: Iterable[bytes], largest: int) -> bytes | None:
@@ -267,7 +285,7 @@ def read_lines(path: str, largest: int = LARGEST_TEXT) -> Iterator[str]:
             yield line.rstrip("\r")
 
 
-def _decode(data: bytes) -> tuple[str, bool]:
+def decode_line(data: bytes) -> tuple[str, bool]:
     """Decode UTF-8, and return whether bytes were replaced."""
     try:
         return data.decode(), False

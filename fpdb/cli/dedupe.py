@@ -1,0 +1,175 @@
+"""Copy files without their near-duplicates."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+import fpdb
+from fpdb.cli import render
+from fpdb.cli.inputs import BadRecords, choose_reading
+from fpdb.cli.options import (
+    AnyRecipeOption,
+    JobsOption,
+    JsonOption,
+    NewKOption,
+    QuietOption,
+    bundled,
+    choose_recipe,
+    require,
+    require_name,
+)
+
+_PROGRESS_SECONDS = 0.1
+# The share of a stage from which the time that is left can be told.
+_LEAST = 0.02
+# Texts with tags are no accident from this number on, if they are half of all texts.
+_MUCH_MARKUP = 20
+_UNITS = ((3600, "h"), (60, "min"), (1, "s"))
+
+InputsArgument = Annotated[
+    list[str], typer.Argument(metavar="FILE|-", help="What to read; - is standard input.")
+]
+
+
+@bundled("key_field text_field input_format html max_bytes", reading=choose_reading)
+def dedupe(
+    files: InputsArgument,
+    reading: fpdb.Reading,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="OUT", callback=require_name, help="One file for what stays."
+        ),
+    ] = None,
+    output_dir: Annotated[
+        str | None,
+        typer.Option("--output-dir", metavar="DIR", help="A folder for a file for each input."),
+    ] = None,
+    removed: Annotated[
+        str | None,
+        typer.Option("--removed", metavar="FILE", help="JSON lines about what was left out."),
+    ] = None,
+    similarity: Annotated[
+        float | None,
+        typer.Option(
+            "--similarity", metavar="J", min=0.0, max=1.0, help="Least similarity; default 0.8."
+        ),
+    ] = None,
+    k: NewKOption = None,
+    recipe: AnyRecipeOption = None,
+    keep: Annotated[
+        str, typer.Option("--keep", metavar="WHICH", help="first, longest or newest:FIELD.")
+    ] = "first",
+    database: Annotated[
+        Path | None,
+        typer.Option("--db", metavar="DB", help="Compare with earlier files, and remember these."),
+    ] = None,
+    bad: Annotated[
+        Literal["keep", "drop", "fail"],
+        typer.Option("--bad", help="What becomes of records that can't be compared."),
+    ] = "keep",
+    jobs: JobsOption = 1,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Copy files without near-duplicates.
+
+    Example:
+      fpdb dedupe pages.jsonl.gz -o clean.jsonl.gz
+      fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl --jobs 0
+      fpdb dedupe may.csv -o may-new.csv --text-field body --db corpus.fpdb
+      fpdb dedupe a.jsonl b.jsonl --output-dir clean/ --keep newest:date
+
+    Copies JSON lines, CSV, TSV and Parquet; records that stay are unchanged, in their order.
+    With --db, a run that was interrupted goes on where it stopped.
+    """
+    require((output is None) != (output_dir is None), "give --output or --output-dir")
+    require("-" not in files or not sys.stdin.isatty(), "standard input is a terminal")
+    outcome = "nothing was written"
+    if database:
+        outcome += "; run the same command again to go on"
+    render.leave_if_interrupted(outcome)
+    signal.signal(signal.SIGTERM, _end)
+    counts = fpdb.dedupe(
+        files,
+        output,
+        reading,
+        output_dir=output_dir,
+        database=database,
+        similarity=similarity,
+        k=k,
+        recipe=None if recipe is None else choose_recipe(recipe),
+        keep=keep,
+        bad=bad,
+        removed=removed,
+        jobs=jobs,
+        on_bad=BadRecords(),
+        on_progress=_StageLine(quiet=quiet),
+    )
+    if as_json:
+        render.record(_described(counts))
+    elif not quiet:
+        render.note(_summary(counts))
+
+
+def _end(*_: object) -> None:
+    """End as by Ctrl-C, so that what is temporary is removed."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
+    raise KeyboardInterrupt
+
+
+def _described(counts: fpdb.Deduplicated) -> dict[str, Any]:
+    names = ("read", "kept", "removed", "short", "bad", "incomplete")
+    return {name: getattr(counts, name) for name in names} | {"seconds": round(counts.seconds, 3)}
+
+
+def _summary(counts: fpdb.Deduplicated) -> str:
+    share = f" ({counts.removed / counts.read:.1%})" if counts.removed else ""
+    incomplete = f", incomplete {counts.incomplete:,}" if counts.incomplete else ""
+    rate = counts.read / counts.seconds if counts.seconds else 0
+    return (
+        f"read {counts.read:,}, kept {counts.kept:,}, removed {counts.removed:,}{share}, "
+        f"short {counts.short:,}, bad {counts.bad:,}{incomplete}; {counts.seconds:.2f} s, "
+        f"{rate:,.0f} records/s"
+    )
+
+
+class _StageLine:
+    """Shows on a terminal how far the run is, and warns once if most texts have tags."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = self._warned = quiet
+        self._stage = ""
+        self._began = self._shown = time.monotonic()
+
+    def __call__(self, counts: fpdb.Deduplicated) -> None:
+        """Show the stage, its share and the time that is left, a few times a second."""
+        now = time.monotonic()
+        if counts.stage != self._stage:
+            self._stage, self._began = counts.stage, now
+        if not self._warned and counts.markup >= max(_MUCH_MARKUP, counts.read / 2):
+            self._warned = True
+            render.warn(
+                "most texts have tags, which count as words; --html main takes the main content "
+                "of HTML, --html page all of it, --html none ends this warning"
+            )
+        if self._quiet or not render.shows_progress() or now - self._shown < _PROGRESS_SECONDS:
+            return
+        self._shown = now
+        parts = [f"{counts.stage}: {counts.read:,} records, {counts.removed:,} removed"]
+        if counts.done is not None:
+            parts.append(f"{counts.done:.0%}")
+        if counts.done and counts.done >= _LEAST:
+            parts.append(f"{_duration((now - self._began) * (1 / counts.done - 1))} left")
+        rate = counts.read / counts.seconds if counts.seconds else 0
+        render.progress(", ".join([*parts, f"{rate:,.0f} records/s"]))
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in its largest unit."""
+    size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
+    return f"{seconds / size:.0f} {unit}"

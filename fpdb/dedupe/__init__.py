@@ -1,0 +1,85 @@
+"""A corpus in, a clean corpus out: near-duplicates in files, tables and records are left out."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fpdb.dedupe.decide import Deduplicated, Deduplication, Removed, Where
+from fpdb.dedupe.files import Corpus
+from fpdb.errors import InputError
+from fpdb.fingerprint import Recipe
+from fpdb.io.records import BadRecord, Reading
+
+__all__ = ["Deduplicated", "Removed", "dedupe"]
+
+
+def dedupe(
+    source: Any,
+    output: str | os.PathLike[str] | None = None,
+    reading: Reading | None = None,
+    *,
+    output_dir: str | os.PathLike[str] | None = None,
+    database: Where | None = None,
+    similarity: float | None = None,
+    k: int | None = None,
+    recipe: str | Recipe | None = None,
+    keep: str = "first",
+    bad: str = "keep",
+    removed: str | os.PathLike[str] | None = None,
+    jobs: int = 1,
+    on_removed: Callable[[Removed], object] | None = None,
+    on_bad: Callable[[BadRecord], object] | None = None,
+    on_progress: Callable[[Deduplicated], object] | None = None,
+) -> Any:
+    """Copy files without near-duplicates; what stays is unchanged, and in its order.
+
+    Args:
+        source: Files of JSON lines, CSV, TSV or Parquet, or "-" for standard input.
+        output: One file for what stays, in the format of the inputs; its suffix says how it is
+            compressed. It appears whole or not at all.
+        reading: How files become records; records need no key.
+        output_dir: A folder for one file for each input, in place of `output`.
+        database: A database, or the path of one, which is created if it isn't there. Records that
+            resemble its documents are removed, and those that stay are added. A run that was
+            interrupted goes on where it stopped if it is called again with the same arguments.
+        similarity: The least similarity at which a record is removed; 0.8 by default, or that of
+            the database.
+        k: Remove records whose fingerprints are within k, whatever their similarity.
+        recipe: The recipe, "web" by default, or that of the database.
+        keep: "first", "longest" or "newest:FIELD". Records are considered in this order, and one is
+            removed if it resembles one that was kept. Of equal ones the first comes first.
+        bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
+            InputError ("fail").
+        removed: A file for a line of JSON about each record that was removed.
+        jobs: The number of processes that read and fingerprint; 0 for one a processor. The result
+            doesn't depend on it.
+        on_removed: Called for each record that is removed; not for those of an interrupted run.
+        on_bad: Called for each record that can't be compared.
+        on_progress: Called with the counts so far.
+    """
+    run = Deduplication(
+        reading or Reading(),
+        similarity,
+        k,
+        recipe,
+        keep,
+        bad,
+        jobs,
+        noted=bool(removed or on_removed or database),
+        on_removed=on_removed,
+        on_bad=on_bad,
+        on_progress=on_progress,
+    )
+    paths = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if (output is None) == (output_dir is None):
+        raise InputError("found no place for the output, or two", hint="give output or output_dir")
+    corpus = Corpus(
+        run,
+        [os.fspath(path) for path in paths],
+        Path(output or output_dir or ""),
+        output is None,
+        None if removed is None else os.fspath(removed),
+    )
+    corpus.deduplicate(database)
+    return run.counts

@@ -1,0 +1,407 @@
+"""Which records are removed: each is added to an index, unless it resembles one that is there."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.arrays import Marks
+from fpdb.database import Database
+from fpdb.errors import InputError
+from fpdb.fingerprint import Recipe, preset
+from fpdb.ingest import Take
+from fpdb.io.files import Part
+from fpdb.io.journal import Journal, Spool
+from fpdb.io.records import BadRecord, Reading, Record
+from fpdb.models import Added, Key, require_choice
+from fpdb.processes import mapped
+from fpdb.storage import pack, unpack
+from fpdb.storage.format import LARGEST_META, FilePlaces, Stored
+from fpdb.storage.open_checks import is_vacant
+
+_KEPT, _SHORT, _REMOVED, _BAD = range(4)
+_CODES = {"added": _KEPT, "short": _SHORT, "duplicate": _REMOVED}
+Codes = NDArray[np.uint8]
+Where = Database | str | os.PathLike[str]
+_BAD_RECORDS = ("keep", "drop", "fail")
+_NEWEST = "newest:"
+# A key that is taken gets a number; so it has to leave room for that.
+_LONGEST_KEY = 16_000
+_RECIPE = "web"
+
+
+class Removed(NamedTuple):
+    """A record that was left out, and the kept one that it resembles.
+
+    Their keys are followed by their places: the file and the line or row. The similarity is None
+    where bits are asked for; `distance` is that of the fingerprints.
+    """
+
+    key: Key
+    source: str
+    kept_key: Key
+    kept_source: str | None
+    similarity: float | None
+    distance: int
+
+
+@dataclass
+class Deduplicated:
+    """What became of the records so far.
+
+    Of those that were `read`, some are `kept`, some `removed`, because they resemble a kept one.
+    `bad` ones can't be compared, and were kept or dropped, as the policy says; `short` ones are
+    kept, because their text has hardly any words. `incomplete` counts kept ones whose search a
+    budget ended. `markup` counts texts that weren't read as HTML but have tags. `stage` is
+    "reading", "comparing" or "writing", of which the share `done` is known, or None.
+    """
+
+    read: int = 0
+    kept: int = 0
+    removed: int = 0
+    short: int = 0
+    bad: int = 0
+    incomplete: int = 0
+    markup: int = 0
+    stage: str = "reading"
+    done: float | None = None
+    started: float = field(default_factory=time.monotonic, repr=False)
+
+    @property
+    def seconds(self) -> float:
+        """The time since the run began."""
+        return time.monotonic() - self.started
+
+
+class Piece(NamedTuple):
+    """Some records that are prepared together, of the input with a number."""
+
+    part: Part
+    number: int = 0
+    path: str = ""
+    shown: str = ""
+    records: Sequence[Any] = ()
+
+
+class PreparedPiece(NamedTuple):
+    """What became of the records of a piece: marks of the bad ones, and the others' documents.
+
+    Each document has a value by which it is preferred. `damage` says why the rest of the file can't
+    be read.
+    """
+
+    is_bad: Marks
+    bad: list[BadRecord]
+    documents: Sequence[Stored]
+    values: NDArray[np.float64]
+    markup: int
+    damage: BadRecord | None
+
+
+@dataclass(frozen=True)
+class _Prepare:
+    """Reads a piece and prepares its documents, in any process."""
+
+    take: Take
+    keep: str
+    noted: bool
+
+    def __call__(self, piece: Piece) -> PreparedPiece:
+        records: list[Record | BadRecord] = []
+        values: list[float] = []
+        damage = None
+        for found in piece.part():
+            place = piece.shown + found.source.removeprefix(piece.path)
+            if isinstance(found, BadRecord) and found.source == piece.path and piece.path:
+                damage = dataclasses.replace(found, source=place)
+                continue
+            each, value = self._adapted(dataclasses.replace(found, source=place))
+            records.append(each)
+            values.append(value)
+        taken = self.take(partial(iter, records))
+        bad = [each for each in taken.found if isinstance(each, BadRecord)]
+        is_bad = np.array([isinstance(each, BadRecord) for each in taken.found], np.bool_)
+        if self.keep == "longest":
+            preferred = np.array([each.characters for each in taken.prepared], np.float64)
+        else:
+            preferred = np.array(values, np.float64)[~is_bad]
+        markup = sum(each.markup for each in taken.found if not isinstance(each, BadRecord))
+        return PreparedPiece(is_bad, bad, taken.prepared, preferred, markup, damage)
+
+    def _adapted(self, found: Record | BadRecord) -> tuple[Record | BadRecord, float]:
+        """Return a record as it is indexed, and the value by which it is preferred."""
+        if isinstance(found, BadRecord):
+            return found, 0.0
+        key = found.source if found.key is None else str(found.key)
+        value = 0.0
+        if self.keep.startswith(_NEWEST):
+            given = (found.meta or {}).get(self.keep.removeprefix(_NEWEST))
+            read = _time_of(given)
+            if read is None:
+                reason = f"holds {given!r:.40}, expected a number, or a date such as 2026-11-23"
+                return BadRecord(found.source, reason, key=key), 0.0
+            value = read
+        meta = {"source": found.source} if self.noted else None
+        return dataclasses.replace(found, key=key, meta=meta), value
+
+
+def _time_of(value: object) -> float | None:
+    """Return a date or a number as a number; one that is missing is before all others."""
+    if value in (None, ""):
+        return -np.inf
+    if isinstance(value, int | float):
+        return float(value)
+    with contextlib.suppress(ValueError, OverflowError):
+        return float(str(value))
+    with contextlib.suppress(ValueError, OverflowError):
+        found = datetime.fromisoformat(str(value).strip())
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return None
+
+
+class _NotNeededError(Exception):
+    """Ends the block that built an index, so that it is removed."""
+
+
+@dataclass
+class Deduplication:
+    """The settings of a run, and what became of its records."""
+
+    reading: Reading
+    similarity: float | None = None
+    k: int | None = None
+    recipe: str | Recipe | None = None
+    keep: str = "first"
+    bad: str = "keep"
+    jobs: int = 1
+    noted: bool = False
+    on_removed: Callable[[Removed], object] | None = None
+    on_bad: Callable[[BadRecord], object] | None = None
+    on_progress: Callable[[Deduplicated], object] | None = None
+    counts: Deduplicated = field(default_factory=Deduplicated)
+    damaged: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_choice("bad", self.bad, _BAD_RECORDS)
+        if isinstance(self.recipe, str):
+            self.recipe = preset(self.recipe)
+        newest = self.keep.removeprefix(_NEWEST) if self.keep.startswith(_NEWEST) else ""
+        if self.keep not in ("first", "longest") and not newest:
+            raise InputError(
+                f"found keep={self.keep!r}, expected first, longest or newest:FIELD",
+                hint="newest:date keeps the record with the latest date",
+            )
+        if self.k is not None and self.similarity is not None:
+            raise InputError(
+                f"found k={self.k} and similarity={self.similarity}, expected one of them",
+                hint="k asks for fingerprints with few other bits, similarity for similar texts",
+            )
+        fields = (newest,) if newest else ()
+        self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
+
+    def expect(self, total: int, stage: str) -> None:
+        """Begin a stage that reads some bytes."""
+        self.counts.stage, self.counts.done = stage, 0.0
+        self._read, self._total = 0, max(total, 1)
+
+    def progress(self, count: int) -> None:
+        """Count bytes that were read."""
+        self._read += count
+        self.counts.done = min(self._read / self._total, 1.0)
+        if self.counts.stage == "writing":
+            self.show()
+
+    def kept(self, codes: Codes) -> Marks:
+        """Mark what stays."""
+        dropped = [_REMOVED, _BAD] if self.bad == "drop" else [_REMOVED]
+        return np.isin(codes, dropped, invert=True)
+
+    def show(self) -> None:
+        """Report the counts so far."""
+        if self.on_progress:
+            self.on_progress(self.counts)
+
+    @contextlib.contextmanager
+    def index(self, folder: Path, given: Where | None) -> Iterator[Database]:
+        """Open the database that is given, or build one that is removed in the end."""
+        wanted: dict[str, Any] = {"recipe": self.recipe or _RECIPE, "k": self.k}
+        wanted["similarity"] = "recipe" if self.similarity is None else self.similarity
+        if self.k is not None:
+            wanted["similarity"] = None
+        with contextlib.ExitStack() as stack:
+            if given is None:
+                stack.enter_context(contextlib.suppress(_NotNeededError))
+                yield stack.enter_context(Database.build(folder / "index", **wanted))
+                raise _NotNeededError
+            if isinstance(given, Database):
+                database = given
+            elif is_vacant(given):
+                database = stack.enter_context(Database.create(given, **wanted))
+            else:
+                recipe = cast("Recipe | None", self.recipe)
+                database = stack.enter_context(Database.open(given, recipe=recipe))
+            self._require_fit(database)
+            yield database
+
+    def _require_fit(self, database: Database) -> None:
+        if database.keys != "text":
+            raise InputError(
+                f"{database.path} has integer keys, expected a database with text keys",
+                hint="give another database; it is created if it isn't there",
+            )
+        if self.k is not None and (database.similarity is not None or database.k != self.k):
+            finds = "what is similar" if database.similarity else f"what is within {database.k}"
+            raise InputError(
+                f"{database.path} finds {finds}, found k={self.k}",
+                hint="leave k out, or give another database; it is created if it isn't there",
+            )
+
+    def decided(
+        self, database: Database, pieces: Iterable[Piece], journal: Journal, spool: Path | None
+    ) -> Iterator[tuple[Piece, Codes]]:
+        """Yield pieces without their parts, and what became of their records.
+
+        With a spool, all are read before the first of them is compared.
+        """
+        if spool is None:
+            for piece, found in self._prepared(database, pieces):
+                yield piece, _spread(found.is_bad, self._add(database, found.documents, journal))
+            return
+        read: list[tuple[Piece, Marks]] = []
+        with Spool(spool, database.plan.bits) as documents:
+            for piece, found in self._prepared(database, pieces):
+                documents.add(found.documents, found.values)
+                read.append((piece._replace(part=tuple), found.is_bad))
+            codes = self._compared(database, documents, journal)
+        first = 0
+        for piece, is_bad in read:
+            last = first + int(np.count_nonzero(~is_bad))
+            yield piece, _spread(is_bad, codes[first:last])
+            first = last
+
+    def _prepared(
+        self, database: Database, pieces: Iterable[Piece]
+    ) -> Iterator[tuple[Piece, PreparedPiece]]:
+        """Prepare pieces, and count records; raise InputError at a bad one that fails the run."""
+        counts = self.counts
+        take = Take(database.preparer.adapted(self.reading.max_bytes))
+        for piece, found in mapped(_Prepare(take, self.keep, self.noted), pieces, self.jobs):
+            counts.read += len(found.is_bad)
+            counts.markup += found.markup * (self.reading.html == "auto")
+            for bad in found.bad:
+                self._refuse(bad, fails=self.bad == "fail")
+            if found.damage:
+                counts.read += 1
+                self._refuse(found.damage, fails=self.bad != "drop")
+                self.damaged[piece.number] = found.damage.reason
+            yield piece, found
+        if counts.read and counts.bad == counts.read:
+            raise InputError(
+                f"none of the {counts.read:,} records can be compared",
+                hint="which fields have the key and the text? The reasons are above",
+            )
+
+    def _refuse(self, bad: BadRecord, *, fails: bool) -> None:
+        if fails:
+            raise InputError(
+                f"{bad.source}: {bad.reason}",
+                hint=bad.hint or "leave it out by dropping what is bad",
+            )
+        self.counts.bad += 1
+        if self.on_bad:
+            self.on_bad(bad)
+
+    def _compared(self, database: Database, documents: Spool, journal: Journal) -> Codes:
+        """Compare spooled documents in the order of preference, from where the journal ends."""
+        self.counts.stage, self.counts.done = "comparing", 0.0
+        order = documents.order()
+        codes = np.empty(len(order), np.uint8)
+        before = np.frombuffer(journal.decided(), np.uint8)
+        done = len(before)
+        codes[order[:done]] = before
+        self._count(before)
+        for batch in documents.batches(order[done:]):
+            codes[order[done : done + len(batch)]] = self._add(database, batch, journal)
+            done += len(batch)
+            self.counts.done = done / len(order)
+            self.show()
+        return codes
+
+    def _add(self, database: Database, documents: Sequence[Stored], journal: Journal) -> Codes:
+        """Add documents that resemble none that is stored; return what became of each."""
+        codes: list[int] = []
+        removed: list[Removed] = []
+
+        def note(added: list[Added]) -> FilePlaces:
+            some = documents[len(codes) : len(codes) + len(added)]
+            new = [_CODES[each.status] for each in added]
+            gone = [
+                _removed(document, each)
+                for document, each in zip(some, added, strict=True)
+                if self.noted and each.status == "duplicate"
+            ]
+            self.counts.incomplete += sum(not each.matches.complete for each in added)
+            codes.extend(new)
+            removed.extend(gone)
+            return journal.note(bytes(new), "".join(map(_line, gone)).encode())
+
+        database.add_prepared(
+            documents,
+            skip_duplicates=True,
+            similarity=self.similarity,
+            places=note,
+            rename=_renamed,
+        )
+        found = np.array(codes, np.uint8)
+        self._count(found)
+        for each in removed:
+            if self.on_removed:
+                self.on_removed(each)
+        return found
+
+    def _count(self, codes: Codes) -> None:
+        self.counts.removed += int(np.count_nonzero(codes == _REMOVED))
+        self.counts.short += int(np.count_nonzero(codes == _SHORT))
+        self.show()
+
+
+def _spread(is_bad: Marks, codes: Codes) -> Codes:
+    """Return the codes of all records, given those of the ones that aren't bad."""
+    spread = np.full(len(is_bad), _BAD, np.uint8)
+    spread[~is_bad] = codes
+    return spread
+
+
+def _removed(document: Stored, added: Added) -> Removed:
+    nearest = added.matches[0]
+    key, source = _origin(document.key, unpack(document.meta))
+    kept_key, kept_source = _origin(nearest.key, nearest.meta)
+    return Removed(key, source or "", kept_key, kept_source, nearest.similarity, nearest.distance)
+
+
+def _origin(key: Key, meta: Any) -> tuple[Key, str | None]:
+    """Return the key of an indexed record as it was read, and its place."""
+    noted = meta if isinstance(meta, dict) else {}
+    return noted.get("key", key), noted.get("source")
+
+
+def _renamed(document: Stored, number: int) -> Stored:
+    """Give another key to a document whose key is taken, and note its own."""
+    meta = unpack(document.meta) if document.meta else {}
+    key = str(meta.setdefault("key", document.key))
+    packed = pack(meta, "metadata", LARGEST_META) if document.meta else b""
+    return document._replace(key=f"{key[:_LONGEST_KEY]} #{number}", meta=packed)
+
+
+def _line(removed: Removed) -> str:
+    return json.dumps(removed._asdict()) + "\n"

@@ -1,0 +1,263 @@
+"""Files without their near-duplicates.
+
+They are read twice: first all of their records are decided, then those that stay are copied.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import IO
+
+import numpy as np
+
+from fpdb.arrays import Marks
+from fpdb.database import Database
+from fpdb.dedupe.decide import Codes, Deduplication, Piece, Where
+from fpdb.errors import InputError
+from fpdb.fingerprint import Recipe
+from fpdb.io import streams
+from fpdb.io.files import SUFFIXES, Source, check_path, read_parts
+from fpdb.io.journal import Journal, claimed_folder
+from fpdb.io.raw import COPIED, TableHead, changed, write_rows
+from fpdb.storage.drafts import sync
+from fpdb.storage.open_checks import disk_named
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file that is deduplicated, or what came through a pipe, saved to one.
+
+    It goes by the name that it was given by. The state shows whether it is changed.
+    """
+
+    source: Source
+    shown: str
+    state: str
+
+    def require_same(self) -> None:
+        """Raise InputError if the file was changed since it was opened."""
+        with contextlib.suppress(OSError):
+            if self.state in ("", _state(self.source.path)):
+                return
+        raise changed(self.shown)
+
+
+def _state(path: str) -> str:
+    status = os.stat(path)
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+
+
+@dataclass
+class Corpus:
+    """The files of a run: what is read, what is written, and the folder beside that."""
+
+    run: Deduplication
+    paths: list[str]
+    output: Path
+    into_folder: bool
+    removed: str | None
+
+    @property
+    def folder(self) -> Path:
+        """Where the run keeps what it needs until it has ended."""
+        if self.into_folder:
+            return self.output / ".dedupe.part"
+        return self.output.with_name(f"{self.output.name}.part")
+
+    def deduplicate(self, given: Where | None) -> None:
+        """Write the files without near-duplicates, each whole or not at all."""
+        self._check_targets()
+        forms = self._check()
+        if self.into_folder:
+            with disk_named(self.output.parent):
+                self.output.mkdir(exist_ok=True)
+        with claimed_folder(self.folder, str(self.output)):
+            inputs = [
+                self._input(path, form, number)
+                for number, (path, form) in enumerate(zip(self.paths, forms, strict=True))
+            ]
+            headers = self._headers(inputs)
+            with self.run.index(self.folder, given) as database:
+                self._decide_and_write(database, inputs, headers, durable=given is not None)
+
+    def _check(self) -> list[str]:
+        """Return the formats of the inputs; raise InputError if they can't be copied."""
+        own = self.run.reading.format or _form_of(str(self.output))
+        forms = []
+        for path in self.paths:
+            if path == "-" and not self.into_folder and own:
+                form = own
+            else:
+                form = check_path(path, self.run.reading)
+            if form not in COPIED:
+                raise InputError(
+                    f"{path} is {form or 'a directory'}, expected records in files of JSON lines, "
+                    "CSV, TSV or Parquet",
+                    hint="name the files themselves; fpdb ingest --skip-duplicates reads "
+                    "everything, and prints what is a duplicate",
+                )
+            if not self.into_folder and form != (own or form):
+                raise InputError(
+                    f"{path} is {form}, and {self.output} would be {own}",
+                    hint="records are copied as they are: give the output the suffix of the input",
+                )
+            forms.append(form)
+        return forms
+
+    def _input(self, path: str, form: str, number: int) -> InputFile:
+        shown = os.fsencode(path).decode(errors="replace")
+        reading = dataclasses.replace(self.run.reading, format=form)
+        if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):
+            with streams.named(shown):
+                path, state = streams.saved(path, str(self.folder / f"input-{number}"))
+            return InputFile(Source(path, path, form, reading), shown, state)
+        return InputFile(Source(path, path, form, reading), shown, _state(path))
+
+    def _headers(self, inputs: list[InputFile]) -> list[TableHead]:
+        """Read the headers, which those that are written to one file must share."""
+        headers = [TableHead(each.source) for each in inputs]
+        for header, each in zip(headers, inputs, strict=True):
+            if not self.into_folder and not header.fits(headers[0]):
+                raise InputError(
+                    f"{each.shown} has other columns than {inputs[0].shown}",
+                    hint="write them to files of their own, into a folder",
+                )
+        return headers
+
+    def _decide_and_write(
+        self,
+        database: Database,
+        inputs: list[InputFile],
+        headers: list[TableHead],
+        *,
+        durable: bool,
+    ) -> None:
+        run = self.run
+        spool = self.folder / "documents" if durable or run.keep != "first" else None
+        uuid, places = database.preparer.header["uuid"], database.file_places()
+        known = (uuid, places) if durable else ()
+        with Journal(self.folder, self._digest(inputs), *known) as journal:
+            for target in self._targets():
+                if durable and not journal.resumed and target.exists():
+                    raise InputError(
+                        f"{target} is there already, and the database may have its records",
+                        hint="give another output: what the database has is left out",
+                    )
+            codes: list[list[Codes]] = [[] for _ in inputs]
+            for piece, found in run.decided(database, self._pieces(inputs), journal, spool):
+                codes[piece.number].append(found)
+            kept = [run.kept(np.concatenate([np.empty(0, np.uint8), *some])) for some in codes]
+            self._write(inputs, headers, kept, journal)
+            if durable:
+                database.add_prepared([], places={journal.identity: None})
+        run.counts.kept = sum(int(np.count_nonzero(marks)) for marks in kept)
+        run.show()
+
+    def _digest(self, inputs: list[InputFile]) -> bytes:
+        """Return the digest of what an interrupted run must have in common with the next one."""
+        run = self.run
+        recipe = run.recipe.id if isinstance(run.recipe, Recipe) else ""
+        known: list[object] = [
+            run.reading,
+            run.similarity,
+            run.k,
+            recipe,
+            run.keep,
+            run.bad,
+            self.removed,
+        ]
+        known += [(each.shown, each.state) for each in inputs]
+        return hashlib.blake2b(repr(known).encode(), digest_size=16).digest()
+
+    def _pieces(self, inputs: list[InputFile]) -> Iterator[Piece]:
+        """Yield the parts of the files; their bytes show how far the reading is."""
+        sizes = [os.path.getsize(each.source.path) for each in inputs]
+        self.run.expect(sum(sizes), "reading")
+        for number, each in enumerate(inputs):
+            source = each.source
+            parts = read_parts(source.path, source.reading, progress=self.run.progress)
+            for part in parts:
+                yield Piece(part, number, source.path, each.shown)
+
+    def _write(
+        self, inputs: list[InputFile], headers: list[TableHead], kept: list[Marks], journal: Journal
+    ) -> None:
+        """Copy what stays, and move it to its place when all of it is on the disk."""
+        run = self.run
+        run.expect(sum(os.path.getsize(each.source.path) for each in inputs), "writing")
+        drafts: dict[Path, Path] = {}
+        with contextlib.ExitStack() as stack:
+            if self.removed:
+                target = Path(self.removed)
+                draft = target.with_name(f"{target.name}.part")
+                stack.callback(draft.unlink, missing_ok=True)
+                with (
+                    open(journal.lines, "rb") as lines,
+                    _synced(draft) as file,
+                    streams.packed(file, self.removed) as packed,
+                ):
+                    shutil.copyfileobj(lines, packed)
+                drafts[draft] = target
+            sources = [
+                dataclasses.replace(
+                    each.source, progress=run.progress, problem=run.damaged.get(number, "")
+                )
+                for number, each in enumerate(inputs)
+            ]
+            parts = list(zip(sources, kept, strict=True))
+            together = [parts] if not self.into_folder else [[part] for part in parts]
+            for number, (target, some) in enumerate(zip(self._targets(), together, strict=True)):
+                draft = self.folder / f"output-{number}"
+                with _synced(draft) as file:
+                    write_rows(file, str(target), headers[number], some)
+                drafts[draft] = target
+            for each in inputs:
+                each.require_same()
+            for draft, target in drafts.items():
+                with disk_named(target.parent):
+                    draft.replace(target)
+                    sync(target.parent)
+
+    def _targets(self) -> list[Path]:
+        """Return the files that are written."""
+        if not self.into_folder:
+            return [self.output]
+        return [self.output / PurePath(path).name for path in self.paths]
+
+    def _check_targets(self) -> None:
+        """Raise InputError if a file would be written twice, or would replace an input."""
+        targets = self._targets()
+        if len(set(targets)) < len(targets):
+            raise InputError("two inputs have the same name", hint="write them to two folders")
+        if self.removed and Path(self.removed).resolve() in {each.resolve() for each in targets}:
+            raise InputError(
+                f"found {self.removed} for what stays and for what is removed, in one place",
+                hint="give them two names",
+            )
+        for target in [*targets, Path(self.removed or os.devnull)]:
+            for path in self.paths:
+                if os.path.exists(path) and target.exists() and os.path.samefile(path, target):
+                    raise InputError(
+                        f"{target} is an input, and would be replaced", hint="name another file"
+                    )
+            if str(target) != os.devnull and target.exists() and not target.is_file():
+                raise InputError(f"{target} is no file", hint="name a file that isn't there yet")
+
+
+@contextlib.contextmanager
+def _synced(path: Path) -> Iterator[IO[bytes]]:
+    """Open a new file for a block; it is on the disk when the block ends."""
+    with disk_named(path.parent), open(path, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _form_of(path: str) -> str | None:
+    return SUFFIXES.get(PurePath(streams.unpacked_name(path)).suffix.lower())
