@@ -83,7 +83,7 @@ class Deduplicated:
         return time.monotonic() - self.started
 
 
-class Piece(NamedTuple):
+class Block(NamedTuple):
     """Some records that are prepared together, of the input with a number."""
 
     part: Part
@@ -93,8 +93,8 @@ class Piece(NamedTuple):
     records: Sequence[Any] = ()
 
 
-class PreparedPiece(NamedTuple):
-    """What became of the records of a piece: marks of the bad ones, and the others' documents.
+class PreparedBlock(NamedTuple):
+    """What became of the records of a block: marks of the bad ones, and the others' documents.
 
     Each document has a value by which it is preferred. `damage` says why the rest of the file can't
     be read.
@@ -110,19 +110,19 @@ class PreparedPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class _Prepare:
-    """Reads a piece and prepares its documents, in any process."""
+    """Reads a block and prepares its documents, in any process."""
 
     take: Take
     keep: str
     noted: bool
 
-    def __call__(self, piece: Piece) -> PreparedPiece:
+    def __call__(self, block: Block) -> PreparedBlock:
         records: list[Record | BadRecord] = []
         values: list[float] = []
         damage = None
-        for found in piece.part():
-            place = piece.shown + found.source.removeprefix(piece.path)
-            if isinstance(found, BadRecord) and found.source == piece.path and piece.path:
+        for found in block.part():
+            place = block.shown + found.source.removeprefix(block.path)
+            if isinstance(found, BadRecord) and found.source == block.path and block.path:
                 damage = dataclasses.replace(found, source=place)
                 continue
             each, value = self._adapted(dataclasses.replace(found, source=place))
@@ -136,7 +136,7 @@ class _Prepare:
         else:
             preferred = np.array(values, np.float64)[~is_bad]
         markup = sum(each.markup for each in taken.found if not isinstance(each, BadRecord))
-        return PreparedPiece(is_bad, bad, taken.prepared, preferred, markup, damage)
+        return PreparedBlock(is_bad, bad, taken.prepared, preferred, markup, damage)
 
     def _adapted(self, found: Record | BadRecord) -> tuple[Record | BadRecord, float]:
         """Return a record as it is indexed, and the value by which it is preferred."""
@@ -267,35 +267,35 @@ class Deduplication:
             )
 
     def decided(
-        self, database: Database, pieces: Iterable[Piece], journal: Journal, spool: Path | None
-    ) -> Iterator[tuple[Piece, Codes]]:
-        """Yield pieces without their parts, and what became of their records.
+        self, database: Database, blocks: Iterable[Block], journal: Journal, spool: Path | None
+    ) -> Iterator[tuple[Block, Codes]]:
+        """Yield blocks without their parts, and what became of their records.
 
         With a spool, all are read before the first of them is compared.
         """
         if spool is None:
-            for piece, found in self._prepared(database, pieces):
-                yield piece, _spread(found.is_bad, self._add(database, found.documents, journal))
+            for block, found in self._prepared(database, blocks):
+                yield block, _spread(found.is_bad, self._add(database, found.documents, journal))
             return
-        read: list[tuple[Piece, Marks]] = []
+        read: list[tuple[Block, Marks]] = []
         with Spool(spool, database.plan.bits) as documents:
-            for piece, found in self._prepared(database, pieces):
+            for block, found in self._prepared(database, blocks):
                 documents.add(found.documents, found.values)
-                read.append((piece._replace(part=tuple), found.is_bad))
+                read.append((block._replace(part=tuple), found.is_bad))
             codes = self._compared(database, documents, journal)
         first = 0
-        for piece, is_bad in read:
+        for block, is_bad in read:
             last = first + int(np.count_nonzero(~is_bad))
-            yield piece, _spread(is_bad, codes[first:last])
+            yield block, _spread(is_bad, codes[first:last])
             first = last
 
     def _prepared(
-        self, database: Database, pieces: Iterable[Piece]
-    ) -> Iterator[tuple[Piece, PreparedPiece]]:
-        """Prepare pieces, and count records; raise InputError at a bad one that fails the run."""
+        self, database: Database, blocks: Iterable[Block]
+    ) -> Iterator[tuple[Block, PreparedBlock]]:
+        """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
         take = Take(database.preparer.adapted(self.reading.max_bytes))
-        for piece, found in mapped(_Prepare(take, self.keep, self.noted), pieces, self.jobs):
+        for block, found in mapped(_Prepare(take, self.keep, self.noted), blocks, self.jobs):
             counts.read += len(found.is_bad)
             counts.markup += found.markup * (self.reading.html == "auto")
             for bad in found.bad:
@@ -303,8 +303,8 @@ class Deduplication:
             if found.damage:
                 counts.read += 1
                 self._refuse(found.damage, fails=self.bad != "drop")
-                self.damaged[piece.number] = found.damage.reason
-            yield piece, found
+                self.damaged[block.number] = found.damage.reason
+            yield block, found
         if counts.read and counts.bad == counts.read:
             raise InputError(
                 f"none of the {counts.read:,} records can be compared",

@@ -18,7 +18,7 @@ import numpy as np
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
-from fpdb.dedupe.decide import Codes, Deduplication, Piece, Where
+from fpdb.dedupe.decide import Codes, Deduplication, Block, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io import streams
@@ -150,8 +150,8 @@ class Corpus:
                         hint="give another output: what the database has is left out",
                     )
             codes: list[list[Codes]] = [[] for _ in inputs]
-            for piece, found in run.decided(database, self._pieces(inputs), journal, spool):
-                codes[piece.number].append(found)
+            for block, found in run.decided(database, self._pieces(inputs), journal, spool):
+                codes[block.number].append(found)
             kept = [run.kept(np.concatenate([np.empty(0, np.uint8), *some])) for some in codes]
             self._write(inputs, headers, kept, journal)
             if durable:
@@ -175,7 +175,7 @@ class Corpus:
         known += [(each.shown, each.state) for each in inputs]
         return hashlib.blake2b(repr(known).encode(), digest_size=16).digest()
 
-    def _pieces(self, inputs: list[InputFile]) -> Iterator[Piece]:
+    def _pieces(self, inputs: list[InputFile]) -> Iterator[Block]:
         """Yield the parts of the files; their bytes show how far the reading is."""
         sizes = [os.path.getsize(each.source.path) for each in inputs]
         self.run.expect(sum(sizes), "reading")
@@ -183,7 +183,7 @@ class Corpus:
             source = each.source
             parts = read_parts(source.path, source.reading, progress=self.run.progress)
             for part in parts:
-                yield Piece(part, number, source.path, each.shown)
+                yield Block(part, number, source.path, each.shown)
 
     def _write(
         self, inputs: list[InputFile], headers: list[TableHead], kept: list[Marks], journal: Journal
