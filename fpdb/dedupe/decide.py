@@ -83,7 +83,7 @@ class Deduplicated:
         return time.monotonic() - self.started
 
 
-class Block(NamedTuple):
+class RecordBlock(NamedTuple):
     """Some records that are prepared together, of the input with a number."""
 
     part: Part
@@ -93,7 +93,7 @@ class Block(NamedTuple):
     records: Sequence[Any] = ()
 
 
-class PreparedBlock(NamedTuple):
+class PreparedRecords(NamedTuple):
     """What became of the records of a block: marks of the bad ones, and the others' documents.
 
     Each document has a value by which it is preferred. `damage` says why the rest of the file can't
@@ -116,7 +116,7 @@ class _Prepare:
     keep: str
     noted: bool
 
-    def __call__(self, block: Block) -> PreparedBlock:
+    def __call__(self, block: RecordBlock) -> PreparedRecords:
         records: list[Record | BadRecord] = []
         values: list[float] = []
         damage = None
@@ -136,7 +136,7 @@ class _Prepare:
         else:
             preferred = np.array(values, np.float64)[~is_bad]
         markup = sum(each.markup for each in taken.found if not isinstance(each, BadRecord))
-        return PreparedBlock(is_bad, bad, taken.prepared, preferred, markup, damage)
+        return PreparedRecords(is_bad, bad, taken.prepared, preferred, markup, damage)
 
     def _adapted(self, found: Record | BadRecord) -> tuple[Record | BadRecord, float]:
         """Return a record as it is indexed, and the value by which it is preferred."""
@@ -267,8 +267,12 @@ class Deduplication:
             )
 
     def decided(
-        self, database: Database, blocks: Iterable[Block], journal: Journal, spool: Path | None
-    ) -> Iterator[tuple[Block, Codes]]:
+        self,
+        database: Database,
+        blocks: Iterable[RecordBlock],
+        journal: Journal,
+        spool: Path | None,
+    ) -> Iterator[tuple[RecordBlock, Codes]]:
         """Yield blocks without their parts, and what became of their records.
 
         With a spool, all are read before the first of them is compared.
@@ -277,7 +281,7 @@ class Deduplication:
             for block, found in self._prepared(database, blocks):
                 yield block, _spread(found.is_bad, self._add(database, found.documents, journal))
             return
-        read: list[tuple[Block, Marks]] = []
+        read: list[tuple[RecordBlock, Marks]] = []
         with Spool(spool, database.plan.bits) as documents:
             for block, found in self._prepared(database, blocks):
                 documents.add(found.documents, found.values)
@@ -290,8 +294,8 @@ class Deduplication:
             first = last
 
     def _prepared(
-        self, database: Database, blocks: Iterable[Block]
-    ) -> Iterator[tuple[Block, PreparedBlock]]:
+        self, database: Database, blocks: Iterable[RecordBlock]
+    ) -> Iterator[tuple[RecordBlock, PreparedRecords]]:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
         take = Take(database.preparer.adapted(self.reading.max_bytes))

@@ -18,7 +18,7 @@ import numpy as np
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
-from fpdb.dedupe.decide import Block, Codes, Deduplication, Where
+from fpdb.dedupe.decide import RecordBlock, Codes, Deduplication, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io import streams
@@ -175,7 +175,7 @@ class Corpus:
         known += [(each.shown, each.state) for each in inputs]
         return hashlib.blake2b(repr(known).encode(), digest_size=16).digest()
 
-    def _pieces(self, inputs: list[InputFile]) -> Iterator[Block]:
+    def _pieces(self, inputs: list[InputFile]) -> Iterator[RecordBlock]:
         """Yield the parts of the files; their bytes show how far the reading is."""
         sizes = [os.path.getsize(each.source.path) for each in inputs]
         self.run.expect(sum(sizes), "reading")
@@ -183,7 +183,7 @@ class Corpus:
             source = each.source
             parts = read_parts(source.path, source.reading, progress=self.run.progress)
             for part in parts:
-                yield Block(part, number, source.path, each.shown)
+                yield RecordBlock(part, number, source.path, each.shown)
 
     def _write(
         self, inputs: list[InputFile], headers: list[TableHead], kept: list[Marks], journal: Journal
