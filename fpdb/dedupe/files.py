@@ -18,7 +18,7 @@ import numpy as np
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
-from fpdb.dedupe.decide import RecordBlock, Codes, Deduplication, Where
+from fpdb.dedupe.decide import Codes, Deduplication, RecordBlock, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io import streams
