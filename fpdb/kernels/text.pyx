@@ -22,6 +22,7 @@ cdef enum:
     BIN_SHIFT = 56
     ROUND_SHIFT = 52
     BLOCKS = 0x1100
+    ASCII = 0x80
     # What an entry of `CharacterTable` holds: the code, its kind, and what else it may be.
     CODE = 0x1FFFFF
     KIND_SHIFT = 21
@@ -29,6 +30,7 @@ cdef enum:
     SIGN = 2
     SEVERAL = 1 << 23
     HARD = 1 << 24
+    STRIDE = 64
     LONGEST_WORD = 64
     LONGEST_SHINGLE = 5
     SPAN = 15
@@ -107,6 +109,7 @@ cdef class CharacterTable:
     def __cinit__(self, source):
         memset(self.blocks, 0, sizeof(self.blocks))
         self.source = source
+        self.load(0)
 
     def __dealloc__(self):
         cdef int number
@@ -135,15 +138,19 @@ cdef class CharacterTable:
         return 0
 
     cdef int prepare(self, const uint32_t *codes, Py_ssize_t count) except -1:
-        """Load the tables of all these characters."""
-        cdef Py_ssize_t place
-        cdef uint32_t number, last = BLOCKS
-        for place in range(count):
-            number = codes[place] >> 8
-            if number != last:
-                if self.blocks[number] == NULL:
-                    self.load(number)
-                last = number
+        """Load the tables of all these characters; the first one is there already."""
+        cdef Py_ssize_t place, start = 0
+        cdef uint32_t number, every
+        while start < count:
+            every = 0
+            for place in range(start, min(start + STRIDE, count)):
+                every |= codes[place]
+            if every >> 8:
+                for place in range(start, min(start + STRIDE, count)):
+                    number = codes[place] >> 8
+                    if self.blocks[number] == NULL:
+                        self.load(number)
+            start += STRIDE
         return 0
 
 
@@ -252,6 +259,8 @@ cdef class ShingleKernel:
     cdef CharacterTable characters
     cdef WeightTable weights
     cdef uint64_t letters[LONGEST_WORD]
+    # The hashes of letters that are ASCII before and after cleaning; 0 for any other character.
+    cdef uint64_t ascii[LONGEST_WORD][ASCII]
     cdef uint64_t places[LONGEST_SHINGLE]
     cdef uint64_t rounds[ROUNDS]
     cdef uint64_t bins[BINS]
@@ -266,6 +275,8 @@ cdef class ShingleKernel:
         const uint64_t[::1] letters, const uint64_t[::1] places, const uint64_t[::1] rounds,
         const uint64_t[::1] bins, const uint64_t[::1] votes,
     ):
+        cdef int place, code
+        cdef uint32_t entry
         if (
             letters.shape[0] != LONGEST_WORD or places.shape[0] != LONGEST_SHINGLE
             or rounds.shape[0] != ROUNDS or bins.shape[0] != BINS or votes.shape[0] != 2
@@ -274,6 +285,12 @@ cdef class ShingleKernel:
             raise ValueError("found other numbers of salts or bits than kernels are made for")
         self.characters, self.weights = characters, weights
         memcpy(self.letters, &letters[0], sizeof(self.letters))
+        for code in range(ASCII):
+            entry = characters.blocks[0][code]
+            for place in range(LONGEST_WORD):
+                self.ascii[place][code] = (
+                    mix((entry & CODE) * ODD + letters[place]) if entry >> KIND_SHIFT == LETTER else 0
+                )
         memcpy(self.places, &places[0], sizeof(self.places))
         memcpy(self.rounds, &rounds[0], sizeof(self.rounds))
         memcpy(self.bins, &bins[0], sizeof(self.bins))
@@ -360,6 +377,22 @@ cdef class ShingleKernel:
             self.sketch(<uint64_t *>scratch.tokens.data, count, sketch)
         return count
 
+    cdef inline int word(
+        self, const uint32_t *codes, Py_ssize_t count, uint64_t *result
+    ) noexcept nogil:
+        """Hash the ASCII letters that a word begins with, and return how many there are."""
+        cdef uint64_t value, sum = 0
+        cdef int length, most = <int>min(count, LONGEST_WORD)
+        for length in range(most):
+            value = self.ascii[length][codes[length]] if codes[length] < ASCII else 0
+            if not value:
+                break
+            sum += value
+        else:
+            length = most
+        result[0] = sum
+        return length
+
     cdef int64_t cut(self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
         """Clean a text and hash its tokens; return how many there are, or -1."""
         cdef const uint32_t *codes = <uint32_t *>scratch.codes.data
@@ -371,8 +404,20 @@ cdef class ShingleKernel:
         cdef uint32_t entry, code, kind, more
         cdef int64_t count = 0, capacity = 0, cleaned = 0
         cdef int length = 0  # of the word that isn't finished
-        cdef Py_ssize_t place
-        for place in range(start, end):
+        cdef Py_ssize_t place = start
+        while place < end:
+            if not length:
+                if count + 2 > capacity:
+                    capacity = 2 * count + 256
+                    tokens = <uint64_t *>room(&scratch.tokens, capacity * sizeof(uint64_t))
+                    units = <uint8_t *>room(&scratch.units, capacity)
+                    if tokens == NULL or units == NULL:
+                        return -1
+                length = self.word(codes + place, end - place, &sum)
+                place += length
+                cleaned += length
+                if place == end:
+                    break
             entry = blocks[codes[place] >> 8][codes[place] & 0xFF]
             more = 1
             several = &entry
@@ -383,6 +428,7 @@ cdef class ShingleKernel:
                 more = several[0]
                 several += 1
             cleaned += more
+            place += 1
             while more:
                 entry = several[0]
                 kind = entry >> KIND_SHIFT
@@ -470,7 +516,7 @@ cdef class ShingleKernel:
         cdef uint64_t bins[BINS]
         cdef int64_t place, empty = BINS
         cdef int number
-        cdef uint64_t value, least
+        cdef uint64_t value, least, before
         memset(packed, 0, SKETCH_BYTES)
         if not count:
             return
@@ -480,9 +526,10 @@ cdef class ShingleKernel:
                 value = mix(hashes[place] + self.rounds[number])
                 least = (value & HASH) | (<uint64_t>number << ROUND_SHIFT)
                 value >>= BIN_SHIFT
-                if least < bins[value]:
-                    empty -= bins[value] == EMPTY
-                    bins[value] = least
+                # Without branches, which no processor could predict.
+                before = bins[value]
+                empty -= before == EMPTY
+                bins[value] = least if least < before else before
             if not empty:
                 break
         for number in range(BINS):
