@@ -168,10 +168,10 @@ def _page(found: Gathered) -> ReportPage:
         top=top,
         similarity=found.similarity,
         kinds={
-            "edited": "edited copies",
-            "identical": "identical copies only",
+            "edited": "edited",
+            "identical": "identical only",
             "chain": "chains",
-            "open": "without a verdict",
+            "open": "no verdict yet",
         },
         groups=groups,
         notes=[*_notes(found, len(groups)), *left_out],

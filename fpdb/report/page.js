@@ -47,14 +47,20 @@
     function equal(text) {
       for (const line of text.split(/(?<=\n)/)) {
         if (!line) continue;
-        left.push(line);
-        if (beside) right.push(line);
+        if (line.trim() || !line.endsWith("\n")) {
+          left.push(line);
+          if (beside) right.push(line);
+        }
         if (line.endsWith("\n")) close();
       }
     }
     function change([one, other]) {
-      if (one) left.push(make("del", {}, one));
-      if (other) (beside ? right : left).push(make("ins", {}, other));
+      const mark = (side, name, text) => {
+        const bare = text.trimEnd();
+        if (text) side.push(make(name, {}, bare.replace(/\n\s*\n/g, "\n")), text.slice(bare.length));
+      };
+      mark(left, "del", one);
+      mark(beside ? right : left, "ins", other);
     }
     function note(text) {
       close();
@@ -239,7 +245,7 @@
   const kind = make("select", {}, option("", "all"), Object.entries(data.kinds).map(([value, text]) => option(value, text)));
   const order = make("select", {}, option("given", "least similar first"), option("similar", "most similar first"),
     option("large", "largest first"), option("title", "by title"));
-  const shown = make("span", { class: "count", role: "status" });
+  const shown = make("span", { class: "total", role: "status" });
   const save = make("button", { type: "button", onclick: exported });
   const list = make("div", { id: "list" });
   const collator = new Intl.Collator();

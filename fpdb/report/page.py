@@ -26,8 +26,8 @@ _SCRIPTS = {
 _LOOKED_AT = 2000
 # In JSON within a page: what could end the element, or a line of the program.
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
-# Of long equal passages, the characters that are kept at both ends; fewer if room is short.
-_KEPT = (1500, 150)
+# The characters that are kept at both ends of equal passages: all, or fewer if room is short.
+_KEPT = (1 << 30, 1500, 150)
 _WIDTH, _HEIGHT = 420, 150
 
 
@@ -144,7 +144,8 @@ def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) 
     step = _WIDTH / max(len(rows), 1)
     drawn: list[str] = []
     # Labels that don't fit beside each other are left out; the table has all.
-    every = -(-max((len(label) for label, _ in rows), default=1) * 8 // max(int(step), 1)) or 1
+    every = -(-max((len(label) for label, _ in rows), default=1) * 9 // max(int(step), 1)) or 1
+    counted = len(f"{largest:,}") * 8 < step
     for number, (label, count) in enumerate(rows):
         height = max(count / largest * _HEIGHT, 2 if count else 0)
         left = number * step
@@ -161,7 +162,7 @@ def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) 
         drawn.append(bar)
         if number % every == 0:
             drawn.append(element("text", label, x=middle, y=_HEIGHT + 34, class_="label"))
-        if count and len(f"{count:,}") * 7 < step:
+        if count and counted:
             y = f"{_HEIGHT + 13 - height:.1f}"
             drawn.append(element("text", f"{count:,}", x=middle, y=y, class_="count"))
     axis = element("path", d=f"M0 {_HEIGHT + 18.5}H{_WIDTH}")

@@ -41,6 +41,8 @@ def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
         view = _group(found, group, room)
         room.take(view)
         views.append(view)
+    # By what is shown; until here, it was estimated.
+    views.sort(key=lambda view: (view["kind"] == "identical", view["low"]))
     notes = []
     if room.left_out:
         notes.append(
@@ -55,13 +57,14 @@ def _group(found: Gathered, group: Group, room: Room) -> dict[str, Any]:
     text = found.text_of(kept)
     allowed = room.of_group() * 9 // 10 // max(len(others), 1) - 400 * len(group.versions)
     versions = [version_view(kept)]
-    lowest = 1.0
+    lowest, compared = 1.0, 0
     for other in others:
         versions.append(version_view(other))
         another = found.text_of(other)
         if text is not None and another is not None:
             versions[-1] |= pair_view(found.recipe, text, another, allowed, room)
             lowest = min(lowest, versions[-1]["s"])
+            compared += 1
     if not others and text is not None:
         excerpt = visible(text[:_EXCERPT])
         versions[0] |= {"x": excerpt, "lang": language_of(text), "r": len(text) - _EXCERPT}
@@ -71,7 +74,7 @@ def _group(found: Gathered, group: Group, room: Room) -> dict[str, Any]:
         "n": group.size,
         "kind": "edited" if group.texts > 1 else "identical",
         "more": group.texts - len(group.versions),
-        "low": round(min(lowest, group.least), 4),
+        "low": round(lowest if compared == group.texts - 1 else min(lowest, group.least), 4),
         "v": versions,
     }
     if lowest < least_estimate(found.similarity):

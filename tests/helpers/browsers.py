@@ -1,0 +1,48 @@
+"""A real browser: tests with the mark `browser` run where Chromium, its driver and Selenium are."""
+
+import contextlib
+import importlib.util
+import shutil
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def installed():
+    """Return the paths of a browser and its driver, or None if a part is missing."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if browser and driver and importlib.util.find_spec("selenium"):
+        return browser, driver
+    return None
+
+
+def pytest_collection_modifyitems(config, items):
+    """Deselect the tests of the browser where there is none, and say how many."""
+    if installed():
+        return
+    left_out = [item for item in items if item.get_closest_marker("browser")]
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+@contextlib.contextmanager
+def started(folder):
+    """Start a browser without a window, which saves into a folder."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    browser, driver = installed()
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    # Without a sandbox, because it needs rights that containers don't give.
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_argument(f"--user-data-dir={folder / 'profile'}")
+    options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    window = webdriver.Chrome(options=options, service=Service(driver))
+    try:
+        yield window
+    finally:
+        window.quit()

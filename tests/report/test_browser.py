@@ -1,0 +1,269 @@
+"""The page of a report in a real browser."""
+
+import json
+import random
+import time
+
+import browsers
+import pytest
+from pages import data_of
+
+import fpdb
+from fpdb.io.tables import read_pairs
+from fpdb.report.page import ReportPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.slow("it starts a browser")]
+
+WORDS = [f"word{number}" for number in range(3000)]
+HAN = [chr(0x4E00 + number) for number in range(2000)]
+CHANGES = {"slightly": [150], "more": [60, 120, 180], "most": [20, 60, 120, 180, 220]}
+
+
+def records():
+    """Yield groups of pairs that are edited ever more, one of copies, and a chain."""
+    for number, (name, places) in enumerate(CHANGES.items()):
+        words = WORDS[number * 300 :][:300]
+        yield {"id": f"{name}/1", "title": f"Story edited {name}", "text": " ".join(words)}
+        for place in places:
+            words[place] = "changed"
+        yield {"id": f"{name}/2", "text": " ".join(words)}
+    for copy in range(3):
+        yield {"id": f"copy/{copy}", "title": "Copies", "text": " ".join(WORDS[1000:1080])}
+    words = WORDS[1200:1500]
+    for step in range(4):
+        words[step * 70 : step * 70 + 16] = [f"step{step}x{n}" for n in range(16)]
+        yield {"id": f'chain,"{step}"', "title": "Chain", "text": " ".join(words)}
+    text = "".join(HAN[:400])
+    yield {"id": "news/1", "title": "新闻", "text": text}
+    yield {"id": "news/2", "title": "新闻", "text": text.replace(HAN[200], "红鸢")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("browser")
+    source = folder / "news.jsonl"
+    source.write_text("".join(json.dumps(record) + "\n" for record in records()))
+    fpdb.report(str(source), folder / "report.html")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def window(folder):
+    with browsers.started(folder) as window:
+        yield window
+
+
+@pytest.fixture
+def page(window, folder):
+    window.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+    )
+    window.get(f"file://{folder}/report.html")
+    window.execute_script("localStorage.clear()")
+    window.refresh()
+    yield Reader(window)
+    assert [entry["message"] for entry in window.get_log("browser")] == []
+
+
+class Reader:
+    """What a reader sees and does."""
+
+    def __init__(self, window):
+        self.window = window
+
+    def all(self, selector):
+        return self.window.find_elements("css selector", selector)
+
+    def one(self, selector):
+        [found] = self.all(selector)
+        return found
+
+    def texts(self, selector):
+        return [element.text for element in self.all(selector)]
+
+    def titles(self):
+        return self.texts("#list .title")
+
+    def choose(self, label, value):
+        self.window.execute_script(
+            "const select = [...document.querySelectorAll('label')]"
+            ".find((label) => label.textContent.startsWith(arguments[0])).querySelector('select');"
+            "select.value = arguments[1]; select.dispatchEvent(new Event('input'));",
+            label,
+            value,
+        )
+
+    def write(self, selector, text):
+        field = self.one(selector)
+        field.clear()
+        field.send_keys(text)
+
+    def press(self, keys):
+        for key in keys:
+            self.window.switch_to.active_element.send_keys(key)
+
+    def button(self, text):
+        [found] = [button for button in self.all("button") if button.text == text]
+        return found
+
+
+ORDER = [
+    "Chain",
+    "Story edited most",
+    "Story edited more",
+    "新闻",
+    "Story edited slightly",
+    "Copies",
+]
+
+
+def test_groups_are_listed_and_opened(page):
+    assert page.titles() == ORDER
+    assert page.texts(".identical .share") == ["same"]
+    assert page.one("[role=status]").text == "6 groups"
+    page.all(".head")[1].click()
+    assert page.texts(".body .name") == ["most/1", "most/2"]
+    assert page.texts("del") == [WORDS[600 + place] for place in CHANGES["most"]]
+    assert page.texts("ins") == ["changed"] * 5
+    assert "2 % of the words on the left are only in the kept text" in page.one("p.facts").text
+    page.all(".head")[1].click()
+    assert page.all(".body") == []
+
+
+def test_filters(page):
+    page.write("input[type=search]", "edited M")
+    assert page.titles() == ["Story edited most", "Story edited more"]
+    assert page.one("[role=status]").text == "2 of 6 groups"
+    page.write("input[type=search]", "copy/2")
+    assert page.titles() == ["Copies"]
+    page.write("input[type=search]", "nothing")
+    assert page.titles() == []
+    page.write("input[type=search]", "新闻")
+    assert page.titles() == ["新闻"]
+    page.window.refresh()
+    page.choose("Show", "identical")
+    assert page.titles() == ["Copies"]
+    page.choose("Show", "chain")
+    assert page.titles() == ["Chain"]
+    page.choose("Show", "")
+    page.write("[aria-label^=Least]", "98")
+    assert page.titles() == ["Story edited slightly", "Copies"]
+    page.write("[aria-label^=Largest]", "99")
+    assert page.titles() == ["Story edited slightly"]
+
+
+def test_orders(page):
+    page.choose("Sort", "similar")
+    assert page.titles() == [*reversed(ORDER)]
+    page.choose("Sort", "large")
+    assert page.titles()[:2] == ["Chain", "Copies"]
+    page.choose("Sort", "title")
+    assert page.titles()[:2] == ["Chain", "Copies"]
+
+
+def test_folding(page):
+    page.all(".head")[4].click()
+    page.button("As one text").click()
+    folds = page.texts("button.fold")
+    assert len(folds) == 2
+    assert all("equal words" in fold for fold in folds)
+    before = page.one(".one").text
+    assert WORDS[50] not in before
+    page.all("button.fold")[0].click()
+    assert len(page.all("button.fold")) == 1
+    page.button("Show all").click()
+    assert page.all("button.fold") == []
+    shown = " ".join(page.one(".one").text.split()).replace("changed ", "", 1)
+    assert shown == " ".join(WORDS[:300])
+    page.button("Fold equal passages").click()
+    assert len(page.all("button.fold")) == 2
+
+
+def test_a_chain_says_so(page):
+    page.all(".head")[0].click()
+    assert "A chain: not all of these documents" in page.one(".warn").text
+    assert len(page.all(".tabs button")) == 3
+    assert page.one(".tabs [aria-pressed=true]").text.startswith("1: ")
+    page.press("n")
+    assert page.one(".tabs [aria-pressed=true]").text.startswith("2: ")
+    page.press("p")
+    assert page.one(".tabs [aria-pressed=true]").text.startswith("1: ")
+
+
+def test_keys_verdicts_and_pairs_csv(page, folder, tmp_path):
+    (folder / "pairs.csv").unlink(missing_ok=True)
+    page.press("jos")
+    assert page.one(".verdict .soft").text == "Your verdict: same"
+    page.press("jod")
+    page.press("jou")
+    assert page.texts(".marks") == ["chain ✓ same", "✓ different", "✓ unsure", "", "", ""]
+    page.press("kkk")
+    assert "at" in page.all(".group")[0].get_attribute("class").split()
+    page.press("/")
+    page.press("sd")
+    assert page.one("input[type=search]").get_attribute("value") == "sd"
+    page.one("input[type=search]").clear()
+    page.window.refresh()
+    assert page.texts(".marks") == ["chain ✓ same", "✓ different", "✓ unsure", "", "", ""]
+    page.choose("Show", "open")
+    assert page.titles() == ORDER[3:5]
+    page.button("Save 3 verdicts").click()
+    saved = folder / "pairs.csv"
+    limit = time.monotonic() + 20
+    while not saved.exists() and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert list(read_pairs(str(saved))) == [
+        ('chain,"0"', 'chain,"1"', True),
+        ("most/1", "most/2", False),
+    ]
+    source = [fpdb.Document(each["id"], each["text"]) for each in records()]
+    found = fpdb.evaluate(source, read_pairs(str(saved)), listed_only=True, k=[3])
+    assert found.true == 1
+
+
+def test_chinese_is_set_as_chinese(page):
+    page.all(".head")[3].click()
+    assert page.texts("del") == [HAN[200]]
+    assert {text.get_attribute("lang") for text in page.all(".body .text")} == {"zh"}
+    assert "of the characters" in page.one("p.facts").text
+
+
+def test_a_phone(page):
+    page.window.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 400, "height": 800, "deviceScaleFactor": 2, "mobile": True},
+    )
+    page.window.refresh()
+    for head in page.all(".head"):
+        page.window.execute_script("arguments[0].click()", head)
+    assert page.window.execute_script("return document.documentElement.scrollWidth") == 400
+    assert page.all(".two") == []
+    assert len(page.all(".one")) == 5
+
+
+@pytest.mark.full
+def test_five_hundred_groups_open_in_two_seconds(window, folder):
+    groups = []
+    [view] = [group for group in data_of(folder / "report.html")["groups"] if "most" in group["t"]]
+    chance = random.Random(4)
+    for number in range(500):
+        words = chance.choices(WORDS, k=1230)
+        pieces = [
+            [f"old{place}", f"new{place}"]
+            if place % 2
+            else " ".join(words[place * 30 : place * 30 + 50])
+            for place in range(41)
+        ]
+        kept, other = view["v"]
+        key = f"https://a.example/{number}"
+        versions = [kept | {"k": [key]}, other | {"k": [f"{key}/copy"], "d": pieces}]
+        groups.append(view | {"t": f"Title {number}", "v": versions})
+    page = ReportPage("Many", "500 groups", [], 0.8, {}, groups)
+    (folder / "many.html").write_bytes(page.render())
+    assert 4_000_000 < (folder / "many.html").stat().st_size <= 5_000_000
+    window.get(f"file://{folder}/many.html")
+    timing = "const [entry] = performance.getEntriesByType('navigation'); return entry.loadEventEnd"
+    assert len(window.find_elements("css selector", ".group")) == 500
+    assert window.execute_script(timing) < 2000
+    assert window.get_log("browser") == []
