@@ -205,12 +205,13 @@
           ["read at", [...kept.src, ...version.src].join(" and ")]]
           .flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
       const verdict = verdicts[this.name(this.version)];
+      const unsaved = kept.cut || version.cut ? " (not saved: a key is too long)" : "";
       const buttons = ["same", "different", "unsure"].map((word) => make("button", { type: "button",
         "aria-pressed": String(verdict === word), onclick: () => this.judge(word) },
         word[0].toUpperCase() + word.slice(1)));
       return [make("p", { class: "facts" }, sentence),
         make("div", { class: "verdict" }, make("span", { class: "soft" },
-          verdict ? `Your verdict: ${verdict}` : "Are they the same?"), buttons, make("span", { class: "spread" }),
+          (verdict ? `Your verdict: ${verdict}` : "Are they the same?") + unsaved), buttons, make("span", { class: "spread" }),
         make("button", { type: "button", onclick: () => { this.folded = !this.folded; this.show(); } },
           this.folded ? "Show all" : "Fold equal passages"),
         make("button", { type: "button", onclick: () => { beside = !beside; redraw(); } },
@@ -284,7 +285,7 @@
   }
 
   const judged = () => groups.flatMap((group) => group.view.v.slice(1).map((version, place) =>
-    [group.view.v[0].k[0], version.k[0], verdicts[group.name(place + 1)]])).filter((row) => row[2]);
+    group.view.v[0].cut || version.cut ? [] : [group.view.v[0].k[0], version.k[0], verdicts[group.name(place + 1)]])).filter((row) => row[2]);
   function showExport() {
     const number = judged().length;
     save.textContent = number ? `Save ${count(number, "verdict")}` : "Save verdicts";

@@ -130,9 +130,12 @@ def _shortened(pieces: Sequence[Piece], kept: int) -> tuple[list[Any], int]:
         if not piece.same:
             found.append([piece.text, piece.other])
         elif len(piece.text) > 3 * kept:
-            middle = len(piece.text) - 2 * kept
-            found += [piece.text[:kept], middle, piece.text[-kept:]]
-            left_out += middle
+            # Not within a word, if one ends near there.
+            start = piece.text.rfind(" ", kept - 40, kept) + 1 or kept
+            stop = piece.text.find(" ", len(piece.text) - kept, len(piece.text) - kept + 40) + 1
+            stop = stop or len(piece.text) - kept
+            found += [piece.text[:start], stop - start, piece.text[stop:]]
+            left_out += stop - start
         else:
             found.append(piece.text)
     return found, left_out

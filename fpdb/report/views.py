@@ -1,5 +1,6 @@
 """Groups as the program of a page takes them: compared, and cut to what a file holds."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fpdb.fingerprint import Recipe
@@ -9,37 +10,52 @@ from fpdb.report.gather import Gathered, Group, Version
 from fpdb.report.page import fit, language_of, plural, safe_json, visible
 
 MOST_BYTES = 5_000_000
-# Of these, what the page takes besides its groups.
-_FRAME = 150_000
+# Of these, what the page takes besides its groups, and what each group may take in any case.
+_FRAME = 200_000
+_LEAST = 4_000
+_LARGEST_PAIR = 200_000
 _EXCERPT = 1_500
-_LONGEST_KEY = 300
+_LONGEST_KEY, _SHORTEST_KEY = 1_000, 100
 
 
 class Room:
-    """The bytes that are left for the groups to come, of which each may take an equal part."""
+    """The bytes that are left for the groups to come; small groups leave more to others."""
 
-    def __init__(self, groups: int) -> None:
-        self._groups = groups
-        self._bytes = MOST_BYTES - _FRAME
+    def __init__(self, sizes: Sequence[int]) -> None:
+        """Take about how many bytes each group needs."""
+        self._groups = len(sizes)
+        self._bytes = self._limit = left = MOST_BYTES - _FRAME
+        for number, size in enumerate(sorted(sizes)):
+            self._limit = left // (len(sizes) - number)
+            if size > self._limit:
+                break
+            left -= size
         self.left_out = 0
 
     def of_group(self) -> int:
         """Return the bytes that the next group may take."""
-        return self._bytes // max(self._groups, 1)
-
-    def take(self, view: dict[str, Any]) -> None:
-        """Count the bytes of a group."""
-        self._bytes -= len(safe_json(view).encode()) + 1
         self._groups -= 1
+        return max(min(self._limit, self._bytes - self._groups * _LEAST), _LEAST)
+
+    def take(self, size: int) -> None:
+        """Count the bytes of a group."""
+        self._bytes -= size
 
 
 def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the groups, and notes on what of them isn't in the page."""
-    room = Room(len(found.groups))
+    room = Room([_size(group) for group in found.groups])
     views = []
     for group in found.groups:
-        view = _group(found, group, room)
-        room.take(view)
+        most = room.of_group()
+        view = _group(found, group, room, most)
+        while (size := len(safe_json(view).encode()) + 1) > most and len(view["v"]) > 2:
+            view["v"].pop()
+            view["more"] += 1
+        if size > most:
+            _shorten_keys(view["v"])
+            size = len(safe_json(view).encode()) + 1
+        room.take(size)
         views.append(view)
     # By what is shown; until here, it was estimated.
     views.sort(key=lambda view: (view["kind"] == "identical", view["low"]))
@@ -52,11 +68,18 @@ def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
     return views, notes
 
 
-def _group(found: Gathered, group: Group, room: Room) -> dict[str, Any]:
+def _size(group: Group) -> int:
+    """Return about how many bytes a group takes: no more, if its texts are as similar as usual."""
+    places = [version.place for version in group.versions[1:] if version.place]
+    return _LEAST + sum(min(size * 3 // 2, _LARGEST_PAIR) for _, size in places)
+
+
+def _group(found: Gathered, group: Group, room: Room, most: int) -> dict[str, Any]:
     kept, *others = group.versions
     text = found.text_of(kept)
-    allowed = room.of_group() * 9 // 10 // max(len(others), 1) - 400 * len(group.versions)
     versions = [version_view(kept)]
+    named = 2 * len(safe_json(versions[0])) * len(group.versions)
+    allowed = (most * 9 // 10 - named) // max(len(others), 1)
     lowest, compared = 1.0, 0
     for other in others:
         versions.append(version_view(other))
@@ -84,17 +107,30 @@ def _group(found: Gathered, group: Group, room: Room) -> dict[str, Any]:
 
 def version_view(version: Version) -> dict[str, Any]:
     """Return a text's documents: their keys, as they are, and where they were read."""
-    return {
+    view: dict[str, Any] = {
         "k": [key for key, _ in version.named],
-        "src": [visible(source) for _, source in version.named[:1]],
+        "src": [visible(source)[-_LONGEST_KEY:] for _, source in version.named[:1]],
         "n": version.copies,
     }
+    if any(len(str(key)) > _LONGEST_KEY for key in view["k"]):
+        _shorten_keys([view], _LONGEST_KEY)
+    return view
+
+
+def _shorten_keys(views: list[dict[str, Any]], longest: int = _SHORTEST_KEY) -> None:
+    """Cut long keys, which then can't be saved with a verdict, and name only the first of each."""
+    for view in views:
+        view["cut"] = any(len(str(key)) > longest for key in view["k"][:1])
+        view["k"] = (
+            [f"{str(key)[:longest]}…" for key in view["k"][:1]] if view["cut"] else view["k"][:1]
+        )
+        view["src"] = [source[-longest:] for source in view["src"]]
 
 
 def pair_view(recipe: Recipe, text: str, other: str, allowed: int, room: Room) -> dict[str, Any]:
     """Return how similar two texts are, and what differs in them."""
     found = differences(text, other)
-    fitted = fit(found.pieces, max(allowed, 500))
+    fitted = fit(found.pieces, min(max(allowed, 500), _LARGEST_PAIR))
     rest = found.rest + found.other_rest
     room.left_out += fitted.left_out + rest
     share, contained = exact_shares(*recipe.shingles_many([text, other]))

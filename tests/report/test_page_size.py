@@ -9,6 +9,7 @@ from pages import data_of
 import fpdb
 from fpdb.report.differences import Piece, differences
 from fpdb.report.page import fit, safe_json
+from fpdb.report.views import MOST_BYTES, Room
 
 WORDS = [f"w{number}" for number in range(3000)]
 
@@ -60,3 +61,34 @@ def test_what_fits_is_whole():
     pieces = [Piece(True, "one ", "one "), Piece(False, "two", "three")]
     assert fit(pieces, 500).pieces == ["one ", ["two", "three"]]
     assert fit(pieces, 500).left_out == 0
+
+
+def test_long_keys_fit(tmp_path):
+    source = tmp_path / "keys.jsonl"
+    with open(source, "w", encoding="utf-8") as file:
+        for number in range(8):
+            for copy in range(30):
+                key = f"{number}/{copy}/" + "<" * 60_000
+                words = [*WORDS[number * 200 : number * 200 + 200]]
+                words[100] = f"copy{copy % 12}"
+                file.write(json.dumps({"id": key, "text": " ".join(words)}) + "\n")
+    found = fpdb.report(str(source), tmp_path / "report.html")
+    assert found.size <= 5_000_000
+    groups = data_of(found.path)["groups"]
+    assert (found.groups, len(groups)) == (8, 8)
+    assert all(version["cut"] for group in groups for version in group["v"])
+    assert all(len(group["v"]) >= 2 for group in groups)
+
+
+@pytest.mark.parametrize("sizes", [[], [10] * 500, [10**7] * 500, [10**7, *[5000] * 499]])
+def test_room_is_given_to_those_that_need_it(sizes):
+    room = Room(sizes)
+    total = 0
+    for size in sizes:
+        most = room.of_group()
+        assert most >= min(size, 4_000)
+        taken = min(size, most)
+        room.take(taken)
+        total += taken
+    assert total <= MOST_BYTES
+    assert total >= min(sum(sizes), 0.9 * MOST_BYTES)
