@@ -22,9 +22,11 @@ from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import (
     BATCH,
     LOAD,
+    TRANSACTION_BYTES,
     Preparer,
     as_fingerprints,
     as_keys,
+    bytes_of,
     cut_by_bytes,
     distinct_keys,
     take,
@@ -236,17 +238,33 @@ class Database(Queries):
         skip_duplicates: bool = False,
         similarity: float | None = None,
         jobs: int = 1,
+        transaction: int = BATCH,
     ) -> Iterator[Added]:
         """Add documents in transactions of a thousand or so; yield each once it is durable.
 
         Nothing is added before the result is iterated, as a for loop does. With several `jobs`,
         worker processes make the fingerprints, and this one stores; 0 means all processors.
         What is stored and yielded, and in which order, doesn't depend on it.
+
+        A larger `transaction`, in documents, writes more of them to each page, which is faster
+        where none is needed soon: other writers wait until it ends.
         """
+        require_whole("transaction", transaction, 1)
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
-        for _, prepared in mapped(self._preparer.prepare, take(iter(documents)), jobs):
-            for portion in cut_by_bytes(prepared):
-                yield from self._add(portion, duplicates)
+        parts = take(iter(documents), transaction)
+        waiting: list[Stored] = []
+        size = 0
+        for _, prepared in mapped(self._preparer.prepare, parts, jobs):
+            waiting += prepared
+            size += sum(map(bytes_of, prepared))
+            if len(waiting) + BATCH > transaction or size >= TRANSACTION_BYTES:
+                yield from self._add_all(waiting, duplicates)
+                waiting, size = [], 0
+        yield from self._add_all(waiting, duplicates)
+
+    def _add_all(self, documents: Sequence[Stored], duplicates: Search | None) -> Iterator[Added]:
+        for portion in cut_by_bytes(documents) if documents else ():
+            yield from self._add(portion, duplicates)
 
     def add_prepared(
         self,

@@ -9,11 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, NamedTuple, cast
+from functools import partial
+from itertools import chain, islice
+from typing import Any, NamedTuple, Self, cast
 
 from fpdb.database import Database
-from fpdb.documents.prepare import Preparer
+from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, Preparer, bytes_of
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.arrow import table_rows
@@ -29,6 +30,8 @@ _MOST_DIGITS = 20
 # Where `Ingested` counts a status under another name.
 _COUNTED = {"duplicate": "duplicates", "error": "bad"}
 _BEGINNING, _ENDS = 2000, 3
+# Documents of files are read for as long before they are stored together.
+_SECONDS = 1.0
 # Records that are looked up together.
 _BLOCK = 256
 
@@ -121,7 +124,8 @@ def ingest(
     isn't read again.
 
     Args:
-        database: Where the documents are stored, a thousand or so in a transaction.
+        database: Where the documents are stored, those of a second in a transaction; of a pipe, as
+            they come.
         paths: Files, directories and "-". All are checked before anything is read.
         reading: How files become documents; by default, their suffixes say it.
         skip_duplicates: Don't add a document that resembles a stored one.
@@ -148,20 +152,12 @@ def ingest(
         counts.bytes_total = sum(size or 0 for size in sizes)
     take = Take(database.preparer.adapted(reading.max_bytes))
     run.show()
-    for _, found in mapped(take, chain.from_iterable(opened), jobs):
-        taken = found.until_bad() if strict else found
-        run.count(
-            database.add_prepared(
-                taken.prepared, skip_duplicates=skip_duplicates, similarity=similarity
-            )
-        )
-        for each in taken.found:
-            if isinstance(each, BadRecord):
-                run.refuse(each)
-            else:
-                counts.invalid_utf8 += each.replaced
-                counts.markup += each.markup and reading.html == "auto"
-        run.show()
+    add = partial(database.add_prepared, skip_duplicates=skip_duplicates, similarity=similarity)
+    # What a pipe gives is stored as it comes.
+    seconds = 0.0 if counts.bytes_total is None else _SECONDS
+    with _Waiting(add, run, reading, seconds) as waiting:
+        for _, found in mapped(take, chain.from_iterable(opened), jobs):
+            waiting.take(found)
     return counts
 
 
@@ -396,6 +392,66 @@ class Run:
         """Report the counts so far."""
         if self.on_progress:
             self.on_progress(self.counts)
+
+
+class _Waiting:
+    """Stores what became of parts together: of a second, or of as many documents as it gets.
+
+    Other writers wait while they are stored, which mostly takes less time than to read them. An
+    error of the reading ends the block after what was read before is stored.
+    """
+
+    def __init__(
+        self,
+        add: Callable[[Sequence[Stored]], list[Added]],
+        run: Run,
+        reading: Reading,
+        seconds: float,
+    ) -> None:
+        self._add, self._run, self._seconds = add, run, seconds
+        self._counts_markup = reading.html == "auto"
+        self._parts: list[Taken] = []
+        self._documents = self._bytes = 0
+        self._since = time.monotonic()
+
+    def take(self, taken: Taken) -> None:
+        """Take a part, and store all that wait if they are enough."""
+        if self._run.strict:
+            taken = taken.until_bad()
+        self._parts.append(taken)
+        self._documents += len(taken.prepared)
+        self._bytes += sum(map(bytes_of, taken.prepared))
+        bad = len(taken.found) > len(taken.prepared)
+        if (
+            self._documents >= GATHERED
+            or self._bytes >= TRANSACTION_BYTES
+            or time.monotonic() - self._since >= self._seconds
+            or (bad and self._run.strict)
+        ):
+            self._store()
+
+    def _store(self) -> None:
+        parts, self._parts = self._parts, []
+        self._documents = self._bytes = 0
+        run, counts = self._run, self._run.counts
+        added = iter(self._add([each for part in parts for each in part.prepared]))
+        for part in parts:
+            run.count(islice(added, len(part.prepared)))
+            for each in part.found:
+                if isinstance(each, BadRecord):
+                    run.refuse(each)
+                else:
+                    counts.invalid_utf8 += each.replaced
+                    counts.markup += each.markup and self._counts_markup
+            run.show()
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._parts and (kind is None or issubclass(kind, Exception)):
+            self._store()
 
 
 @dataclass

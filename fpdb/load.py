@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fpdb.database import Database
 from fpdb.documents.layout import new_database, new_header
-from fpdb.documents.prepare import BATCH
+from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.ingest import Ingested, Run, Take, parse_key
 from fpdb.io.arrow import fingerprint_blocks, spark_files
@@ -30,8 +30,6 @@ from fpdb.tables.bulk_load import MEMORY
 
 _CAPACITY = 1_000_000
 _CHUNK = 1 << 18
-# Documents that are stored together in a database that nobody else sees yet.
-_FILLED = 1 << 14
 # What a record takes, about, until it is stored with the others of its step.
 _RECORD_BYTES = 256
 
@@ -121,15 +119,15 @@ class _Load(Run):
         if is_vacant(self.path):
             described = new_header(**{**vars(source.head), **self.new})
             with Environment.build(self.path, *new_database(described)) as environment:
-                self._add_dumped(Database(environment), source, _FILLED)
+                self._add_dumped(Database(environment), source)
         else:
             with Database.open(self.path) as database:
-                self._add_dumped(database, source, BATCH)
+                self._add_dumped(database, source)
 
-    def _add_dumped(self, database: Database, source: portable.PortableFile, together: int) -> None:
+    def _add_dumped(self, database: Database, source: portable.PortableFile) -> None:
         """Add the documents up to the first bad line; then raise what is wrong with that."""
         source.head.require_fit(portable.Head.of(database.preparer.header), str(self.path))
-        for line, batch in source.batches(together):
+        for line, batch in source.batches(GATHERED):
             prepared, bad = database.preparer.sift(batch)
             self.count(database.add_prepared(prepared[: bad[0][0]] if bad else prepared))
             self.show()
@@ -190,7 +188,7 @@ class _Load(Run):
                 self.refuse(BadRecord(f"{source}: {fields['key']}", problem or "no fingerprint"))
             else:
                 documents.append(Document(**fields, short=missing))
-        self.count(database.add_many(documents))
+        self.count(database.add_many(documents, transaction=GATHERED))
         self.show()
 
     def records(self, source: str, reading: Reading) -> None:

@@ -25,11 +25,13 @@ from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array
 
-# Documents of one transaction: with texts, and as ready fingerprints.
+# Documents of one transaction: while a caller waits for them, in files, and as ready fingerprints.
 BATCH = 1000
+GATHERED = 1 << 15
 LOAD = 1_000_000
 _BATCH_CHARACTERS = 1 << 23
-_BATCH_BYTES = 1 << 22
+# Keys, metadata and sketches of one transaction.
+TRANSACTION_BYTES = 1 << 23
 _MOST = (1 << 63) - 1
 
 
@@ -184,15 +186,15 @@ def _preparer(stored: Header, recipe: Recipe | None, sketched: bool) -> Preparer
     return Preparer(stored, *layout(stored), recipe, sketched=sketched)
 
 
-def take(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    """Yield as many documents at a time as one transaction adds."""
+def take(documents: Iterator[Document], most: int = BATCH) -> Iterator[list[Document]]:
+    """Yield as many documents at a time as are prepared together, at most N."""
     batch: list[Document] = []
     room = _BATCH_CHARACTERS
     for document in documents:
         batch.append(document)
         text = getattr(document, "text", None)  # what is no document is refused when it is prepared
         room -= len(text) if isinstance(text, str) else 0
-        if len(batch) == BATCH or room < 0:
+        if len(batch) >= min(most, BATCH) or room < 0:
             yield batch
             batch, room = [], _BATCH_CHARACTERS
     if batch:
@@ -203,14 +205,18 @@ def cut_by_bytes(documents: Sequence[Stored]) -> list[Sequence[Stored]]:
     """Cut documents that are ready to be stored into those of one transaction each, by bytes."""
     ends, size = [0], 0
     for place, document in enumerate(documents):
-        if size >= _BATCH_BYTES:
+        if size >= TRANSACTION_BYTES:
             ends.append(place)
             size = 0
-        key = document.key
-        size += len(document.meta) + len(document.sketch)
-        size += len(key) if isinstance(key, str) else 0
+        size += bytes_of(document)
     ends.append(len(documents))
     return [documents[start:end] for start, end in pairwise(ends)]
+
+
+def bytes_of(document: Stored) -> int:
+    """Return the bytes of a document that count for the size of a transaction."""
+    key = document.key
+    return len(document.meta) + len(document.sketch) + (len(key) if isinstance(key, str) else 0)
 
 
 def as_number(value: Any, bits: int, name: str = "fingerprint") -> int:

@@ -502,7 +502,7 @@ def test_what_is_held_at_once_is_bounded(data, tmp_path, monkeypatch):
         sizes.append(len(batch))
     assert sum(sizes) == 5
     assert set(sizes) == {1, 2}
-    monkeypatch.setattr(sys.modules["fpdb.load"], "_FILLED", 2)
+    monkeypatch.setattr(sys.modules["fpdb.load"], "GATHERED", 2)
     fpdb.load(tmp_path / "new", io.BytesIO(data))
     with fpdb.open(tmp_path / "new") as database:
         assert dumped(database) == data
