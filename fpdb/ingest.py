@@ -155,9 +155,9 @@ def ingest(
     add = partial(database.add_prepared, skip_duplicates=skip_duplicates, similarity=similarity)
     # What a pipe gives is stored as it comes.
     seconds = 0.0 if counts.bytes_total is None else _SECONDS
-    with _Waiting(add, run, reading, seconds) as waiting:
+    with _UnstoredParts(add, run, reading, seconds) as unstored:
         for _, found in mapped(take, chain.from_iterable(opened), jobs):
-            waiting.take(found)
+            unstored.take(found)
     return counts
 
 
@@ -394,7 +394,7 @@ class Run:
             self.on_progress(self.counts)
 
 
-class _Waiting:
+class _UnstoredParts:
     """Stores what became of parts together: of a second, or of as many documents as it gets.
 
     Other writers wait while they are stored, which mostly takes less time than to read them. An
