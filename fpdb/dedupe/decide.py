@@ -308,6 +308,7 @@ class Deduplication:
                 counts.read += 1
                 self._refuse(found.damage, fails=self.bad != "drop")
                 self.damaged[block.number] = found.damage.reason
+            self.show()
             yield block, found
         if counts.read and counts.bad == counts.read:
             raise InputError(

@@ -39,11 +39,12 @@ class InputFile:
     source: Source
     shown: str
     state: str
+    saved: bool = False
 
     def require_same(self) -> None:
         """Raise InputError if the file was changed since it was opened."""
         with contextlib.suppress(OSError):
-            if self.state in ("", _state(self.source.path)):
+            if self.saved or self.state == _state(self.source.path):
                 return
         raise changed(self.shown)
 
@@ -76,7 +77,7 @@ class Corpus:
         forms = self._check()
         if self.into_folder:
             with disk_named(self.output.parent):
-                self.output.mkdir(exist_ok=True)
+                self.output.mkdir(exist_ok=True, parents=True)
         with claimed_folder(self.folder, str(self.output)):
             inputs = [
                 self._input(path, form, number)
@@ -116,7 +117,7 @@ class Corpus:
         if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):
             with streams.named(shown):
                 path, state = streams.saved(path, str(self.folder / f"input-{number}"))
-            return InputFile(Source(path, path, form, reading), shown, state)
+            return InputFile(Source(path, path, form, reading), shown, state, saved=True)
         return InputFile(Source(path, path, form, reading), shown, _state(path))
 
     def _headers(self, inputs: list[InputFile]) -> list[TableHead]:
@@ -240,13 +241,18 @@ class Corpus:
                 f"found {self.removed} for what stays and for what is removed, in one place",
                 hint="give them two names",
             )
-        for target in [*targets, Path(self.removed or os.devnull)]:
+        for target in [*targets, *([Path(self.removed)] if self.removed else [])]:
+            if not target.parent.is_dir() and target.parent != self.output:
+                raise InputError(
+                    f"{target} can't be written: there is no folder {target.parent}",
+                    hint="create it first, or name another file",
+                )
             for path in self.paths:
                 if os.path.exists(path) and target.exists() and os.path.samefile(path, target):
                     raise InputError(
                         f"{target} is an input, and would be replaced", hint="name another file"
                     )
-            if str(target) != os.devnull and target.exists() and not target.is_file():
+            if target.exists() and not target.is_file():
                 raise InputError(f"{target} is no file", hint="name a file that isn't there yet")
 
 

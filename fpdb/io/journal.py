@@ -118,21 +118,24 @@ class Journal:
         status = os.fstat(self._codes.fileno())
         self.identity = FileIdentity(status.st_dev, status.st_ino)
         self.resumed = False
-        self._resume(places)
+        self._places = [place for place in places if place.path == str(self._path)]
 
     def __enter__(self) -> Self:
+        try:
+            self._resume()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._codes.close()
         self._lines.close()
 
-    def _resume(self, places: Sequence[FilePlace]) -> None:
+    def _resume(self) -> None:
         """Cut the files to what the database stores; raise InputError if they don't fit."""
         offset = lines = 0
-        for place in places:
-            if place.path != str(self._path):
-                continue
+        for place in self._places:
             if place.identity != self.identity or self._size(self._codes) < place.offset:
                 raise InputError(
                     f"{self._path} is gone or was changed, and with it what an interrupted run "

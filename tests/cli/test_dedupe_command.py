@@ -1,0 +1,142 @@
+"""fpdb dedupe: what it prints, its options, and its exit codes."""
+
+import json
+
+import pytest
+
+TEXTS = [" ".join(f"w{place}x{number}" for place in range(40)) for number in range(3)]
+
+
+def lines(records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in.jsonl"
+    records = [{"id": place, "text": TEXTS[place % 3], "n": place} for place in range(6)]
+    path.write_text(lines(records))
+    return path
+
+
+def ids(path):
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
+
+
+def test_the_summary_counts(run, tmp_path, source):
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl")
+    assert (done.code, done.out) == (0, "")
+    summary, rate = done.err.split("; ")
+    assert summary == "read 6, kept 3, removed 3 (50.0%), short 0, bad 0"
+    assert rate.endswith(" records/s\n")
+    assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
+
+
+def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--json")
+    found = json.loads(done.out)
+    assert found.pop("seconds") > 0
+    expected = {"read": 6, "kept": 3, "removed": 3, "short": 0, "bad": 0, "incomplete": 0}
+    assert found == expected
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ((), [0, 1, 2]),
+        (("--keep", "newest:n"), [3, 4, 5]),
+        (("--keep", "longest"), [0, 1, 2]),
+        (("-k", "0"), [0, 1, 2]),
+        (("--similarity", "0.95"), [0, 1, 2]),
+        (("--recipe", "code"), [0]),
+        (("--text-field", "n"), None),
+    ],
+)
+def test_options_reach_the_library(run, tmp_path, source, options, kept):
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", *options)
+    if kept is None:
+        assert done.code == 3
+        assert "none of the 6 records can be compared" in done.err
+        assert f"{source}:1: the field 'n' holds a number, expected a text" in done.err
+    else:
+        assert done.code == 0
+        assert ids(tmp_path / "out.jsonl") == kept
+
+
+def test_a_file_for_each_input(run, tmp_path, source):
+    other = tmp_path / "other.jsonl"
+    other.write_text(lines([{"id": 9, "text": TEXTS[1]}, {"id": 10, "text": "a new text " * 9}]))
+    done = run("dedupe", source, other, "--output-dir", tmp_path / "clean")
+    assert done.code == 0
+    assert ids(tmp_path / "clean" / "in.jsonl") == [0, 1, 2]
+    assert ids(tmp_path / "clean" / "other.jsonl") == [10]
+
+
+def test_standard_input_has_the_format_of_the_output(run, tmp_path):
+    rows = "".join(f"{place},{TEXTS[place % 2]}\n" for place in range(4))
+    stdin = f"id,text\n{rows}".encode()
+    done = run("dedupe", "-", "-o", tmp_path / "out.csv", stdin=stdin)
+    assert done.code == 0, done.err
+    assert (tmp_path / "out.csv").read_text() == "id,text\n" + "".join(rows.splitlines(True)[:2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("in.jsonl",), "give --output or --output-dir"),
+        (("in.jsonl", "-o", "a", "--output-dir", "b"), "give --output or --output-dir"),
+        (("in.jsonl", "-o", "-"), "found -, expected a path"),
+        (("in.jsonl", "-o", "a.jsonl", "--bad", "skip"), "'skip' is not one of"),
+        ((), "Missing argument"),
+    ],
+)
+def test_usage_errors(run, arguments, message):
+    done = run("dedupe", *arguments)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_what_is_bad_is_named(run, tmp_path, source):
+    source.write_text(source.read_text() + "no JSON\n")
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--bad", "drop")
+    assert done.code == 0
+    assert f"{source}:7: is no JSON" in done.err
+    assert "bad 1" in done.err
+    done = run("dedupe", source, "-o", tmp_path / "failed.jsonl", "--bad", "fail")
+    assert done.code == 3
+    assert not (tmp_path / "failed.jsonl").exists()
+
+
+def test_hostile_keys_stay_on_their_line(run, tmp_path):
+    keys = ["\x1b[31mred\n\u202egnp", "\u2028", "a"]
+    source, removed = tmp_path / "in.jsonl", tmp_path / "removed.jsonl"
+    source.write_text(lines({"id": key, "text": TEXTS[0]} for key in keys))
+    run("dedupe", source, "-o", tmp_path / "out.jsonl", "--removed", removed)
+    text = removed.read_text()
+    assert text.isascii()
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [(row["key"], row["kept_key"]) for row in rows] == [(key, keys[0]) for key in keys[1:]]
+
+
+def test_texts_with_tags_are_warned_of(run, tmp_path):
+    source = tmp_path / "in.jsonl"
+    html = "<p>{}</p><p>a</p><p>b</p><p>c</p>"
+    source.write_text(lines({"id": n, "text": html.format(n)} for n in range(30)))
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl")
+    assert "most texts have tags" in done.err
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--html", "none")
+    assert "tags" not in done.err
+
+
+def test_a_terminal_shows_the_stages(run, tmp_path, source, monkeypatch):
+    from fpdb.cli import dedupe, render
+
+    monkeypatch.setattr(render, "shows_progress", lambda: True)
+    monkeypatch.setattr(dedupe, "_PROGRESS_SECONDS", 0.0)
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--keep", "longest")
+    shown = [part.strip() for part in done.err.split("\r")]
+    for stage in ("reading: ", "comparing: ", "writing: "):
+        assert any(part.startswith(stage) for part in shown)
+    assert any("6 records, 3 removed, 100%, 0 s left" in part for part in shown)

@@ -1,0 +1,178 @@
+"""Records that can't be compared, files that can't be read or written, unfit databases."""
+
+import errno
+import gzip
+import json
+
+import pytest
+from pyarrow import parquet
+
+import fpdb
+from fpdb.dedupe import files
+
+GOOD = " ".join(f"word{number}" for number in range(40))
+BAD_LINES = [b"no JSON", b"[]", b'{"id": 1}', b'{"id": [], "text": "x y z"}', b'{"text": 5}']
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    path = tmp_path / "in.jsonl"
+    good = json.dumps({"id": "good", "text": GOOD}).encode()
+    path.write_bytes(b"\n".join([BAD_LINES[0], good, *BAD_LINES[1:], good]))
+    return path
+
+
+@pytest.mark.parametrize("keep", ["first", "longest"])
+@pytest.mark.parametrize("bad", ["keep", "drop"])
+def test_bad_records_are_kept_or_dropped(tmp_path, mixed, bad, keep):
+    found = []
+    out = tmp_path / "out.jsonl"
+    counts = fpdb.dedupe(mixed, out, bad=bad, on_bad=found.append, keep=keep)
+    lines = mixed.read_bytes().split(b"\n")
+    assert [each.source for each in found] == [f"{mixed}:{n}" for n in (1, 3, 4, 5, 6)]
+    expected = lines[:-1] if bad == "keep" else lines[1:2]
+    assert out.read_bytes().removesuffix(b"\n") == b"\n".join(expected)
+    assert (counts.read, counts.bad, counts.removed, counts.kept) == (7, 5, 1, len(expected))
+
+
+@pytest.mark.parametrize("database", [True, False])
+def test_a_bad_record_may_fail_the_run_before_anything_is_stored(tmp_path, mixed, database):
+    path = tmp_path / "corpus.fpdb" if database else None
+    with pytest.raises(fpdb.InputError, match=r"in\.jsonl:1: is no JSON"):
+        fpdb.dedupe(mixed, tmp_path / "out.jsonl", bad="fail", database=path)
+    assert not (tmp_path / "out.jsonl").exists()
+    assert not list(tmp_path.glob("*.part"))
+    if path:
+        with fpdb.open(path) as db:
+            assert len(db) == 0
+
+
+@pytest.mark.parametrize("bad", ["keep", "drop"])
+def test_it_is_an_error_if_all_records_are_bad(tmp_path, bad):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b"\n".join(BAD_LINES))
+    with pytest.raises(fpdb.InputError, match="none of the 5 records can be compared") as caught:
+        fpdb.dedupe(path, tmp_path / "out.jsonl", bad=bad)
+    assert caught.value.hint
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_line_that_is_too_long_stays_as_it_is(tmp_path):
+    path = tmp_path / "in.jsonl"
+    line = json.dumps({"id": 1, "text": GOOD * 100}).encode()
+    path.write_bytes(line + b"\n" + json.dumps({"id": 2, "text": GOOD}).encode())
+    counts = fpdb.dedupe(path, tmp_path / "out.jsonl", fpdb.Reading(max_bytes=2000))
+    assert counts.bad == 1
+    assert (tmp_path / "out.jsonl").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("bad", ["keep", "drop"])
+def test_a_file_that_is_cut_short_fails_unless_its_rest_may_be_dropped(tmp_path, corpus, bad):
+    data = "".join(json.dumps(each) + "\n" for each in corpus(400, edited=0)).encode()
+    path, other, out = tmp_path / "in.jsonl.gz", tmp_path / "other.jsonl", tmp_path / "out.jsonl"
+    path.write_bytes(gzip.compress(data)[:-6000])
+    other.write_bytes(data[-30_000:].partition(b"\n")[2])
+    if bad == "keep":
+        with pytest.raises(fpdb.InputError, match="ends too early") as caught:
+            fpdb.dedupe([path, other], out)
+        assert "dropping" in caught.value.hint
+        assert not out.exists()
+        return
+    counts = fpdb.dedupe([path, other], out, bad="drop")
+    assert counts.bad == 1
+    found = out.read_bytes()
+    lines = data.splitlines(keepends=True)
+    start = found[: -len(other.read_bytes())]
+    assert found.endswith(other.read_bytes()[-1000:])
+    assert start == b"".join(lines)[: len(start)]
+    assert len(start) > 50_000
+
+
+@pytest.mark.process
+def test_a_parquet_file_that_is_damaged_fails_with_its_name(tmp_path, corpus):
+    pyarrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(corpus(300)), path, row_group_size=50)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 2000] = bytes(2000)
+    path.write_bytes(data)
+    with pytest.raises(fpdb.InputError, match=r"in\.parquet"):
+        fpdb.dedupe(path, tmp_path / "out.parquet")
+    path.write_bytes(b"PAR1")
+    with pytest.raises(fpdb.InputError, match=r"in\.parquet"):
+        fpdb.dedupe(path, tmp_path / "out.parquet")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_an_error_after_which_it_goes_on(tmp_path, corpus, jsonl, monkeypatch):
+    path, out = jsonl("in.jsonl", corpus(60)), tmp_path / "out.jsonl"
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_rows", fail)
+        with pytest.raises(fpdb.DiskFullError):
+            fpdb.dedupe(path, out, database=tmp_path / "corpus.fpdb")
+    assert not out.exists()
+    counts = fpdb.dedupe(path, out, database=tmp_path / "corpus.fpdb")
+    fpdb.dedupe(path, tmp_path / "whole.jsonl")
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert counts.read == 60
+
+
+def test_a_folder_that_isnt_there_is_an_error(tmp_path, mixed):
+    with pytest.raises(fpdb.FpdbError, match="there is no folder"):
+        fpdb.dedupe(mixed, tmp_path / "no" / "out.jsonl")
+    with pytest.raises(fpdb.FpdbError, match="there is no folder"):
+        fpdb.dedupe(mixed, tmp_path / "out.jsonl", removed=tmp_path / "no" / "removed.jsonl")
+    assert list(tmp_path.iterdir()) == [mixed]
+
+
+@pytest.mark.parametrize(
+    ("created", "asked", "error", "message"),
+    [
+        ({"keys": "integer"}, {}, fpdb.InputError, "integer keys"),
+        ({}, {"k": 3}, fpdb.InputError, "finds what is similar, found k=3"),
+        ({"similarity": None, "k": 4}, {"k": 3}, fpdb.InputError, "within 4, found k=3"),
+        ({"similarity": None}, {"similarity": 0.9}, fpdb.InputError, "keeps no sketches"),
+        ({}, {"recipe": "code"}, fpdb.RecipeMismatchError, "was created with the recipe web"),
+    ],
+)
+def test_a_database_must_fit(tmp_path, mixed, created, asked, error, message):
+    path = tmp_path / "corpus.fpdb"
+    fpdb.create(path, **created).close()
+    with pytest.raises(error, match=message) as caught:
+        fpdb.dedupe(mixed, tmp_path / "out.jsonl", database=path, **asked)
+    assert caught.value.hint
+    assert sorted(tmp_path.iterdir()) == [path, mixed]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keep": "newest"}, "expected first, longest or newest:FIELD"),
+        ({"keep": "newest:"}, "expected first, longest or newest:FIELD"),
+        ({"bad": "skip"}, "expected one of keep, drop, fail"),
+        ({"k": 3, "similarity": 0.9}, "expected one of them"),
+        ({"similarity": 1.5}, "at most 1"),
+        ({"jobs": -1}, "found jobs=-1"),
+        ({"output_dir": "elsewhere"}, "no place for the output, or two"),
+        ({"output": None}, "no place for the output, or two"),
+    ],
+)
+def test_bad_arguments_are_named(tmp_path, mixed, options, message):
+    given = {"output": tmp_path / "out.jsonl"} | options
+    with pytest.raises(fpdb.InputError, match=message) as caught:
+        fpdb.dedupe(mixed, **given)
+    assert caught.value.hint
+    assert list(tmp_path.iterdir()) == [mixed]
+
+
+def test_a_database_of_ready_documents_counts(tmp_path, mixed):
+    with fpdb.create(tmp_path / "corpus.fpdb") as db:
+        db.add("stored", GOOD, {"title": "kites"})
+        removed = []
+        counts = fpdb.dedupe(mixed, tmp_path / "out.jsonl", database=db, on_removed=removed.append)
+    assert counts.removed == 2
+    assert {(each.kept_key, each.kept_source) for each in removed} == {("stored", None)}
