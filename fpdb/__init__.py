@@ -70,7 +70,7 @@ if typing.TYPE_CHECKING:
     from fpdb.maintenance.merge import merge
     from fpdb.maintenance.repair import repair
     from fpdb.models import Added, Cluster, Document, ExactPair, Match, Matches, Pair, Thresholds
-    from fpdb.report import Reported, report
+    from fpdb.report import Reported, report, report_evaluation
     from fpdb.tables import Bands, JoinPlan, Plan, chance_matches, join_plans, plans
 
 __version__ = "0.1.0"
@@ -92,7 +92,7 @@ _HOMES = {
     "fpdb.maintenance.merge": "merge",
     "fpdb.maintenance.repair": "repair",
     "fpdb.models": "Added Cluster Document ExactPair Match Matches Pair Thresholds",
-    "fpdb.report": "Reported report",
+    "fpdb.report": "Reported report report_evaluation",
     "fpdb.tables": "Bands JoinPlan Plan chance_matches join_plans plans",
 }
 _PLACES = {name: (module, name) for module, names in _HOMES.items() for name in names.split()}
@@ -202,5 +202,6 @@ __all__ = [
     "recipe",
     "repair",
     "report",
+    "report_evaluation",
     "sketch_jaccard",
 ]

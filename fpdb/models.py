@@ -447,6 +447,18 @@ class Rating(NamedTuple):
     f1: float | None
 
 
+class Mistake(NamedTuple):
+    """A pair that a recipe reports though it is `wrong`, or else doesn't report though it is true.
+
+    `similarity` is the true one.
+    """
+
+    key: Key
+    other: Key
+    similarity: float
+    wrong: bool
+
+
 @dataclass(frozen=True)
 class RecipeQuality:
     """The quality of a recipe: how well it separates duplicates from other documents.
@@ -456,7 +468,8 @@ class RecipeQuality:
     features, which have no pairs, `unsketched` those without a sketch. Distance d occurs
     `true_distances[d]` times among the true pairs, and `other_distances[d]` times among random
     pairs that aren't true. `bit_shares` has for each bit, the lowest first, the share of the
-    fingerprints in which it is set; about one half is best.
+    fingerprints in which it is set; about one half is best. `mistakes` are as many as were asked
+    for: wrong pairs, the least similar first, then missed ones, the most similar first.
     """
 
     recipe: str
@@ -469,6 +482,7 @@ class RecipeQuality:
     true_distances: tuple[int, ...]
     other_distances: tuple[int, ...]
     bit_shares: tuple[float, ...]
+    mistakes: tuple[Mistake, ...] = ()
 
 
 @dataclass(frozen=True)

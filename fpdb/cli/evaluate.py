@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,13 +11,22 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.inputs import BadRecords, choose_reading
-from fpdb.cli.options import JsonOption, NewSimilarityOption, QuietOption, bundled, choose_recipe
+from fpdb.cli.options import (
+    JsonOption,
+    NewSimilarityOption,
+    QuietOption,
+    bundled,
+    choose_recipe,
+    require_name,
+)
 from fpdb.fingerprint.recipe import USUAL_SIMILARITY
 from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord
 from fpdb.io.tables import read_pairs
 from fpdb.models import Rating
 
+# Wrong pairs and missed pairs on a page, of each recipe.
+_MISTAKES = 250
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
@@ -49,6 +59,15 @@ def evaluate(
     listed_only: Annotated[
         bool, typer.Option("--listed-only", help="Count only the pairs in PAIRS.")
     ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="FILE.html",
+            callback=require_name,
+            help="Write a page with the wrong and missed pairs, side by side.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -58,25 +77,32 @@ def evaluate(
       fpdb eval pages.jsonl
       fpdb eval pages.jsonl --similarity 0.9 -k 3,7
       fpdb eval pages.jsonl pairs.tsv --recipe web --recipe my.toml -k 3,6
+      fpdb eval pages.jsonl pairs.csv --listed-only --report eval.html
 
     Rates the pairs that a database finds by their similarity, and those within each k. Recall is
     the share of true pairs that are found, precision the share of right ones among right and wrong
     ones. Without PAIRS, the truth is the exact similarity of all documents.
     """
     bad = BadRecords()
+    read = _read(documents, reading, bad)
+    given = list(read) if report else read
     found = fpdb.evaluate(
-        _read(documents, reading, bad),
+        given,
         None if pairs is None else read_pairs(pairs),
         recipes=[choose_recipe(name) for name in recipes or ["web"]],
         k=_parse_distances(k),
         similarity=similarity or None,
         listed_only=listed_only,
+        mistakes=_MISTAKES if report else 0,
     )
+    if report:
+        shown = fpdb.report_evaluation(found, given, report)
     if as_json:
         plain = dataclasses.asdict(found)
         for quality in plain["recipes"]:
             quality["ratings"] = [rating._asdict() for rating in quality["ratings"]]
             quality["similar"] = quality["similar"] and quality["similar"]._asdict()
+            quality["mistakes"] = [mistake._asdict() for mistake in quality["mistakes"]]
         render.record(plain)
     else:
         render.row("recipe", "similarity", *Rating._fields)
@@ -87,6 +113,8 @@ def evaluate(
                 render.row(quality.recipe, *near, *rating[1:-3], *shares)
     if not quiet:
         _summarise(found)
+    if report and not quiet:
+        render.note(f"{report}: wrong and missed pairs {shown:,}")
     if bad.count:
         render.note(f"bad records: {bad.count:,}")
 

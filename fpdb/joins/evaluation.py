@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from fpdb.arrays import Marks, Places
-from fpdb.documents.similarity import side_of
+from fpdb.documents.similarity import Shares, side_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.fingerprint.recipe import USUAL_SIMILARITY
@@ -23,6 +23,7 @@ from fpdb.models import (
     Document,
     Evaluation,
     Key,
+    Mistake,
     Rating,
     RecipeQuality,
     Thresholds,
@@ -45,6 +46,7 @@ def evaluate(
     similarity: float | None = USUAL_SIMILARITY,
     thresholds: Thresholds = _USUAL,
     listed_only: bool = False,
+    mistakes: int = 0,
 ) -> Evaluation:
     """Measure how well recipes find near-duplicates, and nothing else.
 
@@ -63,6 +65,8 @@ def evaluate(
         similarity: Rate also the pairs that a database with this similarity finds; None: bits only.
         thresholds: Which similarities make a pair true, right or wrong.
         listed_only: Ignore the pairs that aren't listed.
+        mistakes: The most wrong pairs and the most missed ones to name, of each recipe: among those
+            that are found by similarity, or without one within the largest k.
     """
     chosen = [preset(recipe) if isinstance(recipe, str) else recipe for recipe in recipes]
     if not chosen:
@@ -84,7 +88,16 @@ def evaluate(
         truth = listed_truth(keys, texts, pairs)
     apart = ~truth.equal(*truth.pairs())
     qualities = (
-        rate(recipe, texts, truth, ks, thresholds, similarity=similarity, listed_only=listed_only)
+        rate(
+            recipe,
+            texts,
+            truth,
+            ks,
+            thresholds,
+            similarity=similarity,
+            listed_only=listed_only,
+            named=(keys, mistakes),
+        )
         for recipe in chosen
     )
     return Evaluation(
@@ -107,8 +120,12 @@ def rate(
     *,
     similarity: float | None = None,
     listed_only: bool = False,
+    named: tuple[Sequence[Key], int] = ((), 0),
 ) -> RecipeQuality:
-    """Fingerprint all texts by a recipe, and rate the pairs that it reports."""
+    """Fingerprint all texts by a recipe, and rate the pairs that it reports.
+
+    `named` has the keys of the texts, and how many wrong and missed pairs to name.
+    """
     batch = recipe.batch(texts, sketches=similarity is not None)
     first, second = truth.pairs()
     apart = ~truth.equal(first, second)
@@ -116,13 +133,14 @@ def rate(
     usable = ~batch.short[first] & ~batch.short[second]
     first, second, apart = first[usable], second[usable], apart[usable]
     jaccards, distances = truth.jaccards[usable], _distances(batch, first, second)
-    every = _Tally(truth, thresholds, ks[-1])
+    keys, most = named
+    every = _Tally(truth, thresholds, ks[-1], 0 if similarity else most)
     near = iter([(first, second, distances)]) if listed_only else _near(batch, ks[-1])
     for columns in near:
         every.add(*(column[columns[2] <= ks[-1]] for column in columns))
-    similar = None
+    similar, tally = None, every
     if similarity is not None:
-        tally = _Tally(truth, thresholds, 0)
+        tally = _Tally(truth, thresholds, 0, most)
         for own, other in _similar(recipe, batch, texts, similarity):
             some = truth.knows(own, other) if listed_only else slice(None)
             tally.add(own[some], other[some], np.zeros_like(own[some]))
@@ -143,13 +161,18 @@ def rate(
         true_distances=tuple(np.bincount(distances[true], minlength=recipe.bits + 1).tolist()),
         other_distances=tuple(np.bincount(others, minlength=recipe.bits + 1).tolist()),
         bit_shares=_bit_shares(batch, recipe.bits),
+        mistakes=tuple(tally.mistakes(keys)),
     )
 
 
 class _Tally:
     """Counts pairs by distance: equal ones, and of the others all, right, wrong and true ones."""
 
-    def __init__(self, truth: Truth, thresholds: Thresholds, largest: int) -> None:
+    def __init__(self, truth: Truth, thresholds: Thresholds, largest: int, named: int = 0) -> None:
+        """Count up to the largest distance, and keep some pairs to name."""
+        self._named = named
+        self._found: list[tuple[Places, Places]] = []
+        self._wrong: list[tuple[Places, Places, Shares]] = []
         self._truth = truth
         self._thresholds = thresholds
         self._counts = np.zeros((5, largest + 1), np.int64)
@@ -168,6 +191,32 @@ class _Tally:
         ]
         width = self._counts.shape[1]
         self._counts += [np.bincount(distances[kind], minlength=width) for kind in kinds]
+        if self._named:
+            *_, wrong, true = kinds
+            self._found.append((first[true], second[true]))
+            held = [*self._wrong, (first[wrong], second[wrong], jaccards[wrong])]
+            columns = [np.concatenate(column) for column in zip(*held, strict=True)]
+            order = np.argsort(columns[2], kind="stable")[: self._named]
+            one, other, shares = (column[order] for column in columns)
+            self._wrong = [(one, other, shares)]
+
+    def mistakes(self, keys: Sequence[Key]) -> Iterator[Mistake]:
+        """Yield the wrong pairs and the missed ones, as many of each as are to be named."""
+        for one, other, shares in self._wrong:
+            for row in zip(one.tolist(), other.tolist(), shares.tolist(), strict=True):
+                yield Mistake(keys[row[0]], keys[row[1]], row[2], wrong=True)
+        if not self._named:
+            return
+        truth = self._truth
+        first, second = truth.pairs()
+        missed = (truth.jaccards >= self._thresholds.truth_from) & ~truth.equal(first, second)
+        for found in self._found:
+            missed &= ~truth.reported(*found)
+        [places] = missed.nonzero()
+        order = np.argsort(-truth.jaccards[places], kind="stable")[: self._named]
+        for place in places[order].tolist():
+            share = float(truth.jaccards[place])
+            yield Mistake(keys[first[place]], keys[second[place]], share, wrong=False)
 
     def rating(self, k: int, sought: int) -> Rating:
         """Rate the pairs within k; `sought` is the number of true pairs."""

@@ -51,6 +51,10 @@ class Truth:
         """Mark the pairs whose similarity is known."""
         return among(_encode(first, second, self.documents), self.codes)
 
+    def reported(self, first: Places, second: Places) -> Marks:
+        """Mark the pairs with a known similarity that are among some pairs."""
+        return among(self.codes, np.unique(_encode(first, second, self.documents)))
+
     def look_up(self, first: Places, second: Places) -> Shares:
         """Return the similarity of pairs, 0 where none is known."""
         wanted = _encode(first, second, self.documents)

@@ -31,6 +31,7 @@ from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.joins import Clustering
 from fpdb.models import Key
 from fpdb.processes import mapped
+from fpdb.report.page import title_of
 
 # Of a group, the different texts that are compared, and the copies of each that are named.
 MOST_VERSIONS = 10
@@ -39,7 +40,7 @@ _DATE = re.compile(r"\s*(\d{4})(?:(\d\d)(\d\d)\b|\D{1,2}(\d{1,2})\D{1,2}(\d{1,2}
 _FIRST_YEAR, _LAST_YEAR = 1000, 2999
 _MILLISECONDS = 1e11
 _TITLES = ("title", "headline", "name")
-_TITLE_LENGTH = 120
+_MOST_FIELDS = 100
 
 
 @dataclass
@@ -302,7 +303,7 @@ class _SourceTexts:
             self._days[place] = day.toordinal()
         if self._fields["host"] and (host := host_of(self._value(record, "host"))):
             self._hosts[place] = self._numbers.setdefault(host, len(self._numbers))
-        if len(self._fields_seen) < _TITLE_LENGTH:
+        if len(self._fields_seen) < _MOST_FIELDS:
             self._fields_seen.update(meta)
         version, digest = self._wanted.get(place, (None, None))
         if version is None:
@@ -317,8 +318,7 @@ class _SourceTexts:
         version.place = self._texts.seek(0, 2), len(data)
         self._texts.write(data)
         title = next((meta[name] for name in _TITLES if isinstance(meta.get(name), str)), "")
-        first_line = text.lstrip()[: 4 * _TITLE_LENGTH].partition("\n")[0]
-        version.title = " ".join((title or first_line).split())[:_TITLE_LENGTH]
+        version.title = title_of(title or text)
 
     def _value(self, record: Record, what: str) -> object:
         """Return what a field holds; that of the key isn't among the metadata."""

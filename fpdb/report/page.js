@@ -202,7 +202,8 @@
       const facts = make("details", {}, make("summary", {}, "Details"), make("dl", {},
         ...[["similarity", version.s.toFixed(4)], ["containment", `${version.in.toFixed(4)} of the smaller text`],
           ...(this.view.facts || []), ["characters", version.size.map((size) => size.toLocaleString("en")).join(" and ")],
-          ["read at", [...kept.src, ...version.src].join(" and ")]]
+          ["read at", [...kept.src, ...version.src].filter(Boolean).join(" and ")]]
+          .filter(([, value]) => value)
           .flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
       const verdict = verdicts[this.name(this.version)];
       const unsaved = kept.cut || version.cut ? " (not saved: a key is too long)" : "";
@@ -272,8 +273,8 @@
     }).sort(orders[order.value]);
     list.replaceChildren(...current.map((group) => group.box));
     at = chosen ? current.indexOf(chosen) : -1;
-    shown.textContent = current.length === groups.length ? count(groups.length, "group")
-      : `${current.length.toLocaleString("en")} of ${count(groups.length, "group")}`;
+    shown.textContent = current.length === groups.length ? count(groups.length, data.noun)
+      : `${current.length.toLocaleString("en")} of ${count(groups.length, data.noun)}`;
   }
   function move(group) {
     list.querySelector(".at")?.classList.remove("at");

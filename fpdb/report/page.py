@@ -24,6 +24,7 @@ _SCRIPTS = {
     "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
 }
 _LOOKED_AT = 2000
+_TITLE_LENGTH = 120
 # In JSON within a page: what could end the element, or a line of the program.
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 # The characters that are kept at both ends of equal passages: all, or fewer if room is short.
@@ -67,6 +68,12 @@ def language_of(text: str) -> str | None:
         if len(script.findall(beginning)) * 10 > len(beginning):
             return language
     return None
+
+
+def title_of(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    first_line = text[: 4 * _TITLE_LENGTH].strip().partition("\n")[0]
+    return " ".join(first_line.split())[:_TITLE_LENGTH]
 
 
 def safe_json(value: object) -> str:
@@ -219,6 +226,7 @@ class ReportPage:
     similarity: float
     kinds: Mapping[str, str]
     groups: list[dict[str, Any]] = field(default_factory=list)
+    noun: str = "group"
     notes: Sequence[str] = ()
     footer: str = ""
 
@@ -226,6 +234,7 @@ class ReportPage:
         """Return the page as a file."""
         style, program = _resource("page.css"), _resource("page.js")
         content = {"similarity": self.similarity, "kinds": self.kinds, "groups": self.groups}
+        content |= {"noun": self.noun}
         name = hashlib.sha256(safe_json(content).encode()).hexdigest()[:16]
         data = safe_json({"name": name} | content)
         policy = (
@@ -252,9 +261,12 @@ class ReportPage:
             element(
                 "main",
                 *self.top,
-                element("h2", "Groups", id="groups"),
+                element("h2", f"{self.noun.capitalize()}s", id="groups"),
                 *(element("p", note, class_="note") for note in self.notes),
-                element("noscript", element("p", "The groups are shown by a script of this page.")),
+                element(
+                    "noscript",
+                    element("p", f"The {self.noun}s are shown by a script of this page."),
+                ),
                 element("div", id="app"),
             ),
             element("footer", element("p", self.footer)),

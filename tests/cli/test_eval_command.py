@@ -116,3 +116,16 @@ def test_bad_records_are_said_and_counted(run, documents):
     assert outcome.code == 0
     assert "is no JSON" in outcome.err
     assert "bad records: 1" in outcome.err
+
+
+def test_a_page_of_mistakes(run, documents, tmp_path):
+    page = tmp_path / "eval.html"
+    options = ("-k", 0, "--similarity", "off")
+    done = run("eval", documents, *options, "--report", page)
+    assert done.code == 0
+    assert done.out == run("eval", documents, *options).out
+    assert f"{page}: wrong and missed pairs 2" in done.err
+    assert "web: missed" in page.read_text()
+    found = json.loads(run("eval", documents, *options, "--json", "--report", page).out)
+    assert [each["wrong"] for each in found["recipes"][0]["mistakes"]] == [False, False]
+    assert json.loads(run("eval", documents, "--json").out)["recipes"][0]["mistakes"] == []

@@ -267,3 +267,18 @@ def test_five_hundred_groups_open_in_two_seconds(window, folder):
     assert len(window.find_elements("css selector", ".group")) == 500
     assert window.execute_script(timing) < 2000
     assert window.get_log("browser") == []
+
+
+def test_the_page_of_an_evaluation(window, folder):
+    documents = [fpdb.Document(each["id"], each["text"]) for each in records()]
+    found = fpdb.evaluate(documents, similarity=None, k=[0], mistakes=9)
+    assert fpdb.report_evaluation(found, documents, folder / "eval.html")
+    window.get(f"file://{folder}/eval.html")
+    page = Reader(window)
+    assert page.one("[role=status]").text == f"{len(page.titles())} pairs"
+    page.all(".head")[0].click()
+    assert page.texts(".names b") == ["First", "Second"]
+    assert "only in the first text" in page.one("p.facts").text
+    page.choose("Show", "wrong")
+    assert page.titles() == []
+    assert window.get_log("browser") == []
