@@ -6,6 +6,7 @@ the end of its process stops one. So each page has its processor time, and all h
 
 import codecs
 import functools
+import gc
 import re
 import resource
 import signal
@@ -15,6 +16,8 @@ from fpdb.models import HtmlText
 
 SECONDS = 2.0
 MEMORY = 256 << 20
+# Objects after which garbage is collected: by default, a page would cost several collections.
+GARBAGE = 50_000
 
 _FEW, _ENOUGH = 200, 500
 _HEAD = 1 << 13
@@ -43,7 +46,7 @@ def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
     """Return the text of a page; the system ends this process when its time is over."""
     # The encoding is the one that HTTP says; `main` if only the main content counts.
     data, label, main = page
-    _limit_memory()
+    _limit()
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     if isinstance(data, str):
         data, encoding, replaced = data.encode("utf-8", "replace").decode(), None, False
@@ -55,7 +58,7 @@ def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
 
 
 @functools.cache
-def _limit_memory() -> None:
+def _limit() -> None:
     import resiliparse.extract.html2text
     import resiliparse.parse.encoding
     import resiliparse.parse.html  # noqa: F401 - what the first page would load
@@ -66,6 +69,7 @@ def _limit_memory() -> None:
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = used + MEMORY if hard < 0 else min(used + MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    gc.set_threshold(GARBAGE)
 
 
 def decode(data: bytes, label: str) -> tuple[str, str, bool]:

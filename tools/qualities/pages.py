@@ -6,6 +6,7 @@ come with the text of their articles. Each article is also put into two made des
 """
 
 import argparse
+import gc
 import gzip
 import json
 import os
@@ -21,7 +22,7 @@ from resiliparse.extract.html2text import extract_plain_text
 
 import fpdb
 from fpdb.fingerprint.sketches import exact_shares
-from fpdb.io.extraction import extract
+from fpdb.io.extraction import GARBAGE, extract
 
 # On a machine that has other work, the fastest run of a page tells most.
 RUNS = 5
@@ -178,6 +179,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--half", action="store_true", help="only pages no rule was made on")
     half = parser.parse_args().half
+    gc.set_threshold(GARBAGE)  # as in the process that reads pages
     english, chinese = (
         [page for page in load(name) if page.held_out or not half]
         for name in ("html-en", "html-zh-articles")
