@@ -1,4 +1,4 @@
-"""The environments of the sides, in `.bench/`: each has one pinned package, numpy and no more."""
+"""The environments of the sides, in `.bench/`: each has its pinned packages, numpy and no more."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def python(name, package):
         print(f"[bench] installing {package}", file=sys.stderr, flush=True)
         stamp.unlink(missing_ok=True)
         _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _run([str(found), "-m", "pip", "--no-input", "install", package, "numpy>=2"])
+        _run([str(found), "-m", "pip", "--no-input", "install", *package.split(), "numpy>=2"])
         stamp.write_text(json.dumps(wanted), "utf-8")
     return found
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import dedupe
 import group
 import numpy
 import plot
@@ -141,7 +142,17 @@ def _other_run(sizes, earlier):
     return f" The rows of {shown} come from this run, all others from one before, on {others}."
 
 
-RUNS = {"text": run_text, "similarity": run_similarity, "store": run_store}
+def run_dedupe(options):
+    """Measure how a corpus is cleaned; give what to keep, and the body of the page."""
+    sizes = options.sizes or SIZES[:1]
+    found = [dedupe.run(size, options.rounds, list(dedupe.PEERS)) for size in sizes]
+    rows = [row for rows, _ in found for row in rows]
+    notes = [note for _, note in found]
+    measured = f"Measured on {machine()}; files on {file_system()}."
+    return {"machine": machine(), "rows": rows}, f"{' '.join(notes)} {measured}\n\n{table(rows)}"
+
+
+RUNS = {"text": run_text, "similarity": run_similarity, "dedupe": run_dedupe, "store": run_store}
 
 
 def main():
