@@ -34,7 +34,7 @@ PEERS = {
     "fpdb": None,
     "text-dedup MinHash": "text-dedup==0.4.0",
     "text-dedup SimHash": "text-dedup==0.4.0",
-    "datatrove MinHash": "datatrove[processing]==0.10.1 pyarrow spacy",
+    "datatrove MinHash": "datatrove[processing]==0.10.1 pyarrow spacy orjson",
     "rensa, a script": "rensa==0.5.0 pyarrow",
 }
 ROWS = 50_000
@@ -52,7 +52,7 @@ class Corpus:
         weights = [1 / (rank + 10) for rank in range(len(vocabulary))]
         pool = dice.choices(vocabulary, weights, k=1 << 20)
         families, recent = [], collections.deque(maxlen=5000)
-        schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
+        schema = pa.schema([("id", pa.string()), ("text", pa.string())])
         with pq.ParquetWriter(path, schema) as writer:
             for first in range(0, documents, ROWS):
                 numbers, texts = range(first, min(first + ROWS, documents)), []
@@ -72,7 +72,7 @@ class Corpus:
                             recent.append([(number, words)])
                             families.append(recent[-1])
                     texts.append(" ".join(words))
-                ids = pa.array(numbers, pa.int64())
+                ids = pa.array(map(str, numbers))
                 writer.write_table(pa.table([ids, pa.array(texts)], schema=schema))
         self.surplus, self.right = set(), set()
         for family in families:
