@@ -5,9 +5,8 @@ with a character whose neighbours matter: the definitions in this package do tho
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,33 +25,21 @@ _BY_CHARACTER = frozenset({"unicode", "word-characters"})
 _COMBINING = (range(0x1160, 0x1200), range(0xD7B0, 0xD800), range(0x10000, 0x1F000))
 
 
-class TextKernel(Protocol):
-    """A kernel of texts: each row of the arrays gets what it computes for one of them.
-
-    It returns the numbers of the texts that it can't do. `fingerprints` without columns and
-    `sketches` without rows aren't wanted.
-    """
-
-    def run(
-        self,
-        texts: list[str],
-        fingerprints: NDArray[np.uint64],
-        features: NDArray[np.int64],
-        sketches: NDArray[np.uint8],
-    ) -> list[int]:
-        """Fill the rows."""
-
-
 class Cleaning:
     """Steps of cleaning, divided into those for Python and those, after them, for a kernel."""
 
     def __init__(
-        self, steps: Sequence[str], most: int, *, extra: Sequence[segmentation.Step] = ()
+        self,
+        steps: Sequence[str],
+        most: int,
+        *,
+        cut: str = "shingles",
+        extra: Sequence[segmentation.Step] = (),
     ) -> None:
         first = len(steps)
         while first and steps[first - 1] in _BY_CHARACTER and not extra:
             first -= 1
-        self.characters = character_table(tuple(steps[first:]))
+        self.characters = character_table(tuple(steps[first:]), cut)
         self._before = [*(segmentation.STEPS[step] for step in steps[:first]), *extra]
         self._most = most
 
@@ -67,12 +54,12 @@ class Cleaning:
 
 
 @cache
-def character_table(steps: tuple[str, ...]) -> "kernels.text.CharacterTable":
+def character_table(steps: tuple[str, ...], cut: str) -> "kernels.text.CharacterTable":
     """Return the table of what these steps make of each character, filled when it is used."""
-    return kernels.text.CharacterTable(lambda number: _entries(steps, number))
+    return kernels.text.CharacterTable(lambda number: _entries(steps, cut, number))
 
 
-def _entries(steps: Sequence[str], number: int) -> NDArray[np.uint32]:
+def _entries(steps: Sequence[str], cut: str, number: int) -> NDArray[np.uint32]:
     """Return the entries of 256 characters, and after them what several characters become."""
     characters = list(map(chr, range(number * _TABLE, (number + 1) * _TABLE)))
     entries: list[int] = []
@@ -84,7 +71,7 @@ def _entries(steps: Sequence[str], number: int) -> NDArray[np.uint32]:
             entries.append(_HARD)
             continue
         cleaned = character if unchanged else _clean(character, steps)
-        codes = [ord(each) | _kind(each) for each in cleaned]
+        codes = [ord(each) | KINDS[cut](each) for each in cleaned]
         if len(codes) == 1:
             entries += codes
         else:
@@ -114,7 +101,15 @@ def _combines(character: str) -> bool:
     )
 
 
-def _kind(character: str) -> int:
-    if not (character.isalnum() or character == "_"):
-        return 0
-    return _SIGN if sketches.is_sign(character) else _LETTER
+def _is_letter(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+# Whether a character belongs to a word, or is a sign, for each cut that a kernel has.
+KINDS: dict[str, Callable[[str], int]] = {
+    "shingles": lambda each: _is_letter(each) and (_SIGN if sketches.is_sign(each) else _LETTER),
+    "characters": lambda _: 0,
+    "whitespace": lambda each: 0 if each.isspace() else _LETTER,
+    "words": lambda each: _is_letter(each) and _LETTER,
+    "jieba": lambda each: _SIGN if segmentation.count_han(each) else _is_letter(each) and _LETTER,
+}

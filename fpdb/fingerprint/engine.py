@@ -17,9 +17,9 @@ from fpdb import kernels
 from fpdb.arrays import Column, Places, joined
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
-from fpdb.fingerprint.compiled import Cleaning, TextKernel
+from fpdb.fingerprint.compiled import KINDS, Cleaning
 from fpdb.fingerprint.features import DAMPING
-from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, utf8, window_hashes
+from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, hasher, utf8, window_hashes
 from fpdb.fingerprint.sketches import (
     SKETCH_BYTES,
     CountedShingles,
@@ -76,6 +76,7 @@ class Engine:
         if cut == "terms":
             self._sketch_steps.append(segmentation.words_of_terms)
         self._seed = hashing.secret.seed if hashing.secret else 0
+        self._cut_name = cut
         self._cut = segmentation.CUTS[cut]
         # Where segments are features, their order doesn't matter.
         self._count = segmentation.COUNTS.get(cut) if grams.n == 1 and grams.keeps_all else None
@@ -94,6 +95,7 @@ class Engine:
         )
         # Features that are the shingles of the sketch are numbers from the start.
         self._shingled = cut == "shingles" and hashing.by == "shingle" and plain
+        self._hashed_strings = hashing.by == "xxh3" and plain
         # Grams that do become strings take up to n times the room of the text.
         alone = self._windowed or grams.n == 1
         self._room = recipe.largest if alone else 2 * recipe.largest // grams.n
@@ -257,7 +259,8 @@ class Engine:
 
     @cached_property
     def _cleaning(self) -> Cleaning:
-        return Cleaning(self._recipe_steps, self._small)
+        cut = self._cut_name if self._cut_name in KINDS else "shingles"
+        return Cleaning(self._recipe_steps, self._small, cut=cut)
 
     @cached_property
     def _sketch_cleaning(self) -> Cleaning:
@@ -265,27 +268,46 @@ class Engine:
         return Cleaning(steps, self._small, extra=self._sketch_steps[len(steps) :])
 
     @cached_property
-    def _voting_kernel(self) -> TextKernel | None:
+    def _voting_kernel(self) -> "kernels.text.TextKernel | None":
         """The kernel of a recipe whose parts it has, which are most of the presets."""
         if self._shingled:
             return self._shingle_kernel(self._cleaning)
-        return None
+        if not self._hashed_strings or self._cut_name not in KINDS:
+            return None
+        seed, xxh3 = self._seed, hasher(self._bits)
+        return kernels.text.FeatureKernel(
+            self._cleaning.characters,
+            self._weight_table,
+            bits=self._bits,
+            tie=self._tie,
+            most=self._small,
+            length=self._grams.n,
+            joined=self._cut_name == "characters",
+            compared=not self._windowed,
+            seed=seed,
+            hasher=lambda feature: xxh3(feature, seed),
+            dictionary=segmentation.dictionary_table if self._cut_name == "jieba" else None,
+        )
 
     @cached_property
-    def _sketch_kernel(self) -> TextKernel:
+    def _sketch_kernel(self) -> "kernels.text.TextKernel":
         return self._shingle_kernel(self._sketch_cleaning)
 
-    def _shingle_kernel(self, cleaning: Cleaning) -> TextKernel:
-        counts = np.arange(len(self._damped), dtype=np.float64)
-        units = np.rint(self._weigh(counts) * UNITS).astype(np.int64)
+    def _shingle_kernel(self, cleaning: Cleaning) -> "kernels.text.TextKernel":
         return shingle_kernel(
             cleaning.characters,
-            kernels.text.WeightTable(units, self._units),
+            self._weight_table,
             bits=self._bits,
             tie=self._tie,
             most=self._small,
             seed=self._seed,
         )
+
+    @cached_property
+    def _weight_table(self) -> "kernels.text.WeightTable":
+        counts = np.arange(len(self._damped), dtype=np.float64)
+        units = np.rint(self._weigh(counts) * UNITS).astype(np.int64)
+        return kernels.text.WeightTable(units, self._units)
 
     def _units(self, count: int) -> int:
         """Return the weight of features that occur N times."""

@@ -1,3 +1,4 @@
+from array import array
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +10,20 @@ class CharacterTable:
 class WeightTable:
     def __init__(self, table: NDArray[np.int64], damp: Callable[[int], int]) -> None: ...
 
-class ShingleKernel:
+class TextKernel:
+    def run(
+        self,
+        texts: list[str],
+        fingerprints: NDArray[np.uint64],
+        features: NDArray[np.int64],
+        sketches: NDArray[np.uint8],
+    ) -> list[int]:
+        """Fill a row of each array for each text; return the numbers of those left out.
+
+        Without columns in `fingerprints`, only sketch; without rows in `sketches`, don't.
+        """
+
+class ShingleKernel(TextKernel):
     def __init__(
         self,
         characters: CharacterTable,
@@ -24,10 +38,20 @@ class ShingleKernel:
         bins: NDArray[np.uint64],
         votes: NDArray[np.uint64],
     ) -> None: ...
-    def run(
+
+class FeatureKernel(TextKernel):
+    def __init__(
         self,
-        texts: list[str],
-        fingerprints: NDArray[np.uint64],
-        features: NDArray[np.int64],
-        sketches: NDArray[np.uint8],
-    ) -> list[int]: ...
+        characters: CharacterTable,
+        weights: WeightTable,
+        *,
+        bits: int,
+        tie: int,
+        most: int,
+        length: int,
+        joined: bool,
+        compared: bool,
+        seed: int,
+        hasher: Callable[[bytes], int],
+        dictionary: Callable[[], array[int] | None] | None,
+    ) -> None: ...

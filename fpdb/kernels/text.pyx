@@ -5,9 +5,12 @@
 do is one that it returns the number of: its caller takes the definition.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
+
+from fpdb.kernels.chinese cimport LONGEST_RUN, cut_runs
+from fpdb.kernels.hashes cimport LONGEST_HASHED, hash64, hash128
 
 cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GetLength(object text) except -1
@@ -23,6 +26,8 @@ cdef enum:
     ROUND_SHIFT = 52
     BLOCKS = 0x1100
     ASCII = 0x80
+    NOTHING = 0x80
+    MORE = 0xFF
     # What an entry of `CharacterTable` holds: the code, its kind, and what else it may be.
     CODE = 0x1FFFFF
     KIND_SHIFT = 21
@@ -37,7 +42,8 @@ cdef enum:
     WORD_UNITS = 5
     SIGN_UNITS = 3
     LANES = 8
-    MOST_IN_LANE = 15
+    MOST_IN_LANES = 0xFF  # of the features that one byte of a lane adds up
+    MOST_AT_ONCE = 15
     TABULATED = 4096
     # A text made to collide would take quadratic time; the definition sorts.
     MOST_PROBES = 16
@@ -54,18 +60,27 @@ cdef struct Buffer:
 
 
 cdef struct Scratch:
-    Buffer codes
-    Buffer tokens
+    Buffer codes  # the characters of all texts
+    Buffer ends  # where each text ends among them
+    # Of one text:
+    Buffer tokens  # hashes of tokens, then those of features
+    Buffer seconds  # the second words of hashes of 128 bits
     Buffer units
-    Buffer occurrences
-    Buffer slots
+    Buffer occurrences  # how often each distinct feature occurs
+    Buffer slots  # a hash table of distinct features
+    Buffer bytes  # what the features are made of, as UTF-8
+    Buffer starts  # where each piece begins and ends there
+    Buffer stops
+    Buffer firsts  # where each distinct feature occurs first
+    Buffer run  # of Han
+    Buffer words
+    Buffer values
 
 
 cdef struct Votes:
-    # Sums of weights for each bit; the features of small counts are first added up bytewise.
-    int64_t sums[128]
-    uint64_t lanes[16]
-    int64_t in_lanes
+    int64_t sums[128]  # the weights of the features that vote for each bit
+    uint64_t lanes[16]  # small counts of features, not yet in the sums: a byte for each bit
+    uint32_t in_lanes
     int64_t total
 
 
@@ -82,11 +97,10 @@ cdef void *room(Buffer *buffer, size_t size) noexcept nogil:
 
 
 cdef void drop(Scratch *scratch) noexcept nogil:
-    free(scratch.codes.data)
-    free(scratch.tokens.data)
-    free(scratch.units.data)
-    free(scratch.occurrences.data)
-    free(scratch.slots.data)
+    cdef Buffer *buffers = <Buffer *>scratch
+    cdef size_t number
+    for number in range(sizeof(Scratch) // sizeof(Buffer)):
+        free(buffers[number].data)
 
 
 cdef inline uint64_t mix(uint64_t value) noexcept nogil:
@@ -105,6 +119,7 @@ cdef class CharacterTable:
 
     cdef uint32_t *blocks[BLOCKS]
     cdef object source
+    cdef bint signs  # whether there is any among the characters loaded
 
     def __cinit__(self, source):
         memset(self.blocks, 0, sizeof(self.blocks))
@@ -122,6 +137,8 @@ cdef class CharacterTable:
         cdef uint32_t *block
         if size < 256:
             raise ValueError("found a table of too few characters")
+        for place in range(size):
+            self.signs |= entries[place] >> KIND_SHIFT == SIGN
         for place in range(256):
             if entries[place] >= SEVERAL and entries[place] != HARD:
                 at = <Py_ssize_t>entries[place] - SEVERAL
@@ -154,29 +171,43 @@ cdef class CharacterTable:
         return 0
 
 
-cdef inline void add_to_lanes(
-    Votes *votes, uint64_t digest, uint64_t times, int word
-) noexcept nogil:
-    cdef int bit
-    for bit in range(LANES):
-        votes.lanes[word * LANES + bit] += ((digest >> bit) & LOWEST_OF_BYTES) * times
-
-
 cdef inline void add_weight(Votes *votes, uint64_t digest, int64_t units, int word) noexcept nogil:
     cdef int bit
     for bit in range(64):
         votes.sums[word * 64 + bit] += units & -<int64_t>((digest >> bit) & 1)
 
 
-cdef void empty_lanes(Votes *votes, int64_t unit, int words) noexcept nogil:
+cdef inline void add_lanes(
+    Votes *votes, const uint64_t *lanes, int64_t unit, int word
+) noexcept nogil:
     cdef int lane, byte
-    for lane in range(words * LANES):
+    for lane in range(LANES):
         for byte in range(8):
-            votes.sums[(lane // LANES) * 64 + byte * 8 + lane % LANES] += (
-                <int64_t>((votes.lanes[lane] >> (8 * byte)) & 0xFF) * unit
+            votes.sums[word * 64 + byte * 8 + lane] += (
+                <int64_t>((lanes[lane] >> (8 * byte)) & 0xFF) * unit
             )
-        votes.lanes[lane] = 0
-    votes.in_lanes = 0
+
+
+cdef int64_t add_single(
+    Votes *votes, const uint64_t *digests, const uint32_t *occurrences, int64_t count, int64_t unit,
+    int word,
+) noexcept nogil:
+    """Add the votes of all features that occur once, and return how many they are."""
+    cdef uint64_t lanes[LANES]
+    cdef uint64_t digest, single
+    cdef int64_t start = 0, place, singles = 0
+    cdef int bit
+    while start < count:
+        memset(lanes, 0, sizeof(lanes))
+        for place in range(start, min(start + MOST_IN_LANES, count)):
+            single = occurrences[place] == 1
+            singles += single
+            digest = digests[place] & (0 - single)
+            for bit in range(LANES):
+                lanes[bit] += (digest >> bit) & LOWEST_OF_BYTES
+        add_lanes(votes, lanes, unit, word)
+        start += MOST_IN_LANES
+    return singles
 
 
 cdef uint64_t majority(const Votes *votes, int word, int tie) noexcept nogil:
@@ -216,13 +247,30 @@ cdef class WeightTable:
             return -1
 
 
-cdef int64_t distinct(
-    Scratch *scratch, uint64_t *hashes, int64_t count
+cdef bint equal(
+    Scratch *scratch, const uint32_t *stops, int64_t first, int64_t second
 ) noexcept nogil:
-    """Count hashes: keep the distinct ones in front, and return their number, or -1."""
+    """Return whether two features have the same bytes."""
+    cdef const uint32_t *starts = <uint32_t *>scratch.starts.data
+    cdef const uint8_t *data = <uint8_t *>scratch.bytes.data
+    cdef uint32_t size = stops[first] - starts[first]
+    return stops[second] - starts[second] == size and not memcmp(
+        data + starts[first], data + starts[second], size
+    )
+
+
+cdef int64_t distinct(
+    Scratch *scratch, uint64_t *hashes, uint64_t *seconds, int64_t count, const uint32_t *stops
+) noexcept nogil:
+    """Count features by their hashes: keep the distinct ones in front, and return their number.
+
+    If `stops` has the ends of features, those with equal hashes are compared. Return -1 where there
+    is no memory, or where many hashes were made to collide.
+    """
     cdef uint64_t mask = 15
     cdef uint32_t *slots
     cdef uint32_t *occurrences
+    cdef uint32_t *firsts
     cdef uint32_t found
     cdef uint64_t slot
     cdef int64_t place, kept = 0, probes = MOST_PROBES * (count + 64)
@@ -230,7 +278,8 @@ cdef int64_t distinct(
         mask = mask * 2 + 1
     slots = <uint32_t *>room(&scratch.slots, (mask + 1) * sizeof(uint32_t))
     occurrences = <uint32_t *>room(&scratch.occurrences, (count + 1) * sizeof(uint32_t))
-    if slots == NULL or occurrences == NULL or count >> 32:
+    firsts = <uint32_t *>room(&scratch.firsts, (count + 1) * sizeof(uint32_t))
+    if slots == NULL or occurrences == NULL or firsts == NULL or count >> 32:
         return -1
     memset(slots, 0, (mask + 1) * sizeof(uint32_t))
     for place in range(count):
@@ -239,12 +288,18 @@ cdef int64_t distinct(
             found = slots[slot]
             if not found:
                 hashes[kept] = hashes[place]
+                if seconds != NULL:
+                    seconds[kept] = seconds[place]
                 occurrences[kept] = 1
+                firsts[kept] = <uint32_t>place
                 kept += 1
                 slots[slot] = <uint32_t>kept
                 break
-            if hashes[found - 1] == hashes[place]:
-                occurrences[found - 1] += 1
+            found -= 1
+            if hashes[found] == hashes[place] and (
+                stops == NULL or equal(scratch, stops, firsts[found], place)
+            ):
+                occurrences[found] += 1
                 break
             slot = (slot + 1) & mask
             probes -= 1
@@ -253,52 +308,27 @@ cdef int64_t distinct(
     return kept
 
 
-cdef class ShingleKernel:
-    """Fingerprints and sketches of texts by their shingles."""
+cdef class TextKernel:
+    """What the kernels of texts share: reading a batch of them, and the votes of their features."""
 
     cdef CharacterTable characters
     cdef WeightTable weights
-    cdef uint64_t letters[LONGEST_WORD]
-    # The hashes of letters that are ASCII before and after cleaning; 0 for any other character.
-    cdef uint64_t ascii[LONGEST_WORD][ASCII]
-    cdef uint64_t places[LONGEST_SHINGLE]
-    cdef uint64_t rounds[ROUNDS]
-    cdef uint64_t bins[BINS]
-    cdef uint64_t votes[2]
-    cdef int words
+    cdef int words  # of a fingerprint
     cdef uint64_t mask
     cdef int tie
-    cdef int64_t most
+    cdef int64_t most  # characters of a text that cleaning lengthens
 
-    def __cinit__(
-        self, CharacterTable characters, WeightTable weights, *, int bits, int tie, int64_t most,
-        const uint64_t[::1] letters, const uint64_t[::1] places, const uint64_t[::1] rounds,
-        const uint64_t[::1] bins, const uint64_t[::1] votes,
-    ):
-        cdef int place, code
-        cdef uint32_t entry
-        if (
-            letters.shape[0] != LONGEST_WORD or places.shape[0] != LONGEST_SHINGLE
-            or rounds.shape[0] != ROUNDS or bins.shape[0] != BINS or votes.shape[0] != 2
-            or bits not in (32, 64, 128)
-        ):
-            raise ValueError("found other numbers of salts or bits than kernels are made for")
+    cdef int prepare(
+        self, CharacterTable characters, WeightTable weights, int bits, int tie, int64_t most
+    ) except -1:
+        if bits not in (32, 64, 128):
+            raise ValueError(f"found {bits} bits, expected 32, 64 or 128")
         self.characters, self.weights = characters, weights
-        memcpy(self.letters, &letters[0], sizeof(self.letters))
-        for code in range(ASCII):
-            entry = characters.blocks[0][code]
-            for place in range(LONGEST_WORD):
-                self.ascii[place][code] = (
-                    mix((entry & CODE) * ODD + letters[place]) if entry >> KIND_SHIFT == LETTER else 0
-                )
-        memcpy(self.places, &places[0], sizeof(self.places))
-        memcpy(self.rounds, &rounds[0], sizeof(self.rounds))
-        memcpy(self.bins, &bins[0], sizeof(self.bins))
-        memcpy(self.votes, &votes[0], sizeof(self.votes))
         self.words = 2 if bits == 128 else 1
         self.mask = 0xFFFFFFFF if bits == 32 else EMPTY
         self.tie = tie
         self.most = most
+        return 0
 
     def run(
         self, list texts, uint64_t[:, ::1] fingerprints, int64_t[::1] features,
@@ -310,9 +340,8 @@ cdef class ShingleKernel:
         """
         cdef Py_ssize_t count = len(texts), number
         cdef Scratch scratch
-        cdef Buffer ends
+        cdef const Py_ssize_t *ends
         cdef bint voted = fingerprints.shape[1] != 0, sketched = sketches.shape[0] != 0
-        cdef uint64_t *bins = NULL
         if (
             fingerprints.shape[0] != count or features.shape[0] != count
             or fingerprints.shape[1] not in (0, self.words)
@@ -320,61 +349,167 @@ cdef class ShingleKernel:
         ):
             raise ValueError("found arrays of another shape than the texts")
         memset(&scratch, 0, sizeof(scratch))
-        memset(&ends, 0, sizeof(ends))
         try:
-            self.read(texts, &scratch, &ends)
+            self.read(texts, count, &scratch)
+            ends = <Py_ssize_t *>scratch.ends.data
             with nogil:
                 for number in range(count):
                     features[number] = self.one(
                         &scratch,
-                        (<Py_ssize_t *>ends.data)[number],
-                        (<Py_ssize_t *>ends.data)[number + 1],
+                        ends[number],
+                        ends[number + 1],
                         &fingerprints[number, 0] if voted else NULL,
                         &sketches[number, 0] if sketched else NULL,
                     )
             return [number for number in range(count) if features[number] < 0]
         finally:
             drop(&scratch)
-            free(ends.data)
 
-    cdef int read(self, list texts, Scratch *scratch, Buffer *ends) except -1:
+    cdef int read(self, list texts, Py_ssize_t count, Scratch *scratch) except -1:
         """Copy the characters of all texts into one buffer, and load the tables for them."""
-        cdef Py_ssize_t size, start = 0, number = 0
-        cdef Py_ssize_t *places = <Py_ssize_t *>room(ends, (len(texts) + 1) * sizeof(Py_ssize_t))
+        cdef Py_ssize_t size, number, end = 0
+        cdef Py_ssize_t *ends = <Py_ssize_t *>room(
+            &scratch.ends, (count + 1) * sizeof(Py_ssize_t)
+        )
         cdef uint32_t *codes
-        if places == NULL:
+        if ends == NULL:
             raise MemoryError
-        places[0] = 0
-        for text in texts:
+        ends[0] = 0
+        for number in range(count):
+            text = texts[number]
             size = PyUnicode_GetLength(text)
-            codes = <uint32_t *>room(&scratch.codes, (start + size + 1) * sizeof(uint32_t))
+            codes = <uint32_t *>room(&scratch.codes, (end + size + 1) * sizeof(uint32_t))
             if codes == NULL:
                 raise MemoryError
-            PyUnicode_AsUCS4(text, codes + start, size, 0)
-            start += size
-            number += 1
-            if number > len(texts):
-                raise ValueError("found a list that changed")
-            places[number] = start
-        if start:
-            self.characters.prepare(<uint32_t *>scratch.codes.data, start)
+            PyUnicode_AsUCS4(text, codes + end, size, 0)
+            end += size
+            ends[number + 1] = end
+        if end:
+            self.characters.prepare(<uint32_t *>scratch.codes.data, end)
         return 0
 
     cdef int64_t one(
         self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end, uint64_t *fingerprint,
         uint8_t *sketch,
     ) noexcept nogil:
+        """Do one text, and return the number of its distinct features, or -1 if it can't."""
+        return -1
+
+    cdef bint vote(
+        self, Scratch *scratch, const uint64_t *digests, const uint64_t *seconds, int64_t count,
+        uint64_t *fingerprint,
+    ) noexcept nogil:
+        """Let distinct features vote; return whether all weights could be computed."""
+        cdef const uint32_t *occurrences = <uint32_t *>scratch.occurrences.data
+        cdef const uint64_t *columns[2]
+        cdef Votes votes
+        cdef int64_t place, units, singles = 0, unit = self.weights.table[1]
+        cdef uint32_t times
+        cdef int word, bit
+        columns[0], columns[1] = digests, seconds
+        memset(&votes, 0, sizeof(votes))
+        for word in range(self.words):
+            singles = add_single(&votes, columns[word], occurrences, count, unit, word)
+        votes.total = singles * unit
+        for place in range(count if singles < count else 0):
+            times = occurrences[place]
+            if times == 1:
+                continue
+            units = self.weights.of(times)
+            if units < 0:
+                return False
+            votes.total += units
+            if times <= MOST_AT_ONCE and units == times * unit:
+                if votes.in_lanes + times > MOST_IN_LANES:
+                    self.empty_lanes(&votes)
+                votes.in_lanes += times
+                for word in range(self.words):
+                    for bit in range(LANES):
+                        votes.lanes[word * LANES + bit] += (
+                            ((columns[word][place] >> bit) & LOWEST_OF_BYTES) * times
+                        )
+            else:
+                for word in range(self.words):
+                    add_weight(&votes, columns[word][place], units, word)
+        self.empty_lanes(&votes)
+        # The high word comes first.
+        for word in range(self.words):
+            fingerprint[self.words - 1 - word] = majority(&votes, word, self.tie) & self.mask
+        return True
+
+    cdef void empty_lanes(self, Votes *votes) noexcept nogil:
+        cdef int word
+        for word in range(self.words if votes.in_lanes else 0):
+            add_lanes(votes, votes.lanes + word * LANES, self.weights.table[1], word)
+        memset(votes.lanes, 0, sizeof(votes.lanes))
+        votes.in_lanes = 0
+
+
+cdef class ShingleKernel(TextKernel):
+    """Fingerprints and sketches of texts by their shingles."""
+
+    cdef uint64_t letters[LONGEST_WORD]
+    # The hashes of letters that are ASCII before and after cleaning; 0 for any other character.
+    cdef uint64_t ascii[LONGEST_WORD][ASCII]
+    cdef uint64_t places[LONGEST_SHINGLE]
+    cdef uint64_t rounds[ROUNDS]
+    cdef uint64_t bins[BINS]
+    cdef uint64_t votes[2]
+
+    def __cinit__(
+        self, CharacterTable characters, WeightTable weights, *, int bits, int tie, int64_t most,
+        const uint64_t[::1] letters, const uint64_t[::1] places, const uint64_t[::1] rounds,
+        const uint64_t[::1] bins, const uint64_t[::1] votes,
+    ):
+        cdef int place, code
+        cdef uint32_t entry
+        if (
+            letters.shape[0] != LONGEST_WORD or places.shape[0] != LONGEST_SHINGLE
+            or rounds.shape[0] != ROUNDS or bins.shape[0] != BINS or votes.shape[0] != 2
+        ):
+            raise ValueError("found other numbers of salts than kernels are made for")
+        self.prepare(characters, weights, bits, tie, most)
+        memcpy(self.letters, &letters[0], sizeof(self.letters))
+        for code in range(ASCII):
+            entry = characters.blocks[0][code]
+            for place in range(LONGEST_WORD):
+                self.ascii[place][code] = (
+                    mix((entry & CODE) * ODD + letters[place]) if entry >> KIND_SHIFT == LETTER else 0
+                )
+        memcpy(self.places, &places[0], sizeof(self.places))
+        memcpy(self.rounds, &rounds[0], sizeof(self.rounds))
+        memcpy(self.bins, &bins[0], sizeof(self.bins))
+        memcpy(self.votes, &votes[0], sizeof(self.votes))
+
+    cdef int64_t one(
+        self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end, uint64_t *fingerprint,
+        uint8_t *sketch,
+    ) noexcept nogil:
         """Do one text, and return the number of its distinct shingles, or -1 if it can't."""
-        cdef int64_t count = self.cut(scratch, start, end)
+        cdef int64_t count = self.cut(scratch, start, end), place
+        cdef const uint64_t *hashes
+        cdef uint64_t *digests
+        cdef uint64_t *seconds
         if count >= 0:
             count = self.join(scratch, count)
-            count = distinct(scratch, <uint64_t *>scratch.tokens.data, count)
+            count = distinct(scratch, <uint64_t *>scratch.tokens.data, NULL, count, NULL)
         if count < 0:
             return -1
-        if fingerprint != NULL and not self.vote(scratch, count, fingerprint):
-            return -1
+        hashes = <uint64_t *>scratch.tokens.data
+        if fingerprint != NULL:
+            digests = <uint64_t *>room(&scratch.seconds, 2 * (count + 1) * sizeof(uint64_t))
+            if digests == NULL:
+                return -1
+            seconds = digests + count
+            for place in range(count):
+                digests[place] = mix(hashes[place] + self.votes[0])
+            if self.words == 2:
+                for place in range(count):
+                    seconds[place] = mix(hashes[place] + self.votes[1])
+            if not self.vote(scratch, digests, seconds, count, fingerprint):
+                return -1
         if sketch != NULL:
-            self.sketch(<uint64_t *>scratch.tokens.data, count, sketch)
+            self.sketch(hashes, count, sketch)
         return count
 
     cdef inline int word(
@@ -483,35 +618,6 @@ cdef class ShingleKernel:
                     break
         return shingles
 
-    cdef bint vote(self, Scratch *scratch, int64_t count, uint64_t *fingerprint) noexcept nogil:
-        cdef const uint64_t *hashes = <uint64_t *>scratch.tokens.data
-        cdef const uint32_t *occurrences = <uint32_t *>scratch.occurrences.data
-        cdef Votes votes
-        cdef int64_t place, units, unit = self.weights.table[1]
-        cdef uint32_t times
-        cdef int word
-        memset(&votes, 0, sizeof(votes))
-        for place in range(count):
-            times = occurrences[place]
-            units = self.weights.of(times)
-            if units < 0:
-                return False
-            votes.total += units
-            if times <= MOST_IN_LANE and units == times * unit:
-                if votes.in_lanes + times > 0xFF:
-                    empty_lanes(&votes, unit, self.words)
-                votes.in_lanes += times
-                for word in range(self.words):
-                    add_to_lanes(&votes, mix(hashes[place] + self.votes[word]), times, word)
-            else:
-                for word in range(self.words):
-                    add_weight(&votes, mix(hashes[place] + self.votes[word]), units, word)
-        empty_lanes(&votes, unit, self.words)
-        # The high word comes first.
-        for word in range(self.words):
-            fingerprint[self.words - 1 - word] = majority(&votes, word, self.tie) & self.mask
-        return True
-
     cdef void sketch(self, const uint64_t *hashes, int64_t count, uint8_t *packed) noexcept nogil:
         cdef uint64_t bins[BINS]
         cdef int64_t place, empty = BINS
@@ -540,3 +646,266 @@ cdef class ShingleKernel:
                     least = value if value < least else least
                 bins[number] = least
             packed[number // 2] |= (bins[number] & 0xF) << (4 * (number % 2))
+
+
+cdef inline size_t write_code(uint8_t *data, uint32_t code) noexcept nogil:
+    """Write a character as UTF-8, and return its bytes; half of a pair is one, too."""
+    if code < 0x80:
+        data[0] = <uint8_t>code
+        return 1
+    if code < 0x800:
+        data[0] = <uint8_t>(0xC0 | code >> 6)
+        data[1] = <uint8_t>(0x80 | code & 0x3F)
+        return 2
+    if code < 0x10000:
+        data[0] = <uint8_t>(0xE0 | code >> 12)
+        data[1] = <uint8_t>(0x80 | code >> 6 & 0x3F)
+        data[2] = <uint8_t>(0x80 | code & 0x3F)
+        return 3
+    data[0] = <uint8_t>(0xF0 | code >> 18)
+    data[1] = <uint8_t>(0x80 | code >> 12 & 0x3F)
+    data[2] = <uint8_t>(0x80 | code >> 6 & 0x3F)
+    data[3] = <uint8_t>(0x80 | code & 0x3F)
+    return 4
+
+
+cdef struct Pieces:
+    # The pieces of a text: where each begins and ends in what is written so far.
+    uint8_t *data
+    uint32_t *starts
+    uint32_t *stops
+    uint32_t *run
+    size_t size
+    int64_t count
+    int64_t characters  # that the buffers have room for
+
+
+cdef bint reserve(Scratch *scratch, Pieces *pieces, int64_t characters) noexcept nogil:
+    """Make room for pieces of so many characters in all, with a space before each."""
+    pieces.data = <uint8_t *>room(&scratch.bytes, 5 * characters + 1)
+    pieces.starts = <uint32_t *>room(&scratch.starts, (characters + 1) * sizeof(uint32_t))
+    pieces.stops = <uint32_t *>room(&scratch.stops, (characters + 1) * sizeof(uint32_t))
+    pieces.run = <uint32_t *>room(&scratch.run, (characters + 1) * sizeof(uint32_t))
+    pieces.characters = characters
+    return (
+        pieces.data != NULL and pieces.starts != NULL and pieces.stops != NULL
+        and pieces.run != NULL and not (5 * characters) >> 32
+    )
+
+
+cdef inline void begin(Pieces *pieces) noexcept nogil:
+    """Begin a piece, with a space after the one before: so that grams are in a row."""
+    if pieces.count:
+        pieces.data[pieces.size] = c" "
+        pieces.size += 1
+    pieces.starts[pieces.count] = <uint32_t>pieces.size
+
+
+cdef inline void finish(Pieces *pieces) noexcept nogil:
+    pieces.stops[pieces.count] = <uint32_t>pieces.size
+    pieces.count += 1
+
+
+cdef class FeatureKernel(TextKernel):
+    """Fingerprints of texts by their characters or words, or several in a row, hashed by XXH3.
+
+    Letters make words and signs are cut by the dictionary, which is loaded when the first one
+    comes; without one, texts with signs are left out.
+    `joined` joins characters instead. `compared` features are those that are equal as strings;
+    others have equal hashes. `hasher` hashes features that are long.
+    """
+
+    cdef int64_t length
+    cdef bint joined
+    cdef bint compared
+    cdef uint64_t seed
+    cdef uint8_t ascii[ASCII]  # what cleaning makes of these: another one, nothing, or more
+    cdef object hasher
+    cdef object dictionary
+    cdef const uint64_t[::1] table
+    cdef bint loaded
+
+    def __cinit__(
+        self, CharacterTable characters, WeightTable weights, *, int bits, int tie, int64_t most,
+        int64_t length, bint joined, bint compared, uint64_t seed, hasher, dictionary,
+    ):
+        cdef uint32_t code, entry
+        if length < 1:
+            raise ValueError(f"found features of {length} pieces, expected at least one")
+        self.prepare(characters, weights, bits, tie, most)
+        self.length, self.joined, self.compared = length, joined, compared
+        self.seed, self.hasher, self.dictionary = seed, hasher, dictionary
+        for code in range(ASCII):
+            entry = characters.blocks[0][code]
+            if entry >= SEVERAL and entry != HARD and not characters.blocks[0][entry & CODE]:
+                self.ascii[code] = NOTHING
+            else:
+                self.ascii[code] = entry if entry < ASCII else MORE
+
+    cdef int read(self, list texts, Py_ssize_t count, Scratch *scratch) except -1:
+        TextKernel.read(self, texts, count, scratch)
+        if self.characters.signs and self.dictionary is not None:
+            table = self.dictionary()
+            if table is not None:
+                self.table = table
+                self.loaded = self.table.shape[0] > 0
+            self.dictionary = None
+        return 0
+
+    cdef int64_t one(
+        self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end, uint64_t *fingerprint,
+        uint8_t *sketch,
+    ) noexcept nogil:
+        cdef int64_t count = self.cut(scratch, start, end), place, last
+        cdef const uint32_t *starts = <uint32_t *>scratch.starts.data
+        cdef const uint32_t *stops = <uint32_t *>scratch.stops.data
+        cdef const uint8_t *data = <uint8_t *>scratch.bytes.data
+        cdef uint64_t *hashes
+        cdef uint64_t *seconds
+        cdef uint32_t size
+        cdef bint wide = self.words == 2
+        if count < 0 or sketch != NULL or fingerprint == NULL:
+            return -1
+        last = min(self.length, count) - 1
+        # Where features end: characters in a row end where the next one starts.
+        stops = (starts + 1 if self.joined else stops) + max(last, 0)
+        count -= last
+        if last < 0:
+            count = 0
+        hashes = <uint64_t *>room(&scratch.tokens, (count + 1) * sizeof(uint64_t))
+        seconds = <uint64_t *>room(&scratch.seconds, (count + 1) * sizeof(uint64_t))
+        if hashes == NULL or seconds == NULL:
+            return -1
+        for place in range(count):
+            size = stops[place] - starts[place]
+            if size > LONGEST_HASHED:
+                if not self.hash_long(
+                    data + starts[place], size, &hashes[place], &seconds[place]
+                ):
+                    return -1
+            elif wide:
+                hash128(data + starts[place], size, self.seed, &hashes[place], &seconds[place])
+            else:
+                hashes[place] = hash64(data + starts[place], size, self.seed)
+        count = distinct(
+            scratch, hashes, seconds if wide else NULL, count, stops if self.compared else NULL
+        )
+        if count < 0 or not self.vote(scratch, hashes, seconds, count, fingerprint):
+            return -1
+        return count
+
+    cdef bint hash_long(
+        self, const uint8_t *data, uint32_t size, uint64_t *low, uint64_t *high
+    ) noexcept with gil:
+        try:
+            value = self.hasher(data[:size])
+            low[0], high[0] = value & EMPTY, value >> 64
+            return True
+        except Exception:
+            return False
+
+    cdef int64_t cut(self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
+        """Clean a text and write its pieces; return how many there are, or -1."""
+        cdef const uint32_t *codes = <uint32_t *>scratch.codes.data
+        cdef uint32_t *const *blocks = self.characters.blocks
+        cdef const uint32_t *several
+        cdef Pieces pieces
+        cdef uint32_t entry, code, kind, more
+        cdef int64_t cleaned = 0, run = 0
+        cdef bint within = False  # a word
+        cdef Py_ssize_t place = start
+        pieces.size = pieces.count = 0
+        if not reserve(scratch, &pieces, end - start):
+            return -1
+        while place < end:
+            if self.joined:
+                place += self.join_ascii(codes + place, end - place, &pieces)
+                cleaned = pieces.count
+                if place == end:
+                    break
+            entry = blocks[codes[place] >> 8][codes[place] & 0xFF]
+            more = 1
+            several = &entry
+            if entry >= SEVERAL:
+                if entry & HARD:
+                    return -1
+                several = &blocks[codes[place] >> 8][entry & CODE]
+                more = several[0]
+                several += 1
+            cleaned += more
+            place += 1
+            if cleaned + end - place > pieces.characters and not reserve(
+                scratch, &pieces, 2 * cleaned + end - place
+            ):
+                return -1
+            while more:
+                code, kind = several[0] & CODE, several[0] >> KIND_SHIFT
+                several += 1
+                more -= 1
+                if self.joined:
+                    pieces.starts[pieces.count] = <uint32_t>pieces.size
+                    pieces.size += write_code(pieces.data + pieces.size, code)
+                    pieces.count += 1
+                    continue
+                if within and kind != LETTER:
+                    finish(&pieces)
+                    within = False
+                if run and kind != SIGN:
+                    if not self.cut_run(scratch, &pieces, run):
+                        return -1
+                    run = 0
+                if kind == LETTER:
+                    if not within:
+                        begin(&pieces)
+                        within = True
+                    pieces.size += write_code(pieces.data + pieces.size, code)
+                elif kind:
+                    pieces.run[run] = code
+                    run += 1
+        if self.joined:
+            pieces.starts[pieces.count] = <uint32_t>pieces.size
+        if within:
+            finish(&pieces)
+        if run and not self.cut_run(scratch, &pieces, run):
+            return -1
+        return pieces.count if cleaned <= end - start or cleaned <= self.most else -1
+
+    cdef inline Py_ssize_t join_ascii(
+        self, const uint32_t *codes, Py_ssize_t count, Pieces *pieces
+    ) noexcept nogil:
+        """Write the ASCII characters that a text begins with, and return how many there are."""
+        cdef Py_ssize_t place = 0
+        cdef uint8_t *data = pieces.data + pieces.size
+        cdef uint32_t *starts = pieces.starts + pieces.count
+        cdef uint32_t start = <uint32_t>pieces.size, kept = 0
+        cdef uint8_t byte
+        while place < count and codes[place] < ASCII:
+            byte = self.ascii[codes[place]]
+            if byte == MORE:
+                break
+            data[kept] = byte
+            starts[kept] = start + kept
+            kept += byte != NOTHING
+            place += 1
+        pieces.size += kept
+        pieces.count += kept
+        return place
+
+    cdef bint cut_run(self, Scratch *scratch, Pieces *pieces, int64_t size) noexcept nogil:
+        """Write the words of a run of Han."""
+        cdef int32_t *ends = <int32_t *>room(&scratch.words, size * sizeof(int32_t))
+        cdef double *values = <double *>room(
+            &scratch.values, (min(size, <int64_t>LONGEST_RUN) + 1) * sizeof(double)
+        )
+        cdef int64_t count, word
+        cdef int32_t place = 0
+        if ends == NULL or values == NULL or not self.loaded or size >> 31:
+            return False
+        count = cut_runs(&self.table[0], pieces.run, size, values, ends)
+        for word in range(count):
+            begin(pieces)
+            while place < ends[word]:
+                pieces.size += write_code(pieces.data + pieces.size, pieces.run[place])
+                place += 1
+            finish(pieces)
+        return True

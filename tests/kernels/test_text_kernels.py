@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiers import examples
@@ -33,12 +34,13 @@ TEXTS = st.lists(
     ),
     max_size=5,
 )
+SECRET = fpdb.Hash(secret=fpdb.Secret(b"a secret of bytes"))
 BASE = fpdb.recipe("web")
 RECIPES = [
     BASE,
     BASE.with_bits(128),
     BASE.with_bits(32),
-    BASE.replace(tie=1, hash=fpdb.Hash(by="shingle", secret=fpdb.Secret(b"a secret of bytes"))),
+    BASE.replace(tie=1, hash=fpdb.Hash(by="shingle", secret=SECRET.secret)),
     *(
         BASE.replace(weights=fpdb.Weights(by=by, cap=cap))
         for by in ("count", "binary", "log", "sqrt")
@@ -47,6 +49,29 @@ RECIPES = [
     *(
         BASE.replace(clean=clean)
         for clean in ((), ("lower",), ("tags", "unicode"), ("unicode", "word-characters"))
+    ),
+]
+
+# Recipes of words and of characters.
+FEATURES = [
+    *(fpdb.recipe(name) for name in ("char-4", "title", "words", "bigram-32", "code")),
+    *(
+        fpdb.recipe("words").replace(
+            segment=segment, grams=fpdb.Grams(n=n, minimum=0), bits=bits, weights=weights, hash=own
+        )
+        for segment, n, bits, weights, own in (
+            ("words", 1, 64, fpdb.Weights(by="sqrt"), fpdb.Hash()),
+            ("words", 2, 128, fpdb.Weights(by="log", cap=9), SECRET),
+            ("whitespace", 1, 32, fpdb.Weights(by="binary"), SECRET),
+            ("whitespace", 3, 64, fpdb.Weights(), fpdb.Hash()),
+            ("jieba", 1, 128, fpdb.Weights(cap=2), fpdb.Hash()),
+            ("jieba", 3, 64, fpdb.Weights(by="log"), SECRET),
+            ("characters", 1, 64, fpdb.Weights(by="log"), SECRET),
+            ("characters", 3, 128, fpdb.Weights(), SECRET),
+            ("characters", 4, 32, fpdb.Weights(by="sqrt"), SECRET),
+            ("characters", 5, 64, fpdb.Weights(), fpdb.Hash()),
+            ("characters", 100, 64, fpdb.Weights(), SECRET),
+        )
     ),
 ]
 
@@ -77,6 +102,39 @@ def test_recipes_of_shingles(number, texts):
     compare(RECIPES[number], texts)
 
 
+@pytest.mark.parametrize("number", range(len(FEATURES)))
+@settings(max_examples=examples(60))
+@given(texts=TEXTS)
+@example(texts=["", "a", "\x00", "\ud800", "\ud83d\ude00 a b c", "a_b", "中", "中文文中中文"])
+@example(texts=["a" * 241 + " " + "b" * 300 + " " + "c" * 2000 + "é" * 200])
+@example(texts=["of the " * 3000, "的" * 4200, "中国人民银行" * 400])
+def test_recipes_of_words_and_characters(number, texts):
+    compare(FEATURES[number], texts)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("bits", [64, 128])
+@pytest.mark.parametrize("secret", [None, fpdb.Secret(b"0123456789abcdef")])
+def test_one_feature_has_the_hash_of_the_package_xxhash(bits, secret):
+    recipe = fpdb.recipe("words").replace(
+        segment="whitespace",
+        bits=bits,
+        clean=(),
+        hash=fpdb.Hash(secret=secret),
+        grams=fpdb.Grams(minimum=0),
+    )
+    hashed = xxhash.xxh3_64_intdigest if bits == 64 else xxhash.xxh3_128_intdigest
+    generator = random.Random(bits)
+    texts = ["".join(generator.choices("abcÿ中\U0001f600", k=size)) for size in range(1, 300)]
+    texts += ["".join(generator.choices("abc", k=size)) for size in range(1, 700)]
+    expected = [
+        hashed(text.encode(), secret.seed if secret else 0) >> (64 * word) & (1 << 64) - 1
+        for text in texts
+        for word in reversed(range(bits // 64))
+    ]
+    assert recipe.batch(texts).fingerprints.ravel().tolist() == expected
+
+
 @pytest.mark.parametrize("name", fpdb.fingerprint.PRESETS)
 def test_presets(name):
     texts = {
@@ -98,8 +156,12 @@ def test_sketches_alone(texts):
 @pytest.mark.slow("texts of up to two megabytes")
 @pytest.mark.parametrize("alphabet", ["abcde ", "ab", "中文字的是，。 a", "α\u0301β é…"])
 @pytest.mark.parametrize("size", [65_535, 65_536, 200_001, 500_000])
-def test_long_texts(alphabet, size):
-    compare(BASE, ["".join(random.Random(size).choices(alphabet, k=size)), "a short one, too"])
+@pytest.mark.parametrize("name", ["web", "char-4", "words"])
+def test_long_texts(name, alphabet, size):
+    compare(
+        fpdb.recipe(name),
+        ["".join(random.Random(size).choices(alphabet, k=size)), "a short one, too"],
+    )
 
 
 @pytest.mark.slow("all characters of Unicode")
@@ -107,7 +169,7 @@ def test_long_texts(alphabet, size):
 def test_every_character_is_cleaned_as_defined(steps):
     shown = {}
     for number in range(0x1100):
-        entries = compiled._entries(steps, number).tolist()
+        entries = compiled._entries(steps, "shingles", number).tolist()
         for code, entry in enumerate(entries[:256], number * 256):
             if entry == compiled._HARD:
                 continue
