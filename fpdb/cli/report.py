@@ -103,4 +103,5 @@ def report(
         render.note(f"texts that weren't found in the sources, or have changed: {found.missing:,}")
     if bad.count:
         render.note(f"bad records: {bad.count:,}")
-    render.note(f"{output}: {found.shown:,} groups, {found.size / 1e6:.1f} MB")
+    groups = "1 group" if found.shown == 1 else f"{found.shown:,} groups"
+    render.note(f"{output}: {groups}, {found.size / 1e6:.1f} MB")

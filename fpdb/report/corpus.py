@@ -121,7 +121,7 @@ def _page(found: Gathered) -> ReportPage:
         card(
             f"{documents:,}",
             "documents",
-            f"were compared{_read(found.counts)}.",
+            f"were compared: {_read(found)}.",
         ),
         card(
             f"{found.clusters:,}",
@@ -179,14 +179,17 @@ def _page(found: Gathered) -> ReportPage:
     )
 
 
-def _read(counts: Ingested) -> str:
-    """Return what of the sources wasn't compared."""
-    notes = []
+def _read(found: Gathered) -> str:
+    """Say what was read, and what of it can't be compared."""
+    counts = found.counts
+    if not counts.read:
+        return "those of a database, with the texts of the sources"
+    notes = [f"{counts.bytes_read / 1e6:,.1f} MB of files"]
     if counts.short:
         notes.append(f"{plural(counts.short, 'text was', 'texts were')} too short to resemble any")
     if counts.bad:
         notes.append(f"{plural(counts.bad, 'record')} couldn't be read")
-    return f" ({', '.join(notes)})" if notes else ""
+    return "; ".join(notes)
 
 
 def _notes(found: Gathered, shown: int) -> Iterator[str]:

@@ -67,6 +67,7 @@ def differences(text: str, other: str) -> Differences:
     """Compare two texts word by word; white space counts for nothing."""
     first, second = _WordPlaces.of(text), _WordPlaces.of(other)
     stretches = _readable(_stretches(first.words, second.words))
+    _begin_after_signs(stretches, first.words, second.words)
     sizes = [each.sizes for each in stretches if not each.same]
     return Differences(
         tuple(
@@ -216,3 +217,35 @@ def _readable(stretches: Iterable[Stretch]) -> list[Stretch]:
                 Stretch(before.start, after.stop, before.other_start, after.other_stop, same=False)
             ]
     return kept
+
+
+def _begin_after_signs(
+    stretches: list[Stretch], words: Sequence[str], others: Sequence[str]
+) -> None:
+    """Let a sentence that only one text has begin with its first word, and end with its full stop.
+
+    What follows it begins with the sign before it then, so both ways are right.
+    """
+    for place in range(1, len(stretches) - 1):
+        before, own, after = stretches[place - 1 : place + 2]
+        if own.same or 0 not in own.sizes:
+            continue
+        if own.sizes[0]:
+            side, start, stop = words, own.start, own.stop
+        else:
+            side, start, stop = others, own.other_start, own.other_stop
+        shift = 0
+        while (
+            shift < after.sizes[0] - 1
+            and side[start + shift] == side[stop + shift]
+            and not side[start + shift].isalnum()
+        ):
+            shift += 1
+        if shift:
+            middle = own.start + shift, own.stop + shift
+            other_middle = own.other_start + shift, own.other_stop + shift
+            stretches[place - 1 : place + 2] = [
+                before._replace(stop=middle[0], other_stop=other_middle[0]),
+                Stretch(*middle, *other_middle, same=False),
+                after._replace(start=middle[1], other_start=other_middle[1]),
+            ]

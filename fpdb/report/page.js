@@ -57,10 +57,12 @@
     function change([one, other]) {
       const mark = (side, name, text) => {
         const bare = text.trimEnd();
-        if (text) side.push(make(name, {}, bare.replace(/\n\s*\n/g, "\n")), text.slice(bare.length));
+        if (text) side.push(make(name, {}, bare.replace(/\n\s*\n/g, "\n")),
+          text.slice(bare.length).replace(/\n\s*/, "\n"));
       };
       mark(left, "del", one);
       mark(beside ? right : left, "ins", other);
+      if (/\n\s*$/.test(one) || /\n\s*$/.test(other)) close();
     }
     function note(text) {
       close();
@@ -324,7 +326,7 @@
   });
   const explained = [["j", "k", "next and previous group"], ["o", "open or close it"],
     ["n", "p", "next and previous text in it"], ["s", "d", "u", "same, different, unsure"], ["/", "search"]];
-  const help = make("details", { class: "help" }, make("summary", {}, "Keys"),
+  const help = make("details", { class: "help" }, make("summary", {}, "Keyboard"),
     explained.map((entry) => make("span", {}, entry.slice(0, -1).map((key) => [make("kbd", {}, key), " "]),
       `${entry.at(-1)}; `)), "a further press of a verdict takes it back.");
 

@@ -100,7 +100,8 @@ def _group(found: Gathered, group: Group, room: Room, most: int) -> dict[str, An
         "low": round(lowest if compared == group.texts - 1 else min(lowest, group.least), 4),
         "v": versions,
     }
-    if lowest < least_estimate(found.similarity):
+    # Two texts alone may be less similar than estimated, but are no chain.
+    if group.texts > 2 and lowest < least_estimate(found.similarity):
         view["chain"] = round(lowest, 4)
     return view
 

@@ -55,6 +55,14 @@ def test_few_equal_words_in_a_rewritten_passage_are_part_of_it():
     assert changes(f"{STORY} {one}", f"{STORY} {other}") == [(one, other)]
 
 
+def test_a_sentence_begins_with_a_word():
+    added = "One of them is blind. "
+    longer = STORY.replace("Their", added + "Their")
+    assert changes(STORY, longer) == [("", added)]
+    assert changes(longer, STORY) == [(added, "")]
+    assert changes("甲乙丙。丁戊己。", "甲乙丙。庚辛。丁戊己。") == [("", "庚辛。")]
+
+
 def test_nothing_at_all():
     assert differences("", "").pieces == ()
     assert changes("", "a") == [("", "a")]
