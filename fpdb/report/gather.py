@@ -26,7 +26,7 @@ from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.ingest import Ingested, Run, Take, parse_key
-from fpdb.io.files import Part, read_parts, size_of
+from fpdb.io.files import FORMATS, Part, check_path, read_parts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.joins import Clustering
 from fpdb.models import Key
@@ -247,8 +247,7 @@ class _SourceTexts:
         self._found = found
         self._wanted = wanted
         self._texts = texts
-        # All fields, since a table that lacks the field of a title or a date is no bad one.
-        self._reading = dataclasses.replace(reading, meta_field=(*reading.kept, "*"))
+        self._reading = reading
         self._fields = fields
         self._days = np.zeros(len(found.ids), np.int32)
         self._hosts = np.full(len(found.ids), -1, np.int32)
@@ -258,7 +257,12 @@ class _SourceTexts:
 
     def read(self, paths: Sequence[str], jobs: int, *, numbered: bool) -> None:
         """Read the sources, whose documents go by their numbers, or else by their keys."""
-        parts = chain.from_iterable(read_parts(path, self._reading) for path in paths)
+        # All fields, since a table that lacks the field of a title or a date is no bad one.
+        everything = dataclasses.replace(self._reading, meta_field=(*self._reading.kept, "*"))
+        parts = chain.from_iterable(
+            read_parts(path, everything if _has_fields(path, self._reading) else self._reading)
+            for path in paths
+        )
         records = chain.from_iterable(found for _, found in mapped(_records, parts, jobs))
         places = self._by_number(records) if numbered else self._by_key(records)
         for place, record in places:
@@ -349,6 +353,11 @@ class _SourceTexts:
         sources = np.repeat(order[starts], np.diff(starts, append=len(order)))
         later = sources != order
         return sources[later], order[later]
+
+
+def _has_fields(path: str, reading: Reading) -> bool:
+    form = check_path(path, reading)
+    return not form or FORMATS[form].has_fields
 
 
 def _records(part: Part) -> list[Record | BadRecord]:

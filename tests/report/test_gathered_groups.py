@@ -181,6 +181,7 @@ def test_standard_input_is_refused():
 
 
 @pytest.mark.process
+@pytest.mark.slow("workers start")
 def test_jobs_change_nothing(source):
     before = report(source)[0].path.read_bytes()
     assert report(source, jobs=2)[0].path.read_bytes() == before
@@ -193,6 +194,20 @@ def test_a_file_that_fails_leaves_the_page_that_was_there(source, tmp_path):
         report(source, strict=True)
     assert (tmp_path / "report.html").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["news.jsonl", "report.html"]
+
+
+def test_texts_of_a_folder_and_lines(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    texts = [text_of(1), text_of(1, changed=[9]), text_of(2)]
+    for number, text in enumerate(texts):
+        (folder / f"{number}.txt").write_text(text)
+    (tmp_path / "texts.lines").write_text("".join(f"{text}\n" for text in texts))
+    _, [group] = report(folder)
+    assert [version["k"] for version in group["v"]] == [["0.txt"], ["1.txt"]]
+    reading = fpdb.Reading(format="lines")
+    _, [group] = report(tmp_path / "texts.lines", reading=reading)
+    assert group["v"][1]["k"] == [f"{tmp_path}/texts.lines:2"]
 
 
 def test_a_corpus_without_duplicates(tmp_path):
