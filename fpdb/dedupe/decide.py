@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
+from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.ingest import Take
@@ -122,37 +123,40 @@ class _Prepare:
         damage = None
         for found in block.part():
             place = block.shown + found.source.removeprefix(block.path)
-            if isinstance(found, BadRecord) and found.source == block.path and block.path:
-                damage = dataclasses.replace(found, source=place)
+            if isinstance(found, Record):
+                each, value = self._adapted(found, place)
+                values.append(value)
+                records.append(each)
                 continue
-            each, value = self._adapted(dataclasses.replace(found, source=place))
-            records.append(each)
-            values.append(value)
+            bad = dataclasses.replace(found, source=place)
+            if found.source == block.path and block.path:
+                damage = bad
+            else:
+                values.append(0.0)
+                records.append(bad)
         taken = self.take(partial(iter, records))
-        bad = [each for each in taken.found if isinstance(each, BadRecord)]
+        unfit = [each for each in taken.found if isinstance(each, BadRecord)]
         is_bad = np.array([isinstance(each, BadRecord) for each in taken.found], np.bool_)
         if self.keep == "longest":
             preferred = np.array([each.characters for each in taken.prepared], np.float64)
         else:
             preferred = np.array(values, np.float64)[~is_bad]
         markup = sum(each.markup for each in taken.found if not isinstance(each, BadRecord))
-        return PreparedRecords(is_bad, bad, taken.prepared, preferred, markup, damage)
+        return PreparedRecords(is_bad, unfit, taken.prepared, preferred, markup, damage)
 
-    def _adapted(self, found: Record | BadRecord) -> tuple[Record | BadRecord, float]:
+    def _adapted(self, found: Record, place: str) -> tuple[Record | BadRecord, float]:
         """Return a record as it is indexed, and the value by which it is preferred."""
-        if isinstance(found, BadRecord):
-            return found, 0.0
-        key = found.source if found.key is None else str(found.key)
+        key = place if found.key is None else str(found.key)
         value = 0.0
         if self.keep.startswith(_NEWEST):
             given = (found.meta or {}).get(self.keep.removeprefix(_NEWEST))
             read = _time_of(given)
             if read is None:
                 reason = f"holds {given!r:.40}, expected a number, or a date such as 2026-11-23"
-                return BadRecord(found.source, reason, key=key), 0.0
+                return BadRecord(place, reason, key=key), 0.0
             value = read
-        meta = {"source": found.source} if self.noted else None
-        return dataclasses.replace(found, key=key, meta=meta), value
+        meta = {"source": place} if self.noted else None
+        return Record(place, key, found.text, found.fingerprint, meta, found.replaced), value
 
 
 def _time_of(value: object) -> float | None:
@@ -278,8 +282,7 @@ class Deduplication:
         With a spool, all are read before the first of them is compared.
         """
         if spool is None:
-            for block, found in self._prepared(database, blocks):
-                yield block, _spread(found.is_bad, self._add(database, found.documents, journal))
+            yield from self._decided_at_once(database, blocks, journal)
             return
         read: list[tuple[RecordBlock, Marks]] = []
         with Spool(spool, database.plan.bits) as documents:
@@ -287,11 +290,20 @@ class Deduplication:
                 documents.add(found.documents, found.values)
                 read.append((block._replace(part=tuple), found.is_bad))
             codes = self._compared(database, documents, journal)
-        first = 0
-        for block, is_bad in read:
-            last = first + int(np.count_nonzero(~is_bad))
-            yield block, _spread(is_bad, codes[first:last])
-            first = last
+        yield from _spread(read, codes)
+
+    def _decided_at_once(
+        self, database: Database, blocks: Iterable[RecordBlock], journal: Journal
+    ) -> Iterator[tuple[RecordBlock, Codes]]:
+        read: list[tuple[RecordBlock, Marks]] = []
+        documents: list[Stored] = []
+        for block, found in self._prepared(database, blocks):
+            read.append((block._replace(part=tuple), found.is_bad))
+            documents += found.documents
+            if len(documents) >= GATHERED:
+                yield from _spread(read, self._add(database, documents, journal))
+                read, documents = [], []
+        yield from _spread(read, self._add(database, documents, journal))
 
     def _prepared(
         self, database: Database, blocks: Iterable[RecordBlock]
@@ -335,7 +347,7 @@ class Deduplication:
         done = len(before)
         codes[order[:done]] = before
         self._count(before)
-        for batch in documents.batches(order[done:]):
+        for batch in documents.batches(order[done:], GATHERED):
             codes[order[done : done + len(batch)]] = self._add(database, batch, journal)
             done += len(batch)
             self.counts.done = done / len(order)
@@ -380,11 +392,17 @@ class Deduplication:
         self.show()
 
 
-def _spread(is_bad: Marks, codes: Codes) -> Codes:
-    """Return the codes of all records, given those of the ones that aren't bad."""
-    spread = np.full(len(is_bad), _BAD, np.uint8)
-    spread[~is_bad] = codes
-    return spread
+def _spread(
+    read: Iterable[tuple[RecordBlock, Marks]], codes: Codes
+) -> Iterator[tuple[RecordBlock, Codes]]:
+    """Yield blocks with the codes of all their records, given those of the ones that aren't bad."""
+    first = 0
+    for block, is_bad in read:
+        spread = np.full(len(is_bad), _BAD, np.uint8)
+        last = first + int(np.count_nonzero(~is_bad))
+        spread[~is_bad] = codes[first:last]
+        first = last
+        yield block, spread
 
 
 def _removed(document: Stored, added: Added) -> Removed:

@@ -24,7 +24,6 @@ from fpdb.storage.format import (
 from fpdb.storage.open_checks import disk_named
 
 _LOCK, _JOURNAL, _CODES = "lock", "journal-", ".decisions"
-_TOGETHER = 1000
 
 
 @contextlib.contextmanager
@@ -201,15 +200,15 @@ class Spool:
         self._values = []
         return (-values).argsort(kind="stable")
 
-    def batches(self, order: Places) -> Iterator[list[Stored]]:
-        """Yield documents by their numbers, some at a time."""
+    def batches(self, order: Places, together: int) -> Iterator[list[Stored]]:
+        """Yield documents by their numbers, N at a time."""
         with disk_named(Path(self._file.name).parent):
             self._file.flush()
         sizes = np.concatenate([np.empty(0, np.int64), *self._sizes])
         starts = sizes.cumsum() - sizes
         number = self._file.fileno()
-        for first in range(0, len(order), _TOGETHER):
-            some = order[first : first + _TOGETHER]
+        for first in range(0, len(order), together):
+            some = order[first : first + together]
             spans = zip(sizes[some].tolist(), starts[some].tolist(), strict=True)
             yield [
                 unpack_record(os.pread(number, size, start), 0, self._bits) for size, start in spans

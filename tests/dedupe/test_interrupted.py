@@ -10,9 +10,10 @@ import time
 import pytest
 
 import fpdb
+from fpdb.dedupe import decide
 from fpdb.io import journal
 
-SMALL = "import fpdb.io.journal; fpdb.io.journal._TOGETHER = 20\nfrom fpdb.cli import main; main()"
+SMALL = "from fpdb.dedupe import decide; decide.GATHERED = 20\nfrom fpdb.cli import main; main()"
 
 
 class StoppedError(Exception):
@@ -21,7 +22,7 @@ class StoppedError(Exception):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(journal, "_TOGETHER", 20)
+    monkeypatch.setattr(decide, "GATHERED", 20)
 
 
 @pytest.fixture
