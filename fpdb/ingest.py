@@ -239,7 +239,7 @@ def documents_of(
     meta: str | Sequence[str] = (),
     fingerprint: str | None = None,
 ) -> Iterator[Document]:
-    """Yield the rows of a table as documents: of pandas, polars, pyarrow or any Arrow table.
+    """Yield the rows of a table as documents: of pandas, polars, Hugging Face or any Arrow table.
 
     The columns are named as the fields of `Reading`: the key is "key", "id" or "url" and the text
     "text", "content" or "body" unless others are named, several texts are joined, and "*" keeps

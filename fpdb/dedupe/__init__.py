@@ -1,14 +1,16 @@
 """A corpus in, a clean corpus out: near-duplicates in files, tables and records are left out."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from fpdb.dedupe.decide import Deduplicated, Deduplication, Removed, Where
 from fpdb.dedupe.files import Corpus
+from fpdb.dedupe.records import kept_records, kept_rows
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
+from fpdb.io.arrow import is_table
 from fpdb.io.records import BadRecord, Reading
 
 __all__ = ["Deduplicated", "Removed", "dedupe"]
@@ -32,10 +34,17 @@ def dedupe(
     on_bad: Callable[[BadRecord], object] | None = None,
     on_progress: Callable[[Deduplicated], object] | None = None,
 ) -> Any:
-    """Copy files without near-duplicates; what stays is unchanged, and in its order.
+    """Leave near-duplicates out of files, of a table, or of records; what stays is unchanged.
+
+    Of files, an output gets what stays, and the counts are returned. Of a table a table of the same
+    kind is returned: of pandas, polars, pyarrow, or a `Dataset` of Hugging Face; any other with the
+    Arrow interface becomes one of pyarrow. Of records those that stay are yielded, some thousand at
+    a time; "longest" and "newest" hold all of them in memory. The order is always that of the
+    source.
 
     Args:
-        source: Files of JSON lines, CSV, TSV or Parquet, or "-" for standard input.
+        source: Files of JSON lines, CSV, TSV or Parquet, "-" for standard input; a table; or
+            records, each a `Document` or a dictionary of fields.
         output: One file for what stays, in the format of the inputs; its suffix says how it is
             compressed. It appears whole or not at all.
         reading: How files become records; records need no key.
@@ -71,15 +80,35 @@ def dedupe(
         on_bad=on_bad,
         on_progress=on_progress,
     )
-    paths = [source] if isinstance(source, str | os.PathLike) else list(source)
-    if (output is None) == (output_dir is None):
-        raise InputError("found no place for the output, or two", hint="give output or output_dir")
-    corpus = Corpus(
-        run,
-        [os.fspath(path) for path in paths],
-        Path(output or output_dir or ""),
-        output is None,
-        None if removed is None else os.fspath(removed),
-    )
-    corpus.deduplicate(database)
-    return run.counts
+    if output is not None or output_dir is not None or _is_path(source):
+        paths = [source] if _is_path(source) else list(source)
+        if (output is None) == (output_dir is None):
+            raise InputError(
+                "found no place for the output, or two", hint="give output or output_dir"
+            )
+        corpus = Corpus(
+            run,
+            [os.fspath(path) for path in paths],
+            Path(output or output_dir or ""),
+            output is None,
+            None if removed is None else os.fspath(removed),
+        )
+        corpus.deduplicate(database)
+        return run.counts
+    if removed is not None:
+        raise InputError(
+            "found a file for what is removed, but no output that is a file",
+            hint="on_removed is called for each removed record",
+        )
+    if is_table(source):
+        return kept_rows(run, source, database)
+    if not isinstance(source, Iterable):
+        raise InputError(
+            f"found {source!r:.40}, expected files, records or a table",
+            hint="paths need an output; records are documents or dictionaries",
+        )
+    return kept_records(run, source, database)
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, str | os.PathLike)

@@ -39,6 +39,8 @@ _NEWEST = "newest:"
 # A key that is taken gets a number; so it has to leave room for that.
 _LONGEST_KEY = 16_000
 _RECIPE = "web"
+# Characters of the texts that are stored together: records in memory wait until they are.
+_CHARACTERS = 1 << 26
 
 
 class Removed(NamedTuple):
@@ -230,6 +232,11 @@ class Deduplication:
         dropped = [_REMOVED, _BAD] if self.bad == "drop" else [_REMOVED]
         return np.isin(codes, dropped, invert=True)
 
+    def finish(self, kept: int) -> None:
+        """Count what stays."""
+        self.counts.kept = kept
+        self.show()
+
     def show(self) -> None:
         """Report the counts so far."""
         if self.on_progress:
@@ -297,12 +304,14 @@ class Deduplication:
     ) -> Iterator[tuple[RecordBlock, Codes]]:
         read: list[tuple[RecordBlock, Marks]] = []
         documents: list[Stored] = []
+        characters = 0
         for block, found in self._prepared(database, blocks):
             read.append((block._replace(part=tuple), found.is_bad))
             documents += found.documents
-            if len(documents) >= GATHERED:
+            characters += sum(each.characters for each in found.documents)
+            if len(documents) >= GATHERED or characters >= _CHARACTERS:
                 yield from _spread(read, self._add(database, documents, journal))
-                read, documents = [], []
+                read, documents, characters = [], [], 0
         yield from _spread(read, self._add(database, documents, journal))
 
     def _prepared(

@@ -157,8 +157,7 @@ class Corpus:
             self._write(inputs, headers, kept, journal)
             if durable:
                 database.add_prepared([], places={journal.identity: None})
-        run.counts.kept = sum(int(np.count_nonzero(marks)) for marks in kept)
-        run.show()
+        run.finish(sum(int(np.count_nonzero(marks)) for marks in kept))
 
     def _digest(self, inputs: list[InputFile]) -> bytes:
         """Return the digest of what an interrupted run must have in common with the next one."""

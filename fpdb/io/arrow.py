@@ -20,6 +20,8 @@ from fpdb.io.tables import Named, header_reason
 from fpdb.processes import KeptWorkers, Streamed
 
 _GROUP = 50_000
+# Rows of a Dataset of Hugging Face that are read together.
+_DATASET_ROWS = 1000
 # A row group of a copy has about this many rows, or bytes in memory.
 _GROUP_ROWS, _GROUP_BYTES = 1 << 17, 1 << 26
 
@@ -113,21 +115,58 @@ def _row_groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
         yield held
 
 
+def is_table(source: Any) -> bool:
+    """Return whether an object is a table of any library, and not merely something to iterate."""
+    names = ("__arrow_c_stream__", "__arrow_c_array__")
+    return _is_dataset(source) or any(hasattr(source, name) for name in names)
+
+
+def _is_dataset(source: Any) -> bool:
+    """Return whether an object is a Dataset of Hugging Face, which has no Arrow interface."""
+    return all(hasattr(source, name) for name in ("with_format", "column_names", "select"))
+
+
+def selectable(table: Any) -> tuple[Any, Callable[[Marks], Any]]:
+    """Return a table that can be read several times, and what selects rows of it by marks.
+
+    One of pandas or polars, of pyarrow, or a Dataset of Hugging Face becomes one of its kind, any
+    other a table of pyarrow.
+    """
+    if hasattr(table, "iloc"):
+        return table, lambda marks: table.iloc[marks.nonzero()[0]]
+    if _is_dataset(table):
+        return table, lambda marks: table.select(marks.nonzero()[0])
+    if not (type(table).__module__.startswith(("polars", "pyarrow")) and hasattr(table, "filter")):
+        require()
+        import pyarrow
+
+        table = pyarrow.table(table)
+    return table, table.filter
+
+
 def table_rows(table: Any, reading: Reading) -> Iterator[Named]:
     """Read the rows of a table in memory, of any library with the Arrow interface."""
     require()
     import pyarrow
 
-    if hasattr(table, "__arrow_c_stream__"):
-        batches = pyarrow.RecordBatchReader.from_stream(table)
+    batches: Iterable[Any]
+    if _is_dataset(table):
+        names = table.column_names
+        some = table.with_format("arrow").iter(_DATASET_ROWS)
+        batches = (batch for each in some for batch in each.to_batches())
+    elif hasattr(table, "__arrow_c_stream__"):
+        stream = pyarrow.RecordBatchReader.from_stream(table)
+        names, batches = stream.schema.names, stream
     elif hasattr(table, "__arrow_c_array__"):
-        batches = pyarrow.Table.from_batches([pyarrow.record_batch(table)]).to_reader()
+        batch = pyarrow.record_batch(table)
+        names, batches = batch.schema.names, [batch]
     else:
         raise InputError(
             f"found {table!r:.40}, expected a table",
-            hint="a DataFrame of pandas or polars, or a table or reader of pyarrow",
+            hint="a DataFrame of pandas or polars, a table or reader of pyarrow, or a Dataset of "
+            "Hugging Face",
         )
-    if reason := header_reason(tuple(batches.schema.names), reading):
+    if reason := header_reason(tuple(names), reading):
         yield 0, reason, False
         return
     for block in decoding.row_blocks(batches, reading):

@@ -95,7 +95,7 @@ class Journal:
     """
 
     def __init__(
-        self, folder: Path, digest: bytes, uuid: str = "", places: Sequence[FilePlace] = ()
+        self, folder: Path, digest: bytes = b"", uuid: str = "", places: Sequence[FilePlace] = ()
     ) -> None:
         """Open or create the files, with the digest of the inputs and options of the run.
 
@@ -166,6 +166,8 @@ class Journal:
                 file.flush()
                 if self._durable and data:
                     os.fdatasync(file.fileno())
+        if not self._durable:
+            return {}
         offset, length = self._size(self._codes), self._size(self._lines)
         place = FilePlace(self.identity, str(self._path), offset, length, self._digest)
         return {self.identity: place}

@@ -1,0 +1,106 @@
+"""Records and tables in memory, without their near-duplicates."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from fpdb.dedupe.decide import Codes, Deduplication, RecordBlock, Where
+from fpdb.errors import InputError
+from fpdb.io.arrow import selectable, table_rows
+from fpdb.io.journal import Journal
+from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
+from fpdb.io.tables import Named
+from fpdb.models import Document
+
+_TOGETHER = 1000
+
+
+def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
+    """Return a table of the same kind, with the rows that stay."""
+    table, select = selectable(table)
+    rows = _groups(table_rows(table, run.reading))
+    blocks = (RecordBlock(partial(_records_of_rows, run.reading, some)) for some in rows)
+    found = [codes for _, codes in _decided(run, blocks, given)]
+    marks = run.kept(np.concatenate([np.empty(0, np.uint8), *found]))
+    run.finish(int(np.count_nonzero(marks)))
+    return select(marks)
+
+
+def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None) -> Iterator[Any]:
+    """Yield the records that stay; those of some thousand once they are decided."""
+    kept = 0
+    for block, codes in _decided(run, _record_blocks(run.reading, records), given):
+        for record, stays in zip(block.records, run.kept(codes).tolist(), strict=True):
+            if stays:
+                kept += 1
+                yield record
+    run.finish(kept)
+
+
+def _decided(
+    run: Deduplication, blocks: Iterable[RecordBlock], given: Where | None
+) -> Iterator[tuple[RecordBlock, Codes]]:
+    with TemporaryDirectory(prefix="fpdb-") as name:
+        folder = Path(name)
+        spool = None if run.keep == "first" else folder / "documents"
+        with run.index(folder, given) as database, Journal(folder) as journal:
+            yield from run.decided(database, blocks, journal, spool)
+
+
+def _groups(items: Iterable[Any]) -> Iterator[list[Any]]:
+    source = iter(items)
+    return iter(lambda: list(islice(source, _TOGETHER)), [])
+
+
+def _record_blocks(reading: Reading, records: Iterable[Any]) -> Iterator[RecordBlock]:
+    first = 1
+    for some in _groups(records):
+        for each in some:
+            if not isinstance(each, Document | Mapping):
+                raise InputError(
+                    f"found {each!r:.40}, expected a record",
+                    hint="a record is a fpdb.Document, or a dictionary of fields",
+                )
+        yield RecordBlock(partial(_records_of, reading, first, some), records=some)
+        first += len(some)
+
+
+def _records_of_rows(reading: Reading, rows: Sequence[Named]) -> Iterator[Record | BadRecord]:
+    """Make records of rows; a row 0 says why the table has none that can be used."""
+    pick = picker(reading)
+    for number, fields, replaced in rows:
+        if not number:
+            raise InputError(f"the table {fields}", hint="name the columns of key and text")
+        yield _picked(pick, f"row {number}", fields, replaced=replaced)
+
+
+def _records_of(
+    reading: Reading, first: int, records: Sequence[Document | Mapping[str, Any]]
+) -> Iterator[Record | BadRecord]:
+    pick = picker(reading)
+    for number, each in enumerate(records, first):
+        place = f"record {number}"
+        if isinstance(each, Document):
+            yield Record(place, each.key, each.text, each.fingerprint, each.meta)
+        else:
+            yield _picked(pick, place, each, replaced=False)
+
+
+def _picked(
+    pick: Callable[[str, Mapping[str, Any], bool], Record],
+    place: str,
+    fields: Mapping[str, Any] | str,
+    *,
+    replaced: bool,
+) -> Record | BadRecord:
+    if isinstance(fields, str):
+        return BadRecord(place, fields)
+    try:
+        return pick(place, fields, replaced)
+    except UnfitError as error:
+        return BadRecord(place, str(error))

@@ -1,0 +1,210 @@
+"""Tables and records in memory: what stays has the same kind, the same types and the same order."""
+
+import datetime
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import fpdb
+
+
+class Dataset:
+    """The methods of a Dataset of Hugging Face that fpdb calls, with rows chosen by indices."""
+
+    def __init__(self, table, indices=None, form=None):
+        self.table, self.form = table, form
+        self.indices = list(range(table.num_rows)) if indices is None else indices
+
+    @property
+    def column_names(self):
+        return self.table.column_names
+
+    def with_format(self, form):
+        return Dataset(self.table, self.indices, form)
+
+    def iter(self, batch_size):
+        assert self.form == "arrow"
+        for start in range(0, len(self.indices), batch_size):
+            yield self.table.take(self.indices[start : start + batch_size])
+
+    def select(self, indices):
+        return Dataset(self.table, [self.indices[place] for place in indices], self.form)
+
+
+class ArrowOnly:
+    """A table of a library that has nothing but the Arrow interface."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def rows_of(table):
+    if isinstance(table, Dataset):
+        return table.table.take(table.indices).to_pylist()
+    if isinstance(table, pd.DataFrame):
+        return pa.Table.from_pandas(table, preserve_index=False).to_pylist()
+    return pa.table(table).to_pylist()
+
+
+KINDS = {
+    "pandas": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": pl.from_arrow,
+    "pyarrow": lambda table: table,
+    "batch": lambda table: table.combine_chunks().to_batches()[0],
+    "dataset": Dataset,
+    "arrow": ArrowOnly,
+    "reader": pa.Table.to_reader,
+}
+
+
+@pytest.fixture
+def table(corpus):
+    records = corpus(2500, edited=0.4)
+    day = datetime.datetime(2026, 11, 23, tzinfo=datetime.UTC)
+    for record in records:
+        record["when"] = day - datetime.timedelta(hours=record["n"])
+        record["vector"] = [float(record["n"]), 0.5]
+    return pa.Table.from_pylist(records)
+
+
+@pytest.fixture
+def expected(table, tmp_path):
+    """What a run over a file of the same records keeps."""
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in table.to_pylist()))
+    fpdb.dedupe(path, tmp_path / "out.jsonl")
+    return [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow("seven kinds of tables of 2,500 rows")
+def test_a_table_becomes_one_of_its_kind(table, expected):
+    for name, kind in KINDS.items():
+        given = kind(table)
+        removed = []
+        found = fpdb.dedupe(given, on_removed=removed.append)
+        same = pa.Table if name in ("arrow", "reader") else type(given)
+        assert type(found) is same
+        assert rows_of(found) == table.take(expected).to_pylist()
+        assert len(removed) == 2500 - len(expected)
+        assert removed[0].source == f"row {int(removed[0].key.removeprefix('doc-')) + 1}"
+
+
+def test_types_and_the_index_stay(table):
+    small = table.slice(0, 60)
+    assert fpdb.dedupe(small).schema.equals(small.schema, check_metadata=True)
+    assert fpdb.dedupe(pl.from_arrow(small)).schema == pl.from_arrow(small).schema
+    frame = small.to_pandas().set_index(pd.Index(range(1000, 1060), name="own"))
+    found = fpdb.dedupe(frame)
+    assert (found.dtypes == frame.dtypes).all()
+    assert found.index.name == "own"
+    assert (found.index == found["n"] + 1000).all()
+    assert 10 < len(found) < 60
+
+
+@pytest.mark.parametrize("keep", ["first", "longest", "newest:when", "newest:n"])
+def test_the_preferred_rows_stay(corpus, table, tmp_path, keep):
+    small = table.slice(0, 200)
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in small.to_pylist()))
+    fpdb.dedupe(path, tmp_path / "out.jsonl", keep=keep)
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    kept = [json.loads(line)["n"] for line in lines]
+    assert fpdb.dedupe(small, keep=keep)["n"].to_pylist() == kept
+    records = small.to_pylist()
+    assert [each["n"] for each in fpdb.dedupe(records, keep=keep)] == kept
+
+
+def test_rows_that_cant_be_compared_stay_or_are_dropped():
+    text = "a text of some words that is long enough for a sketch of its own and more"
+    frame = pd.DataFrame({"id": [1, 2, 3], "text": [text, None, text]})
+    bad = []
+    assert fpdb.dedupe(frame, on_bad=bad.append)["id"].tolist() == [1, 2]
+    assert bad[0].source == "row 2"
+    assert fpdb.dedupe(frame, bad="drop")["id"].tolist() == [1]
+    with pytest.raises(fpdb.InputError, match="row 2: found no text"):
+        fpdb.dedupe(frame, bad="fail")
+
+
+def test_a_table_without_a_text_is_an_error():
+    with pytest.raises(fpdb.InputError, match="found no text: expected the field") as caught:
+        fpdb.dedupe(pd.DataFrame({"id": [1], "words": ["a b"]}))
+    assert caught.value.hint
+    reading = fpdb.Reading(text_field="words")
+    assert len(fpdb.dedupe(pd.DataFrame({"words": ["a b"]}), reading=reading)) == 1
+    assert fpdb.dedupe(pl.DataFrame({"text": pl.Series([], dtype=pl.String)})).is_empty()
+
+
+def test_records_are_the_very_same_objects(corpus):
+    records = corpus(120)
+    kept = list(fpdb.dedupe(iter(records)))
+    assert all(any(each is record for record in records) for each in kept)
+    documents = [fpdb.Document(each["id"], each["text"]) for each in records]
+    counts = []
+    found = list(fpdb.dedupe(documents, on_progress=counts.append))
+    assert [each.key for each in found] == [each["id"] for each in kept]
+    assert counts[-1].kept == len(kept) < 120
+    assert counts[-1].removed == 120 - len(kept)
+
+
+def test_records_are_read_and_yielded_in_turn(corpus, monkeypatch):
+    from fpdb.dedupe import decide
+
+    monkeypatch.setattr(decide, "GATHERED", 100)
+    read = []
+
+    def source():
+        for record in corpus(5000):
+            read.append(record)
+            yield record
+
+    found = fpdb.dedupe(source())
+    assert read == []
+    next(found)
+    assert len(read) == 1000
+    found.close()
+
+
+def test_a_database_remembers_records(corpus, tmp_path):
+    records = corpus(200, edited=0.6)
+    whole = [each["n"] for each in fpdb.dedupe(records)]
+    with fpdb.create(tmp_path / "corpus.fpdb") as db:
+        first = list(fpdb.dedupe(records[:100], database=db))
+        second = list(fpdb.dedupe(records[100:], database=db))
+        assert [each["n"] for each in first + second] == whole
+        assert len(db) == len(whole)
+        assert db.file_places() == []
+    assert list(fpdb.dedupe(records, database=tmp_path / "corpus.fpdb")) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (5, "found 5, expected files, records or a table"),
+        (["a", "b"], "found 'a', expected a record"),
+        ([{"text": "a"}, 5], "found 5, expected a record"),
+        ("in.jsonl", "no place for the output"),
+    ],
+)
+def test_other_things_are_refused(source, message):
+    with pytest.raises(fpdb.InputError, match=message) as caught:
+        list(fpdb.dedupe(source))
+    assert caught.value.hint
+
+
+def test_a_file_for_what_is_removed_needs_files(corpus, tmp_path):
+    with pytest.raises(fpdb.InputError, match="no output that is a file"):
+        fpdb.dedupe(corpus(3), removed=tmp_path / "removed.jsonl")
+
+
+def test_documents_are_taken_from_a_dataset(table):
+    small = table.slice(0, 30).select(["id", "text", "n"])
+    taken = list(fpdb.documents_of(Dataset(small).select(np.arange(0, 30, 2)), meta="*"))
+    assert [each.key for each in taken] == [f"doc-{n}" for n in range(0, 30, 2)]
+    assert [each.meta for each in taken] == [{"n": n} for n in range(0, 30, 2)]
