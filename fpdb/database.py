@@ -35,8 +35,6 @@ from fpdb.documents.prepare import (
 from fpdb.documents.writer import Writer
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
-from fpdb.joins import find_clusters
-from fpdb.maintenance import portable
 from fpdb.maintenance.check import check_view, require_checksums, require_complete_copy
 from fpdb.maintenance.compact import compact, stats
 from fpdb.models import (
@@ -416,6 +414,8 @@ class Database(Queries):
         It is one transaction: other writers wait until the clusters are found and deleted.
         The arguments are those of `clusters`.
         """
+        from fpdb.joins import find_clusters
+
         search = self._search(k, None, similarity)
         require_choice("keep", keep, KEPT)
         with self._environment.write(self._timeout) as txn:
@@ -441,6 +441,8 @@ class Database(Queries):
         that is kept of each document, as it is at this moment, in the order of the ids. Return how
         many there are.
         """
+        from fpdb.maintenance import portable
+
         with self._transaction() as txn:
             return portable.write(file, txn, self._catalog, portable.Head.of(self._header))
 

@@ -22,7 +22,7 @@ from fpdb.io.files import Part, read_parts, size_of
 from fpdb.io.follow import follow_parts
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.warc import Passing
-from fpdb.models import MOST_BYTES, Added, Document, Key, Matches
+from fpdb.models import MOST_BYTES, Added, Asked, Document, Key, Matches
 from fpdb.processes import mapped
 from fpdb.storage.format import Stored
 
@@ -89,19 +89,6 @@ class Answer(NamedTuple):
     status: str
     error: str = ""
     matches: Matches = Matches()
-
-
-class Asked(NamedTuple):
-    """A record that the database was queried with, and what it matches.
-
-    `name` is the record's key, or where it was read. `short` says that its text has too few
-    features for a fingerprint, so that only equal texts match.
-    """
-
-    name: Key
-    matches: Matches
-    short: bool = False
-    invalid_utf8: bool = False
 
 
 def ingest(

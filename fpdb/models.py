@@ -284,6 +284,19 @@ class Matches(list[Match]):
     complete: bool = True
 
 
+class Asked(NamedTuple):
+    """A record that the database was queried with, and what it matches.
+
+    `name` is the record's key, or where it was read. `short` says that its text has too few
+    features for a fingerprint, so that only equal texts match.
+    """
+
+    name: Key
+    matches: Matches
+    short: bool = False
+    invalid_utf8: bool = False
+
+
 class Pair(NamedTuple):
     """Two stored documents near each other; `key` is the one with the smaller id.
 

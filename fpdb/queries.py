@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fpdb.arrays import each
 from fpdb.documents.catalog import View
@@ -20,7 +20,6 @@ from fpdb.documents.lookup import (
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.fingerprint import Recipe
-from fpdb.joins import Clustering, find_clustering, find_clusters, find_pairs
 from fpdb.models import (
     Cluster,
     Document,
@@ -36,6 +35,11 @@ from fpdb.results import CLUSTERS, MATCHES, PAIRS, Results
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Hits, Plan
+
+if TYPE_CHECKING:
+    from fpdb.joins import Clustering
+
+# Joins are imported by the methods that need them, since most programs call none.
 
 # The documents that may be kept of a cluster: the one with the smallest id, or with the most text.
 KEPT = ("first", "longest")
@@ -189,6 +193,8 @@ class Queries(ABC):
         With several `jobs`, this process reads and worker processes compare; 0 means all
         processors. The pairs and their order don't depend on it.
         """
+        from fpdb.joins import find_pairs
+
         found = self._joined(find_pairs, self._search(k, None, similarity), jobs)
         return Results(found, PAIRS, self.keys)
 
@@ -207,16 +213,20 @@ class Queries(ABC):
         cluster, so a duplicate may differ more from its representative than near ones do. `jobs`
         is that of `pairs`.
         """
+        from fpdb.joins import find_clusters
+
         require_choice("keep", keep, KEPT)
         search = self._search(k, None, similarity)
         found = self._joined(partial(find_clusters, keep=keep), search, jobs)
         return Results(found, CLUSTERS, self.keys)
 
-    def clustering(self, *, similarity: float | None = None, jobs: int = 1) -> Clustering:
+    def clustering(self, *, similarity: float | None = None, jobs: int = 1) -> "Clustering":
         """Find all clusters of similar texts at once, as columns, with the copies among them.
 
         They are those of `clusters`, in memory that grows with the documents that are in one.
         """
+        from fpdb.joins import find_clustering
+
         if self.similarity is None:
             raise InputError(
                 "found a database of bits, expected one that finds texts by their similarity",

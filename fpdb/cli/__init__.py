@@ -3,9 +3,12 @@
 import errno
 import functools
 import importlib
+import os
+import re
 import sys
 import warnings
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -22,6 +25,8 @@ _MORE_MEMORY = (
     "raise the limit (ulimit -v, or that of the container), or use fewer jobs; what was "
     "acknowledged is stored"
 )
+# Numbers that need no check but that of their limits.
+_NUMBERS = {int: "[0-9]{1,15}", float: r"[0-9]{1,15}(\.[0-9]{1,15})?"}
 # The modules of the commands, by the panels of the help.
 _PANELS = {
     "Find": {
@@ -68,9 +73,19 @@ def _options(
     """Take the options before the command."""
 
 
+def _import_numpy() -> None:
+    """Import numpy without the threads that it starts for products of matrices; none is needed."""
+    name = "OPENBLAS_NUM_THREADS"
+    if name not in os.environ:
+        os.environ[name] = "1"
+        importlib.import_module("numpy")
+        # Programs that a command starts don't inherit it.
+        del os.environ[name]
+
+
 @functools.cache
 def program(only: str | None = None) -> typer.Typer:
-    """Return the command line, with all commands unless `only` names one.
+    """Return the command line, with all commands unless `only` names one, or needs none.
 
     What a command doesn't need isn't imported then.
     """
@@ -85,10 +100,12 @@ def program(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
+    if only != "--version":
+        _import_numpy()
     chosen = {name for names in _PANELS.values() for name in names if name == only}
     for panel, places in _PANELS.items():
         for name, place in places.items():
-            if chosen and name not in chosen:
+            if only == "--version" or (chosen and name not in chosen):
                 continue
             module = importlib.import_module(f"fpdb.cli.{place}")
             if hasattr(module, "app"):
@@ -103,6 +120,48 @@ def program(only: str | None = None) -> typer.Typer:
     return app
 
 
+def _spare_checks(command: Any) -> None:
+    """Take plain values as they are: what typer checks values with takes 0.1 s to import."""
+    get_own = command.get_params
+
+    def get_params(context: Any) -> list[Any]:
+        found: list[Any] = get_own(context)
+        for parameter in found:
+            parameter.process_value = functools.partial(_process_value, parameter)
+        return found
+
+    command.get_params = get_params
+    for child in getattr(command, "commands", {}).values():
+        _spare_checks(child)
+
+
+def _process_value(parameter: Any, context: Any, value: Any) -> Any:
+    """Return what a parameter's own `process_value` does, which gets what isn't plain."""
+    described: Any = getattr(parameter, "type_descriptor", None)
+    kind = described and described.annotation
+    if not kind or (parameter.required and not value):
+        return type(parameter).process_value(parameter, context, value)
+    info = described.parameter_info
+    if value is None:
+        value = () if parameter.multiple or parameter.nargs == -1 else None
+    elif kind is Path and (os.access(value, os.R_OK) or not os.path.lexists(value)):
+        value = Path(value)
+    elif kind == list[str] and all(isinstance(each, str) for each in value):
+        value = list(value)
+    elif info.parser and get_origin(kind) is None:
+        value = info.parser(value)
+    elif (
+        kind in (int, float)
+        and re.fullmatch(_NUMBERS[kind], str(value))
+        and (info.min is None or info.min <= kind(value))
+        and (info.max is None or info.max >= kind(value))
+    ):
+        value = kind(value)
+    elif type(value) is not kind and not (get_origin(kind) is Literal and value in get_args(kind)):
+        return type(parameter).process_value(parameter, context, value)
+    return parameter.callback(context, parameter, value) if parameter.callback else value
+
+
 def main() -> None:
     """Run the command line: exit 0 fine, 2 usage, 3 an error of fpdb, 130 interrupted."""
     try:
@@ -115,6 +174,7 @@ def main() -> None:
         render.note_interrupt()
         sys.stderr.flush()
         interrupts.exit_at_once()
+    interrupts.end_fast(code)
     sys.exit(code)
 
 
@@ -127,7 +187,9 @@ def _run() -> int:
             warnings.showwarning = render.warn
             warnings.simplefilter("always", IncompleteWarning)
             # Only help is drawn in panels; a usage error is a line that no panel wraps.
-            code: int = program(*sys.argv[1:2])(standalone_mode=False)
+            command = typer.main.get_command(program(*sys.argv[1:2]))
+            _spare_checks(command)
+            code: int = command(standalone_mode=False) or 0
         render.flush()
     except FpdbError as error:
         render.fail(error)

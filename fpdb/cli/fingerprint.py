@@ -27,9 +27,7 @@ from fpdb.cli.options import (
 from fpdb.errors import InputError
 from fpdb.fingerprint import WIDTHS, to_int
 from fpdb.fingerprint.digits import Base
-from fpdb.io.files import SUFFIXES, read_records
 from fpdb.io.records import BadRecord, Record
-from fpdb.io.streams import unpacked_name
 from fpdb.models import Explanation
 from fpdb.processes import mapped
 
@@ -157,10 +155,16 @@ def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.models.
     return recipe.batch(record.text or "" for record in records)
 
 
-def _read(paths: Iterable[str], texts: Iterable[str], reading: fpdb.Reading) -> Iterator[Record]:
+def _read(paths: Sequence[str], texts: Iterable[str], reading: fpdb.Reading) -> Iterator[Record]:
     """Yield the texts that are given and those of files; a bad record is an InputError."""
     for text in texts:
         yield Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
+    if not paths:
+        return
+    # What reads files takes as long to import as most other things together.
+    from fpdb.io.files import SUFFIXES, read_records
+    from fpdb.io.streams import unpacked_name
+
     for path in paths:
         # Standard input, and a file without a known suffix, are one text.
         suffix = PurePath(unpacked_name(path)).suffix.lower()

@@ -6,14 +6,16 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import JsonOption, require
-from fpdb.io.arrow import TableWriter
+
+if TYPE_CHECKING:
+    from fpdb.io.arrow import TableWriter
 
 _PANEL = "Output"
 
@@ -68,6 +70,8 @@ class Output:
             if self.path != "-":
                 file = stack.enter_context(render.opened(self.path))
                 if self.form == "parquet":
+                    from fpdb.io.arrow import TableWriter  # it takes long to import
+
                     self._table = stack.enter_context(TableWriter(file, columns))
                 else:
                     text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")

@@ -24,7 +24,7 @@ from fpdb.cli.options import (
 )
 from fpdb.cli.output import Output, key_column, likeness, near_dict
 from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
-from fpdb.ingest import Asked
+from fpdb.models import Asked
 
 _COLUMNS = {
     "query": "string",
@@ -91,6 +91,7 @@ def query(
                 Asked(digits, database.query_fingerprint(unsigned(number, bits), k=k, limit=limit))
                 for digits, number in numbers.items()
             ),
+            # What reads files takes long to import.
             fpdb.query_files(
                 database,
                 paths,
@@ -100,7 +101,9 @@ def query(
                 similarity=similarity,
                 jobs=jobs,
                 on_bad=bad,
-            ),
+            )
+            if paths
+            else (),
         )
         with target.opened(_COLUMNS | {"key": key_column(database)}):
             of_bits = k is not None or (similarity or database.similarity) is None

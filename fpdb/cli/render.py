@@ -5,7 +5,6 @@ that no title can drive a terminal, and nothing is taken for markup.
 """
 
 import contextlib
-import csv
 import io
 import json
 import os
@@ -68,6 +67,8 @@ def record(value: Mapping[str, Any]) -> None:
 
 def cells(values: Sequence[object]) -> None:
     """Print one line of CSV; escape cells that a spreadsheet would evaluate."""
+    import csv  # few commands need it
+
     texts = ["" if value is None else str(value) for value in values]
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(

@@ -3,10 +3,7 @@
 Each step and each cut is a name and a function. Steps take linear time for any input.
 """
 
-import html
-import importlib.resources
 import importlib.util
-import logging
 import re
 import unicodedata
 import warnings
@@ -53,20 +50,6 @@ _KEYWORDS = (
     "new not null operator or package pass private protected public raise range return short "
     "signed sizeof static string struct super switch template this throw throws try type typedef "
     "typename union unsigned using var virtual void volatile while with yield"
-)
-# What begins a comment in one language is code in another: C's preprocessor and Python's floor
-# division are dropped with the rest of their line. Python's documentation counts as a comment.
-_CODE_TOKEN = re.compile(
-    rf"""
-    (?P<comment> (?: // | \#)[^\n]* | /\*(?:[^*]|\*(?!/))*+(?:\*/)?
-        | \"{{3}}(?:[^"]|"(?!""))*+(?:\"{{3}})? | '{{3}}(?:[^']|'(?!''))*+(?:'{{3}})? )
-    | (?P<string> "(?:[^"\\\n]|\\.)*+"? | '(?:[^'\\\n]|\\.)*+'? )
-    | (?P<number> \d[\w.]* )
-    | (?:{"|".join(_KEYWORDS.split())})\b
-    | (?P<name> \w+ )
-    | [-+*/%&|^<>=!]= | && | \|\| | \+\+ | -- | -> | << | >> | :: | [^\s\w]
-    """,
-    re.VERBOSE | re.DOTALL,
 )
 _FOLDED = {"string": "s", "number": "0", "name": "n"}
 
@@ -119,6 +102,8 @@ def _is_mark(code: int) -> bool:
 
 def strip_tags(text: str) -> str:
     """Drop tags, comments, scripts and styles, and resolve character references."""
+    import html  # few recipes need it
+
     kept: list[str] = []
     position = 0
     inside = ""  # what ends the skipped part: "-->", or the name of a raw element
@@ -155,8 +140,26 @@ def fold_code(text: str) -> str:
     """
     return " ".join(
         _FOLDED.get(token.lastgroup or "", token[0])
-        for token in _CODE_TOKEN.finditer(text)
+        for token in _code_token().finditer(text)
         if token.lastgroup != "comment"
+    )
+
+
+@cache
+def _code_token() -> re.Pattern[str]:
+    # What begins a comment in one language is code in another: C's preprocessor and Python's floor
+    # division are dropped with the rest of their line. Python's documentation counts as a comment.
+    return re.compile(
+        rf"""
+        (?P<comment> (?: // | \#)[^\n]* | /\*(?:[^*]|\*(?!/))*+(?:\*/)?
+            | \"{{3}}(?:[^"]|"(?!""))*+(?:\"{{3}})? | '{{3}}(?:[^']|'(?!''))*+(?:'{{3}})? )
+        | (?P<string> "(?:[^"\\\n]|\\.)*+"? | '(?:[^'\\\n]|\\.)*+'? )
+        | (?P<number> \d[\w.]* )
+        | (?:{"|".join(_KEYWORDS.split())})\b
+        | (?P<name> \w+ )
+        | [-+*/%&|^<>=!]= | && | \|\| | \+\+ | -- | -> | << | >> | :: | [^\s\w]
+        """,
+        re.VERBOSE | re.DOTALL,
     )
 
 
@@ -350,7 +353,7 @@ def jieba_tokenizer() -> Any:
     """Load jieba's own dictionary into a tokenizer that isn't shared with other users of jieba."""
     with warnings.catch_warnings(action="ignore"):  # jieba imports the deprecated pkg_resources
         import jieba
-    jieba.setLogLevel(logging.WARNING)
+    jieba.setLogLevel("WARNING")
     tokenizer = jieba.Tokenizer()
     # jieba would read a cache of its dictionary that anybody could have put in a shared directory.
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
@@ -360,6 +363,8 @@ def jieba_tokenizer() -> Any:
 
 def jieba_idf() -> dict[str, float]:
     """Read the inverse document frequencies that come with jieba."""
+    import importlib.resources
+
     table = importlib.resources.files("jieba").joinpath("analyse/idf.txt")
     rows = (line.split(" ") for line in table.read_text("utf-8").splitlines())
     return {word: float(value) for word, value in rows}

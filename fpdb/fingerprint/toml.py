@@ -1,7 +1,6 @@
 """Recipes as TOML files: read one that a user wrote, write one to start from."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ def read_recipe(path: str | Path) -> Recipe:
     `base = "web"` starts from a preset. Paths in the file (`grams.stop_words`, `weights.idf`
     and `hash.secret_file`) are relative to it. The name is the file's unless it has another.
     """
+    import tomllib  # only recipes of one's own need it
+
     path = Path(path)
     hint = "fpdb recipes show web prints a recipe to start from"
     with expecting(f"the recipe {path} can't be read", hint):
