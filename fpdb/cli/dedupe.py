@@ -10,6 +10,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
+from fpdb.cli.create import DEFAULT_RECIPE
 from fpdb.cli.inputs import BadRecords, choose_reading
 from fpdb.cli.options import (
     AnyRecipeOption,
@@ -53,6 +54,12 @@ def dedupe(
         str | None,
         typer.Option("--removed", metavar="FILE", help="JSON lines about what was left out."),
     ] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(
+            "--report", metavar="PAGE", help="Then show the duplicates of the inputs on a page."
+        ),
+    ] = None,
     similarity: Annotated[
         float | None,
         typer.Option(
@@ -89,11 +96,15 @@ def dedupe(
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     require("-" not in files or not sys.stdin.isatty(), "standard input is a terminal")
+    require(report is None or k is None, "--report shows what is similar, and takes no -k")
+    require(report is None or "-" not in files, "--report reads files again, and no standard input")
+    require(report is None or Path(report).parent.is_dir(), f"there is no folder for {report}")
     outcome = "nothing was written"
     if database:
         outcome += "; run the same command again to go on"
     render.leave_if_interrupted(outcome)
     signal.signal(signal.SIGTERM, _end)
+    chosen = None if recipe is None else choose_recipe(recipe)
     counts = fpdb.dedupe(
         files,
         output,
@@ -102,7 +113,7 @@ def dedupe(
         database=database,
         similarity=similarity,
         k=k,
-        recipe=None if recipe is None else choose_recipe(recipe),
+        recipe=chosen,
         keep=keep,
         bad=bad,
         removed=removed,
@@ -114,6 +125,20 @@ def dedupe(
         render.record(_described(counts))
     elif not quiet:
         render.note(_summary(counts))
+    if report:
+        render.leave_if_interrupted("what stays is written, but no report")
+        field = keep.partition(":")[2] or None
+        shown = fpdb.report(
+            files,
+            report,
+            reading,
+            recipe=chosen or DEFAULT_RECIPE,
+            similarity=similarity,
+            date_field=field,
+            jobs=jobs,
+        )
+        if not quiet:
+            render.note(f"{report}: {shown.shown:,} of {shown.groups:,} groups")
 
 
 def _end(*_: object) -> None:

@@ -140,3 +140,17 @@ def test_a_terminal_shows_the_stages(run, tmp_path, source, monkeypatch):
     for stage in ("reading: ", "comparing: ", "writing: "):
         assert any(part.startswith(stage) for part in shown)
     assert any("6 records, 3 removed, 100%, 0 s left" in part for part in shown)
+
+
+def test_a_report_shows_the_duplicates_of_the_inputs(run, tmp_path, source):
+    out, page = tmp_path / "out.jsonl", tmp_path / "page.html"
+    done = run("dedupe", source, "-o", out, "--report", page, "--keep", "newest:n")
+    assert done.code == 0, done.err
+    assert done.err.splitlines()[-1] == f"{page}: 3 of 3 groups"
+    assert "w0x0" in page.read_text()
+    done = run("dedupe", source, "-o", out, "--report", page, "-k", "3")
+    assert (done.code, "takes no -k" in done.err) == (2, True)
+    done = run("dedupe", "-", "-o", out, "--report", page)
+    assert (done.code, "reads files again" in done.err) == (2, True)
+    done = run("dedupe", source, "-o", out, "--report", tmp_path / "no" / "page.html")
+    assert (done.code, "there is no folder" in done.err) == (2, True)
