@@ -187,8 +187,7 @@ def _similar_each(view: View, questions: Sequence[Stored]) -> Iterator[Reached]:
     bands = view.index.bands
     if bands is None:
         return
-    asked = [bands.numbers(question.sketch, question.digest) for question in questions]
-    for ids, complete in bands.near_each(view.txn, asked):
+    for ids, complete in bands.near_each(view.txn, bands.numbers_each(questions)):
         yield Reached([(0, ids)] if ids else [], complete)
 
 

@@ -37,6 +37,7 @@ enabled = False
 if os.environ.get("FPDB_KERNELS", "1") != "0" and _usable():
     with contextlib.suppress(ImportError):
         from fpdb.kernels import chinese as chinese
+        from fpdb.kernels import pages as pages
         from fpdb.kernels import text as text
 
         enabled = True

@@ -15,6 +15,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fpdb import kernels
 from fpdb.arrays import Column, Rows
 from fpdb.errors import DamagedError
 
@@ -122,6 +123,29 @@ def unpack_rows(
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 
 
+class NewRows:
+    """Rows that are put into pages, a few at a time: columns of equal length."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._numbers: list[list[int]] = []
+        self._rows = rows
+        self._inserter = kernels.pages.RowsToInsert(np.stack(rows)) if kernels.enabled else None
+
+    def into(
+        self, value: memoryview, columns: int, seed: int, first: int, after: int
+    ) -> bytearray | None:
+        """Return a page with some of the rows, as `with_rows` does."""
+        if self._inserter is not None:
+            grown = self._inserter.into(value, _digest(value[4:], seed), first, after)
+            if grown is None:
+                return None
+            if grown:
+                return _summed(grown, seed)
+        if not self._numbers:
+            self._numbers = [column.tolist() for column in self._rows]
+        return with_rows(value, columns, seed, [column[first:after] for column in self._numbers])
+
+
 def with_rows(
     value: memoryview, columns: int, seed: int, rows: list[list[int]]
 ) -> bytearray | None:
@@ -159,9 +183,14 @@ def with_rows(
     except (struct.error, ValueError, TypeError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
     _BODY_HEAD.pack_into(grown, _CHECKSUM_BYTES, count + len(places), widths)
-    checksum = _checksum(memoryview(grown)[_CHECKSUM_BYTES:], seed)
-    grown[:_CHECKSUM_BYTES] = checksum.to_bytes(_CHECKSUM_BYTES, "little")
-    return grown
+    return _summed(grown, seed)
+
+
+def _summed(page: bytearray, seed: int) -> bytearray:
+    """Write the checksum of a page into it."""
+    checksum = _checksum(memoryview(page)[_CHECKSUM_BYTES:], seed)
+    page[:_CHECKSUM_BYTES] = checksum.to_bytes(_CHECKSUM_BYTES, "little")
+    return page
 
 
 def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, int]:

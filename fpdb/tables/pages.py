@@ -11,13 +11,13 @@ from fpdb.errors import DamagedError
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.columns import (
     LARGEST,
+    NewRows,
     Shape,
     pack_rows,
     raw_column,
     rows_that_fit,
     shape_of,
     unpack_rows,
-    with_rows,
 )
 from fpdb.storage.format import seed_of
 
@@ -31,7 +31,7 @@ _FLOOD = 4
 # A page that could hold no more than an Nth more is full enough: to find the last row takes time.
 _NEARLY = 64
 # Up to this many rows are put between the bytes of a page; more are merged as arrays.
-_FEW = 16
+_FEW = 64
 
 
 class Pages:
@@ -133,7 +133,7 @@ class Pages:
         A row whose key is stored already replaces the old one; removing a missing row is a no-op.
         """
         coming, going = self._row_keys(insert), self._row_keys(remove)
-        numbers = [column.tolist() for column in insert]
+        new = NewRows(insert)
         come = go = 0
         with txn.cursor(self.name) as cursor:
             while come < len(coming) or go < len(going):
@@ -142,8 +142,8 @@ class Pages:
                 to_come = len(coming) if upper is None else bisect_left(coming, upper, come)
                 to_go = len(going) if upper is None else bisect_left(going, upper, go)
                 if old and to_go == go and to_come - come <= _FEW:
-                    few = [column[come:to_come] for column in numbers]
-                    grown = with_rows(cursor.value(), self.columns, self.seed_at(old), few)
+                    page = cursor.value()
+                    grown = new.into(page, self.columns, self.seed_at(old), come, to_come)
                     if grown is not None:
                         txn.put(self.name, old, grown)
                         come = to_come

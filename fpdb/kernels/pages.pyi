@@ -1,0 +1,20 @@
+from fpdb.arrays import Column
+
+def near_rows(
+    value: bytes | memoryview,
+    columns: int,
+    digest: int,
+    low: int,
+    high: int,
+    query: int,
+    k: int,
+) -> tuple[int, list[tuple[int, int, int, int]] | None] | None: ...
+def runs(
+    value: bytes | memoryview, columns: int, digest: int, numbers: list[int], at: int
+) -> tuple[int, list[tuple[int, list[int] | None]]] | None: ...
+
+class RowsToInsert:
+    def __init__(self, rows: Column) -> None: ...
+    def into(
+        self, value: bytes | memoryview, digest: int, first: int, after: int
+    ) -> bytearray | None: ...

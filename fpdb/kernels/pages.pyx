@@ -1,0 +1,255 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Kernels of pages: search one, compare its rows with a query, and put rows into it.
+
+`fpdb.storage.columns` has the layout, and defines each result together with the code beside the
+calls. The caller computes the checksum of a page, which is compared here. A page that isn't sound,
+or another table's, is one for the definition, which raises the error.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
+    char *PyByteArray_AsString(object array) except NULL
+
+cdef enum:
+    LARGEST = 4080
+    HEAD = 8
+    CHECKSUM = 4
+    MOST_COLUMNS = 4
+    # Rows that are put into a page at once.
+    MOST_ROWS = 256
+
+
+cdef struct Page:
+    const uint8_t *data
+    size_t size
+    int64_t count
+    uint16_t widths
+    int[4] width
+    # Where each column begins, and what is added to its numbers.
+    size_t[4] start
+    uint64_t[4] base
+
+
+cdef bint opened(Page *page, const Py_buffer *value, int columns, uint64_t digest) noexcept nogil:
+    """Read the head of a page; return whether it is sound, and has its columns and some rows."""
+    cdef const uint8_t *data = <const uint8_t *>value.buf
+    cdef uint32_t sum
+    cdef uint16_t count
+    cdef size_t at
+    cdef int column, width
+    page.data, page.size = data, value.len
+    if not 1 <= columns <= MOST_COLUMNS or page.size < <size_t>(HEAD + 8 * columns):
+        return False
+    memcpy(&sum, data, 4)
+    memcpy(&count, data + CHECKSUM, 2)
+    memcpy(&page.widths, data + CHECKSUM + 2, 2)
+    if sum != <uint32_t>digest:
+        return False
+    page.count = count
+    at = HEAD + 8 * columns
+    for column in range(MOST_COLUMNS):
+        width = page.widths >> 4 * column & 15
+        # The first column is searched in place, so it has a width of machine numbers.
+        if width > 8 or (column == 0 and width in (3, 5, 6, 7)) or (column >= columns and width):
+            return False
+        if column < columns:
+            page.width[column], page.start[column], page.base[column] = width, at, 0
+            if width < 8:
+                memcpy(&page.base[column], data + HEAD + 8 * column, 8)
+            at += <size_t>width * count
+    return count > 0 and at == page.size
+
+
+cdef inline uint64_t cell(const Page *page, int column, int64_t row) noexcept nogil:
+    """Return a number of a page; its row must be there."""
+    cdef uint64_t number = 0
+    cdef int width = page.width[column]
+    cdef const uint8_t *at = page.data + page.start[column] + row * width
+    if width == 8:
+        memcpy(&number, at, 8)
+    elif width == 4:
+        memcpy(&number, at, 4)
+    else:
+        memcpy(&number, at, width)
+    return number + page.base[column]
+
+
+cdef int64_t bound(const Page *page, uint64_t number, bint right, int64_t low) noexcept nogil:
+    """Return the first row whose first number isn't below a number, or is above it."""
+    cdef int64_t high = page.count, middle
+    cdef uint64_t found
+    while low < high:
+        middle = (low + high) >> 1
+        found = cell(page, 0, middle)
+        if found < number or (right and found == number):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef inline int bits_of(uint64_t number) noexcept nogil:
+    """Count the bits that are set."""
+    number -= number >> 1 & <uint64_t>0x5555555555555555
+    number = (number & <uint64_t>0x3333333333333333) + (number >> 2 & <uint64_t>0x3333333333333333)
+    number = number + (number >> 4) & <uint64_t>0x0F0F0F0F0F0F0F0F
+    return <int>(number * <uint64_t>0x0101010101010101 >> 56)
+
+
+def near_rows(
+    value, int columns, uint64_t digest, uint64_t low, uint64_t high, uint64_t query, int k
+):
+    """Return how many rows a page has, and those from `low` to `high` within k of a query.
+
+    Equal numbers are one tuple: the bits in which they differ, how many these are, the first row
+    and the one after the last. There is None instead of no tuples, and None alone if the page is
+    one for the definition.
+    """
+    cdef Py_buffer buffer
+    cdef Page page
+    cdef int64_t row, first
+    cdef uint64_t number
+    cdef int apart
+    cdef list found = None
+    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+    try:
+        if not opened(&page, &buffer, columns, digest):
+            return None
+        row = bound(&page, low, False, 0)
+        while row < page.count:
+            number = cell(&page, 0, row)
+            if number > high:
+                break
+            first = row
+            row += 1
+            apart = bits_of(number ^ query)
+            if apart <= k:
+                while row < page.count and cell(&page, 0, row) == number:
+                    row += 1
+                if found is None:
+                    found = []
+                found.append((number ^ query, apart, first, row))
+        return page.count, found
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+def runs(value, int columns, uint64_t digest, list numbers, Py_ssize_t at):
+    """Look sorted numbers up in a page, from that one on for which the page was sought.
+
+    Return the place of the first that may be on a later page; and of those that were found, the
+    number and the last numbers of its rows, or None for these if the page before may have more.
+    Return None alone if the page is one for the definition.
+    """
+    cdef Py_buffer buffer
+    cdef Page page
+    cdef uint64_t number, last
+    cdef int64_t start, row
+    cdef Py_ssize_t first = at, count = len(numbers)
+    cdef list found = [], ids
+    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+    try:
+        if at < 0 or not opened(&page, &buffer, columns, digest):
+            return None
+        last = cell(&page, 0, page.count - 1)
+        while at < count:
+            number = numbers[at]
+            if at > first and number >= last:
+                break
+            start = bound(&page, number, False, 0)
+            if start < page.count and cell(&page, 0, start) == number:
+                ids = None
+                if start > 0:
+                    ids = []
+                    row = start
+                    while row < page.count and cell(&page, 0, row) == number:
+                        ids.append(cell(&page, columns - 1, row))
+                        row += 1
+                found.append((number, ids))
+            at += 1
+        return at, found
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+cdef class RowsToInsert:
+    """Rows that are put into pages, columns of numbers of 64 bits, as one array."""
+
+    cdef const uint64_t[:, ::1] rows
+
+    def __cinit__(self, const uint64_t[:, ::1] rows not None):
+        self.rows = rows
+
+    def into(self, value, uint64_t digest, Py_ssize_t first, Py_ssize_t after):
+        """Return a page with some of the rows, as `columns.with_rows` does, without a checksum.
+
+        Return None if the page must be packed anew, and nothing if it is one for the definition.
+        """
+        cdef Py_buffer buffer
+        PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+        try:
+            return self.inserted(&buffer, digest, first, after)
+        finally:
+            PyBuffer_Release(&buffer)
+
+    cdef object inserted(
+        self, const Py_buffer *value, uint64_t digest, Py_ssize_t first, Py_ssize_t after
+    ):
+        cdef Page page
+        cdef int columns = <int>self.rows.shape[0], column, width
+        cdef Py_ssize_t count = after - first, row
+        cdef int64_t[MOST_ROWS] places
+        cdef int64_t place = 0, before
+        cdef uint64_t number
+        cdef size_t size, at
+        cdef uint16_t total
+        cdef uint8_t *data
+        cdef const uint8_t *old
+        if (
+            not 0 <= first < after <= self.rows.shape[1]
+            or count > MOST_ROWS
+            or not opened(&page, value, columns, digest)
+        ):
+            return bytearray()
+        size = page.size
+        for column in range(columns):
+            size += count * page.width[column]
+        if not page.width[0] or size > LARGEST:
+            return None
+        for row in range(count):
+            number = self.rows[0, first + row]
+            place = bound(&page, number, False, place)
+            if place == 0 or (place < page.count and cell(&page, 0, place) == number):
+                return None
+            places[row] = place
+            for column in range(columns):
+                width = page.width[column]
+                number = self.rows[column, first + row]
+                if width < 8 and (
+                    number < page.base[column] or (number - page.base[column]) >> 8 * width
+                ):
+                    return None
+        grown = PyByteArray_FromStringAndSize(NULL, size)
+        data = <uint8_t *>PyByteArray_AsString(grown)
+        at = HEAD + 8 * columns
+        memcpy(data, page.data, at)
+        for column in range(columns):
+            width = page.width[column]
+            old, before = page.data + page.start[column], 0
+            for row in range(count):
+                place = places[row]
+                memcpy(data + at, old + before * width, (place - before) * width)
+                at += (place - before) * width
+                number = self.rows[column, first + row] - page.base[column]
+                memcpy(data + at, &number, width)
+                at += width
+                before = place
+            memcpy(data + at, old + before * width, (page.count - before) * width)
+            at += (page.count - before) * width
+        total = <uint16_t>(page.count + count)
+        memcpy(data + CHECKSUM, &total, 2)
+        return grown

@@ -1,0 +1,229 @@
+"""The kernels of pages return what the code beside their calls defines, or leave it to that."""
+
+import random
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
+from twins import defined
+
+import fpdb
+from fpdb import kernels
+from fpdb.errors import DamagedError
+from fpdb.storage.columns import LARGEST, NewRows, pack_rows, shape_of
+from fpdb.storage.format import Stored
+from fpdb.tables import batch
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def digest(page, seed):
+    return xxhash.xxh3_64_intdigest(memoryview(page)[4:], seed)
+
+
+def drawn(dice, columns, count, widths):
+    """Draw sorted rows whose columns have numbers of some bytes, some of them equal."""
+    base = [dice.getrandbits(8 * (8 - width)) << 8 * width for width in widths]
+    numbers = [
+        tuple(low + dice.getrandbits(8 * width) for low, width in zip(base, widths, strict=True))
+        for _ in range(count)
+    ]
+    numbers += dice.choices(numbers, k=dice.randrange(1 + count // 3))
+    return [np.array(column, np.uint64) for column in zip(*sorted(set(numbers)), strict=True)]
+
+
+def packed(rows, seed):
+    shape = shape_of(rows)
+    return pack_rows(rows, shape, seed) if shape.size <= LARGEST else b""
+
+
+@settings(max_examples=examples(300))
+@given(seed=SEEDS)
+def test_rows_are_put_into_a_page_as_defined(seed):
+    dice = random.Random(seed)
+    columns = dice.randrange(1, 5)
+    widths = [dice.choice([0, 1, 2, 4, 8]), *[dice.randrange(9) for _ in range(columns - 1)]]
+    rows = drawn(dice, columns, dice.randrange(1, 120), widths)
+    own = dice.getrandbits(dice.choice([8, 64, 130]))
+    page = packed(rows, own)
+    if not page:
+        return
+    wider = [min(8, width + (dice.random() < 0.1)) for width in widths]
+    news = drawn(dice, columns, dice.randrange(1, 30), wider)
+    if dice.random() < 0.7:  # in the ranges of the page
+        news = [
+            new % np.uint64(2 ** (8 * width)) + row[0] if width < 8 else new
+            for new, row, width in zip(news, rows, widths, strict=True)
+        ]
+        sequence = np.argsort(news[0], kind="stable")
+        news = [new[sequence] for new in news]
+    first = dice.randrange(len(news[0]))
+    after = dice.randrange(first + 1, len(news[0]) + 1)
+    found = NewRows(news).into(memoryview(page), columns, own, first, after)
+    with defined():
+        assert found == NewRows(news).into(memoryview(page), columns, own, first, after)
+
+
+def test_some_rows_are_put_into_pages_and_some_are_not():
+    rows = [np.arange(100, 3000, 20, dtype=np.uint64), np.arange(145, dtype=np.uint64)]
+    page = memoryview(packed(rows, 5))
+    for number, other, fits in ((105, 3, True), (120, 3, False), (50, 3, False), (105, 400, False)):
+        new = [np.array([each], np.uint64) for each in (number, other)]
+        assert (NewRows(new).into(page, 2, 5, 0, 1) is not None) == fits
+
+
+@pytest.mark.parametrize("bad", [(0, 0), (1, 0), (0, 3), (-1, 1), (0, 2**62)])
+def test_rows_that_are_not_there_are_not_read(bad):
+    rows = [np.arange(0, 2000, 20, dtype=np.uint64)]
+    page = packed(rows, 0)
+    inserter = kernels.pages.RowsToInsert(np.array([[5, 7]], np.uint64))
+    assert inserter.into(page, digest(page, 0), *bad) == b""
+
+
+@settings(max_examples=examples(300))
+@given(seed=SEEDS)
+def test_a_forged_page_is_read_within_its_bytes(seed):
+    """Its checksum is right; sanitizers of a build see whatever is read beyond it."""
+    dice = random.Random(seed)
+    rows = drawn(dice, 2, dice.randrange(1, 60), [dice.choice([0, 1, 2, 4, 8]), dice.randrange(9)])
+    page = bytearray(packed(rows, 0))
+    if not page:
+        return
+    for _ in range(dice.randrange(1, 6)):
+        place = dice.randrange(4, len(page)) if dice.random() < 0.5 else dice.randrange(4, 24)
+        page[place] = dice.randrange(256)
+    if dice.random() < 0.3:
+        del page[dice.randrange(len(page)) :]
+    own = digest(page, 0) if len(page) >= 4 else 0
+    page[:4] = (own & 0xFFFFFFFF).to_bytes(4, "little")
+    query = dice.getrandbits(64)
+    numbers = sorted(dice.getrandbits(64) for _ in range(5)) + rows[0].tolist()[:3]
+    for columns in range(-1, 6):
+        found = kernels.pages.near_rows(page, columns, own, 0, 2**64 - 1, query, dice.randrange(70))
+        for _, _, first, after in (found and found[1]) or []:
+            assert 0 <= first < after <= found[0]
+        read = kernels.pages.runs(page, columns, own, numbers, dice.randrange(-1, 9))
+        assert read is None or 0 < read[0] <= len(numbers) or not read[1]
+        if columns >= 1:
+            new = np.array([sorted(dice.getrandbits(64) for _ in range(3))] * columns, np.uint64)
+            grown = kernels.pages.RowsToInsert(new).into(page, own, 0, 3)
+            assert not grown or len(page) < len(grown) <= LARGEST
+
+
+def test_a_damaged_page_is_left_to_the_definition():
+    page = bytearray(packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0))
+    own = digest(page, 0)
+    assert kernels.pages.near_rows(page, 1, own, 0, 2**64 - 1, 0, 3) is not None
+    for place in range(len(page)):
+        page[place] ^= 16
+        assert kernels.pages.near_rows(page, 1, digest(page, 0), 0, 2**64 - 1, 0, 3) is None
+        assert kernels.pages.runs(page, 1, digest(page, 0), [20], 0) is None
+        new = [np.array([25], np.uint64)]
+        with pytest.raises(DamagedError):
+            NewRows(new).into(memoryview(page), 1, 0, 0, 1)
+        page[place] ^= 16
+
+
+def crowd(dice, bits, count):
+    """Draw fingerprints, some of them near each other, and some with many documents."""
+    centres = [dice.getrandbits(bits) for _ in range(8)]
+    found = []
+    for _ in range(count):
+        number = dice.choice(centres)
+        for place in dice.sample(range(bits), dice.choice([0, 1, 2, 3, 7, bits // 2])):
+            number ^= 1 << place
+        found.append(number)
+    return found + [centres[0]] * (count // 2)
+
+
+@pytest.mark.parametrize("held", [20, 1 << 22])
+@pytest.mark.parametrize(("bits", "k"), [(32, 1), (64, 0), (64, 3), (128, 3)])
+@settings(max_examples=examples(4))
+@given(seed=SEEDS)
+def test_queries_of_bits_find_what_is_defined(tmp_path_factory, bits, k, held, seed):
+    dice = random.Random(seed)
+    recipe = fpdb.recipe("web").with_bits(bits)
+    options = {"recipe": recipe, "similarity": None, "k": k, "keys": "integer", "capacity": 3000}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        fpdb.create(tmp_path_factory.mktemp("near") / "db", **options) as db,
+    ):
+        patch.setattr(batch, "_HELD", held)
+        numbers = crowd(dice, bits, 2000)
+        db.add_fingerprints(range(len(numbers)), numbers)
+        asked = dice.sample(numbers, 10) + crowd(dice, bits, 20)
+        for own_k in (k, k + 1):
+            alone = [db.query_fingerprint(number, k=own_k) for number in asked]
+            hits = db.query_fingerprints(asked * 2, k=own_k)
+            with defined():
+                assert alone == [db.query_fingerprint(number, k=own_k) for number in asked]
+                assert all(
+                    (own == other).all()
+                    for own, other in zip(
+                        hits, db.query_fingerprints(asked * 2, k=own_k), strict=True
+                    )
+                )
+            assert len(hits.ids) > 100
+
+
+@settings(max_examples=examples(2))
+@given(seed=SEEDS)
+def test_bands_find_what_is_defined(tmp_path_factory, seed):
+    dice = random.Random(seed)
+    sketches = [dice.randbytes(128) for _ in range(30)]
+    documents = []
+    for number in range(1500):
+        sketch = bytearray(dice.choice(sketches) if dice.random() < 0.5 else dice.randbytes(128))
+        for place in dice.sample(range(128), dice.randrange(60)):
+            sketch[place] = dice.randrange(256)
+        documents.append(
+            Stored(
+                number,
+                number,
+                dice.getrandbits(64),
+                1000,
+                dice.randbytes(16),
+                b"",
+                0,
+                bytes(sketch),
+            )
+        )
+    options = {"similarity": 0.8, "keys": "integer", "capacity": 3000}
+    with fpdb.create(tmp_path_factory.mktemp("bands") / "db", **options) as db:
+        db.add_prepared(documents[:1000])
+        db.add_prepared(documents[1000:])
+        found = list(db.query_prepared(documents))
+        alone = [next(db.query_prepared([each])) for each in documents[::40]]
+        assert found[::40] == alone
+        assert sum(map(len, found)) > 1500
+        with defined():
+            assert found == list(db.query_prepared(documents))
+            assert alone == [next(db.query_prepared([each])) for each in documents[::40]]
+        assert not list(db.check())
+
+
+def test_pages_are_the_same_with_and_without_kernels(tmp_path):
+    dice = random.Random(2)
+    numbers = [dice.getrandbits(64) for _ in range(12_000)]
+
+    def made(name):
+        with fpdb.create(tmp_path / name, similarity=None, k=3, keys="integer") as db:
+            for start in range(0, 12_000, 1500):
+                some = range(start, start + 1500)
+                db.add_fingerprints(some, [numbers[place] for place in some])
+            db.delete_many(range(0, 12_000, 7))
+            db.add_fingerprints(range(0, 700, 7), numbers[:100])
+            with db._environment.read() as txn:
+                pages = []
+                for table in db._index.tables:
+                    with txn.cursor(table.name) as cursor:
+                        pages += [(bytes(key), bytes(value)) for key, value in cursor]
+        return pages
+
+    assert len(made("with")) > 100
+    with defined():
+        expected = made("without")
+    assert made("again") == expected
