@@ -5,6 +5,7 @@ import importlib
 import os
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -92,6 +93,19 @@ def test_a_name_that_doesn_t_exist_is_an_attribute_error():
 def test_no_module_is_too_long():
     lengths = {name: len(text(name).splitlines()) for name in MODULES}
     assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
+
+
+def test_the_package_has_its_data():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = settings["tool"]["setuptools"]["package-data"]["*"]
+    kinds = {".py", ".pyx", ".pxd", ".c", ".so", ".pyc"}  # built, or what is built of
+    data = [
+        path
+        for path in (ROOT / "fpdb").rglob("*")
+        if path.is_file() and path.suffix not in kinds and "__pycache__" not in path.parts
+    ]
+    assert {path.name for path in data} >= {"page.css", "page.js", "py.typed"}
+    assert [path for path in data if not any(path.match(each) for each in patterns)] == []
 
 
 def test_no_short_module_has_a_single_importer():
