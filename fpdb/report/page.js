@@ -27,9 +27,9 @@
   const count = (number, noun, many) =>
     `${number.toLocaleString("en")} ${number === 1 ? noun : many || `${noun}s`}`;
   function percent(share) {
-    const digits = share === 0 || share === 1 || (share >= 0.01 && share <= 0.99) ? 0 : 1;
-    const shown = digits ? Math.min(Math.max(share * 100, 0.1), 99.9) : share * 100;
-    return `${shown.toFixed(digits)} %`;
+    if (share > 0 && share < 0.001) return "< 0.1 %";
+    const digits = share === 0 || share === 1 || (share >= 0.005 && share < 0.995) ? 0 : 1;
+    return `${(digits ? Math.min(share * 100, 99.9) : share * 100).toFixed(digits)} %`;
   }
 
   // The texts of a pair, beside each other or as one, in rows that begin after equal passages.
@@ -195,7 +195,7 @@
       const [own, others] = version.only;
       const first = view => view.left ? "first" : "kept";
       let sentence = `${percent(version.s)} similar. `;
-      if (!own && !others) sentence += "The same words in the same order; only white space differs.";
+      if (!version.d.some(Array.isArray)) sentence += "The same words in the same order; only white space differs.";
       else {
         sentence += `${percent(own)} of the ${what} on the left are only in the ${first(this.view)} text, `
           + `${percent(others)} of those on the right only in the other one.`;

@@ -88,8 +88,10 @@ def plural(count: int, noun: str, many: str = "") -> str:
 
 def percent(share: float) -> str:
     """Return a share in percent; only all is 100 %, and only nothing is 0 %."""
-    digits = 0 if 0.01 <= share <= 0.99 or share in (0, 1) else 1
-    return f"{min(max(share * 100, 0.1), 99.9) if digits else share * 100:.{digits}f} %"
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    digits = 0 if share in (0, 1) or 0.005 <= share < 0.995 else 1
+    return f"{min(share * 100, 99.9) if digits else share * 100:.{digits}f} %"
 
 
 @dataclass

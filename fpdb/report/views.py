@@ -138,7 +138,7 @@ def pair_view(recipe: Recipe, text: str, other: str, allowed: int, room: Room) -
     return {
         "s": round(share or 0.0, 4),
         "in": round(contained or 0.0, 4),
-        "only": [round(found.only, 4), round(found.other_only, 4)],
+        "only": [round(found.only, 6), round(found.other_only, 6)],
         "size": [len(text), len(other)],
         "d": fitted.pieces,
         "rest": rest,

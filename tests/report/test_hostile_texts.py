@@ -125,9 +125,18 @@ def test_a_line_of_a_million_letters_is_cut(page):
 
 
 def test_what_is_said_of_shares():
-    assert [percent(share) for share in (0, 0.0001, 0.004, 0.5, 0.994, 0.9999, 1)] == [
-        "0 %", "0.1 %", "0.4 %", "50 %", "99.4 %", "99.9 %", "100 %",
-    ]  # fmt: skip
+    shares = {
+        0: "0",
+        0.0001: "< 0.1",
+        0.004: "0.4",
+        0.5: "50",
+        0.994: "99",
+        0.9999: "99.9",
+        1: "100",
+    }
+    assert {share: percent(share) for share in shares} == {
+        share: f"{said} %" for share, said in shares.items()
+    }
 
 
 def test_elements_escape_what_is_no_markup():
