@@ -157,7 +157,9 @@ class _Prepare:
                 reason = f"holds {given!r:.40}, expected a number, or a date such as 2026-11-23"
                 return BadRecord(place, reason, key=key), 0.0
             value = read
-        meta = {"source": place} if self.noted else None
+        meta: dict[str, Any] | None = {"source": place} if self.noted else None
+        if meta and isinstance(found.key, int):
+            meta["key"] = found.key  # for the database it is a text
         return Record(place, key, found.text, found.fingerprint, meta, found.replaced), value
 
 
@@ -292,10 +294,17 @@ class Deduplication:
             yield from self._decided_at_once(database, blocks, journal)
             return
         read: list[tuple[RecordBlock, Marks]] = []
+        dated = False
         with Spool(spool, database.plan.bits) as documents:
             for block, found in self._prepared(database, blocks):
                 documents.add(found.documents, found.values)
+                dated |= bool(np.isfinite(found.values).any())
                 read.append((block._replace(part=tuple), found.is_bad))
+            if read and not dated and self.keep.startswith(_NEWEST):
+                raise InputError(
+                    f"no record has the field {self.keep.removeprefix(_NEWEST)!r}",
+                    hint="name the field of the date, or keep the first record",
+                )
             codes = self._compared(database, documents, journal)
         yield from _spread(read, codes)
 

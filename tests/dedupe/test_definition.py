@@ -156,7 +156,9 @@ def test_records_without_a_key_go_by_their_place(tmp_path, jsonl, corpus):
     assert all(each.kept_key.startswith(f"{path}:") for each in removed)
 
 
-@pytest.mark.parametrize("value", ["2026-11-23", "2026-11-22T10:00:00+02:00", 1e9, "17", None])
+@pytest.mark.parametrize(
+    "value", ["2026-11-23", "2026-11-23 10:00", "2026-11-22T10:00:00+02:00", 1e9, "17", None]
+)
 def test_dates_and_numbers_say_what_is_newest(tmp_path, jsonl, corpus, value):
     text = corpus(1)[0]["text"]
     records = [{"id": "old", "text": text, "date": value}, {"id": "new", "text": text}]
@@ -167,7 +169,7 @@ def test_dates_and_numbers_say_what_is_newest(tmp_path, jsonl, corpus, value):
 
 def test_a_date_that_is_none_makes_a_record_bad(tmp_path, jsonl, corpus):
     records = corpus(3, edited=0)
-    records[1]["date"] = "last Tuesday"
+    records[0]["date"], records[1]["date"] = "2026-11-23", "last Tuesday"
     bad = []
     counts = fpdb.dedupe(
         jsonl("in.jsonl", records), tmp_path / "out.jsonl", keep="newest:date", on_bad=bad.append
@@ -189,3 +191,22 @@ def test_the_index_isnt_left_behind(tmp_path, corpus, jsonl):
     path = jsonl("in.jsonl", corpus(20))
     fpdb.dedupe(path, tmp_path / "out.jsonl")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+def test_keys_that_are_numbers_stay_numbers(tmp_path, jsonl, corpus):
+    records = [each | {"id": 2**63 - each["n"]} for each in corpus(40)]
+    rows = []
+    fpdb.dedupe(
+        [jsonl("in.jsonl", records), jsonl("again.jsonl", records[:5])],
+        tmp_path / "out.jsonl",
+        database=tmp_path / "corpus.fpdb",
+        on_removed=rows.append,
+    )
+    assert {type(each) for row in rows for each in (row.key, row.kept_key)} == {int}
+    assert {row.key for row in rows} >= {2**63 - n for n in range(5)}
+
+
+def test_a_field_that_no_record_has_is_an_error(tmp_path, jsonl, corpus):
+    with pytest.raises(fpdb.InputError, match="no record has the field 'dtae'") as caught:
+        fpdb.dedupe(jsonl("in.jsonl", corpus(9)), tmp_path / "out.jsonl", keep="newest:dtae")
+    assert caught.value.hint
