@@ -144,3 +144,77 @@ def test_bands_alone_are_measured_in_two_sizes(helper, monkeypatch):
     rows = similarity.run_bands([(300, 300), (2000, 10**6)], 1)
     assert [row["target"] == "-" for row in rows] == [True] * 4 + [False] * 2 + [True] * 2
     assert all(float(row["similarity 0.8"].split()[0].replace(",", "")) > 0 for row in rows)
+
+
+@pytest.fixture
+def mixes(helper, monkeypatch):
+    """Texts of sentences that differ in every word, so that edits alone make texts similar."""
+    texts = helper("texts")
+
+    def corpus(name):
+        dice = np.random.default_rng(3)
+        if name.endswith("zh"):
+            kinds = ["".join(map(chr, dice.integers(0x4E00, 0x9FA5, 30))) for _ in range(3_000)]
+            return ["".join(f"{each}。" for each in kinds)], "made up"
+        kinds = [" ".join(map(str, dice.integers(1 << 30, size=9))) for _ in range(3_000)]
+        return ["".join(f"{each}. " for each in kinds)], "made up"
+
+    monkeypatch.setattr(texts, "corpus", corpus)
+    return {language: texts.Mixes(language, 100) for language in texts.LANGUAGES}
+
+
+def test_what_is_found_of_texts_is_judged(mixes):
+    for mix in mixes.values():
+        assert len(mix.texts) == 100
+        assert all(2_900 < len(text.encode()) < 3_600 for text in mix.texts)
+        assert 5 < len(mix.similar) <= len(mix.right) <= 20
+        assert all(number % 5 == 4 for number in mix.right)
+        assert mix.rate(mix.similar) == (1, 1)
+        assert mix.rate([*mix.similar, 0, 1]) == (1, len(mix.similar) / (len(mix.similar) + 2))
+        assert mix.rate([]) == (0, 0)
+
+
+@pytest.mark.slow("it fingerprints two hundred texts with simhash")
+@pytest.mark.parametrize(("name", "least"), [("fpdb", 0.9), ("fpdb bits 7", 0.5), ("simhash", 0.1)])
+def test_sides_find_similar_texts(helper, mixes, tmp_path, name, least):
+    sides = helper("sides.texts_with")
+    for language, mix in mixes.items():
+        folder = tmp_path / language
+        folder.mkdir()
+        found = sides.SIDES[name](language, folder, len(mix.texts))(mix.texts)
+        recall, precision = mix.rate(found)
+        assert recall >= least
+        assert precision == 1
+
+
+def test_the_table_of_texts_says_what_is_reached(helper, mixes):
+    texts = helper("texts")
+    seconds = {
+        "fpdb": 1.0,
+        "fpdb bits": 2.0,
+        "gaoya MinHash": 1.3,
+        "gaoya SimHash": 2.3,
+        "rensa": 9,
+    }
+    answers = {
+        (name, language): [{"seconds": taken, "found": sorted(mix.similar)}]
+        for language, mix in mixes.items()
+        for name, taken in seconds.items()
+    }
+    rows = {row["each looked up, then added"]: row for row in texts.rows_of_peers(mixes, answers)}
+    fast, slow = rows["fpdb, similarity 0.8"], rows["fpdb, bits, k = 3"]
+    assert (fast["English"], fast["reached"], slow["reached"]) == ("100/s", "yes", "**no**")
+    assert (fast["Chinese, recall"], rows["simhash, k = 3"]["Chinese, recall"]) == ("1.000", "-")
+
+
+def test_texts_alone_are_measured_in_all_ways(helper, mixes, monkeypatch):
+    texts = helper("texts")
+    monkeypatch.setattr(texts, "ALONE_TEXTS", 5)
+    monkeypatch.setattr(texts, "ALONE", {("web", False): {"en": (1, 1)}, ("web", True): {}})
+    rows = texts.rows_alone(texts.alone(mixes, 1))
+    assert [row["text alone"] for row in rows] == [
+        *("web, English", "web and sketch, English"),
+        *("web, Chinese", "web and sketch, Chinese"),
+    ]
+    assert rows[0]["target"] == "1 MB/s, 1 times without kernels"
+    assert all(float(row["one by one"].split()[0]) > 0 for row in rows)

@@ -1,0 +1,361 @@
+"""Measure texts: looked up and added beside peers, and as fingerprints alone; and a cold start.
+
+The texts are mixes of real sentences, from the folder that FPDB_CORPORA names, or of made ones. One
+text in five is an earlier one with some sentences replaced, and one of these is known to be similar
+if its runs of three words, or of five Chinese characters, are so by Jaccard. Each side runs in an
+environment of its own and on one core, in turn with the others; what it finds is judged.
+"""
+
+import gzip
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import environments
+from contenders import QUIET
+from sides.texts_with import SIMILAR, shingles
+
+import fpdb
+from fpdb import kernels
+from fpdb.fingerprint.segmentation import jieba_tokenizer
+
+SIDE = Path(__file__).parent / "sides" / "texts_with.py"
+DOCUMENTS, LENGTH = 8_000, 3_000
+EDITED, MOST_EDITS, RECENT = 5, 6, 2_000
+WRONG = 0.7  # to find a text that is less similar is a mistake
+SLOW = 10  # what took N seconds isn't repeated
+PATIENCE = 180
+LANGUAGES = {"en": ("English", "reuters-en"), "zh": ("Chinese", "news-zh")}
+# side -> (its label, its package, whether kernels are used)
+SIDES = {
+    "fpdb bits": ("fpdb, bits, k = 3", None, True),
+    "fpdb bits 7": ("fpdb, bits, k = 7", None, True),
+    "fpdb": ("fpdb, similarity 0.8", None, True),
+    "fpdb without": ("fpdb, similarity 0.8, without kernels", None, False),
+    "gaoya SimHash": ("gaoya SimHash, 64 bits, 3 of them differ", "gaoya==0.2.2", True),
+    "gaoya MinHash": ("gaoya MinHash", "gaoya==0.2.2", True),
+    "rensa": ("rensa MinHash and LSH, shingles cut in Python", "rensa==0.5.0", True),
+    "datasketch": ("datasketch MinHash and LSH", "datasketch==2.0.0", True),
+    "simhash": ("simhash, k = 3", "simhash==2.1.2", True),
+}
+# side -> (the peers that it should be so many times as fast as)
+FASTER = {"fpdb bits": ["gaoya SimHash"], "fpdb": ["gaoya MinHash", "rensa"]}
+TIMES = 1.2
+# (recipe, sketched) -> language -> (megabytes a second to reach, times what it is without kernels)
+ALONE = {
+    ("web", False): {"en": (80, 6), "zh": (25, 4)},
+    ("web", True): {},
+    ("char-4", False): {"en": (80, None), "zh": (80, None)},
+    ("web-128", False): {},
+    ("words", False): {},
+}
+MOST_FOR_SKETCH = 2  # times the time of the fingerprint
+ALONE_TEXTS = 1_000
+ENGLISH = "A short text about ten plain words that someone typed today"
+COLD_STARTS = {"fingerprint": 0.3, "query": 0.4}
+
+
+def corpus(name):
+    """Read a corpus, or make one up when it isn't there."""
+    folder = os.environ.get("FPDB_CORPORA")
+    path = Path(folder or ".", name, "documents.jsonl.gz")
+    if folder and path.exists():
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            return [json.loads(line)["text"] for line in lines], "real"
+    return _made_up(chinese=name.endswith("zh")), "made up"
+
+
+def _made_up(*, chinese):
+    """Make texts whose words are as unevenly frequent as those of a language."""
+    generator = random.Random(7)
+    if chinese:
+        frequencies = jieba_tokenizer().FREQ
+        words = sorted((word for word in frequencies if frequencies[word]), key=frequencies.get)
+        words = words[:-30_000:-1]
+        space, stop = "", "。"
+    else:
+        syllables = [a + b for a in "bcdfghlmnprst" for b in ("a", "e", "i", "o", "u", "en", "or")]
+        words = ["".join(generator.choices(syllables, k=1 + n % 4)) for n in range(20_000)]
+        space, stop = " ", ". "
+    weights = [1 / (rank + 3) for rank in range(len(words))]
+    texts = []
+    for _ in range(4_000):
+        chosen = generator.choices(words, weights, k=generator.randrange(60, 500))
+        texts.append(
+            stop.join(space.join(chosen[at : at + 11]) for at in range(0, len(chosen), 11))
+        )
+    return texts
+
+
+class Mixes:
+    """Texts of random sentences; `similar` and `right` have the places of those to be found.
+
+    Those of `right` may be found: they are no less similar than `WRONG` to an earlier text.
+    """
+
+    def __init__(self, language, documents):
+        dice = random.Random(19)
+        name, corpus_name = LANGUAGES[language]
+        sources, kind = corpus(corpus_name)
+        pattern, between = (
+            (r"[^。！？\n]+[。！？]", "") if language == "zh" else (r"\S[^.\n]+\.", " ")
+        )
+        found = {each for text in sources for each in re.findall(pattern, text)}
+        pool = sorted(each for each in found if 30 < len(each.encode()) < 600)
+        dice.shuffle(pool)
+        self.texts, self.similar, self.right = [], set(), set()
+        originals = []
+        for number in range(documents):
+            if number % EDITED == EDITED - 1:
+                # Each is edited once, so that no two others are similar.
+                before = originals.pop(dice.randrange(len(originals)))
+                sentences = list(before)
+                for _ in range(dice.randrange(MOST_EDITS)):
+                    sentences[dice.randrange(len(sentences))] = dice.choice(pool)
+                own, others = (
+                    shingles(between.join(each), language) for each in (sentences, before)
+                )
+                share = len(own & others) / len(own | others)
+                self.similar |= {number} if share >= SIMILAR else set()
+                self.right |= {number} if share >= WRONG else set()
+            else:
+                sentences, size = [], 0
+                while size < LENGTH:
+                    sentences.append(dice.choice(pool))
+                    size += len(sentences[-1].encode())
+                originals = [*originals[-RECENT:], sentences]
+            self.texts.append(between.join(sentences))
+        self.note = f"{name}: {len(pool):,} {kind} sentences"
+
+    def rate(self, found):
+        """Return the recall and the precision of the texts that were found."""
+        found = set(found)
+        recall = len(found & self.similar) / len(self.similar)
+        return recall, len(found & self.right) / max(len(found), 1)
+
+
+def size_of(texts):
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+
+
+def timed(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def look_and_add(name, language, path):
+    """Run a side in its environment, and return what it prints."""
+    _, package, kernel = SIDES[name]
+    python = environments.python(package.split("=")[0], package) if package else sys.executable
+    variables = {each: value for each, value in os.environ.items() if each != "VIRTUAL_ENV"}
+    variables |= QUIET | ({} if kernel else {"FPDB_KERNELS": "0"})
+    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
+        command = [python, SIDE, name.removesuffix(" without"), language, path, folder]
+        done = subprocess.run(
+            command, check=False, env=variables, capture_output=True, text=True, timeout=PATIENCE
+        )
+    if done.returncode:
+        raise environments.MissingError(done.stderr.strip().rpartition("\n")[2])
+    return json.loads(done.stdout)
+
+
+def beside_peers(mixes, rounds):
+    """Measure all sides in turn; return what each answered, by side and language."""
+    answers, failed = {}, set()
+    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
+        for language, mix in mixes.items():
+            path = Path(folder) / f"{language}.jsonl"
+            path.write_text("".join(f"{json.dumps(text)}\n" for text in mix.texts), "utf-8")
+            for _ in range(rounds):
+                for name in SIDES:
+                    taken = answers.setdefault((name, language), [])
+                    if name in failed or sum(each["seconds"] for each in taken) > SLOW:
+                        continue
+                    try:
+                        taken.append(look_and_add(name, language, path))
+                    except (environments.MissingError, subprocess.TimeoutExpired) as why:
+                        failed.add(name)
+                        print(f"[bench] {name}: {why}", file=sys.stderr, flush=True)
+    return answers
+
+
+def rows_of_peers(mixes, answers):
+    """Make the table of sides."""
+    rates = {
+        (name, language): len(mixes[language].texts)
+        / statistics.median(each["seconds"] for each in taken)
+        for (name, language), taken in answers.items()
+        if taken
+    }
+    rows = []
+    for name, (label, *_) in SIDES.items():
+        row = {"each looked up, then added": label}
+        wanted = []
+        for language, mix in mixes.items():
+            shown = LANGUAGES[language][0]
+            rate = rates.get((name, language))
+            row[shown] = f"{rate:,.0f}/s" if rate else "-"
+            shares = mix.rate(answers[name, language][0]["found"]) if rate else ()
+            recall, precision = [f"{share:.3f}" for share in shares] or ["-", "-"]
+            row |= {f"{shown}, recall": recall, f"{shown}, precision": precision}
+            others = [rates.get((peer, language)) for peer in FASTER.get(name, ())]
+            wanted += [rate >= TIMES * other for other in others if rate and other]
+        named = " and ".join(FASTER.get(name, ()))
+        row["target"] = f"{TIMES} times {named}" if wanted else "-"
+        row["reached"] = ("yes" if all(wanted) else "**no**") if wanted else "-"
+        rows.append(row)
+    return rows
+
+
+class Alone:
+    """A recipe over texts of one language, in each of the ways in which it is measured."""
+
+    def __init__(self, recipe, texts, pool, threads, *, sketched):
+        self._recipe = fpdb.recipe(recipe)
+        self._sketched = sketched
+        self._texts = texts
+        self._parts = [texts[at::threads] for at in range(threads)]
+        self._pool = pool
+        # Loads dictionaries and fills caches.
+        self._texts, texts = texts[:20], self._texts
+        for way in WAYS:
+            way(self)
+        self._texts = texts
+
+    def _batch(self, texts):
+        return self._recipe.batch(texts, sketches=self._sketched)
+
+    def kernels(self):
+        self._batch(self._texts)
+
+    def single(self):
+        for text in self._texts:
+            self._batch([text])
+
+    def threads(self):
+        list(self._pool.map(self._batch, self._parts))
+
+    def python(self):
+        before, kernels.enabled = kernels.enabled, False
+        try:
+            self._batch(self._texts)
+        finally:
+            kernels.enabled = before
+
+
+WAYS = (Alone.kernels, Alone.single, Alone.threads, Alone.python)
+
+
+def alone(mixes, rounds):
+    """Measure recipes alone; return the megabytes a second of each, by how they are run."""
+    threads = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(threads) as pool:
+        works = {
+            (recipe, sketched, language): Alone(
+                recipe, mix.texts[:ALONE_TEXTS], pool, threads, sketched=sketched
+            )
+            for language, mix in mixes.items()
+            for recipe, sketched in ALONE
+        }
+        seconds = {(*where, way.__name__): [] for where in works for way in WAYS}
+        for _ in range(rounds):
+            for where, work in works.items():
+                for way in WAYS:
+                    taken = seconds[*where, way.__name__]
+                    if sum(taken) < SLOW:
+                        taken.append(timed(partial(way, work)))
+    return {
+        where: size_of(mixes[where[2]].texts[:ALONE_TEXTS]) / statistics.median(taken) / 1e6
+        for where, taken in seconds.items()
+    }
+
+
+def rows_alone(speeds):
+    """Make the table of recipes alone."""
+    rows = []
+    for language, (shown, _) in LANGUAGES.items():
+        for (recipe, sketched), targets in ALONE.items():
+            where = recipe, sketched, language
+            own = {way.__name__: speeds[*where, way.__name__] for way in WAYS}
+            target, times = targets.get(language, (None, None))
+            wanted, reached = [], []
+            if target:
+                wanted.append(f"{target} MB/s")
+                reached.append(own["kernels"] >= target)
+            if times:
+                wanted.append(f"{times} times without kernels")
+                reached.append(own["kernels"] >= times * own["python"])
+            if sketched:
+                wanted.append(f"at least 1/{MOST_FOR_SKETCH} of {recipe}")
+                plain = speeds[recipe, False, language, "kernels"]
+                reached.append(own["kernels"] >= plain / MOST_FOR_SKETCH)
+            rows.append(
+                {
+                    "text alone": f"{recipe}{' and sketch' if sketched else ''}, {shown}",
+                    "in batches": f"{own['kernels']:.1f} MB/s",
+                    "one by one": f"{own['single']:.1f} MB/s",
+                    "in batches, a thread for each core": f"{own['threads']:.1f} MB/s",
+                    "in batches, without kernels": f"{own['python']:.1f} MB/s",
+                    "target": ", ".join(wanted) or "-",
+                    "reached": ("yes" if all(reached) else "**no**") if reached else "-",
+                }
+            )
+    return rows
+
+
+def cold_starts(rounds):
+    """Measure the command line from its start to its end; return the rows."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
+        path = Path(folder) / "db"
+        with fpdb.create(path) as database:
+            database.add("page", ENGLISH)
+        for name, target in COLD_STARTS.items():
+            words = [path] if name == "query" else []
+            command = [sys.executable, "-m", "fpdb", name, *words, "--text", ENGLISH]
+
+            def start(command=command):
+                subprocess.run(command, check=True, capture_output=True)
+
+            start()
+            seconds = statistics.median(timed(start) for _ in range(rounds))
+            rows.append(
+                {
+                    "cold start": f"fpdb {name} --text",
+                    "seconds": f"{seconds:.2f} s",
+                    "target": f"{target} s",
+                    "reached": "yes" if seconds <= target else "**no**",
+                }
+            )
+    return rows
+
+
+def run(documents, rounds):
+    """Measure all; return the tables, what to keep of them, and what is to be said."""
+    mixes = {language: Mixes(language, documents) for language in LANGUAGES}
+    cold = cold_starts(rounds)
+    speeds = alone(mixes, rounds)
+    answers = beside_peers(mixes, rounds)
+    raw = {
+        " ".join(where): [each["seconds"] for each in taken] for where, taken in answers.items()
+    } | {" ".join(map(str, work)): speed for work, speed in speeds.items()}
+    versions = {each["version"] for taken in answers.values() for each in taken}
+    named = ", ".join(sorted(version for version in versions if not version.startswith("fpdb")))
+    similar = sum(len(mix.similar) for mix in mixes.values()) / documents / len(mixes)
+    built = "" if kernels.available else "**not** "
+    notes = (
+        f"{documents:,} texts of {LENGTH:,} bytes in each language; "
+        f"{'; '.join(mix.note for mix in mixes.values())}. {similar:.1%} of the texts are "
+        f"similar to an earlier one. {named}; kernels {built}built."
+    )
+    return [rows_of_peers(mixes, answers), rows_alone(speeds), cold], raw, notes
