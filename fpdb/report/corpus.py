@@ -126,8 +126,8 @@ def _page(found: Gathered) -> ReportPage:
         card(
             f"{found.clusters:,}",
             "groups",
-            "of documents that are near-duplicates of each other, or of one between them. Of each "
-            "group, the first document that was read is kept.",
+            "of documents that are near-duplicates of each other, or of one between them. The "
+            "first of each group counts as the kept one.",
         ),
         card(
             f"{found.identical:,}",

@@ -171,7 +171,7 @@ def _fill(database: Database, paths: Sequence[str], reading: Reading, jobs: int,
     """Add the documents of all sources, numbered in the order in which they are read."""
     opened = [read_parts(path, reading, progress=run.count_bytes) for path in paths]
     total = [size_of(path) or 0 for path in paths]
-    run.counts.bytes_total = 2 * sum(total)
+    run.counts.bytes_total = sum(total)
     take = Take(database.preparer.adapted(reading.max_bytes), keyed=False, texts_only=True)
     number = 0
     run.show()

@@ -242,6 +242,29 @@ def test_a_phone(page):
     assert len(page.all(".one")) == 5
 
 
+HOSTILE = (
+    "</script><script>document.title='taken'</script><img src=x onerror=document.title=1>\u202e"
+)
+
+
+def test_hostile_texts_stay_texts(window, folder):
+    texts = [" ".join([HOSTILE, *WORDS[:200], HOSTILE * place]) for place in range(3)]
+    lines = [
+        json.dumps({"id": f"{HOSTILE}{n}", "text": text, "title": HOSTILE, "site": f"{HOSTILE}{n}"})
+        for n, text in enumerate(texts)
+    ]
+    (folder / "hostile.jsonl").write_text("\n".join(lines))
+    fpdb.report(str(folder / "hostile.jsonl"), folder / "hostile.html", host_field="site")
+    window.get(f"file://{folder}/hostile.html")
+    page = Reader(window)
+    page.one(".head").click()
+    assert page.all("img, #list script, [onerror]") == []
+    assert window.title == "Duplicates in hostile.jsonl"
+    assert page.one("ins").text == HOSTILE.replace("\u202e", "⟦U+202E⟧")
+    assert page.texts(".name")[0] == page.one("ins").text + "0"
+    assert window.get_log("browser") == []
+
+
 @pytest.mark.full
 def test_five_hundred_groups_open_in_two_seconds(window, folder):
     groups = []
