@@ -18,6 +18,7 @@ import xxhash
 import zstandard
 
 import fpdb
+from fpdb import kernels
 from fpdb.fingerprint import hashing, segmentation, to_int, toml
 from fpdb.io import extraction
 from fpdb.io.content import main_content
@@ -261,6 +262,38 @@ def plant(defect):
         raise ValueError(defect)
 
 
+def check_kernels(data):
+    """Kernels give what the definitions give, for one text and several."""
+    recipe = _kernel_recipes()[(data or b"\0")[0] % len(_kernel_recipes())]
+    text = data[1:].decode("utf-8", "surrogateescape")
+    for texts in ([text], text.split("\n")):
+        found = recipe.batch(texts, sketches=True)
+        kernels.enabled = False
+        try:
+            expected = recipe.batch(texts, sketches=True)
+        finally:
+            kernels.enabled = kernels.available
+        for name in ("fingerprints", "features", "sketches"):
+            same = np.array_equal(getattr(found, name), getattr(expected, name))
+            require(same, recipe.name, texts, name)
+
+
+@cache
+def _kernel_recipes():
+    """Recipes whose parts reach all of the kernels of text."""
+    words, keyed = fpdb.recipe("words"), fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef"))
+    return [
+        fpdb.recipe("web"),
+        fpdb.recipe("web").with_bits(128),
+        fpdb.recipe("char-4"),
+        fpdb.recipe("title"),
+        words,
+        words.replace(grams=fpdb.Grams(n=2), bits=128, hash=keyed, weights=fpdb.Weights(by="sqrt")),
+        words.replace(segment="words", bits=32, weights=fpdb.Weights(cap=3), hash=keyed, tie=1),
+        words.replace(segment="whitespace", clean=(), grams=fpdb.Grams(n=3)),
+    ]
+
+
 _RECORD = pack_record(Stored(0, "key", 0, 1, bytes(16), msgpack.packb({"a": [1, None]}), 9), 64)
 _ROWS = [np.arange(3, 40, dtype=np.uint64) << np.uint64(50), np.arange(37, dtype=np.uint64)]
 _TEXTS = [
@@ -311,6 +344,9 @@ SEEDS = {
         b"\3\0" + struct.pack("<HHQ", 3, 2, 9) + bytes(range(6)),
     ],
     "texts": [bytes([kind]) + text.encode() for kind in range(16) for text in _TEXTS],
+    "kernels": [
+        bytes([kind]) + f"{text}\n{text * 40}".encode() for kind in range(8) for text in _TEXTS
+    ],
 }
 CHECKS = {
     "readers": check_readers,
@@ -320,4 +356,5 @@ CHECKS = {
     "recipes": check_recipes,
     "stored": check_stored,
     "texts": check_texts,
+    "kernels": check_kernels,
 }
