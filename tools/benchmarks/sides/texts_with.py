@@ -7,7 +7,6 @@ seconds that all texts took, the places of those that were found, and the versio
 import importlib.metadata
 import json
 import os
-import re
 import sys
 import time
 from pathlib import Path
@@ -20,9 +19,9 @@ WORDS, CHARACTERS = 3, 5
 def shingles(text, language):
     """Cut a text into runs of three words, or of five characters, as users of a package do."""
     if language == "zh":
-        return {text[at : at + CHARACTERS] for at in range(max(1, len(text) - CHARACTERS + 1))}
-    words = re.findall(r"\w+", text.lower())
-    return {" ".join(words[at : at + WORDS]) for at in range(max(1, len(words) - WORDS + 1))}
+        return {text[at : at + CHARACTERS] for at in range(len(text) - CHARACTERS + 1)}
+    words = text.lower().split()
+    return set(map(" ".join, zip(words, words[1:], words[2:], strict=False)))
 
 
 def with_fpdb(**settings):
