@@ -18,3 +18,6 @@ class RowsToInsert:
     def into(
         self, value: bytes | memoryview, digest: int, first: int, after: int
     ) -> bytearray | None: ...
+    def merged(
+        self, value: bytes | memoryview, keys: int, digest: int, first: int, after: int
+    ) -> memoryview | None: ...

@@ -8,7 +8,7 @@ or another table's, is one for the definition, which raises the error.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 cdef extern from "Python.h":
     object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
@@ -195,6 +195,71 @@ cdef class RowsToInsert:
             return self.inserted(&buffer, digest, first, after)
         finally:
             PyBuffer_Release(&buffer)
+
+    def merged(self, value, int keys, uint64_t digest, Py_ssize_t first, Py_ssize_t after):
+        """Return the columns of a page with some of the rows, as bytes of uint64, one by one.
+
+        Rows are sorted by their first numbers, the key, and one of these replaces an old one with
+        its key. Return None if the page is one for the definition, or isn't sorted.
+        """
+        cdef Py_buffer buffer
+        PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+        try:
+            return self.merged_rows(&buffer, keys, digest, first, after)
+        finally:
+            PyBuffer_Release(&buffer)
+
+    cdef object merged_rows(
+        self, const Py_buffer *value, int keys, uint64_t digest, Py_ssize_t first, Py_ssize_t after
+    ):
+        cdef Page page
+        cdef int columns = <int>self.rows.shape[0], column, order
+        cdef int64_t most, count = 0, old = 0
+        cdef Py_ssize_t new = first
+        cdef uint64_t *cells
+        cdef object found
+        if (
+            not 0 <= first <= after <= self.rows.shape[1]
+            or not 1 <= keys <= columns
+            or not opened(&page, value, columns, digest)
+        ):
+            return None
+        most = page.count + (after - first)
+        found = PyByteArray_FromStringAndSize(NULL, 8 * most * columns)
+        cells = <uint64_t *>PyByteArray_AsString(found)
+        while old < page.count or new < after:
+            if new == after:
+                order = 1
+            elif old == page.count:
+                order = -1
+            else:
+                order = 0
+                for column in range(keys):
+                    if self.rows[column, new] != cell(&page, column, old):
+                        order = -1 if self.rows[column, new] < cell(&page, column, old) else 1
+                        break
+            for column in range(columns):
+                if order > 0:
+                    cells[column * most + count] = cell(&page, column, old)
+                else:
+                    cells[column * most + count] = self.rows[column, new]
+            if order >= 0:
+                old += 1
+            if order <= 0:
+                new += 1
+            if count > 0:
+                order = 0
+                for column in range(keys):
+                    if cells[column * most + count] != cells[column * most + count - 1]:
+                        order = cells[column * most + count] > cells[column * most + count - 1]
+                        break
+                if not order:
+                    return None
+            count += 1
+        if count < most:
+            for column in range(1, columns):
+                memmove(cells + column * count, cells + column * most, 8 * count)
+        return memoryview(found)[: 8 * count * columns]
 
     cdef object inserted(
         self, const Py_buffer *value, uint64_t digest, Py_ssize_t first, Py_ssize_t after

@@ -16,7 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fpdb import kernels
-from fpdb.arrays import Column, Rows
+from fpdb.arrays import Column, Rows, differs, joined
 from fpdb.errors import DamagedError
 
 # What fits on one overflow page of LMDB after its head: no page needs a run of free pages.
@@ -144,6 +144,28 @@ class NewRows:
         if not self._numbers:
             self._numbers = [column.tolist() for column in self._rows]
         return with_rows(value, columns, seed, [column[first:after] for column in self._numbers])
+
+    def merged(self, value: memoryview, keys: int, seed: int, first: int, after: int) -> Rows:
+        """Return the rows of a page and some of these, sorted by their first N columns.
+
+        One of these replaces an old one in whose place it comes.
+        """
+        columns, some = len(self._rows), slice(first, after)
+        if self._inserter is not None:
+            found = self._inserter.merged(value, keys, _digest(value[4:], seed), first, after)
+            if found is not None:
+                return list(np.frombuffer(found, np.uint64).reshape(columns, -1))
+        old = unpack_rows(value, columns, seed)
+        return merged([column[some] for column in self._rows], old, keys)
+
+
+def merged(rows: Rows, old: Rows, keys: int) -> Rows:
+    """Merge rows that are sorted by their first N columns; of equal keys the new row stays."""
+    both = joined([rows, old])  # the sort is stable
+    order = np.lexsort(both[:keys][::-1])
+    both = [column[order] for column in both]
+    fresh = differs(*both[:keys])
+    return [column[fresh] for column in both]
 
 
 def with_rows(

@@ -13,8 +13,10 @@ from fpdb.storage.columns import (
     LARGEST,
     NewRows,
     Shape,
+    merged,
     pack_rows,
     raw_column,
+    rows_of,
     rows_that_fit,
     shape_of,
     unpack_rows,
@@ -137,30 +139,32 @@ class Pages:
         come = go = 0
         with txn.cursor(self.name) as cursor:
             while come < len(coming) or go < len(going):
-                key = min(coming[come : come + 1] + going[go : go + 1])
+                key = coming[come] if come < len(coming) else going[go]
+                if go < len(going) and going[go] < key:
+                    key = going[go]
                 old, upper = _page_and_next(cursor, key)
-                to_come = len(coming) if upper is None else bisect_left(coming, upper, come)
-                to_go = len(going) if upper is None else bisect_left(going, upper, go)
+                to_come = _place(coming, upper, come)
+                to_go = _place(going, upper, go)
+                seed = self.seed_at(old) if old else 0
                 if old and to_go == go and to_come - come <= _FEW:
-                    page = cursor.value()
-                    grown = new.into(page, self.columns, self.seed_at(old), come, to_come)
+                    grown = new.into(cursor.value(), self.columns, seed, come, to_come)
                     if grown is not None:
                         txn.put(self.name, old, grown)
                         come = to_come
                         continue
-                rows = self.rows_at(cursor) if old else self.empty()
-                before = len(rows[0])
-                if to_go > go:
-                    gone = [column[go:to_go] for column in remove[: self._keys]]
-                    keep = ~_among(rows[: self._keys], gone)
-                    rows = [column[keep] for column in rows]
-                if to_come > come:
-                    # The sort is stable: of two rows with the same key, the added one is the first.
-                    both = joined([[column[come:to_come] for column in insert], rows])
-                    order = np.lexsort(both[: self._keys][::-1])
-                    both = [column[order] for column in both]
-                    fresh = differs(*both[: self._keys])
-                    rows = [column[fresh] for column in both]
+                if old and to_go == go:
+                    before = rows_of(cursor.value())
+                    rows = new.merged(cursor.value(), self._keys, seed, come, to_come)
+                else:
+                    rows = self.rows_at(cursor) if old else self.empty()
+                    before = len(rows[0])
+                    if to_go > go:
+                        gone = [column[go:to_go] for column in remove[: self._keys]]
+                        keep = ~_among(rows[: self._keys], gone)
+                        rows = [column[keep] for column in rows]
+                    if to_come > come:
+                        coming_rows = [column[come:to_come] for column in insert]
+                        rows = merged(coming_rows, rows, self._keys)
                 # Rows that are nothing but keys can only change in number, or by a removal.
                 if to_go > go or len(rows[0]) > before or self._keys < self.columns:
                     self._store(txn, rows, old)
@@ -257,6 +261,15 @@ def _page_and_next(cursor: Cursor, key: bytes) -> tuple[bytes | None, bytes | No
     after = bytes(cursor.key()) if cursor.set_key(upper) and cursor.next() else None
     cursor.set_key(upper)
     return upper, after
+
+
+def _place(keys: list[bytes], upper: bytes | None, start: int) -> int:
+    """Return the place of the first of sorted keys from one on that isn't below a limit."""
+    if upper is None:
+        return len(keys)
+    if start + 1 < len(keys) and keys[start] < upper <= keys[start + 1]:
+        return start + 1  # mostly a page gets one row, and a search takes longer
+    return bisect_left(keys, upper, start)
 
 
 def _among(rows: Rows, known: Rows) -> Marks:

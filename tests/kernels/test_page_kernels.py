@@ -12,6 +12,7 @@ from twins import defined
 
 import fpdb
 from fpdb import kernels
+from fpdb.arrays import differs
 from fpdb.errors import DamagedError
 from fpdb.storage.columns import LARGEST, NewRows, pack_rows, shape_of
 from fpdb.storage.format import Stored
@@ -65,6 +66,19 @@ def test_rows_are_put_into_a_page_as_defined(seed):
     found = NewRows(news).into(memoryview(page), columns, own, first, after)
     with defined():
         assert found == NewRows(news).into(memoryview(page), columns, own, first, after)
+    # Rows that are sorted by their keys, some of which are on the page already.
+    keys = dice.randrange(1, columns + 1)
+    both = [np.concatenate([new, row[::7]]) for new, row in zip(news, rows, strict=True)]
+    sequence = np.lexsort(both[:keys][::-1])
+    most = dice.randrange(1, 200)
+    both = [column[sequence][:most] for column in both]
+    fresh = differs(*both[:keys])
+    news = [column[fresh] for column in both]
+    found = NewRows(news).merged(memoryview(page), keys, own, 0, len(news[0]))
+    with defined():
+        expected = NewRows(news).merged(memoryview(page), keys, own, 0, len(news[0]))
+    assert all((one == other).all() for one, other in zip(found, expected, strict=True))
+    assert [len(column) for column in found] == [len(column) for column in expected]
 
 
 def test_some_rows_are_put_into_pages_and_some_are_not():
@@ -111,6 +125,8 @@ def test_a_forged_page_is_read_within_its_bytes(seed):
             new = np.array([sorted(dice.getrandbits(64) for _ in range(3))] * columns, np.uint64)
             grown = kernels.pages.RowsToInsert(new).into(page, own, 0, 3)
             assert not grown or len(page) < len(grown) <= LARGEST
+            every = kernels.pages.RowsToInsert(new).merged(page, dice.randrange(-1, 6), own, 0, 3)
+            assert every is None or len(every) % (8 * columns) == 0
 
 
 def test_a_damaged_page_is_left_to_the_definition():
