@@ -10,7 +10,7 @@ import time
 import pytest
 
 import fpdb
-from fpdb.dedupe import decide
+from fpdb.dedupe import decide, files
 from fpdb.io import journal
 
 SMALL = "from fpdb.dedupe import decide; decide.GATHERED = 20\nfrom fpdb.cli import main; main()"
@@ -303,3 +303,31 @@ def test_a_pipe_is_read_like_a_file(tmp_path, jsonl, corpus):
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
     rows = [json.loads(line) for line in removed.read_text().splitlines()]
     assert all(row["source"].startswith("-:") for row in rows)
+
+
+@pytest.mark.parametrize("step", ["first move", "second move", "end"])
+def test_a_run_that_ends_while_its_files_are_moved_goes_on(tmp_path, deliveries, monkeypatch, step):
+    wanted = expected(tmp_path / "whole", deliveries)
+    out, removed = tmp_path / "out.jsonl", tmp_path / "removed.jsonl"
+    options = {"database": tmp_path / "corpus.fpdb", "removed": removed}
+    real = fpdb.Database.add_prepared
+    moves = []
+
+    def stop(*_):
+        moves.append(1)
+        if step == ("first move", "second move")[len(moves) - 1]:
+            raise StoppedError
+
+    def add(self, documents, **given):
+        if step == "end" and not documents:
+            raise StoppedError
+        return real(self, documents, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "sync", stop)
+        patch.setattr(fpdb.Database, "add_prepared", add)
+        with pytest.raises(StoppedError):
+            fpdb.dedupe(deliveries, out, **options)
+    fpdb.dedupe(deliveries, out, **options)
+    assert (out.read_bytes(), removed.read_bytes()) == wanted
+    assert not (tmp_path / "out.jsonl.part").exists()
