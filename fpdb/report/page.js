@@ -27,9 +27,9 @@
   const count = (number, noun, many) =>
     `${number.toLocaleString("en")} ${number === 1 ? noun : many || `${noun}s`}`;
   function percent(share) {
-    if (share > 0 && share < 0.001) return "< 0.1 %";
+    if (share > 0 && share < 0.001) return "<\u00a00.1\u00a0%";
     const digits = share === 0 || share === 1 || (share >= 0.005 && share < 0.995) ? 0 : 1;
-    return `${(digits ? Math.min(share * 100, 99.9) : share * 100).toFixed(digits)} %`;
+    return `${(digits ? Math.min(share * 100, 99.9) : share * 100).toFixed(digits)}\u00a0%`;
   }
 
   // The texts of a pair, beside each other or as one, in rows that begin after equal passages.

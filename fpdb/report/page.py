@@ -87,11 +87,11 @@ def plural(count: int, noun: str, many: str = "") -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent; only all is 100 %, and only nothing is 0 %."""
+    """Return a share in percent, without a line end before the sign; only all is 100 %."""
     if 0 < share < 0.001:
-        return "< 0.1 %"
+        return "<\u00a00.1\u00a0%"
     digits = 0 if share in (0, 1) or 0.005 <= share < 0.995 else 1
-    return f"{min(share * 100, 99.9) if digits else share * 100:.{digits}f} %"
+    return f"{min(share * 100, 99.9) if digits else share * 100:.{digits}f}\u00a0%"
 
 
 @dataclass

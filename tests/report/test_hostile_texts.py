@@ -135,7 +135,7 @@ def test_what_is_said_of_shares():
         1: "100",
     }
     assert {share: percent(share) for share in shares} == {
-        share: f"{said} %" for share, said in shares.items()
+        share: f"{said} %".replace(" ", "\u00a0") for share, said in shares.items()
     }
 
 
