@@ -41,6 +41,7 @@ _FIRST_YEAR, _LAST_YEAR = 1000, 2999
 _MILLISECONDS = 1e11
 _TITLES = ("title", "headline", "name")
 _MOST_FIELDS = 100
+_LONGEST_HOST = 253
 
 
 @dataclass
@@ -383,8 +384,7 @@ def parse_day(value: object) -> date | None:
 
 def host_of(value: object) -> str:
     """Return the host of a URL, or the name of one as it is."""
-    if not isinstance(value, str):
-        return "" if value is None else str(value)
+    name = "" if value is None else str(value).strip()
     with contextlib.suppress(ValueError):
-        return urlsplit(value).hostname or value if "://" in value else value.strip()
-    return value
+        name = (urlsplit(name).hostname or name) if "://" in name else name
+    return name[:_LONGEST_HOST]

@@ -108,12 +108,14 @@ def _group(found: Gathered, group: Group, room: Room, most: int) -> dict[str, An
 
 def version_view(version: Version) -> dict[str, Any]:
     """Return a text's documents: their keys, as they are, and where they were read."""
+    # As texts, since a browser rounds large numbers; a path need not be Unicode.
+    keys = [str(key).encode("utf-8", "replace").decode() for key, _ in version.named]
     view: dict[str, Any] = {
-        "k": [key for key, _ in version.named],
+        "k": keys,
         "src": [visible(source)[-_LONGEST_KEY:] for _, source in version.named[:1]],
         "n": version.copies,
     }
-    if any(len(str(key)) > _LONGEST_KEY for key in view["k"]):
+    if any(len(key) > _LONGEST_KEY for key in keys):
         _shorten_keys([view], _LONGEST_KEY)
     return view
 
@@ -121,10 +123,8 @@ def version_view(version: Version) -> dict[str, Any]:
 def _shorten_keys(views: list[dict[str, Any]], longest: int = _SHORTEST_KEY) -> None:
     """Cut long keys, which then can't be saved with a verdict, and name only the first of each."""
     for view in views:
-        view["cut"] = any(len(str(key)) > longest for key in view["k"][:1])
-        view["k"] = (
-            [f"{str(key)[:longest]}…" for key in view["k"][:1]] if view["cut"] else view["k"][:1]
-        )
+        view["cut"] = any(len(key) > longest for key in view["k"][:1])
+        view["k"] = [f"{key[:longest]}…" for key in view["k"][:1]] if view["cut"] else view["k"][:1]
         view["src"] = [source[-longest:] for source in view["src"]]
 
 

@@ -210,6 +210,18 @@ def test_texts_of_a_folder_and_lines(tmp_path):
     assert group["v"][1]["k"] == [f"{tmp_path}/texts.lines:2"]
 
 
+def test_large_numbers_and_odd_paths(tmp_path):
+    source = tmp_path / "numbers.jsonl"
+    numbers = [2**64 - 1, 2**53 + 1]
+    source.write_text("".join(json.dumps({"id": n, "text": text_of(1)}) + "\n" for n in numbers))
+    _, [group] = report(source)
+    assert group["v"][0]["k"] == [str(number) for number in numbers]
+    odd = tmp_path / "caf\udce9.jsonl"
+    odd.write_text("".join(json.dumps({"text": text_of(n)}) + "\n" for n in (1, 1)))
+    _, [group] = report(odd)
+    assert group["v"][0]["k"] == [f"{tmp_path}/caf?.jsonl:{line}" for line in (1, 2)]
+
+
 def test_a_corpus_without_duplicates(tmp_path):
     source = tmp_path / "one.jsonl"
     source.write_text(json.dumps({"id": 1, "text": text_of(1)}) + "\n")
