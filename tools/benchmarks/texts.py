@@ -156,7 +156,11 @@ def timed(function):
 def look_and_add(name, language, path):
     """Run a side in its environment, and return what it prints."""
     _, package, kernel = SIDES[name]
-    python = environments.python(package.split("=")[0], package) if package else sys.executable
+    python = (
+        environments.python(f"texts-{package.split('=')[0]}", package)
+        if package
+        else sys.executable
+    )
     variables = {each: value for each, value in os.environ.items() if each != "VIRTUAL_ENV"}
     variables |= QUIET | ({} if kernel else {"FPDB_KERNELS": "0"})
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
