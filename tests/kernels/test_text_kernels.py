@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 from twins import defined
@@ -92,24 +92,23 @@ def compare(recipe, texts):
             same(found, recipe.batch(texts, sketches=sketches))
 
 
-@pytest.mark.parametrize("number", range(len(RECIPES)))
-@settings(max_examples=examples(60))
-@given(texts=TEXTS)
-@example(texts=["", "a", "\x00", "\ud800", "\ud83d\ude00 a b c"])
-@example(texts=["a" * 64 + " " + "b" * 65 + " " + "c" * 200])
-@example(texts=["of the " * 3000])
-def test_recipes_of_shingles(number, texts):
-    compare(RECIPES[number], texts)
+@settings(max_examples=examples(200))
+@given(recipe=st.sampled_from(RECIPES + FEATURES), texts=TEXTS)
+def test_any_texts(recipe, texts):
+    compare(recipe, texts)
 
 
-@pytest.mark.parametrize("number", range(len(FEATURES)))
-@settings(max_examples=examples(60))
-@given(texts=TEXTS)
-@example(texts=["", "a", "\x00", "\ud800", "\ud83d\ude00 a b c", "a_b", "中", "中文文中中文"])
-@example(texts=["a" * 241 + " " + "b" * 300 + " " + "c" * 2000 + "é" * 200])
-@example(texts=["of the " * 3000, "的" * 4200, "中国人民银行" * 400])
-def test_recipes_of_words_and_characters(number, texts):
-    compare(FEATURES[number], texts)
+@pytest.mark.parametrize("recipe", {recipe.id: recipe for recipe in RECIPES + FEATURES}.values())
+def test_texts_of_every_kind(recipe):
+    compare(
+        recipe,
+        [
+            *("", "a", "\x00", "\ud800", "\ud83d\ude00 a b c", "a_b", "中", "中文文中中文"),
+            "a" * 64 + " " + "b" * 65 + " " + "c" * 200,
+            "a" * 241 + " " + "b" * 300 + " " + "c" * 2000 + "é" * 200,
+            *("of the " * 3000, "的" * 4200, "中国人民银行" * 400),
+        ],
+    )
 
 
 @pytest.mark.oracle
@@ -135,7 +134,7 @@ def test_one_feature_has_the_hash_of_the_package_xxhash(bits, secret):
     assert recipe.batch(texts).fingerprints.ravel().tolist() == expected
 
 
-@pytest.mark.parametrize("name", fpdb.fingerprint.PRESETS)
+@pytest.mark.parametrize("name", sorted(fpdb.fingerprint.PRESETS.keys() - {"tagged-title"}))
 def test_presets(name):
     texts = {
         name: entry if isinstance(entry, str) else entry["piece"] * entry["times"]
@@ -145,6 +144,7 @@ def test_presets(name):
     compare(fpdb.recipe(name), [texts[name] for name in chosen])
 
 
+@settings(max_examples=examples(40))
 @given(texts=TEXTS)
 def test_sketches_alone(texts):
     recipe = fpdb.recipe("char-4")
@@ -155,7 +155,7 @@ def test_sketches_alone(texts):
 
 @pytest.mark.slow("texts of up to two megabytes")
 @pytest.mark.parametrize("alphabet", ["abcde ", "ab", "中文字的是，。 a", "α\u0301β é…"])
-@pytest.mark.parametrize("size", [65_535, 65_536, 200_001, 500_000])
+@pytest.mark.parametrize("size", [65_535, 65_536, 200_001, 350_000])
 @pytest.mark.parametrize("name", ["web", "char-4", "words"])
 def test_long_texts(name, alphabet, size):
     compare(
@@ -168,7 +168,7 @@ def test_long_texts(name, alphabet, size):
 @pytest.mark.parametrize("steps", [("unicode",), ("word-characters", "unicode"), ()])
 def test_every_character_is_cleaned_as_defined(steps):
     shown = {}
-    for number in range(0x1100):
+    for number in (*range(0x400), 0xE00, 0xE01, 0x10FF):
         entries = compiled._entries(steps, "shingles", number).tolist()
         for code, entry in enumerate(entries[:256], number * 256):
             if entry == compiled._HARD:
