@@ -1,6 +1,6 @@
 """Groups as the program of a page takes them: compared, and cut to what a file holds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from fpdb.fingerprint import Recipe
@@ -19,23 +19,24 @@ _LONGEST_KEY, _SHORTEST_KEY = 1_000, 100
 
 
 class Room:
-    """The bytes that are left for the groups to come; small groups leave more to others."""
+    """The bytes of a page that are left; groups that need less leave more to those after them."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
+    def __init__(self, sizes: Iterable[int]) -> None:
         """Take about how many bytes each group needs."""
-        self._groups = len(sizes)
-        self._bytes = self._limit = left = MOST_BYTES - _FRAME
-        for number, size in enumerate(sorted(sizes)):
-            self._limit = left // (len(sizes) - number)
-            if size > self._limit:
-                break
-            left -= size
+        self._sizes = list(sizes)[::-1]
+        self._bytes = MOST_BYTES - _FRAME
         self.left_out = 0
 
     def of_group(self) -> int:
-        """Return the bytes that the next group may take."""
-        self._groups -= 1
-        return max(min(self._limit, self._bytes - self._groups * _LEAST), _LEAST)
+        """Return the bytes that the next group may take: what all may that need as much."""
+        left, limit = self._bytes, 0
+        for number, size in enumerate(sorted(self._sizes)):
+            limit = left // (len(self._sizes) - number)
+            if size > limit:
+                break
+            left -= size
+        self._sizes.pop()
+        return max(min(limit, self._bytes - len(self._sizes) * _LEAST), _LEAST)
 
     def take(self, size: int) -> None:
         """Count the bytes of a group."""
@@ -44,9 +45,10 @@ class Room:
 
 def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the groups, and notes on what of them isn't in the page."""
-    room = Room([_size(group) for group in found.groups])
+    # The least similar ones come last here, and get what is left.
+    room = Room(_size(group) for group in reversed(found.groups))
     views = []
-    for group in found.groups:
+    for group in reversed(found.groups):
         most = room.of_group()
         view = _group(found, group, room, most)
         while (size := len(safe_json(view).encode()) + 1) > most and len(view["v"]) > 2:
@@ -57,7 +59,8 @@ def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
             size = len(safe_json(view).encode()) + 1
         room.take(size)
         views.append(view)
-    # By what is shown; until here, it was estimated.
+    # By the similarity that is shown; until here, it was estimated.
+    views.reverse()
     views.sort(key=lambda view: (view["kind"] == "identical", view["low"]))
     notes = []
     if room.left_out:
