@@ -1,4 +1,4 @@
-from fpdb.arrays import Column
+from fpdb.arrays import Column, Places
 
 def near_rows(
     value: bytes | memoryview,
@@ -21,3 +21,23 @@ class RowsToInsert:
     def merged(
         self, value: bytes | memoryview, keys: int, digest: int, first: int, after: int
     ) -> memoryview | None: ...
+
+class RangeSearch:
+    longest: int
+    def __init__(
+        self,
+        lows: Column,
+        highs: Column,
+        bounds: Places,
+        words: Column,
+        queries: Places,
+        read: Places,
+        budget: int,
+        k: int,
+        most: int,
+    ) -> None: ...
+    def compare(
+        self, value: bytes | memoryview, columns: int, digest: int, done: int
+    ) -> tuple[int, bool] | None: ...
+    def __len__(self) -> int: ...
+    def taken(self) -> tuple[bytes, bytes]: ...

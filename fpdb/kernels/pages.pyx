@@ -8,11 +8,13 @@ or another table's, is one for the definition, which raises the error.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 cdef extern from "Python.h":
     object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
     char *PyByteArray_AsString(object array) except NULL
+    object PyBytes_FromStringAndSize(const char *data, Py_ssize_t size)
 
 cdef enum:
     LARGEST = 4080
@@ -318,3 +320,130 @@ cdef class RowsToInsert:
         total = <uint16_t>(page.count + count)
         memcpy(data + CHECKSUM, &total, 2)
         return grown
+
+
+cdef class RangeSearch:
+    """Compares the rows of pages with the queries in whose ranges they are, as `batch` does.
+
+    Queries come in groups with the same range; `bounds` has the first of each group, and the end.
+    `read` counts the rows in the ranges of each query, which isn't compared beyond the budget.
+    """
+
+    cdef const uint64_t[::1] lows, highs, words
+    cdef const int64_t[::1] queries, bounds
+    cdef int64_t[::1] read
+    cdef int64_t budget, k, most, size, room
+    cdef int64_t *places
+    cdef uint64_t *changes
+    cdef readonly int64_t longest
+
+    def __cinit__(
+        self,
+        const uint64_t[::1] lows not None,
+        const uint64_t[::1] highs not None,
+        const int64_t[::1] bounds not None,
+        const uint64_t[::1] words not None,
+        const int64_t[::1] queries not None,
+        int64_t[::1] read not None,
+        int64_t budget,
+        int64_t k,
+        int64_t most,
+    ):
+        cdef Py_ssize_t place, count = lows.shape[0]
+        self.places, self.changes = NULL, NULL
+        if highs.shape[0] != count or bounds.shape[0] != count + 1:
+            raise ValueError("there are more bounds than ranges")
+        if words.shape[0] != queries.shape[0] or bounds[0] < 0 or bounds[count] > words.shape[0]:
+            raise ValueError("a group has queries that aren't there")
+        for place in range(count):
+            if bounds[place] > bounds[place + 1]:
+                raise ValueError("the groups aren't in order")
+        for place in range(queries.shape[0]):
+            if not 0 <= queries[place] < read.shape[0]:
+                raise ValueError("a query isn't there")
+        self.lows, self.highs, self.bounds = lows, highs, bounds
+        self.words, self.queries, self.read = words, queries, read
+        self.budget, self.k, self.most = budget, k, most
+
+    def __dealloc__(self):
+        free(self.places)
+        free(self.changes)
+
+    def compare(self, value, int columns, uint64_t digest, Py_ssize_t done):
+        """Compare the rows of a page with the ranges from one on.
+
+        Return the first range that isn't done, and whether it is only on a later page than the
+        next. Return None if the page is one for the definition.
+
+        Raises:
+            OverflowError: More is found than is held.
+        """
+        cdef Py_buffer buffer
+        cdef Page page
+        PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+        try:
+            if done < 0 or not opened(&page, &buffer, columns, digest):
+                return None
+            return self.compared(&page, done)
+        finally:
+            PyBuffer_Release(&buffer)
+
+    cdef object compared(self, const Page *page, Py_ssize_t done):
+        cdef Py_ssize_t own = done
+        cdef uint64_t last = cell(page, 0, page.count - 1), number
+        cdef int64_t row = 0, end, at, query
+        if page.count > self.longest:
+            self.longest = page.count
+        while own < self.lows.shape[0]:
+            if self.lows[own] > last:
+                return own, own > done
+            row = bound(page, self.lows[own], False, row)
+            end = bound(page, self.highs[own], True, row)
+            if end > row:
+                for at in range(self.bounds[own], self.bounds[own + 1]):
+                    self.read[self.queries[at]] += end - row
+                for query in range(row, end):
+                    number = cell(page, 0, query)
+                    # Of the documents with one fingerprint, one is enough.
+                    if query > row and number == cell(page, 0, query - 1):
+                        continue
+                    for at in range(self.bounds[own], self.bounds[own + 1]):
+                        if bits_of(number ^ self.words[at]) <= self.k:
+                            if self.read[self.queries[at]] <= self.budget:
+                                self.keep(self.queries[at], number ^ self.words[at])
+            if self.highs[own] >= last:
+                return own, False
+            own += 1
+        return own, True
+
+    cdef int keep(self, int64_t query, uint64_t change) except -1:
+        cdef void *more
+        cdef int64_t room
+        if self.size == self.room:
+            if self.size >= self.most:
+                raise OverflowError("more is near than is held")
+            room = 2 * self.room + 1024
+            more = realloc(self.places, 8 * room)
+            if more == NULL:
+                raise MemoryError
+            self.places = <int64_t *>more
+            more = realloc(self.changes, 8 * room)
+            if more == NULL:
+                raise MemoryError
+            self.changes = <uint64_t *>more
+            self.room = room
+        self.places[self.size], self.changes[self.size] = query, change
+        self.size += 1
+        return 0
+
+    def __len__(self):
+        return self.size
+
+    def taken(self):
+        """Return what was found, and forget it: queries, and bits in which rows differ there."""
+        cdef int64_t size = self.size
+        self.size = 0
+        return (
+            PyBytes_FromStringAndSize(<const char *>self.places, 8 * size),
+            PyBytes_FromStringAndSize(<const char *>self.changes, 8 * size),
+        )

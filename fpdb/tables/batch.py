@@ -5,16 +5,16 @@ one pass over it, then all the second ones, and so on; when a pass would meet fe
 compared pair by pair. So no loop runs over queries or candidates.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from fpdb import kernels
 from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, ranked, spans
 from fpdb.errors import InputError
-from fpdb.storage import Cursor, ReadTransaction
+from fpdb.storage import ReadTransaction
 from fpdb.tables.bits import (
     Distances,
     Fingerprints,
@@ -25,10 +25,9 @@ from fpdb.tables.bits import (
     to_array,
 )
 from fpdb.tables.index import Index
-from fpdb.tables.pages import Pages, out_of_order, read_words, seek
+from fpdb.tables.pages import Pages
+from fpdb.tables.ranges import blocks, search_pages
 
-# Rows of a block: few enough to stay in the cache of one core.
-_ROWS = 1 << 16
 # Pairs of a query and a row that are made at once.
 _PAIRS = 1 << 15
 # A pass over a block pays if this part of its rows are candidates, and at least this many.
@@ -198,7 +197,7 @@ def find_ids(
     owners, ids = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
     got = np.zeros(count, np.int64)
     firsts = words[0][differs(words[0])]
-    for rows, _ in _blocks(txn, table, firsts, firsts, table.columns):
+    for rows, _ in blocks(txn, table, firsts, firsts, table.columns):
         first = int(words[0].searchsorted(rows[0][0]))
         last = int(words[0].searchsorted(rows[0][-1], "right"))
         starts = rows[0].searchsorted(words[0][first:last])
@@ -267,7 +266,15 @@ def _near_each(
         permuted = as_words(permutation.apply(fingerprints))
         longest = 0
         for probe in _probes(permuted, masks, below):
-            for rows, page in _blocks(txn, table, probe.lows, probe.highs, len(permuted)):
+            if kernels.enabled and len(permuted) == 1:
+                search = kernels.pages.RangeSearch(
+                    *(probe.lows, probe.highs, probe.bounds, probe.words[0], probe.queries),
+                    *(read, budget, k, 1 << 62 if len(fingerprints) == 1 else _HELD),
+                )
+                found.add(own, permutation, _searched(txn, table, probe, search))
+                longest = max(longest, search.longest)
+                continue
+            for rows, page in blocks(txn, table, probe.lows, probe.highs, len(permuted)):
                 longest = max(longest, page)
                 found.add(own, permutation, _within(probe, rows, k, read, budget))
         spare += longest * min(3 * len(masks), txn.entries(table.name))
@@ -334,6 +341,19 @@ def near_among(
     near = _sorted(found.parts, len(own))
     _, places = ranked(near.words)  # each is there, at least with itself
     return near.queries, places, near.distances
+
+
+def _searched(
+    txn: ReadTransaction, table: Pages, probe: _Probe, search: "kernels.pages.RangeSearch"
+) -> Iterator[_NearRows]:
+    """Do what `_within` does for all rows in the ranges of a table, by a kernel."""
+    try:
+        for _ in search_pages(txn, table, probe.lows, search):
+            queries, changes = search.taken()
+            column = np.frombuffer(changes, np.uint64)
+            yield _NearRows(np.frombuffer(queries, np.int64), [column], np.bitwise_count(column))
+    except OverflowError:
+        raise _CrowdedError from None
 
 
 def _probes(permuted: Rows, masks: Sequence[int], below: int) -> Iterator[_Probe]:
@@ -447,92 +467,6 @@ def _sorted(found: list[_NearRows], words: int) -> _NearRows:
     columns = [column[sequence] for column in columns]
     near = _NearRows(queries[sequence], columns, distances[sequence])
     return near.chosen(differs(near.queries, *columns))
-
-
-def _blocks(
-    txn: ReadTransaction, table: Pages, lows: Column, highs: Column, wanted: int
-) -> Iterator[tuple[Rows, int]]:
-    """Yield all rows whose first words are in ranges, and some others, with the longest page.
-
-    The ranges are sorted and don't overlap; the first `wanted` columns of the rows are read.
-    """
-    if not len(lows):
-        return
-    # Where most pages are needed, reading on is faster than a seek to where the next range begins.
-    read = _in_turn if txn.entries(table.name) <= len(lows) else _sought
-    columns: list[list[memoryview]] = [[] for _ in range(wanted)]
-    size = longest = 0
-    with txn.cursor(table.name) as cursor:
-        for page, count in read(cursor, table, lows, highs, wanted):
-            for parts, part in zip(columns, page):  # noqa: B905 - a check would take a tenth
-                parts.append(part)
-                size += part.nbytes
-            longest = max(longest, count)
-            if size >= 8 * wanted * _ROWS:
-                yield _rows_of(columns), longest
-                columns = [[] for _ in range(wanted)]
-                size = 0
-    if size:
-        yield _rows_of(columns), longest
-
-
-def _rows_of(columns: list[list[memoryview]]) -> Rows:
-    # Bytes are joined faster than arrays.
-    return [np.frombuffer(b"".join(parts), np.uint64) for parts in columns]
-
-
-def _in_turn(
-    cursor: Cursor, table: Pages, lows: Column, highs: Column, wanted: int
-) -> Iterator[tuple[list[memoryview], int]]:
-    """Read all pages from the first range to the last."""
-    end, columns, seed = int(highs[-1]), table.columns, table.seed
-    number = int.from_bytes
-    if not seek(cursor, int(lows[0]).to_bytes(8, "big")):
-        return
-    last = -1
-    for key, page in cursor.iternext():
-        first = number(key)
-        if first <= last:
-            raise out_of_order(table.name)
-        last = first
-        parts, count = read_words(page, columns, seed ^ first, wanted)
-        if int.from_bytes(parts[0][:8], "little") > end:
-            return
-        yield parts, count
-
-
-def _sought(
-    cursor: Cursor, table: Pages, lows: Column, highs: Column, wanted: int
-) -> Iterator[tuple[list[memoryview], int]]:
-    """Read the pages that have ranges; of each page, from the first range to the last."""
-    starts, ends, columns, seed = lows.tolist(), highs.tolist(), table.columns, table.seed
-    keys = lows.astype(">u8").tobytes()
-    set_range, step_back, item = cursor.set_range, cursor.prev, cursor.item
-    number = int.from_bytes
-    done = 0
-    while done < len(starts):
-        # The page before the first key that isn't lower; a check whether it is needed takes longer.
-        if set_range(keys[8 * done : 8 * done + 8]):
-            there = step_back() or cursor.first()
-        else:
-            there = cursor.last()
-        while there:
-            key, value = item()
-            page, count = read_words(value, columns, seed ^ number(key), wanted)
-            words = page[0].cast("Q")  # faster to search than an array
-            low, last = starts[done], words[-1]
-            if low <= last:
-                # Ranges that end before the last row have been read to their ends.
-                done = bisect_left(ends, last, done)
-                beyond = done == len(ends) or starts[done] > last
-                top = bisect_left(words, low)
-                bottom = bisect_right(words, ends[done - 1], top) if beyond else count
-                yield [part[8 * top : 8 * bottom] for part in page], count
-                if beyond:
-                    break
-            there = cursor.next()
-        if not there:
-            return
 
 
 def _pairs(starts: Places, counts: Places) -> Iterator[tuple[Places, Places]]:

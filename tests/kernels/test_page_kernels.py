@@ -143,6 +143,39 @@ def test_a_damaged_page_is_left_to_the_definition():
         page[place] ^= 16
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("highs", [5]),
+        ("bounds", [0, 1]),
+        ("bounds", [0, 2, 1]),
+        ("bounds", [-1, 1, 2]),
+        ("bounds", [0, 1, 9]),
+        ("queries", [0, 1]),
+        ("queries", [0, 7, 1]),
+        ("queries", [0, -1, 1]),
+    ],
+)
+def test_a_search_of_what_is_not_there_is_refused(name, value):
+    fields = {
+        "lows": np.array([0, 10], np.uint64),
+        "highs": np.array([9, 19], np.uint64),
+        "bounds": np.array([0, 1, 3]),
+        "words": np.array([3, 12, 13], np.uint64),
+        "queries": np.array([0, 1, 2]),
+        "read": np.zeros(3, np.int64),
+    }
+    page = packed([np.arange(0, 2000, 4, dtype=np.uint64)], 0)
+    search = kernels.pages.RangeSearch(*fields.values(), 100, 1, 100)
+    assert search.compare(page, 1, digest(page, 0), 0) == (2, True)
+    queries, changes = (np.frombuffer(part, np.int64).tolist() for part in search.taken())
+    assert sorted(zip(queries, changes, strict=True)) == [(1, 0), (2, 1)]
+    assert (len(search), search.longest, fields["read"].tolist()) == (0, 500, [3, 2, 2])
+    fields[name] = np.array(value, fields[name].dtype)
+    with pytest.raises(ValueError, match=r"there|in order|more bounds"):
+        kernels.pages.RangeSearch(*fields.values(), 100, 1, 100)
+
+
 def crowd(dice, bits, count):
     """Draw fingerprints, some of them near each other, and some with many documents."""
     centres = [dice.getrandbits(bits) for _ in range(8)]

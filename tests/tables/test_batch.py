@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
+from twins import defined
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.tables import batch
+from fpdb.tables import batch, ranges
 from fpdb.tables.bits import to_array
 
 
@@ -23,6 +24,9 @@ def one_by_one(db, queries, k):
 
 def together(db, queries, k):
     hits = db.query_fingerprints(queries, k=k)
+    with defined():
+        for own, other in zip(hits, db.query_fingerprints(queries, k=k), strict=True):
+            assert (own == other).all()
     columns = (hits.queries.tolist(), hits.distances.tolist(), hits.ids.tolist())
     return list(zip(*columns, strict=True))
 
@@ -43,7 +47,7 @@ def drawn(generator, bits, count):
 @pytest.mark.parametrize("keys", ["text", "integer"])
 @pytest.mark.parametrize(("bits", "k"), [(32, 1), (64, 0), (64, 3), (128, 3)])
 def test_a_batch_finds_what_single_queries_find(tmp_path, monkeypatch, bits, k, keys, sizes):
-    monkeypatch.setattr(batch, "_ROWS", sizes[0])
+    monkeypatch.setattr(ranges, "_ROWS", sizes[0])
     monkeypatch.setattr(batch, "_PAIRS", sizes[1])
     generator = np.random.default_rng(bits + k)
     recipe = fpdb.recipe("web").with_bits(bits)
