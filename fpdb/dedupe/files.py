@@ -195,7 +195,7 @@ class Corpus:
         with contextlib.ExitStack() as stack:
             if self.removed:
                 target = Path(self.removed)
-                draft = target.with_name(f"{target.name}.part")
+                draft = target.with_name(f".{target.name}.{os.getpid()}.part")
                 stack.callback(draft.unlink, missing_ok=True)
                 with (
                     open(journal.lines, "rb") as lines,
@@ -233,6 +233,8 @@ class Corpus:
     def _check_targets(self) -> None:
         """Raise InputError if a file would be written twice, or would replace an input."""
         targets = self._targets()
+        if not self.paths:
+            raise InputError("found no files", hint="name one at least, or - for standard input")
         if len(set(targets)) < len(targets):
             raise InputError("two inputs have the same name", hint="write them to two folders")
         if self.removed and Path(self.removed).resolve() in {each.resolve() for each in targets}:
@@ -258,7 +260,7 @@ class Corpus:
 @contextlib.contextmanager
 def _synced(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file for a block; it is on the disk when the block ends."""
-    with disk_named(path.parent), open(path, "wb") as file:
+    with disk_named(path.parent), open(path, "xb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())

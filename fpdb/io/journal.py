@@ -23,7 +23,7 @@ from fpdb.storage.format import (
 )
 from fpdb.storage.open_checks import disk_named
 
-_LOCK, _JOURNAL, _CODES = "lock", "journal-", ".decisions"
+_LOCK, _JOURNAL, _CODES = "dedupe.lock", "journal-", ".decisions"
 
 
 @contextlib.contextmanager
@@ -31,24 +31,45 @@ def claimed_folder(folder: Path, output: str) -> Iterator[None]:
     """Create a folder, or take what an interrupted run left, for a block that has it alone.
 
     It is removed when the block ends; if that fails, all but the journals on which a database
-    depends. Raise LockTimeoutError if another run has the folder.
+    depends. Raise LockTimeoutError if another run has the folder, InputError if it is no run's.
     """
     descriptor = -1
     with disk_named(folder.parent):
         while descriptor < 0:
+            _require_own(folder)
             folder.mkdir(mode=0o700, exist_ok=True)
             descriptor = _claimed(folder / _LOCK, output)
     try:
         _clear(folder)
         yield
-        shutil.rmtree(folder)
+        _remove(folder)
     except BaseException:
         _clear(folder)
         if not _journals(folder):
-            shutil.rmtree(folder)
+            _remove(folder)
         raise
     finally:
         os.close(descriptor)
+
+
+def _require_own(folder: Path) -> None:
+    """Raise InputError if something else is in the place of a folder, which would be lost."""
+    found = folder.is_dir() and [entry.name for entry in folder.iterdir()]
+    if (folder.exists() and found is False) or (found and _LOCK not in found):
+        raise InputError(
+            f"{folder} is there, where the run would keep what is temporary",
+            hint="move it elsewhere, or name another output",
+        )
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, and last what shows that it is a run's."""
+    with disk_named(folder.parent):
+        for path in folder.glob(f"{_JOURNAL}*"):
+            path.unlink()
+        _clear(folder)
+        (folder / _LOCK).unlink()
+        folder.rmdir()
 
 
 def _clear(folder: Path) -> None:

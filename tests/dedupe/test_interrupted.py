@@ -253,6 +253,7 @@ def test_a_second_run_on_the_same_output_is_refused(tmp_path, deliveries):
 def test_what_a_killed_run_left_is_removed(tmp_path, deliveries):
     folder = tmp_path / "out.jsonl.part"
     (folder / ".index.abc.new").mkdir(parents=True)
+    (folder / "dedupe.lock").touch()
     (folder / "journal.decisions").write_bytes(b"\0" * 500)
     (folder / "output-0").write_bytes(b"half")
     fpdb.dedupe(deliveries[0], tmp_path / "out.jsonl")

@@ -159,12 +159,13 @@ def test_a_database_must_fit(tmp_path, mixed, created, asked, error, message):
         ({"jobs": -1}, "found jobs=-1"),
         ({"output_dir": "elsewhere"}, "no place for the output, or two"),
         ({"output": None}, "no place for the output, or two"),
+        ({"source": []}, "found no files"),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, mixed, options, message):
-    given = {"output": tmp_path / "out.jsonl"} | options
+    given = {"source": mixed, "output": tmp_path / "out.jsonl"} | options
     with pytest.raises(fpdb.InputError, match=message) as caught:
-        fpdb.dedupe(mixed, **given)
+        fpdb.dedupe(**given)
     assert caught.value.hint
     assert list(tmp_path.iterdir()) == [mixed]
 
@@ -176,3 +177,16 @@ def test_a_database_of_ready_documents_counts(tmp_path, mixed):
         counts = fpdb.dedupe(mixed, tmp_path / "out.jsonl", database=db, on_removed=removed.append)
     assert counts.removed == 2
     assert {(each.kept_key, each.kept_source) for each in removed} == {("stored", None)}
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_what_is_in_the_place_of_the_temporary_folder_stays(tmp_path, mixed, kind):
+    place = tmp_path / "out.jsonl.part"
+    if kind == "folder":
+        place.mkdir()
+        place = place / "own.txt"
+    place.write_text("mine")
+    with pytest.raises(fpdb.InputError, match="is there, where the run would keep") as caught:
+        fpdb.dedupe(mixed, tmp_path / "out.jsonl")
+    assert "another output" in caught.value.hint
+    assert place.read_text() == "mine"
