@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fpdb import kernels
 from fpdb.fingerprint import segmentation, sketches
+from fpdb.fingerprint.features import IdfTable
 
 # What the kernels have as well.
 _KIND_SHIFT = 21
@@ -22,6 +23,7 @@ _TABLE = 256
 # Each of these steps treats characters one by one, but for those that `_combines` finds.
 _BY_CHARACTER = frozenset({"unicode", "word-characters"})
 # Scripts with characters that combine with the one before, though they aren't marks.
+_SELECTORS = range(0xFE00, 0xFE10)  # marks that combine with nothing, which follow many emoji
 _COMBINING = (range(0x1160, 0x1200), range(0xD7B0, 0xD800), range(0x10000, 0x1F000))
 
 
@@ -96,8 +98,11 @@ def _is_hard(character: str, steps: Sequence[str]) -> bool:
 
 def _combines(character: str) -> bool:
     """Return whether a character may combine with the one before; some that don't count too."""
+    code = ord(character)
+    if code in _SELECTORS:
+        return False
     return unicodedata.category(character).startswith("M") or any(
-        ord(character) in codes for codes in _COMBINING
+        code in codes for codes in _COMBINING
     )
 
 
@@ -113,3 +118,13 @@ KINDS: dict[str, Callable[[str], int]] = {
     "words": lambda each: _is_letter(each) and _LETTER,
     "jieba": lambda each: _SIGN if segmentation.count_han(each) else _is_letter(each) and _LETTER,
 }
+
+
+def factor_table(table: IdfTable | None) -> "kernels.text.FactorTable | None":
+    """Return a table of inverse document frequencies for kernels."""
+    if table is None:
+        return None
+    features = [feature.encode("utf-8", "surrogatepass") for feature in table.values]
+    ends = np.cumsum(np.fromiter(map(len, features), np.int64, len(features)))
+    values = np.fromiter(table.values.values(), np.float64, len(features))
+    return kernels.text.FactorTable(b"".join(features), ends, values, table.missing)

@@ -17,7 +17,7 @@ from fpdb import kernels
 from fpdb.arrays import Column, Places, joined
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
-from fpdb.fingerprint.compiled import KINDS, Cleaning
+from fpdb.fingerprint.compiled import KINDS, Cleaning, factor_table
 from fpdb.fingerprint.features import DAMPING
 from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, hasher, utf8, window_hashes
 from fpdb.fingerprint.sketches import (
@@ -95,7 +95,7 @@ class Engine:
         )
         # Features that are the shingles of the sketch are numbers from the start.
         self._shingled = cut == "shingles" and hashing.by == "shingle" and plain
-        self._hashed_strings = hashing.by == "xxh3" and plain
+        self._hashed_strings = hashing.by == "xxh3" and grams.keeps_all
         # Grams that do become strings take up to n times the room of the text.
         alone = self._windowed or grams.n == 1
         self._room = recipe.largest if alone else 2 * recipe.largest // grams.n
@@ -286,6 +286,7 @@ class Engine:
             compared=not self._windowed,
             seed=seed,
             hasher=lambda feature: xxh3(feature, seed),
+            factors=factor_table(self._choice.idf_table()),
             dictionary=segmentation.dictionary_table if self._cut_name == "jieba" else None,
         )
 
@@ -306,8 +307,9 @@ class Engine:
     @cached_property
     def _weight_table(self) -> "kernels.text.WeightTable":
         counts = np.arange(len(self._damped), dtype=np.float64)
-        units = np.rint(self._weigh(counts) * UNITS).astype(np.int64)
-        return kernels.text.WeightTable(units, self._units)
+        masses = self._weigh(counts)
+        units = np.rint(masses * UNITS).astype(np.int64)
+        return kernels.text.WeightTable(units, masses, self._units)
 
     def _units(self, count: int) -> int:
         """Return the weight of features that occur N times."""

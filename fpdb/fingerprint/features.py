@@ -162,11 +162,15 @@ class Weights:
     idf: IdfTable | str | None = None
     tags: tuple[tuple[str, float], ...] = ()
 
+    def idf_table(self) -> IdfTable | None:
+        """Return the table, that of jieba if it is named."""
+        return _jieba_table() if isinstance(self.idf, str) else self.idf
+
     def idf_of(self) -> Callable[[str], float] | None:
         """Return the function that looks up the idf of a feature, None if there is no table."""
-        if self.idf is None:
+        table = self.idf_table()
+        if table is None:
             return None
-        table = _jieba_table() if isinstance(self.idf, str) else self.idf
         values, missing = table.values, table.missing
         return lambda feature: values.get(feature, missing)
 

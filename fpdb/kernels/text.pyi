@@ -8,7 +8,21 @@ class CharacterTable:
     def __init__(self, source: Callable[[int], NDArray[np.uint32]]) -> None: ...
 
 class WeightTable:
-    def __init__(self, table: NDArray[np.int64], damp: Callable[[int], int]) -> None: ...
+    def __init__(
+        self,
+        table: NDArray[np.int64],
+        masses: NDArray[np.float64],
+        damp: Callable[[int], int],
+    ) -> None: ...
+
+class FactorTable:
+    def __init__(
+        self,
+        data: bytes,
+        ends: NDArray[np.int64],
+        values: NDArray[np.float64],
+        missing: float,
+    ) -> None: ...
 
 class TextKernel:
     def run(
@@ -53,5 +67,6 @@ class FeatureKernel(TextKernel):
         compared: bool,
         seed: int,
         hasher: Callable[[bytes], int],
+        factors: FactorTable | None,
         dictionary: Callable[[], array[int] | None] | None,
     ) -> None: ...

@@ -6,7 +6,7 @@ do is one that it returns the number of: its caller takes the definition.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from fpdb.kernels.chinese cimport LONGEST_RUN, cut_runs
@@ -48,6 +48,10 @@ cdef enum:
     # A text made to collide would take quadratic time; the definition sorts.
     MOST_PROBES = 16
 
+cdef double UNITS = 4096.0
+# Up to here, the definition adds up without rounding.
+cdef double MOST_UNITS = 2251799813685248.0  # 2 ** 51
+cdef double ROUNDER = 4503599627370496.0  # 2 ** 52: from here on, doubles are whole numbers
 cdef uint64_t EMPTY = 0xFFFFFFFFFFFFFFFF
 cdef uint64_t HASH = (<uint64_t>1 << ROUND_SHIFT) - 1
 cdef uint64_t LOWEST_OF_BYTES = 0x0101010101010101
@@ -224,16 +228,19 @@ cdef uint64_t majority(const Votes *votes, int word, int tie) noexcept nogil:
 cdef class WeightTable:
     """The weights of features, in whole units, by how often they occur.
 
-    `damp` returns those of counts beyond the table.
+    `damp` returns those of counts beyond the table. `masses` are the weights before they become
+    whole units, for features that have a factor each.
     """
 
     cdef int64_t table[TABULATED]
+    cdef double masses[TABULATED]
     cdef object damp
 
-    def __cinit__(self, const int64_t[::1] table, damp):
-        if table.shape[0] != TABULATED:
+    def __cinit__(self, const int64_t[::1] table, const double[::1] masses, damp):
+        if table.shape[0] != TABULATED or masses.shape[0] != TABULATED:
             raise ValueError("found a table of another size than kernels are made for")
         memcpy(self.table, &table[0], sizeof(self.table))
+        memcpy(self.masses, &masses[0], sizeof(self.masses))
         self.damp = damp
 
     cdef inline int64_t of(self, uint32_t count) noexcept nogil:
@@ -245,6 +252,72 @@ cdef class WeightTable:
             return self.damp(count)
         except Exception:
             return -1
+
+
+cdef class FactorTable:
+    """Factors of features by their bytes: inverse document frequencies."""
+
+    cdef const uint8_t[::1] data  # all features in a row
+    cdef const int64_t[::1] ends
+    cdef const double[::1] values
+    cdef double missing
+    cdef uint32_t *slots
+    cdef uint64_t mask
+    cdef bint usable
+
+    def __cinit__(
+        self, const uint8_t[::1] data, const int64_t[::1] ends, const double[::1] values,
+        double missing,
+    ):
+        cdef int64_t number, count = ends.shape[0], start = 0
+        cdef int64_t probes = MOST_PROBES * (count + 64)
+        cdef uint64_t slot
+        if count != values.shape[0] or count >> 31:
+            raise ValueError("found another number of factors than of features")
+        for number in range(count):
+            if not start <= ends[number] <= data.shape[0]:
+                raise ValueError("found a feature that is outside of the data")
+            start = ends[number]
+        self.data, self.ends, self.values, self.missing = data, ends, values, missing
+        self.mask = 15
+        while self.mask < <uint64_t>count * 2:
+            self.mask = self.mask * 2 + 1
+        self.slots = <uint32_t *>calloc(self.mask + 1, sizeof(uint32_t))
+        if self.slots == NULL:
+            raise MemoryError
+        self.usable = True
+        start = 0
+        for number in range(count):
+            size = ends[number] - start
+            if 0 < size <= LONGEST_HASHED:
+                slot = hash64(&data[start], size, 0) & self.mask
+                while self.slots[slot] and probes:
+                    slot = (slot + 1) & self.mask
+                    probes -= 1
+                self.slots[slot] = <uint32_t>number + 1
+            else:
+                self.usable = self.usable and not size  # no feature is empty
+            start = ends[number]
+        if not probes:
+            self.usable = False
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    cdef double of(self, const uint8_t *feature, uint32_t size) noexcept nogil:
+        """Return the factor of a feature, or a negative one where the definition must find it."""
+        cdef uint64_t slot
+        cdef int64_t number, start
+        if not self.usable or size > LONGEST_HASHED:
+            return -1
+        slot = hash64(feature, size, 0) & self.mask
+        while self.slots[slot]:
+            number = self.slots[slot] - 1
+            start = self.ends[number - 1] if number else 0
+            if self.ends[number] - start == size and not memcmp(&self.data[start], feature, size):
+                return self.values[number]
+            slot = (slot + 1) & self.mask
+        return self.missing
 
 
 cdef bint equal(
@@ -433,6 +506,38 @@ cdef class TextKernel:
                     add_weight(&votes, columns[word][place], units, word)
         self.empty_lanes(&votes)
         # The high word comes first.
+        for word in range(self.words):
+            fingerprint[self.words - 1 - word] = majority(&votes, word, self.tie) & self.mask
+        return True
+
+    cdef bint vote_each(
+        self, FactorTable factors, Scratch *scratch, const uint64_t *digests,
+        const uint64_t *seconds, const uint32_t *stops, int64_t count, uint64_t *fingerprint,
+    ) noexcept nogil:
+        """Do what `vote` does for features with a factor each."""
+        cdef const uint32_t *occurrences = <uint32_t *>scratch.occurrences.data
+        cdef const uint32_t *firsts = <uint32_t *>scratch.firsts.data
+        cdef const uint32_t *starts = <uint32_t *>scratch.starts.data
+        cdef const uint8_t *data = <uint8_t *>scratch.bytes.data
+        cdef Votes votes
+        cdef int64_t place, units
+        cdef uint32_t first
+        cdef double factor, weight
+        cdef int word
+        memset(&votes, 0, sizeof(votes))
+        for place in range(count):
+            first = firsts[place]
+            factor = factors.of(data + starts[first], stops[first] - starts[first])
+            if factor < 0 or occurrences[place] >= TABULATED:
+                return False
+            weight = self.weights.masses[occurrences[place]] * factor * UNITS
+            if not weight < MOST_UNITS - votes.total:
+                return False
+            # Round as numpy does: of two whole numbers that are as near, to the even one.
+            units = <int64_t>((weight + ROUNDER) - ROUNDER)
+            votes.total += units
+            for word in range(self.words):
+                add_weight(&votes, seconds[place] if word else digests[place], units, word)
         for word in range(self.words):
             fingerprint[self.words - 1 - word] = majority(&votes, word, self.tie) & self.mask
         return True
@@ -721,13 +826,15 @@ cdef class FeatureKernel(TextKernel):
     cdef uint64_t seed
     cdef uint8_t ascii[ASCII]  # what cleaning makes of these: another one, nothing, or more
     cdef object hasher
+    cdef FactorTable factors
     cdef object dictionary
     cdef const uint64_t[::1] table
     cdef bint loaded
 
     def __cinit__(
         self, CharacterTable characters, WeightTable weights, *, int bits, int tie, int64_t most,
-        int64_t length, bint joined, bint compared, uint64_t seed, hasher, dictionary,
+        int64_t length, bint joined, bint compared, uint64_t seed, hasher,
+        FactorTable factors, dictionary,
     ):
         cdef uint32_t code, entry
         if length < 1:
@@ -735,6 +842,7 @@ cdef class FeatureKernel(TextKernel):
         self.prepare(characters, weights, bits, tie, most)
         self.length, self.joined, self.compared = length, joined, compared
         self.seed, self.hasher, self.dictionary = seed, hasher, dictionary
+        self.factors = factors
         for code in range(ASCII):
             entry = characters.blocks[0][code]
             if entry >= SEVERAL and entry != HARD and not characters.blocks[0][entry & CODE]:
@@ -790,7 +898,14 @@ cdef class FeatureKernel(TextKernel):
         count = distinct(
             scratch, hashes, seconds if wide else NULL, count, stops if self.compared else NULL
         )
-        if count < 0 or not self.vote(scratch, hashes, seconds, count, fingerprint):
+        if count < 0:
+            return -1
+        if self.factors is not None:
+            if not self.vote_each(
+                self.factors, scratch, hashes, seconds, stops, count, fingerprint
+            ):
+                return -1
+        elif not self.vote(scratch, hashes, seconds, count, fingerprint):
             return -1
         return count
 

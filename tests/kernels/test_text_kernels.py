@@ -52,6 +52,19 @@ RECIPES = [
     ),
 ]
 
+IDF = fpdb.IdfTable(
+    {
+        "a": 1.5,
+        "中": 0.1234567,
+        "b a": 7.0,
+        "of": 0.0,
+        "\ud800": 2.5,
+        "文": 1e-9,
+        "": 4.0,
+        "ab": 333.3,
+    },
+    2.7182818,
+)
 # Recipes of words and of characters.
 FEATURES = [
     *(fpdb.recipe(name) for name in ("char-4", "title", "words", "bigram-32", "code")),
@@ -66,6 +79,10 @@ FEATURES = [
             ("whitespace", 3, 64, fpdb.Weights(), fpdb.Hash()),
             ("jieba", 1, 128, fpdb.Weights(cap=2), fpdb.Hash()),
             ("jieba", 3, 64, fpdb.Weights(by="log"), SECRET),
+            ("jieba", 1, 64, fpdb.Weights(idf=IDF), fpdb.Hash()),
+            ("words", 2, 128, fpdb.Weights(by="sqrt", cap=7, idf=IDF), SECRET),
+            ("characters", 1, 32, fpdb.Weights(by="log", idf=IDF), SECRET),
+            ("characters", 2, 64, fpdb.Weights(idf=fpdb.IdfTable({}, 3.25)), fpdb.Hash()),
             ("characters", 1, 64, fpdb.Weights(by="log"), SECRET),
             ("characters", 3, 128, fpdb.Weights(), SECRET),
             ("characters", 4, 32, fpdb.Weights(by="sqrt"), SECRET),
@@ -209,6 +226,21 @@ def test_characters_that_combine_with_the_one_before_are_hard():
 def test_a_kernel_refuses_tables_that_point_outside(entries):
     with pytest.raises(ValueError, match="table"):
         kernels.text.CharacterTable(lambda _: np.array(entries, np.uint32))
+
+
+def test_frequencies_of_features_too_long_for_the_kernel():
+    table = fpdb.IdfTable({"b" * 300: 9.0, "a": 2.0}, 1.0)
+    recipe = fpdb.recipe("words").replace(
+        weights=fpdb.Weights(idf=table), grams=fpdb.Grams(minimum=0)
+    )
+    compare(recipe, ["a " + "b" * 300, "a " + "c" * 300, "a a b"])
+
+
+@pytest.mark.parametrize("ends", [[2], [-1, 1], [1, 0], [1, 1, 1]])
+def test_a_kernel_refuses_features_outside_of_their_data(ends):
+    values = np.zeros(2 if ends != [2] else 1)
+    with pytest.raises(ValueError, match="feature"):
+        kernels.text.FactorTable(b"a", np.array(ends, np.int64), values, 0.0)
 
 
 def test_a_kernel_refuses_arrays_of_other_shapes():
