@@ -14,6 +14,11 @@ import os
 import sys
 
 EXIT_CODE = 130
+# All names in the scripts that installers write, and in `fpdb.__main__`.
+_SCRIPT_NAMES = {
+    *("__doc__", "__name__", "argv", "endswith", "exit", "fpdb.cli"),
+    *("main", "re", "removesuffix", "sub", "sys"),
+}
 
 
 def _runs_command_line() -> bool:
@@ -73,10 +78,16 @@ def end_fast(code: int) -> None:
     """End the process without freeing all objects, which takes longer than many a command.
 
     Exit functions run and streams are flushed before. Returns if Python has to end the process:
-    where threads still run, a stream can't be flushed, or the process isn't the command line's own.
+    where threads still run, a stream can't be flushed, or the program does more than this command.
     """
+    program = sys._getframe(2)  # noqa: SLF001 - documented, for CPython
     threads = sys.modules.get("threading")
-    if not _OURS or (threads and threads.active_count() > 1):
+    if (
+        not _OURS
+        or program.f_globals.get("__name__") != "__main__"
+        or not _SCRIPT_NAMES.issuperset(program.f_code.co_names)
+        or (threads and threads.active_count() > 1)
+    ):
         return
     atexit._run_exitfuncs()  # noqa: SLF001 - Python itself has no public name for it
     try:

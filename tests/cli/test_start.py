@@ -1,7 +1,9 @@
 """A command imports what it needs, takes values as typer does, and ends as Python does."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -9,6 +11,7 @@ import typer
 import fpdb
 from fpdb.cli import _process_value, _spare_checks, program
 
+ROOT = Path(__file__).resolve().parents[2]
 TEXT = "A text that is long enough to have a fingerprint of its own"
 # What reads files, and what typer checks values with; both take longer than the work itself.
 HEAVY = {"fpdb.io.files", "jieba", "pyarrow", "pydantic", "rich"}
@@ -100,3 +103,33 @@ def test_what_isn_t_known_of_typer_is_left_to_it():
             return [context, value]
 
     assert _process_value(Strange(), "context", "value") == ["context", "value"]
+
+
+@pytest.mark.process
+def test_a_program_that_calls_the_command_line_goes_on(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(
+        "from fpdb.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n"
+        "    print('ended with', end.code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script, "--version"], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "ended with 0"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("code", [0, 3])
+def test_exit_functions_run_and_the_exit_code_is_that_of_the_command(tmp_path, code):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit\natexit.register(print, 'after all')\n"
+    )
+    arguments = ["--version"] if not code else ["get", str(tmp_path / "none"), "key"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fpdb", *arguments],
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (code, "after all")
