@@ -211,6 +211,7 @@ def test_whatever_fpdb_creates_is_private(run, tmp_path, monkeypatch):
             run("swap", "a.fpdb", "d.fpdb"),
             run("pairs", "c.fpdb", "-o", "pairs.tsv"),
             run("pairs", "c.fpdb", "-o", "pairs.parquet"),
+            run("report", "pages.jsonl", "-o", "report.html"),
             run("check", "c.fpdb"),
             run("recipes", "idf", "pages.jsonl", "-o", "idf.tsv"),
         ]
