@@ -32,8 +32,8 @@ class BuildKernels(build_ext):
         """Build, and go on without kernels if the compiler fails."""
         try:
             super().run()
-            # Kernels of another source aren't used.
-            (FOLDER / "built.txt").write_text(digest())
+            if self.inplace:  # kernels of another source aren't used
+                (FOLDER / "built.txt").write_text(digest())
         except (BaseError, CCompilerError, OSError) as error:
             self.extensions = []
             self.warn(f"no kernels are built: {error}; fpdb runs without them, but slower")

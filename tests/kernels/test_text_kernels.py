@@ -3,6 +3,8 @@
 import json
 import random
 import sys
+import threading
+import time
 import unicodedata
 from pathlib import Path
 
@@ -258,3 +260,26 @@ def test_a_kernel_refuses_arrays_of_other_shapes():
             kernel.run(["a b c"], *good[:place], bad, *good[place + 1 :])
     with pytest.raises(TypeError):
         kernel.run([b"a"], *good)
+
+
+def test_a_kernel_lets_other_threads_run():
+    recipe = fpdb.recipe("char-4")
+    text = "".join(random.Random(1).choices("abcdefghij", k=1_000_000))
+    recipe.batch([text])
+    started = threading.Event()
+
+    def work():
+        started.set()
+        for _ in range(3):
+            recipe.batch([text])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    started.wait()
+    turns = 0
+    while thread.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    thread.join()
+    # If the lock were held, there would be one turn or two between the calls.
+    assert turns > 15
