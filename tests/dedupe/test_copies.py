@@ -127,7 +127,9 @@ def test_parquet_keeps_schema_types_metadata_and_order(tmp_path, codec):
     source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
     parquet.write_table(table(40), source, compression=codec, row_group_size=7)
     whole = parquet.read_table(source)  # which names the elements of lists otherwise
-    counts = fpdb.dedupe(source, out)
+    stages = []
+    counts = fpdb.dedupe(source, out, on_progress=lambda now: stages.append((now.stage, now.done)))
+    assert ("writing", 1.0) in stages
     found = parquet.read_table(out)
     assert found.schema.equals(whole.schema, check_metadata=True)
     assert found.equals(whole.slice(0, len(TEXTS)))
