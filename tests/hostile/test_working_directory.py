@@ -106,6 +106,8 @@ COMMANDS = {
     "query": ["../x.fpdb", "../lines.txt", "--format", "lines", "--jobs", "2", "--json"],
     "pairs": ["../x.fpdb", "--output", "../pairs.parquet"],
     "clusters": ["../x.fpdb"],
+    "dedupe": ["../pages.jsonl", "--output", "../kept.jsonl", "--jobs", "2"],
+    "report": ["../pages.jsonl", "--output", "../report.html"],
     "compare": ["-t", TEXT, "-t", TEXT],
     "distance": ["000000000000001f", "000000000000002e"],
     "eval": ["../pages.jsonl"],
