@@ -139,6 +139,7 @@ def test_parquet_keeps_schema_types_metadata_and_order(tmp_path, codec):
 
 
 @pytest.mark.process
+@pytest.mark.slow("children load pyarrow")
 def test_several_parquet_files_become_one_or_stay_several(tmp_path):
     names = ["a.parquet", "b.parquet"]
     for place, name in enumerate(names):

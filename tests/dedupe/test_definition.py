@@ -56,13 +56,13 @@ def kept_in(path):
     ],
 )
 def test_what_stays_is_what_the_definition_says(tmp_path, corpus, jsonl, keep, prefer, jobs):
-    records = corpus(250)
+    records = corpus(160)
     out, removed = tmp_path / "out.jsonl", tmp_path / "removed.jsonl"
     counts = fpdb.dedupe(jsonl("in.jsonl", records), out, keep=keep, removed=removed, jobs=jobs)
     similar = by_sketches(records, 0.8)
     kept, dropped = brute_force(records, similar, prefer)
     assert kept_in(out) == kept
-    assert len(dropped) > 50
+    assert len(dropped) > 30
     rows = [json.loads(line) for line in removed.read_text().splitlines()]
     named = {record["id"]: record for record in records}
     assert {row["key"] for row in rows} == dropped.keys()
@@ -71,7 +71,7 @@ def test_what_stays_is_what_the_definition_says(tmp_path, corpus, jsonl, keep, p
         assert similar(own, other) == pytest.approx(row["similarity"])
         assert row["source"].endswith(f"in.jsonl:{own['n'] + 1}")
         assert row["kept_source"].endswith(f"in.jsonl:{other['n'] + 1}")
-    assert (counts.read, counts.kept, counts.removed) == (250, len(kept), len(dropped))
+    assert (counts.read, counts.kept, counts.removed) == (160, len(kept), len(dropped))
 
 
 @given(
