@@ -48,6 +48,7 @@ class BatchLookup:
     ) -> None:
         """Look documents up, before any of them is written; `known` has what is stored of them."""
         self._search = search
+        self._most = min(lookup.DOCUMENTS, bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
         self._stored = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
         self._gone: set[int] = set()  # of what was found, ids that aren't the same documents now
         self._saved: dict[_Label, dict[int, Stored]] = {}  # by their ids
@@ -98,9 +99,7 @@ class BatchLookup:
             (apart, [number for number in ids if number not in gone]) for apart, ids in found.runs
         ]
         runs += [(apart, [number]) for number, (apart, _) in fresh.items()]
-        if sum(len(ids) for _, ids in runs) > min(
-            lookup.DOCUMENTS, bands.MOST_OF_A_BAND, bands.MOST_COMPARED
-        ):
+        if sum(len(ids) for _, ids in runs) > self._most:
             return None
 
         def read(number: int) -> Stored:

@@ -108,7 +108,8 @@ class Writer:
         key = document.key
         number = old.id if old else self._new_id(key)
         self.remove(key)
-        self._known[key] = self._saved[key] = saved = document._replace(id=number)
+        # This takes a third of the time of `_replace`.
+        self._known[key] = self._saved[key] = saved = Stored(number, *document[1:])
         return saved
 
     def _resembling(
@@ -120,8 +121,10 @@ class Writer:
             if self._saved or self._removed:
                 self.apply()
             matches = answer(self._view, document, search)
+        if not matches:
+            return matches
         others = [match for match in matches if match.key != document.key]
-        return to_matches(others, complete=matches.complete) if matches else matches
+        return to_matches(others, complete=matches.complete)
 
     def remove(self, key: Key) -> bool:
         """Remove a document; return whether it was there."""
