@@ -854,7 +854,8 @@ cdef class FeatureKernel(TextKernel):
         TextKernel.read(self, texts, count, scratch)
         if self.characters.signs and self.dictionary is not None:
             table = self.dictionary()
-            if table is not None:
+            # Another thread that was faster may be reading its table.
+            if table is not None and not self.loaded:
                 self.table = table
                 self.loaded = self.table.shape[0] > 0
             self.dictionary = None

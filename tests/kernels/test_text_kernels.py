@@ -1,5 +1,6 @@
 """The kernels of text give the bits that the Python code defines."""
 
+import itertools
 import json
 import random
 import sys
@@ -283,3 +284,13 @@ def test_a_kernel_lets_other_threads_run():
     thread.join()
     # If the lock were held, there would be one turn or two between the calls.
     assert turns > 15
+
+
+def test_hashes_that_are_made_to_collide_are_left_to_the_definition():
+    words = (f"w{number}" for number in itertools.count())
+    colliding = (word for word in words if not xxhash.xxh3_64_intdigest(word.encode()) & 1023)
+    text = " ".join(itertools.islice(colliding, 400))
+    recipe = fpdb.recipe("words").replace(segment="whitespace", clean=())
+    arrays = np.empty((2, 1), np.uint64), np.empty(2, np.int64), np.empty((0, 128), np.uint8)
+    assert recipe._engine._voting_kernel.run([text, "other words"], *arrays) == [0]
+    compare(recipe, [text, "other words"])
