@@ -144,7 +144,7 @@ class Pages:
                     key = going[go]
                 old, upper = _page_and_next(cursor, key)
                 to_come = _place(coming, upper, come)
-                to_go = _place(going, upper, go)
+                to_go = _place(going, upper, go) if going else 0
                 seed = self.seed_at(old) if old else 0
                 if old and to_go == go and to_come - come <= _FEW:
                     grown = new.into(cursor.value(), self.columns, seed, come, to_come)
