@@ -15,8 +15,7 @@ _ATTRIBUTES = r"[^>\"]*+(?:\"[^\"]*+\"[^>\"]*+)*+"
 # may hold both.
 _TOKEN = re.compile(
     r"([^<]*+)(?:"
-    rf"<(script|style|noscript|iframe|template|svg|textarea|select)\b{_ATTRIBUTES}>"
-    r"(?:[^<]++|<(?!/\2>))*+</\2>"
+    rf"<(script|style|noscript|iframe|template|svg|textarea|select)\b{_ATTRIBUTES}>.*?</\2>"
     rf"|<([a-z][^\s<>]*+)({_ATTRIBUTES})>|</([^<>]++)>"
     r"|<!--.*?-->|<[^>]*+>?|$)",
     re.DOTALL,
