@@ -1,7 +1,7 @@
 """The page of an evaluation shows its numbers, and opens the pairs that a recipe gets wrong."""
 
 import pytest
-from pages import Outline, data_of
+from outlines import Outline, data_of
 
 import fpdb
 

@@ -5,7 +5,7 @@ from datetime import date, datetime
 from itertools import combinations
 
 import pytest
-from pages import data_of
+from outlines import data_of
 
 import fpdb
 from fpdb.report.gather import MOST_VERSIONS, host_of, parse_day

@@ -7,7 +7,7 @@ import re
 from importlib.resources import files
 
 import pytest
-from pages import Outline, data_of
+from outlines import Outline, data_of
 
 import fpdb
 from fpdb.report.page import element, percent, safe_json, visible

@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from pages import data_of
+from outlines import data_of
 
 import fpdb
 from fpdb.report.differences import Piece, differences
