@@ -52,12 +52,11 @@ def documents(dice, count, bits=64, *, numbered=False, sketched=True):
     return found
 
 
-def one_by_one(db, added):
+def one_by_one(db, added, *, skip=True):
     """Add each document when those before it are written, but wait for no disk."""
+    search = db._search(None, None) if skip else None
     with db._environment.write() as txn:
-        return [
-            own for each in added for own in db._add_within(txn, [each], db._search(None, None))
-        ]
+        return [own for each in added for own in db._add_within(txn, [each], search)]
 
 
 def assert_the_same(together, alone):
@@ -94,9 +93,10 @@ def test_a_batch_is_as_one_document_after_the_other(
         patch.setattr(batch_lookup, "_HELD", held)
         patch.setattr(batch, "_HELD", 10 * held)
         patch.setattr(lookup, "FEW", few)
-        for documents_of_one in batches:
-            together = db.add_prepared(documents_of_one, skip_duplicates=True)
-            assert_the_same(together, one_by_one(other, documents_of_one))
+        for number, some in enumerate(batches):
+            skip = number > 0  # the first ones are stored in any case, so that there are crowds
+            together = db.add_prepared(some, skip_duplicates=skip)
+            assert_the_same(together, one_by_one(other, some, skip=skip))
         assert list(db.scan()) == list(other.scan())
         assert not list(db.check())
 
@@ -122,6 +122,20 @@ def test_a_batch_of_short_texts_is_compared_with_itself(tmp_path, similarity):
     # The digest of zeros is that of texts that equal none.
     expected = ["short" if n < 3 or n % 3 == 0 else "duplicate" for n in range(9)]
     assert [each.status for each in added] == expected
+
+
+def test_a_crowded_band_makes_the_answers_of_a_batch_incomplete(tmp_path, monkeypatch):
+    """The documents agree in the first band alone, so as many are compared as of any band."""
+    dice = random.Random(3)
+    crowd = [
+        Stored(0, f"{n}", n, 1000, digest=dice.randbytes(16), sketch=bytes(8) + dice.randbytes(120))
+        for n in range(1, 7)
+    ]
+    monkeypatch.setattr(bands, "MOST_OF_A_BAND", 3)
+    with fpdb.create(tmp_path / "db") as db:
+        db.add_prepared(crowd[:4])
+        added = db.add_prepared(crowd[4:], skip_duplicates=True)
+    assert [(own.status, own.matches.complete) for own in added] == [("added", False)] * 2
 
 
 def test_a_budget_cuts_the_search_of_a_batch_as_that_of_a_document(tmp_path, monkeypatch):
