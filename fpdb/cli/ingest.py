@@ -67,11 +67,11 @@ def ingest(
     paths = files or ["-"]
     for each in paths:
         check_path(each, reading)
-    progress = ProgressLine(quiet=quiet)
+    progress, bad = ProgressLine(quiet=quiet), BadRecords()
     with open_or_create(path, recipe, quiet=quiet) as database, contextlib.ExitStack() as ending:
         ending.callback(progress.summarise)
         render.leave_if_interrupted("documents that were counted are stored")
-        fpdb.ingest(
+        counts = fpdb.ingest(
             database,
             paths,
             reading,
@@ -80,9 +80,10 @@ def ingest(
             jobs=jobs,
             strict=strict,
             on_added=partial(_print_duplicate, as_json=as_json, bits=database.similarity is None),
-            on_bad=BadRecords(),
+            on_bad=bad,
             on_progress=progress,
         )
+    bad.require_good(counts.read - counts.bad)
 
 
 def _print_duplicate(added: fpdb.Added, *, as_json: bool, bits: bool) -> None:

@@ -99,3 +99,13 @@ class BadRecords:
             render.note(f"{bad.source}: {bad.reason}")
         elif self.count == _SHOWN + 1:
             render.note("further bad records are only counted")
+
+    def require_good(self, good: int) -> None:
+        """Raise InputError if there were bad records and no good ones."""
+        if self.count and not good:
+            none = "the record can't" if self.count == 1 else f"none of {self.count:,} records can"
+            raise fpdb.InputError(
+                f"{none} be used",
+                hint="the reasons are above; --format, --key-field and --text-field say what a "
+                "record is",
+            )

@@ -126,6 +126,7 @@ def query(
         render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {counts['replaced']:,}")
     if bad.count:
         render.note(f"bad records: {bad.count:,}")
+    bad.require_good(counts["queries"])
     if exit_code and counts["matches"]:
         raise typer.Exit(1)
 

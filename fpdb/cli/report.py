@@ -93,6 +93,7 @@ def report(
     )
     if database:
         database.close()
+    bad.require_good(found.documents)
     if quiet:
         return
     render.note(

@@ -255,11 +255,24 @@ def test_bad_records_cost_only_themselves(run, path, tmp_path):
 
 
 def test_at_most_a_hundred_bad_records_are_shown(run, path):
-    done = run("ingest", path, "--quiet", stdin=b"x\n" * 250)
+    stdin = b"x\n" * 250 + b'{"key": "k", "text": "a good one"}\n'
+    done = run("ingest", path, "--quiet", stdin=stdin)
     lines = done.err.splitlines()
-    assert len(lines) == 101
+    assert (done.code, len(lines)) == (0, 101)
     assert lines[-1] == "further bad records are only counted"
-    assert summary(run("ingest", path, stdin=b"x\n" * 250)) == counts(read=250, bad=250)
+    assert summary(run("ingest", path, stdin=stdin)) == counts(read=251, unchanged=1, bad=250)
+
+
+@pytest.mark.parametrize("command", ["ingest", "query", "report"])
+def test_bad_records_alone_are_an_error(run, path, tmp_path, command):
+    run("create", path)
+    (tmp_path / "bad.jsonl").write_text("x\ny\n")
+    page = ["-o", tmp_path / "page.html"] if command == "report" else [path]
+    done = run(command, *page, tmp_path / "bad.jsonl")
+    assert done.code == 3
+    assert "none of 2 records can be used" in done.err
+    (tmp_path / "empty.jsonl").write_text("")
+    assert run(command, *page, tmp_path / "empty.jsonl").code == 0
 
 
 @pytest.mark.parametrize("bad", ["{no json", json.dumps({"key": "k" * 70_000, "text": text_of(8)})])

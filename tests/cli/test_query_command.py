@@ -226,7 +226,7 @@ def test_texts_that_a_recipe_refuses(run, tmp_path):
 def test_wide_fingerprints(run, ready):
     stdin = b'{"key": "wide", "fingerprint": "10000000000000000"}\n'
     done = run("query", ready, "--fingerprint-field", "fingerprint", stdin=stdin)
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.out) == (3, "")
     assert "-:1: found the fingerprint 0x1" in done.err
     literal = run("query", ready, "--fingerprint", "1" + "0" * 16)
     assert (literal.code, "expected 64 bits" in literal.err) == (3, True)
