@@ -67,7 +67,7 @@ def follow(
             counts.tally(answer.status)
             counts.incomplete += not answer.matches.complete
             render.record(_describe(answer))
-            render.flush()
+            render.deliver()
 
 
 def _end(*_: object) -> None:

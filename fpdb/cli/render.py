@@ -116,8 +116,20 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def _write(line: str) -> None:
-    try:
+    with _to_reader():
         sys.stdout.write(line + "\n")
+
+
+def deliver() -> None:
+    """Pass on what was printed; if its reader has gone, end the command."""
+    with _to_reader():
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _to_reader() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:  # the reader has gone, as head does
         discard_output()
         raise typer.Exit from None
