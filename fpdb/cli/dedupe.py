@@ -25,7 +25,7 @@ from fpdb.cli.options import (
 )
 
 _PROGRESS_SECONDS = 0.1
-# The share of a stage from which the time that is left can be told.
+# The share of a stage from which the time that is left can be estimated.
 _LEAST = 0.02
 # Texts with tags are no accident from this number on, if they are half of all texts.
 _MUCH_MARKUP = 20

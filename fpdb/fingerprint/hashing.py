@@ -114,7 +114,7 @@ def utf8(feature: str) -> bytes:
 
 
 def hasher(bits: int) -> Callable[[bytes, int], int]:
-    """Return the hash of bytes and a seed, as a number of at least so many bits."""
+    """Return the hash of bytes and a seed, as a number of at least that number of bits."""
     return xxhash.xxh3_128_intdigest if bits > 64 else xxhash.xxh3_64_intdigest
 
 

@@ -786,7 +786,7 @@ cdef struct Pieces:
 
 
 cdef bint reserve(Scratch *scratch, Pieces *pieces, int64_t characters) noexcept nogil:
-    """Make room for pieces of so many characters in all, with a space before each."""
+    """Make room for pieces of N characters in all, with a space before each."""
     pieces.data = <uint8_t *>room(&scratch.bytes, 5 * characters + 1)
     pieces.starts = <uint32_t *>room(&scratch.starts, (characters + 1) * sizeof(uint32_t))
     pieces.stops = <uint32_t *>room(&scratch.stops, (characters + 1) * sizeof(uint32_t))

@@ -47,7 +47,7 @@ SIDES = {
     "datasketch": ("datasketch MinHash and LSH", "datasketch==2.0.0", True),
     "simhash": ("simhash, k = 3", "simhash==2.1.2", True),
 }
-# side -> (the peers that it should be so many times as fast as)
+# side -> (the peers that it should be faster than, and how many times)
 FASTER = {"fpdb bits": ["gaoya SimHash"], "fpdb": ["gaoya MinHash", "rensa"]}
 TIMES = 1.2
 # (recipe, sketched) -> language -> (megabytes a second to reach, times what it is without kernels)
