@@ -22,8 +22,8 @@ with pq.ParquetWriter(f"{output}.parquet", schema) as writer:
             near = index.query(own)
             fresh = all(own.jaccard(kept[other]) < SIMILAR for other in near)
             if fresh:
-                index.insert(number, own)
-                kept[number] = own
+                index.insert(int(number), own)
+                kept[int(number)] = own
             marks.append(fresh)
         writer.write_batch(batch.filter(marks))
 with open(output, "w", encoding="ascii") as listed:
