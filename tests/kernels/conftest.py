@@ -3,4 +3,4 @@
 from fpdb import kernels
 
 if not kernels.available:
-    collect_ignore = ["test_page_kernels.py", "test_text_kernels.py"]
+    collect_ignore = ["test_chinese_kernel.py", "test_page_kernels.py", "test_text_kernels.py"]
