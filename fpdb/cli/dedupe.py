@@ -11,7 +11,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.create import DEFAULT_RECIPE
-from fpdb.cli.inputs import BadRecords, choose_reading
+from fpdb.cli.inputs import BadRecords, MarkupWarning, choose_reading
 from fpdb.cli.options import (
     AnyRecipeOption,
     JobsOption,
@@ -27,8 +27,6 @@ from fpdb.cli.options import (
 _PROGRESS_SECONDS = 0.1
 # The share of a stage from which the time that is left can be estimated.
 _LEAST = 0.02
-# Texts with tags are no accident from this number on, if they are half of all texts.
-_MUCH_MARKUP = 20
 _UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 
 InputsArgument = Annotated[
@@ -167,7 +165,8 @@ class _StageLine:
     """Shows on a terminal how far the run is, and warns once if most texts have tags."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet = self._warned = quiet
+        self._quiet = quiet
+        self._warn = MarkupWarning(quiet=quiet)
         self._stage = ""
         self._began = self._shown = time.monotonic()
 
@@ -176,12 +175,7 @@ class _StageLine:
         now = time.monotonic()
         if counts.stage != self._stage:
             self._stage, self._began = counts.stage, now
-        if not self._warned and counts.markup >= max(_MUCH_MARKUP, counts.read / 2):
-            self._warned = True
-            render.warn(
-                "most texts have tags, which count as words; --html main takes the main content "
-                "of HTML, --html page all of it, --html none ends this warning"
-            )
+        self._warn(counts.markup, counts.read)
         if self._quiet or not render.shows_progress() or now - self._shown < _PROGRESS_SECONDS:
             return
         self._shown = now

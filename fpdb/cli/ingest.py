@@ -11,7 +11,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.create import open_or_create
-from fpdb.cli.inputs import BadRecords, FilesArgument, StrictOption, choose_reading
+from fpdb.cli.inputs import BadRecords, FilesArgument, MarkupWarning, StrictOption, choose_reading
 from fpdb.cli.options import (
     AnyRecipeOption,
     DatabaseArgument,
@@ -26,8 +26,6 @@ from fpdb.cli.output import likeness, near_dict
 from fpdb.io.files import check_path
 
 _PROGRESS_SECONDS = 0.1
-# Texts with tags are no accident from this number on, if they are half of all texts.
-_MUCH_MARKUP = 20
 _COUNTS = ("read", "added", "replaced", "unchanged", "duplicates", "short", "bad")
 _SKIPPED = {"status": "another status than 200", "type": "another type"}
 
@@ -121,17 +119,12 @@ class ProgressLine:
         self._quiet = quiet
         self._unit = unit
         self._shown = time.monotonic()
-        self._warned = quiet
+        self._warn = MarkupWarning(quiet=quiet)
 
     def __call__(self, counts: fpdb.Ingested) -> None:
         """Show the counts so far, a few times a second."""
         self.counts = counts
-        if not self._warned and counts.markup >= max(_MUCH_MARKUP, counts.read / 2):
-            self._warned = True
-            render.warn(
-                "most texts have tags, which count as words; --html main takes the main content "
-                "of HTML, --html page all of it, --html none ends this warning"
-            )
+        self._warn(counts.markup, counts.read)
         now = time.monotonic()
         if self._quiet or not render.shows_progress() or now - self._shown < _PROGRESS_SECONDS:
             return

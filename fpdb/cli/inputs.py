@@ -13,6 +13,8 @@ from fpdb.models import LARGEST_TEXT
 _FIELDS = "Fields"
 _INPUT = "Input"
 _SHOWN = 100
+# Texts with tags are no accident from this number on, if they are half of all texts.
+_MUCH_MARKUP = 20
 
 InputFormat = Literal["jsonl", "tsv", "csv", "parquet", "arrow", "lines", "text", "html", "warc"]
 FilesArgument = Annotated[
@@ -84,6 +86,22 @@ def choose_reading(
         html=html,
         max_bytes=max_bytes,
     )
+
+
+class MarkupWarning:
+    """Warns once if most texts have tags."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._given = quiet
+
+    def __call__(self, markup: int, read: int) -> None:
+        """Take the number of texts with tags, and that of all records."""
+        if not self._given and markup >= max(_MUCH_MARKUP, read / 2):
+            self._given = True
+            render.warn(
+                "most texts have tags, which count as words; --html main takes the main content "
+                "of HTML, --html page all of it, --html none ends this warning"
+            )
 
 
 class BadRecords:
