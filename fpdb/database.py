@@ -32,7 +32,7 @@ from fpdb.documents.prepare import (
     take,
     unchanging,
 )
-from fpdb.documents.writer import Writer
+from fpdb.documents.writer import Writer, without_collector
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.maintenance.check import check_view, require_checksums, require_complete_copy
@@ -288,7 +288,7 @@ class Database(Queries):
         added: list[Added] = []
         portions = cut_by_bytes(documents)
         for portion in portions:
-            with self._environment.write(self._timeout) as txn:
+            with without_collector(), self._environment.write(self._timeout) as txn:
                 some = self._under_free_keys(txn, portion, rename) if rename else portion
                 found = self._add_within(txn, some, duplicates)
                 if callable(places):

@@ -78,13 +78,17 @@ def count_jobs(jobs: int) -> int:
 
 
 def mapped(
-    work: Callable[[Item], Result], items: Iterable[Item], jobs: int
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int, ahead: int = 0
 ) -> Iterator[tuple[Item, Result]]:
-    """Yield each item with what a function makes of it, in order; with one job, made here."""
+    """Yield each item with what a function makes of it, in order; with one job, made here.
+
+    A result is yielded as soon as it is there and an item follows, or with `ahead`, after that many
+    further items: for a caller that takes several at a time, and keeps the workers waiting.
+    """
     jobs = count_jobs(jobs)
     if jobs > 1:
         with Workers(work, jobs) as workers:
-            yield from workers.map(items)
+            yield from workers.map(items, ahead)
         return
     for item in items:
         yield item, work(item)
@@ -128,8 +132,9 @@ class Workers(Generic[Item, Result]):
             self._started.pop().close()
         self._pending.clear()
 
-    def map(self, items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+    def map(self, items: Iterable[Item], ahead: int = 0) -> Iterator[tuple[Item, Result]]:
         """Yield each item with its result; those before an error come before it is raised."""
+        most = max(ahead, _AHEAD * self._jobs)
         source, failure = iter(items), None
         while True:
             try:
@@ -141,7 +146,7 @@ class Workers(Generic[Item, Result]):
                 break
             self._submit((item, SimpleQueue()))
             while self._pending and (
-                len(self._pending) > _AHEAD * self._jobs or not self._pending[0][1].empty()
+                len(self._pending) > most or not (ahead or self._pending[0][1].empty())
             ):
                 yield self._next()
         while self._pending:

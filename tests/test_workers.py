@@ -102,6 +102,22 @@ def test_only_so_many_items_are_in_flight():
     assert children() == []
 
 
+def test_items_are_taken_ahead_of_the_results():
+    taken = []
+
+    def source():
+        for number in range(30):
+            taken.append(number)
+            yield number
+
+    results = mapped(abs, source(), 2, ahead=10)
+    for number in range(30):
+        assert next(results) == (number, number)
+        assert len(taken) == min(number + 11, 30)
+    assert next(results, None) is None
+    assert children() == []
+
+
 def test_what_no_other_process_can_know_is_an_error():
     class Own(str):
         __slots__ = ()

@@ -41,6 +41,8 @@ _LONGEST_KEY = 16_000
 _RECIPE = "web"
 # Characters of the texts that are stored together: records in memory wait until they are.
 _CHARACTERS = 1 << 26
+# Blocks that are prepared while documents are stored together.
+_AHEAD = 32
 
 
 class Removed(NamedTuple):
@@ -329,7 +331,8 @@ class Deduplication:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
         take = Take(database.preparer.adapted(self.reading.max_bytes))
-        for block, found in mapped(_Prepare(take, self.keep, self.noted), blocks, self.jobs):
+        prepare = _Prepare(take, self.keep, self.noted)
+        for block, found in mapped(prepare, blocks, self.jobs, _AHEAD):
             counts.read += len(found.is_bad)
             counts.markup += found.markup * (self.reading.html == "auto")
             for bad in found.bad:

@@ -35,13 +35,14 @@ def require() -> None:
         )
 
 
-def file_rows(form: Literal["Parquet", "Arrow"], path: str, reading: Reading) -> Iterator[Named]:
-    """Read the rows of a file, and of them only the columns that are needed.
+def blocks_of_rows(
+    form: Literal["Parquet", "Arrow"], path: str, reading: Reading
+) -> Iterator[list[Named]]:
+    """Read the rows of a file, some at a time, and of them only the columns that are needed.
 
     An Arrow file may be in the format of files or of streams.
     """
-    for block in _decoded(ColumnFile(os.path.abspath(path), form, decoding.rows, reading)):
-        yield from block
+    return _decoded(ColumnFile(os.path.abspath(path), form, decoding.rows, reading))
 
 
 _decoders = KeptWorkers(Streamed(decoding.file_blocks), require)

@@ -1,7 +1,8 @@
 """Files, directories and standard input as records: the formats, and the parts for workers.
 
-Independent lines are only cut here, and so are the names of text files; workers make records
-of them. Other formats must be read from their beginning on, so their parts hold the records.
+Independent lines are only cut here, and so are rows of columns and the names of text files; workers
+make records of them. Other formats must be read from their beginning on, so their parts hold the
+records.
 """
 
 import os
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import PurePath
 from typing import Literal, TypeVar
 
@@ -55,8 +56,8 @@ class Format:
 class Source:
     """A file that is read, the name that its texts go by, and how it is read.
 
-    Instead of the file there may be some lines that were `cut` from it, from line `first` on.
-    `problem` says why it can't be read.
+    Instead of the file there may be some lines that were `cut` from it, from line `first` on, or
+    some `rows` of its columns. `problem` says why it can't be read.
     """
 
     path: str
@@ -67,6 +68,7 @@ class Source:
     size: int = 0
     cut: Sequence[bytes | TooLong] | None = None
     first: int = 1
+    rows: Sequence[Named] | None = None
     progress: Progress | None = None
     passing: Passing | None = None
 
@@ -207,6 +209,9 @@ def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
             if source.format.by_line:
                 yield from _line_parts(source, size)
                 continue
+            if source.format.by_path:
+                yield from _column_parts(source, size)
+                continue
             for found in _groups(source.found(), size, _length):
                 yield partial(finished, found, source.reading)
 
@@ -226,6 +231,17 @@ def _line_parts(source: Source, size: int) -> Iterator[Part]:
         yield from lines.finish()
     except StreamError as error:
         yield from lines.rest()
+        yield partial(tuple, [BadRecord(source.path, str(error))])
+
+
+def _column_parts(source: Source, size: int) -> Iterator[Part]:
+    """Yield the rows of a file as they are decoded; workers make records of them."""
+    own = replace(source, progress=None)
+    try:
+        for block in _blocks(source):
+            for first in range(0, len(block), size):
+                yield partial(read_sources, [replace(own, rows=block[first : first + size])])
+    except StreamError as error:
         yield partial(tuple, [BadRecord(source.path, str(error))])
 
 
@@ -351,8 +367,13 @@ def _table(rows: tables.Splitter, source: Source) -> Iterator[Named]:
     return tables.named_rows(rows(source.lines(), reading.max_bytes), reading)
 
 
-def _columns(form: Literal["Parquet", "Arrow"], source: Source) -> Iterator[Named]:
-    yield from arrow.file_rows(form, source.path, source.reading)
+def _columns(source: Source) -> Iterator[Named]:
+    return chain.from_iterable(_blocks(source) if source.rows is None else [source.rows])
+
+
+def _blocks(source: Source) -> Iterator[list[Named]]:
+    form: Literal["Parquet", "Arrow"] = "Parquet" if source.form == "parquet" else "Arrow"
+    yield from arrow.blocks_of_rows(form, source.path, source.reading)
     if source.progress:
         source.progress(os.path.getsize(source.path))
 
@@ -396,8 +417,8 @@ FORMATS = {
     "jsonl": _format(_jsonl, has_fields=True, by_line=True),
     "tsv": _format(partial(_table, tables.tsv_rows), has_fields=True, is_table=True),
     "csv": _format(partial(_table, tables.csv_rows), has_fields=True, is_table=True),
-    "parquet": _format(partial(_columns, "Parquet"), has_fields=True, by_path=True),
-    "arrow": _format(partial(_columns, "Arrow"), has_fields=True, by_path=True),
+    "parquet": _format(_columns, has_fields=True, by_path=True),
+    "arrow": _format(_columns, has_fields=True, by_path=True),
     "lines": _format(_lines, by_line=True),
     "text": _format(_text, is_document=True),
     "html": Format(_html, is_document=True),

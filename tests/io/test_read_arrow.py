@@ -66,8 +66,9 @@ def test_rows_are_records(write, name):
         for n in range(10)
     ]
     assert [each.meta for each in rows(path)] == [None] * 10
-    parts = read_parts(path, size=4)
-    assert [len(list(part())) for part in parts] == [4, 4, 2]
+    sizes = [len(list(part())) for part in read_parts(path, size=2)]
+    assert max(sizes) == 2
+    assert sum(sizes) == 10
 
 
 @each_file
