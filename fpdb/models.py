@@ -19,6 +19,7 @@ Key = str | int
 # this size takes more than two seconds or 256 MiB.
 LARGEST_TEXT = 1 << 21
 DIGEST_BYTES = 16
+SKETCH_BYTES = 128
 MOST_BYTES = 1 << 40
 # The first field of the first line of the portable form; no other tool's records have it.
 PORTABLE = "fpdb_portable"

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Rows
 from fpdb.errors import DamagedError, InputError
-from fpdb.fingerprint.sketches import SKETCH_BYTES
 from fpdb.models import DIGEST_BYTES, LATEST, Key
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import (
@@ -137,9 +136,8 @@ class Catalog(ABC):
         """Yield what the bands need of all records, which this transaction has written."""
         with txn.cursor("documents") as cursor:
             entries = iter(cursor)
-            size = DIGEST_BYTES + SKETCH_BYTES
             for _ in range(0, txn.entries("documents"), _BLOCK):
-                ids, marks = marks_in(islice(entries, _BLOCK), size)
+                ids, marks = marks_in(islice(entries, _BLOCK))
                 digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
                 yield Sketches(ids, marks[:, DIGEST_BYTES:], digests)
 

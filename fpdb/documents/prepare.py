@@ -18,8 +18,7 @@ from fpdb.documents.catalog import Catalog, Keys
 from fpdb.documents.layout import layout
 from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint import Recipe
-from fpdb.fingerprint.sketches import SKETCH_BYTES
-from fpdb.models import DIGEST_BYTES, LATEST, Document, Key, now
+from fpdb.models import DIGEST_BYTES, LATEST, SKETCH_BYTES, Document, Key, now
 from fpdb.storage import pack
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Places
-from fpdb.fingerprint.sketches import SKETCH_BYTES, sketch_jaccard
-from fpdb.models import DIGEST_BYTES, Key
+from fpdb.fingerprint.sketches import sketch_jaccard
+from fpdb.models import DIGEST_BYTES, SKETCH_BYTES, Key
 from fpdb.storage.format import Stored
 from fpdb.tables.bits import Fingerprints, to_array
 

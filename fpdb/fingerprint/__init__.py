@@ -11,13 +11,12 @@ from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.passages import overlap
 from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset
 from fpdb.fingerprint.recipe import WIDTHS, Recipe, canonical, compare, distance, to_int
-from fpdb.fingerprint.sketches import SKETCH_BYTES, least_estimate, sketch_jaccard
+from fpdb.fingerprint.sketches import least_estimate, sketch_jaccard
 from fpdb.fingerprint.toml import read_recipe, write_recipe
 
 __all__ = [
     "DESCRIPTIONS",
     "PRESETS",
-    "SKETCH_BYTES",
     "WIDTHS",
     "Grams",
     "Hash",

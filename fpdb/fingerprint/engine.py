@@ -21,7 +21,6 @@ from fpdb.fingerprint.compiled import KINDS, Cleaning, factor_table
 from fpdb.fingerprint.features import DAMPING
 from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, hasher, utf8, window_hashes
 from fpdb.fingerprint.sketches import (
-    SKETCH_BYTES,
     CountedShingles,
     PlacedShingles,
     count_shingles,
@@ -33,7 +32,7 @@ from fpdb.fingerprint.sketches import (
     sketch_texts,
     vote_hashes,
 )
-from fpdb.models import Batch, Explanation, Voter
+from fpdb.models import SKETCH_BYTES, Batch, Explanation, Voter
 
 if TYPE_CHECKING:
     from fpdb.fingerprint.recipe import Recipe

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from fpdb import kernels
 from fpdb.arrays import Column, Places, differs, joined, spans, unique
+from fpdb.models import SKETCH_BYTES
 
 SPAN = 15
 WORD_UNITS, SIGN_UNITS = 5, 3
@@ -49,9 +50,8 @@ _SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
 _FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
 # 512 bins of 2 bits take as many bytes and err less, by a quarter at most, but cost twice the time.
-BINS = 256
 BITS = 4
-SKETCH_BYTES = BINS * BITS // 8
+BINS = 8 * SKETCH_BYTES // BITS
 _BY_ACCIDENT = 2.0**-BITS
 _MARGIN = 1.5  # in standard errors
 # No number of rounds fills all bins with few shingles; sixteen fill them with a hundred.

@@ -23,9 +23,9 @@ from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
 from fpdb.documents.catalog import Catalog, View, id_bytes, key_bytes
 from fpdb.documents.layout import check_places, database_names, layout, read_layout, read_places
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
-from fpdb.fingerprint import SKETCH_BYTES, canonical
+from fpdb.fingerprint import canonical
 from fpdb.fingerprint.sketches import mix
-from fpdb.models import Problem
+from fpdb.models import SKETCH_BYTES, Problem
 from fpdb.processes import Streamed, Worker, require_address_space
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.columns import unpack_rows

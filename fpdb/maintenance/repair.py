@@ -210,8 +210,9 @@ class _Repair:
                 return
         if stray.entries:
             return
-        value = stray.value[: record_length(stray.value)]
-        key = key_in_record(value)
+        bits = self._index.plan.bits
+        value = stray.value[: record_length(stray.value, bits)]
+        key = key_in_record(value, bits)
         if isinstance(key, str):
             self._loose.append((stray.page, len(value), key))
             return

@@ -3,6 +3,7 @@
 All of it is part of the file format. What LMDB itself writes is in lmdb_file, pages are in columns.
 """
 
+import contextlib
 import json
 import os
 import struct
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError
-from fpdb.models import DIGEST_BYTES, LATEST, Key
+from fpdb.models import DIGEST_BYTES, LATEST, SKETCH_BYTES, Key
 
 ID_BYTES = 8
 LARGEST_KEY = 1 << 16
@@ -304,12 +305,12 @@ FilePlaces = Mapping[FileIdentity, FilePlace | None]
 
 _NO_DIGEST = bytes(DIGEST_BYTES)
 _RECORD_CHECKSUM_BYTES = 4
-# Where digest and sketch begin in a record: after a byte for the list and two for their length.
-_MARKS_AT = _RECORD_CHECKSUM_BYTES + 3
-_KEY_FIELD = 4
-# A packer for all records: one for each takes as long as the packing. It runs no Python code, so no
-# other thread comes between.
-_pack_fields = msgpack.Packer().pack
+# Digest and sketch, if there are any, come after a byte of flags.
+_MARKS_AT = _RECORD_CHECKSUM_BYTES + 1
+# The flags of a record: what it has; whether its key is a number, and its time takes five bytes.
+_FINGERPRINT, _DIGEST, _SKETCH, _CHARACTERS, _META, _NUMBER, _LATE, _UNKNOWN = (
+    1 << bit for bit in range(8)
+)
 _LARGEST_RECORD = LARGEST_META + LARGEST_KEY + 256
 
 
@@ -337,22 +338,53 @@ class Stored(NamedTuple):
 
 def pack_record(stored: Stored, bits: int) -> bytes:
     """Pack the record of a document with a fingerprint of N bits."""
-    number = stored.fingerprint
-    # What bulk loads read is in front, at the same place in all records.
-    marks = stored.digest
-    if stored.sketch:
-        marks = marks.ljust(DIGEST_BYTES, b"\0") + stored.sketch
-    fields = [
-        marks,
-        b"" if number is None else number.to_bytes(bits // 8, "big"),
-        stored.added,
-        stored.characters,
-        stored.key,
-    ]
-    if stored.meta:
-        fields.append(stored.meta)
-    body: bytes = _pack_fields(fields)
-    return _record_checksum(body, stored.id) + body
+    number, key, fingerprint, added, digest, meta, characters, sketch = stored
+    flags, marks, tail = 0, digest, b""
+    if sketch:
+        flags |= _DIGEST | _SKETCH
+        marks = (digest or _NO_DIGEST) + sketch
+    elif digest:
+        flags |= _DIGEST
+    if fingerprint is not None:
+        flags |= _FINGERPRINT
+        marks += fingerprint.to_bytes(bits // 8, "big")
+    time = added.to_bytes(4 if added < 1 << 32 else 5, "little")
+    if len(time) > 4:
+        flags |= _LATE
+    if characters:
+        flags |= _CHARACTERS
+        time += _varint(characters)
+    if isinstance(key, str):
+        name = key.encode()
+    else:
+        flags |= _NUMBER
+        name = key.to_bytes((key.bit_length() + 7) // 8, "big")
+    if meta:
+        flags |= _META
+        tail = _varint(len(meta)) + meta
+    body = b"%c%b%b%b%b%b" % (flags, marks, time, _varint(len(name)), name, tail)
+    return _record_checksum(body, number) + body
+
+
+def _varint(number: int) -> bytes:
+    """Pack a number into bytes of seven bits, the lowest first; all but the last are above 127."""
+    packed = b""
+    while number > 127:
+        packed += bytes((number & 127 | 128,))
+        number >>= 7
+    return packed + bytes((number,))
+
+
+def _read_varint(data: memoryview | bytes, at: int) -> tuple[int, int]:
+    """Return a number that `_varint` packed, and the place after it."""
+    number = shift = 0
+    while (byte := data[at]) > 127:
+        number |= (byte & 127) << shift
+        shift += 7
+        at += 1
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")
+    return number | byte << shift, at + 1
 
 
 def require_checksum(value: memoryview | bytes, number: int) -> None:
@@ -371,82 +403,79 @@ def renumbered(value: memoryview | bytes, number: int) -> bytes:
 def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
     """Unpack the record of an id, or raise DamagedError."""
     require_checksum(value, number)
-    body = value[_RECORD_CHECKSUM_BYTES:]
-    fields: Any = unpack(body, "a document") if len(value) <= _LARGEST_RECORD else None
-    if not _is_document(fields, bits):
-        raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
-    marks, fingerprint, added, characters, key, *meta = fields
-    digest, sketch = marks[:DIGEST_BYTES], marks[DIGEST_BYTES:]
-    return Stored(
-        id=number,
-        key=key,
-        fingerprint=int.from_bytes(fingerprint, "big") if fingerprint else None,
-        added=added,
-        digest=b"" if digest == _NO_DIGEST and fingerprint else digest,
-        meta=meta[0] if meta else b"",
-        characters=characters,
-        sketch=sketch,
-    )
+    if len(value) <= _LARGEST_RECORD:
+        with contextlib.suppress(IndexError, ValueError):
+            stored, end = _read_record(bytes(value), number, bits)
+            if end == len(value):
+                return stored
+    raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
 
 
-def _is_document(fields: Any, bits: int) -> bool:
-    if not isinstance(fields, list) or len(fields) not in {5, 6}:
-        return False
-    marks, fingerprint, added, characters, key, *meta = fields
-    return (
-        type(key) in {str, int}
-        and all(type(data) is bytes for data in (marks, fingerprint, *meta))
-        and type(added) is int
-        and type(characters) is int
-        and 0 <= added <= LATEST
-        and len(fingerprint) in {0, bits // 8}
-    )
+def _read_record(data: bytes, number: int, bits: int) -> tuple[Stored, int]:
+    """Return what the record of an id says, and where it ends; its checksum isn't looked at."""
+    flags, at = data[_RECORD_CHECKSUM_BYTES], _MARKS_AT
+    fingerprint, digest, sketch, characters, meta = None, b"", b"", 0, b""
+    if flags & _DIGEST:
+        digest, at = data[at : at + DIGEST_BYTES], at + DIGEST_BYTES
+    if flags & _SKETCH:
+        sketch, at = data[at : at + SKETCH_BYTES], at + SKETCH_BYTES
+    if flags & _FINGERPRINT:
+        fingerprint, at = int.from_bytes(data[at : at + bits // 8]), at + bits // 8
+        if digest == _NO_DIGEST:
+            digest = b""
+    after = at + (5 if flags & _LATE else 4)
+    added, at = int.from_bytes(data[at:after], "little"), after
+    if flags & _CHARACTERS:
+        characters, at = _read_varint(data, at)
+    length, at = _read_varint(data, at)
+    name, at = data[at : at + length], at + length
+    if flags & _META:
+        length, at = _read_varint(data, at)
+        meta, at = data[at : at + length], at + length
+    key: Key = int.from_bytes(name) if flags & _NUMBER else name.decode()
+    if (
+        flags & _UNKNOWN
+        or flags & (_DIGEST | _SKETCH) == _SKETCH  # a sketch comes with a digest
+        or at > len(data)
+        or added > LATEST
+        or (flags & _META and not meta)
+    ):
+        raise ValueError("it isn't a record")
+    return Stored(number, key, fingerprint, added, digest, meta, characters, sketch), at
 
 
 def marks_in(
-    entries: Iterable[tuple[memoryview, memoryview]], size: int
+    entries: Iterable[tuple[memoryview, memoryview]],
 ) -> tuple[Column, NDArray[np.uint8]]:
     """Return the ids, and the digests with sketches, of the records that have a fingerprint.
 
-    Both together are `size` bytes; what is missing is zeros. The records are known to be intact,
-    and come with their keys.
+    What is missing is zeros. The records are known to be intact, and come with their keys.
     """
-    end = _MARKS_AT + size
-    packed = b"".join(
-        [bytes(key) + bytes(value[: end + 2]).ljust(end + 2, b"\0") for key, value in entries]
-    )
-    rows = np.frombuffer(packed, np.uint8).reshape(-1, ID_BYTES + end + 2)
-    heads = rows[:, ID_BYTES:]
-    lengths = np.minimum(heads[:, _MARKS_AT - 1], size)
-    # After the marks comes a byte of the type of the fingerprint, and one of its length.
-    there = heads[np.arange(len(heads)), _MARKS_AT + 1 + lengths.astype(np.int64)] != 0
-    ids = np.ascontiguousarray(rows[there, :ID_BYTES]).view(">u8")[:, 0].astype(np.uint64)
-    marks = heads[there, _MARKS_AT:end]
-    lengths = lengths[there]
-    if (lengths < size).any():
-        marks[np.arange(size) >= lengths[:, np.newaxis]] = 0
+    end = _MARKS_AT + DIGEST_BYTES + SKETCH_BYTES
+    packed = b"".join([bytes(key) + bytes(value[:end]).ljust(end, b"\0") for key, value in entries])
+    rows = np.frombuffer(packed, np.uint8).reshape(-1, ID_BYTES + end)
+    rows = rows[rows[:, ID_BYTES + _RECORD_CHECKSUM_BYTES] & _FINGERPRINT != 0]
+    ids = np.ascontiguousarray(rows[:, :ID_BYTES]).view(">u8")[:, 0].astype(np.uint64)
+    flags, marks = rows[:, ID_BYTES + _RECORD_CHECKSUM_BYTES], rows[:, ID_BYTES + _MARKS_AT :]
+    marks[flags & _DIGEST == 0, :DIGEST_BYTES] = 0
+    marks[flags & _SKETCH == 0, DIGEST_BYTES:] = 0
     return ids, marks
 
 
-def record_length(value: bytes) -> int:
+def record_length(value: bytes, bits: int) -> int:
     """Return the length of the record that some bytes begin with, 0 if there is none."""
-    unpacker = msgpack.Unpacker(max_buffer_size=len(value) + 1, raw=True, max_ext_len=0)
-    unpacker.feed(value[_RECORD_CHECKSUM_BYTES:])
     try:
-        unpacker.skip()
-    except (ValueError, RecursionError, msgpack.UnpackException):
+        return _read_record(value, 0, bits)[1]
+    except (IndexError, ValueError):
         return 0
-    return _RECORD_CHECKSUM_BYTES + int(unpacker.tell())
 
 
-def key_in_record(value: bytes) -> Key | None:
+def key_in_record(value: bytes, bits: int) -> Key | None:
     """Return the key in a record, whose checksum wasn't verified; None if it has none."""
     try:
-        fields = unpack(value[_RECORD_CHECKSUM_BYTES:])
-    except DamagedError:
+        return _read_record(value, 0, bits)[0].key
+    except (IndexError, ValueError):
         return None
-    key = fields[_KEY_FIELD] if isinstance(fields, list) and len(fields) > _KEY_FIELD else None
-    return key if type(key) is str or (type(key) is int and key >= 0) else None
 
 
 def _record_checksum(body: memoryview | bytes, number: int) -> bytes:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from fpdb import kernels
 from fpdb.arrays import Column, Rows, joined, ranked
-from fpdb.fingerprint.sketches import SKETCH_BYTES, has_sketch
-from fpdb.models import DIGEST_BYTES
+from fpdb.fingerprint.sketches import has_sketch
+from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.columns import last_numbers, narrow_column
 from fpdb.storage.format import Stored

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks
 from fpdb.errors import PlanError
-from fpdb.fingerprint.sketches import BINS, BITS, SKETCH_BYTES, has_sketch
+from fpdb.fingerprint.sketches import BINS, BITS, has_sketch
+from fpdb.models import SKETCH_BYTES
 from fpdb.tables.bits import Permutation
 from fpdb.tables.probes import TableProbes, find_probes
 

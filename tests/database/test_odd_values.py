@@ -73,7 +73,7 @@ def test_whatever_the_clock_shows_documents_are_stored_and_read(
 def test_a_stored_time_that_no_clock_shows_is_damage(tmp_path: Path, tiny: Recipe) -> None:
     stored = Stored(1, "key", 7, LATEST)
     assert unpack_record(pack_record(stored, 64), 1, 64) == stored
-    for added in (-1, LATEST + 1, 1 << 63):
+    for added in (LATEST + 1, (1 << 40) - 1):
         with pytest.raises(DamagedError):
             unpack_record(pack_record(stored._replace(added=added), 64), 1, 64)
     with fpdb.create(tmp_path / "x", recipe=tiny, keys="integer") as db:

@@ -643,7 +643,7 @@ def test_check_finds_a_sketch_where_none_should_be(tmp_path):
 
 
 def test_records_and_counters_without_sketches_are_as_they_were():
-    record = Stored(3, "key", 12345678, 1, b"digest", b"", 5)
+    record = Stored(3, "key", 12345678, 1, b"d" * 16, b"", 5)
     assert unpack_record(pack_record(record, 64), 3, 64) == record
     assert len(Counters(1, 2, 3, 4).pack()) == 40
     with_sketches = Counters(1, 2, 3, 4, 5)

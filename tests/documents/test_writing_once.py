@@ -7,12 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
 
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.errors import DamagedError
+from fpdb.models import LATEST
 from fpdb.storage import WriteTransaction
-from fpdb.storage.format import Counters, Stored, pack_record, unpack_record
+from fpdb.storage.format import (
+    Counters,
+    Stored,
+    key_in_record,
+    marks_in,
+    pack_record,
+    record_length,
+    seed_of,
+    unpack_record,
+)
 from fpdb.tables.plan import choose_plan
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
@@ -119,16 +133,66 @@ def test_records_come_back_and_every_flipped_bit_is_seen() -> None:
 
 def test_the_bytes_of_a_record_stay_what_they_are() -> None:
     """The format of released databases: this must not change."""
-    body = b"\x95\xc4\x01d\xc4\x02\x01\x02\xcd\x03\xe8\x03\xa1k"
-    data = pack_record(Stored(1, "k", 0x0102, 1000, b"d", b"", 3), 16)
-    assert data[4:] == body
-    assert data[:4].hex() == "b554937e"
-    # With metadata and a sketch, whose digest has its full length, and is zeros if there is none.
-    data = pack_record(Stored(1, "k", 0x0102, 1000, b"d", b"m", 3, b"sketch"), 16)
-    marks = b"d" + bytes(15) + b"sketch"
-    assert data[4:] == b"\x96\xc4\x16" + marks + body[4:] + b"\xc4\x01m"
-    unmarked = Stored(1, "k", 9, 1000, sketch=b"sketch")
-    assert unpack_record(pack_record(unmarked, 16), 1, 16) == unmarked
+    digest, sketch = b"d" * 16, bytes(range(128))
+    data = pack_record(Stored(1, "k", 0x0102, 1000, digest, b"", 3), 16)
+    assert data[4:] == b"\x0b" + digest + b"\1\2" + b"\xe8\3\0\0" + b"\3" + b"\1k"
+    assert data[:4].hex() == "2b38217d"
+    # With metadata and a sketch, whose digest is zeros if there is none.
+    data = pack_record(Stored(1, "k", 0x0102, 1000, b"", b"m" * 300, 300, sketch), 16)
+    marks = bytes(16) + sketch
+    assert data[4:] == (
+        b"\x1f" + marks + b"\1\2" + b"\xe8\3\0\0" + b"\xac\2" + b"\1k" + b"\xac\2" + b"m" * 300
+    )
+    # A short text with a number as its key, added late.
+    data = pack_record(Stored(258, 258, None, 1 << 32, digest), 16)
+    assert data[4:] == b"\x62" + digest + bytes(4) + b"\1" + b"\2\1\2"
+
+
+@given(
+    key=st.text(min_size=1, max_size=300) | st.integers(0, 2**64 - 1),
+    fingerprint=st.none() | st.integers(0, 2**64 - 1),
+    added=st.integers(0, LATEST),
+    digest=st.binary(min_size=16, max_size=16) | st.just(b""),
+    meta=st.binary(max_size=300),
+    characters=st.integers(0, 2**63),
+    sketch=st.binary(min_size=128, max_size=128) | st.just(b""),
+)
+@settings(max_examples=examples(200))
+def test_records_come_back_whole_and_say_how_long_they_are(**fields: Any) -> None:
+    record = Stored(7, **fields)
+    if record.fingerprint is not None and not any(record.digest):
+        record = record._replace(digest=b"")
+    elif record.sketch and not record.digest:
+        record = record._replace(digest=bytes(16))
+    data = pack_record(record, 64)
+    assert unpack_record(data, 7, 64) == record
+    assert record_length(data + b"rest", 64) == len(data)
+    assert key_in_record(data + b"rest", 64) == record.key
+    assert record_length(data[:-1], 64) == 0
+    # What bulk loads read of it without the rest.
+    ids, marks = marks_in([(memoryview(bytes(7) + b"\7"), memoryview(data))])
+    wanted = record.digest.ljust(16, b"\0") + record.sketch.ljust(128, b"\0")
+    found = [(7, wanted)] if record.fingerprint is not None else []
+    assert [*zip(ids.tolist(), map(bytes, marks), strict=True)] == found
+
+
+def test_what_no_record_says_is_damage() -> None:
+    def broken(body: bytes) -> bytes:
+        return xxhash.xxh3_64_digest(body, seed_of("documents"))[-4:] + body
+
+    time = bytes(4)
+    assert unpack_record(broken(b"\0" + time + b"\1k"), 0, 64) == Stored(0, "k", None, 0)
+    for body in (
+        b"\x80" + time + b"\1k",  # an unknown flag
+        b"\4" + bytes(128) + time + b"\1k",  # a sketch without a digest
+        b"\0" + time + b"\1k ",  # more than a record
+        b"\0" + time + b"\2k",  # less
+        b"\0" + time + b"\1\xff",  # a key that isn't UTF-8
+        b"\0" + time + b"\xff" * 10 + b"\1k",  # a number without an end
+        b"\x10" + time + b"\1k\0",  # metadata of no bytes
+    ):
+        with pytest.raises(DamagedError, match="fields"):
+            unpack_record(broken(body), 0, 64)
 
 
 def test_counters_come_back_and_every_flipped_bit_is_seen() -> None:
