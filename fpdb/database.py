@@ -521,6 +521,18 @@ class Database(Queries):
             yield self.path
             txn.require_in_place()
 
+    def remove_if_empty(self) -> bool:
+        """Remove the database from the disk if no document is in it; return whether it did.
+
+        So a program that failed before it added anything leaves none. Other handles of it raise
+        MovedError, and so does this one.
+        """
+        with self._environment.lockout(self._timeout) as txn:
+            empty = not self._writer(txn).documents
+            if empty:
+                self._environment.remove()
+        return empty
+
     def close(self) -> None:
         """Close the handle; closing it again is a no-op."""
         self._environment.close()

@@ -164,14 +164,14 @@ def _process_value(parameter: Any, context: Any, value: Any) -> Any:
 
 
 def main() -> None:
-    """Run the command line: exit 0 fine, 2 usage, 3 an error of fpdb, 130 interrupted."""
+    """Run the command line, and exit with one of `render.ExitCode`."""
     try:
         interrupts.begin()
         code = _run()
         interrupts.finish()
     except KeyboardInterrupt:
-        code = interrupts.EXIT_CODE
-    if code == interrupts.EXIT_CODE:
+        code = render.ExitCode.INTERRUPTED
+    if code == render.ExitCode.INTERRUPTED:
         render.note_interrupt()
         sys.stderr.flush()
         interrupts.exit_at_once()
@@ -190,14 +190,14 @@ def _run() -> int:
             # Only help is drawn in panels; a usage error is a line that no panel wraps.
             command = typer.main.get_command(program(*sys.argv[1:2]))
             _spare_checks(command)
-            code: int = command(standalone_mode=False) or 0
+            code: int = command(standalone_mode=False) or render.ExitCode.FINE
         render.flush()
     except FpdbError as error:
         render.fail(error)
-        code = 3
+        code = render.ExitCode.ERROR
     except _UsageError as error:
         error.show()
-        code = error.exit_code
+        code = render.ExitCode.USAGE
     except Exception as error:
         if _lacks_memory(error):
             render.fail(FpdbError(_SHORT_MEMORY, hint=_MORE_MEMORY))
@@ -207,7 +207,7 @@ def _run() -> int:
             render.fail(FpdbError(what, hint="is the disk full?"))
         else:
             raise
-        code = 3
+        code = render.ExitCode.ERROR
     return code
 
 

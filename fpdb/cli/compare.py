@@ -81,7 +81,7 @@ def compare(
         else:
             _report(chosen, found, verdict, shared)
         return
-    bad = BadRecords()
+    bad, good = BadRecords(), 0
     compared: Iterable[tuple[Comparison, str, str]] = _compared(
         chosen, pairs or rank or "", sides, bad
     )
@@ -89,6 +89,7 @@ def compare(
         chosen.batch(sides)  # without it, a bad text would make every line a bad one
         compared = sorted(compared, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
     for found, left, right in compared:
+        good += 1
         verdict = _verdict(found, largest)
         if as_json:
             both = {"verdict": verdict, "a": left, "b": right}
@@ -101,6 +102,7 @@ def compare(
         render.row(found.distance, f"{found.percent:.2f}", *shares, left, right)
     if bad.count:
         render.note(f"bad pairs: {bad.count:,}")
+    bad.settle(good)
 
 
 def _verdict(found: Comparison, k: int | None) -> str | None:

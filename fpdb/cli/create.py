@@ -1,5 +1,7 @@
 """Create a database, or open one that is created if it isn't there."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +23,7 @@ from fpdb.cli.output import stats_dict
 from fpdb.cli.plan import MANY
 from fpdb.errors import DatabaseExistsError, DatabaseNotFoundError, NotADatabaseError, PlanError
 from fpdb.fingerprint import WIDTHS
+from fpdb.storage.open_checks import is_vacant
 
 DEFAULT_RECIPE = "web"
 
@@ -113,6 +116,23 @@ def open_or_create(path: Path, recipe: str | None, *, quiet: bool) -> fpdb.Datab
         render.note(f"created {path}: " + "; ".join(f"{name} {facts[name]}" for name in facts))
     _warn_of_chance(database)
     return database
+
+
+@contextlib.contextmanager
+def open_to_fill(path: Path, recipe: str | None, *, quiet: bool) -> Iterator[fpdb.Database]:
+    """Open or create a database; a new one is removed if the block fails with nothing in it.
+
+    Otherwise it would be in the way of another attempt, with another recipe.
+    """
+    new = is_vacant(path)
+    with open_or_create(path, recipe, quiet=quiet) as database:
+        try:
+            yield database
+        except BaseException:
+            with contextlib.suppress(fpdb.FpdbError):
+                if new and database.remove_if_empty() and not quiet:
+                    render.note(f"removed {path}: nothing is in it")
+            raise
 
 
 def _facts(database: fpdb.Database) -> dict[str, Any]:

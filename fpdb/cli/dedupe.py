@@ -103,6 +103,7 @@ def dedupe(
     render.leave_if_interrupted(outcome)
     signal.signal(signal.SIGTERM, _end)
     chosen = None if recipe is None else choose_recipe(recipe)
+    bad_records = BadRecords()
     counts = fpdb.dedupe(
         files,
         output,
@@ -116,7 +117,7 @@ def dedupe(
         bad=bad,
         removed=removed,
         jobs=jobs,
-        on_bad=BadRecords(),
+        on_bad=bad_records,
         on_progress=_StageLine(quiet=quiet),
     )
     if as_json:
@@ -136,7 +137,9 @@ def dedupe(
             jobs=jobs,
         )
         if not quiet:
-            render.note(f"{report}: {shown.shown:,} of {shown.groups:,} groups")
+            groups = render.plural(shown.groups, "group")
+            render.note(f"{report}: {shown.shown:,} of {groups}")
+    bad_records.settle(counts.read - counts.bad)
 
 
 def _end(*_: object) -> None:
@@ -151,14 +154,10 @@ def _described(counts: fpdb.Deduplicated) -> dict[str, Any]:
 
 
 def _summary(counts: fpdb.Deduplicated) -> str:
-    share = f" ({counts.removed / counts.read:.1%})" if counts.removed else ""
-    incomplete = f", incomplete {counts.incomplete:,}" if counts.incomplete else ""
+    names = ("read", "kept", "removed", "short", "bad", "incomplete")
+    shown = render.listed({name: getattr(counts, name) for name in names}, "removed")
     rate = counts.read / counts.seconds if counts.seconds else 0
-    return (
-        f"read {counts.read:,}, kept {counts.kept:,}, removed {counts.removed:,}{share}, "
-        f"short {counts.short:,}, bad {counts.bad:,}{incomplete}; {counts.seconds:.2f} s, "
-        f"{rate:,.0f} records/s"
-    )
+    return f"{shown}; {counts.seconds:.2f} s, {rate:,.0f} records/s"
 
 
 class _StageLine:

@@ -117,6 +117,7 @@ def evaluate(
         render.note(f"{report}: wrong and missed pairs {shown:,}")
     if bad.count:
         render.note(f"bad records: {bad.count:,}")
+    bad.settle(found.documents)
 
 
 def _parse_distances(given: str) -> list[int]:

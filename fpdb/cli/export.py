@@ -43,7 +43,7 @@ def export(
             chosen = form or ("jsonl" if output == "-" else None)
             count = _write_documents(database, Output(output, chosen))
     if output != "-" and not quiet:
-        render.note(f"{output}: {count:,} documents")
+        render.note(f"{output}: {render.plural(count, 'document')}")
 
 
 def _write_documents(database: fpdb.Database, target: Output) -> int:

@@ -12,7 +12,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.inputs import FilesArgument, choose_reading
+from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading
 from fpdb.cli.options import (
     BaseOption,
     BitsOption,
@@ -24,7 +24,6 @@ from fpdb.cli.options import (
     choose_recipe,
     require,
 )
-from fpdb.errors import InputError
 from fpdb.fingerprint import WIDTHS, to_int
 from fpdb.fingerprint.digits import Base
 from fpdb.io.records import BadRecord, Record
@@ -64,16 +63,20 @@ def fingerprint(
     Each line holds a fingerprint, or the word short, and where the text came from.
     """
     chosen = choose_recipe(recipe)
-    records = _read(files or ([] if texts else ["-"]), texts or [], reading)
+    bad, good = BadRecords(), 0
+    records = _read(files or ([] if texts else ["-"]), texts or [], reading, bad)
     if explain:
         for place, record in enumerate(records):
             if place and not as_json:
                 render.row("")
             _explain(chosen, record, reading.base, as_json=as_json)
+            good += 1
+        bad.settle(good)
         return
     blocks = iter(lambda: list(islice(records, _BATCH)), [])
     shorts = replaced = 0
     for block, batch in mapped(partial(_fingerprint, chosen), blocks, jobs):
+        good += len(block)
         rows = zip(block, batch.fingerprints, batch.short, batch.features, strict=True)
         for record, words, short, features in rows:
             shorts += bool(short)
@@ -88,9 +91,11 @@ def fingerprint(
             else:
                 render.row("short" if short else number, source)
     if shorts and not quiet:
-        render.note(f"short texts: {shorts} (fewer than {chosen.grams.minimum} distinct features)")
+        least = chosen.grams.minimum
+        render.note(f"short texts: {shorts:,} (fewer than {least} distinct features)")
     if replaced and not quiet:
-        render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {replaced}")
+        render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {replaced:,}")
+    bad.settle(good)
 
 
 def _explain(recipe: fpdb.Recipe, record: Record, base: Base, *, as_json: bool) -> None:
@@ -155,8 +160,10 @@ def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.models.
     return recipe.batch(record.text or "" for record in records)
 
 
-def _read(paths: Sequence[str], texts: Iterable[str], reading: fpdb.Reading) -> Iterator[Record]:
-    """Yield the texts that are given and those of files; a bad record is an InputError."""
+def _read(
+    paths: Sequence[str], texts: Iterable[str], reading: fpdb.Reading, bad: BadRecords
+) -> Iterator[Record]:
+    """Yield the texts that are given and those of files."""
     for text in texts:
         yield Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
     if not paths:
@@ -172,8 +179,6 @@ def _read(paths: Sequence[str], texts: Iterable[str], reading: fpdb.Reading) -> 
         form = reading.format or (None if known else "text")
         for record in read_records(path, dataclasses.replace(reading, keyed=False, format=form)):
             if isinstance(record, BadRecord):
-                raise InputError(
-                    f"{record.source}: {record.reason}",
-                    hint="remove it, or choose another --format or --text-field",
-                )
-            yield record
+                bad(record)
+            else:
+                yield record

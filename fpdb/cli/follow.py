@@ -10,7 +10,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.create import open_or_create
-from fpdb.cli.ingest import SkipDuplicatesOption, listed
+from fpdb.cli.ingest import SkipDuplicatesOption, outcomes
 from fpdb.cli.inputs import choose_reading
 from fpdb.cli.options import (
     AnyRecipeOption,
@@ -53,7 +53,7 @@ def follow(
     signal.signal(signal.SIGTERM, _end)
     with contextlib.ExitStack() as ending:
         if not quiet:
-            ending.callback(lambda: render.note(listed(counts)))
+            ending.callback(lambda: render.note(outcomes(counts)))
         render.leave_if_interrupted("answered documents are stored")
         database = open_or_create(path, recipe, quiet=quiet)
         for answer in fpdb.follow(

@@ -10,7 +10,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.create import open_or_create
+from fpdb.cli.create import open_to_fill
 from fpdb.cli.inputs import BadRecords, FilesArgument, MarkupWarning, StrictOption, choose_reading
 from fpdb.cli.options import (
     AnyRecipeOption,
@@ -26,7 +26,10 @@ from fpdb.cli.output import likeness, near_dict
 from fpdb.io.files import check_path
 
 _PROGRESS_SECONDS = 0.1
-_COUNTS = ("read", "added", "replaced", "unchanged", "duplicates", "short", "bad")
+_COUNTS = (
+    *("read", "added", "replaced", "unchanged"),
+    *("duplicates", "short", "bad", "incomplete"),
+)
 _SKIPPED = {"status": "another status than 200", "type": "another type"}
 
 SkipDuplicatesOption = Annotated[
@@ -66,7 +69,7 @@ def ingest(
     for each in paths:
         check_path(each, reading)
     progress, bad = ProgressLine(quiet=quiet), BadRecords()
-    with open_or_create(path, recipe, quiet=quiet) as database, contextlib.ExitStack() as ending:
+    with open_to_fill(path, recipe, quiet=quiet) as database, contextlib.ExitStack() as ending:
         ending.callback(progress.summarise)
         render.leave_if_interrupted("documents that were counted are stored")
         counts = fpdb.ingest(
@@ -81,7 +84,7 @@ def ingest(
             on_bad=bad,
             on_progress=progress,
         )
-    bad.require_good(counts.read - counts.bad)
+        bad.settle(counts.read - counts.bad)
 
 
 def _print_duplicate(added: fpdb.Added, *, as_json: bool, bits: bool) -> None:
@@ -105,10 +108,9 @@ def _print_duplicate(added: fpdb.Added, *, as_json: bool, bits: bool) -> None:
         return
 
 
-def listed(counts: fpdb.Ingested) -> str:
+def outcomes(counts: fpdb.Ingested) -> str:
     """Return what became of the records, in numbers."""
-    names = (*_COUNTS, "incomplete") if counts.incomplete else _COUNTS
-    return ", ".join(f"{name} {getattr(counts, name):,}" for name in names)
+    return render.listed({name: getattr(counts, name) for name in _COUNTS})
 
 
 class ProgressLine:
@@ -140,7 +142,7 @@ class ProgressLine:
             return
         counts, seconds = self.counts, self.counts.seconds
         rate = (counts.read - counts.bad) / seconds if seconds else 0
-        render.note(f"{listed(counts)}; {seconds:.2f} s, {rate:,.0f} {self._unit}/s")
+        render.note(f"{outcomes(counts)}; {seconds:.2f} s, {rate:,.0f} {self._unit}/s")
         if counts.skipped:
             named = [f"{_SKIPPED.get(why, why)} {n:,}" for why, n in sorted(counts.skipped.items())]
             render.note(f"records of archives that hold no page: {', '.join(named)}")

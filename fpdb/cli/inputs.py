@@ -118,9 +118,11 @@ class BadRecords:
         elif self.count == _SHOWN + 1:
             render.note("further bad records are only counted")
 
-    def require_good(self, good: int) -> None:
-        """Raise InputError if there were bad records and no good ones."""
-        if self.count and not good:
+    def settle(self, good: int) -> None:
+        """End the command with exit code 4, or with an error if no record was good."""
+        if self.count and good:
+            raise typer.Exit(render.ExitCode.BAD_RECORDS)
+        if self.count:
             none = "the record can't" if self.count == 1 else f"none of {self.count:,} records can"
             raise fpdb.InputError(
                 f"{none} be used",

@@ -72,17 +72,18 @@ def load(
     A new database appears when everything is in it.
     """
     new: dict[str, Any] = {"recipe": recipe and choose_recipe(recipe), "keys": key_type}
-    progress = ProgressLine(quiet=quiet, unit="fingerprints")
+    progress, bad = ProgressLine(quiet=quiet, unit="fingerprints"), BadRecords()
     render.leave_if_interrupted("a new database isn't there, an old one is intact; run it again")
-    fpdb.load(
+    counts = fpdb.load(
         path,
         source,
         dataclasses.replace(reading, format=form),
         key_file=keys,
         first_key=first_key,
         strict=strict,
-        on_bad=BadRecords(),
+        on_bad=bad,
         on_progress=progress,
         **{name: value for name, value in new.items() if value is not None},
     )
     progress.summarise()
+    bad.settle(counts.read - counts.bad)

@@ -94,7 +94,7 @@ def check(
             render.row(*problem)
         render.flush()
     if found:
-        raise typer.Exit(1)
+        raise typer.Exit(render.ExitCode.NOT_FINE)
     if not quiet:
         render.note("no problems")
 
@@ -127,9 +127,9 @@ def repair(
             render.row(where, what)
     if not quiet:
         missing = "an unknown number" if repaired.missing is None else f"{repaired.missing:,}"
-        render.note(f"{output}: {repaired.documents:,} documents; {missing} lost")
+        render.note(f"{output}: {render.plural(repaired.documents, 'document')}; {missing} lost")
     if repaired.problems or repaired.lost or repaired.missing:
-        raise typer.Exit(1)
+        raise typer.Exit(render.ExitCode.NOT_FINE)
 
 
 def compact(
@@ -213,7 +213,8 @@ def _note_new(path: Path, rest: str = "") -> None:
     """Print what a new database holds."""
     with fpdb.open(path, readonly=True) as database:
         stats = database.stats()
-    render.note(f"{path}: {stats.documents:,} documents, {stats.plan}, {stats.bytes:,} bytes{rest}")
+    documents = render.plural(stats.documents, "document")
+    render.note(f"{path}: {documents}, {stats.plan}, {stats.bytes:,} bytes{rest}")
 
 
 def backup(path: DatabaseArgument, output: NewPathOption) -> None:
@@ -248,5 +249,5 @@ def hold(
                 hint="write the command as in a shell, after --",
             ) from None
         except KeyboardInterrupt:
-            code = 130
+            code = render.ExitCode.INTERRUPTED
     raise typer.Exit(code if code >= 0 else 128 - code)

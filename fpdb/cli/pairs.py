@@ -72,7 +72,8 @@ class ExactJoin:
         self.files = files or []
         self.needs_files = of != "shingles" or above or containment
         self._settings: dict[str, Any] = {"of": of, "above": above, "containment": containment}
-        self._bad = BadRecords()
+        self.bad = BadRecords()
+        self.good = 0
         self._not_stored = 0
 
     def write(
@@ -109,8 +110,8 @@ class ExactJoin:
         """Print how many records weren't compared."""
         if self._not_stored:
             render.note(f"not in the database, and not compared: {self._not_stored:,}")
-        if self._bad.count:
-            render.note(f"bad records: {self._bad.count:,}")
+        if self.bad.count:
+            render.note(f"bad records: {self.bad.count:,}")
 
     def _documents(
         self, reading: fpdb.Reading, database: fpdb.Database | None
@@ -120,13 +121,14 @@ class ExactJoin:
         for path in self.files:
             for record in read_records(path, reading):
                 if isinstance(record, BadRecord):
-                    self._bad(record)
+                    self.bad(record)
                     continue
                 try:
                     key = parse_key(str(record.key), kind)
                 except InputError as error:
-                    self._bad(BadRecord(record.source, str(error)))
+                    self.bad(BadRecord(record.source, str(error)))
                     continue
+                self.good += 1
                 if database is None or key in database:
                     yield fpdb.Document(key, record.text)
                 else:
@@ -184,6 +186,7 @@ def pairs(
     if not quiet:
         render.note(f"pairs {count:,}; {time.monotonic() - started:.2f} s")
         join.summarise()
+    join.bad.settle(join.good)
 
 
 def _write_near(

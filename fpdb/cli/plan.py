@@ -112,7 +112,8 @@ def _show_bands(
             "plan": chosen.name,
             "recall": ", ".join(f"{share:.1%} at {each}" for each, share in recall.items()),
             "candidates": f"{_number(chance)} unrelated documents a query",
-            "bytes": f"{total / documents:.0f} a document with a text key, {_size(total)} in all",
+            "bytes": f"{total / documents:.0f} a document with a text key, "
+            f"{render.size(total)} in all",
             "query": _time(cost.similar_seconds or 0.0),
             "insert": _time(cost.insert_seconds),
         }
@@ -154,7 +155,7 @@ def _cells(tables: int, prefix: int, cost: Estimate) -> tuple[str, ...]:
         f"{cost.probes:,}",
         _number(cost.candidates_per_probe),
         _number(cost.candidates),
-        _size(cost.bytes),
+        render.size(cost.bytes),
         _time(cost.seconds),
         _time(cost.insert_seconds),
     )
@@ -162,10 +163,12 @@ def _cells(tables: int, prefix: int, cost: Estimate) -> tuple[str, ...]:
 
 def _lines(plan: Plan, cost: Estimate) -> dict[str, str]:
     total = cost.bytes + cost.key_bytes
-    too_large = f"; a database has at most {_size(LARGEST_MAP)}" if total > LARGEST_MAP else ""
+    too_large = (
+        f"; a database has at most {render.size(LARGEST_MAP)}" if total > LARGEST_MAP else ""
+    )
     return {
         "  plan": plan.name,
-        "  bytes": f"{_size(cost.bytes)}, with text keys {_size(total)}{too_large}",
+        "  bytes": f"{render.size(cost.bytes)}, with text keys {render.size(total)}{too_large}",
         "  in memory": f"{cost.memory_share:.0%} of the tables",
         "  query": _time(cost.seconds),
         "  insert": _time(cost.insert_seconds),
@@ -174,27 +177,19 @@ def _lines(plan: Plan, cost: Estimate) -> dict[str, str]:
 
 
 def _join_lines(join: JoinPlan) -> dict[str, str]:
-    share = _size(join.shuffle_bytes / join.machines)
+    share = render.size(join.shuffle_bytes / join.machines)
     parts = f"{_time(join.work_seconds)} work, {_time(join.network_seconds)} network"
     return {
         "  plan": join.name,
         "  rows": f"{join.rows:,} in {join.tasks:,} tasks",
         "  candidates": f"{join.candidates:,}",
-        "  shuffle": f"{_size(join.shuffle_bytes)}, {share} a machine",
+        "  shuffle": f"{render.size(join.shuffle_bytes)}, {share} a machine",
         "  time": f"{_time(join.seconds)}: {parts}",
     }
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} PB"
 
 
 def _time(seconds: float) -> str:

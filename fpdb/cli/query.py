@@ -33,6 +33,7 @@ _COLUMNS = {
     "similarity": "double",
     "complete": "bool",
 }
+_COUNTS = ("queries", "with a match", "matches", "incomplete")
 
 
 @bundled(
@@ -60,7 +61,7 @@ def query(
         typer.Option("--limit", "-n", metavar="N", min=1, help="At most N matches of each."),
     ] = None,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 if anything matched.")
+        bool, typer.Option("--exit-code", help="Exit with 1 if nothing matched, as grep.")
     ] = False,
     recipe: AnyRecipeOption = None,
     jobs: JobsOption = 1,
@@ -111,24 +112,18 @@ def query(
     if paths and not quiet:
         seconds = time.monotonic() - started
         rate = f"{seconds:.2f} s, {counts['queries'] / seconds:,.0f} queries/s"
-        share = f"{counts['matched'] / max(counts['queries'], 1):.1%}"
-        listed = [
-            f"queries {counts['queries']:,}",
-            f"with a match {counts['matched']:,} ({share})",
-            f"matches {counts['matches']:,}",
-        ]
-        if counts["incomplete"]:
-            listed.append(f"incomplete {counts['incomplete']:,}")
-        render.note(f"{', '.join(listed)}; {rate}")
+        shown = {name: counts[name] for name in _COUNTS}
+        none = "" if counts["matches"] else ", no match"
+        render.note(f"{render.listed(shown, 'with a match')}{none}; {rate}")
     if counts["short"]:
         render.note(f"short texts: {counts['short']:,} (they match texts of the same words only)")
     if counts["replaced"]:
         render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {counts['replaced']:,}")
     if bad.count:
         render.note(f"bad records: {bad.count:,}")
-    bad.require_good(counts["queries"])
-    if exit_code and counts["matches"]:
-        raise typer.Exit(1)
+    bad.settle(counts["queries"])
+    if exit_code and not counts["matches"]:
+        raise typer.Exit(render.ExitCode.NOT_FINE)
 
 
 def _parse_fingerprint(digits: str, base: Base) -> int:
@@ -159,7 +154,7 @@ def _show(answers: Iterable[Asked], target: Output, *, of_bits: bool) -> Counter
     """Print the matches of each query; return the counts of all."""
     counts: Counter[str] = Counter()
     for name, found, short, replaced in answers:
-        counts.update(queries=1, matched=bool(found), matches=len(found))
+        counts.update({"with a match": bool(found)}, queries=1, matches=len(found))
         counts.update(short=short, replaced=replaced)
         if target.form == "jsonl":
             matches = [near_dict(match) for match in found]

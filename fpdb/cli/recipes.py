@@ -80,4 +80,4 @@ def idf(
     table = fpdb.IdfTable.from_documents(map(chosen.features, texts))
     table.to_file(output)
     if not quiet:
-        render.note(f"{output}: {len(table.values)} features, id {table.id}")
+        render.note(f"{output}: {render.plural(len(table.values), 'feature')}, id {table.id}")

@@ -5,6 +5,7 @@ that no title can drive a terminal, and nothing is taken for markup.
 """
 
 import contextlib
+import enum
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from typing import IO, Any
 
 import typer
 
+from fpdb import interrupts
 from fpdb.errors import FpdbError
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
@@ -25,6 +27,17 @@ _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
 _progress_width = 0
 # What the command leaves if it is interrupted.
 _left = ""
+
+
+class ExitCode(enum.IntEnum):
+    """How a command ends; FINE too where a text is short, a pair different, a result empty."""
+
+    FINE = 0
+    NOT_FINE = 1  # a check found problems, or a query nothing where its exit code says that
+    USAGE = 2
+    ERROR = 3
+    BAD_RECORDS = 4  # all is done, but some records couldn't be used
+    INTERRUPTED = interrupts.EXIT_CODE
 
 
 def prepare_streams() -> None:
@@ -155,6 +168,33 @@ def note(message: str) -> None:
         progress("")
         sys.stderr.write("\r")
     sys.stderr.write(safe(message) + "\n")
+
+
+def listed(counts: Mapping[str, int], share: str = "") -> str:
+    """Return counts with their names, without those that are zero, except for the first.
+
+    The one named by `share` has its share of the first in percent.
+    """
+    total = max(next(iter(counts.values())), 1)
+    return ", ".join(
+        f"{name} {count:,}" + (f" ({count / total:.1%})" if name == share else "")
+        for place, (name, count) in enumerate(counts.items())
+        if count or not place
+    )
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{count:,} {noun}" + "s" * (count != 1)
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in the unit of which it has at least one."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} PB"
 
 
 def warn(message: Warning | str, *_: object, **__: object) -> None:

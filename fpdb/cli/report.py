@@ -93,16 +93,18 @@ def report(
     )
     if database:
         database.close()
-    bad.require_good(found.documents)
-    if quiet:
-        return
-    render.note(
-        f"documents {found.documents:,}, groups {found.groups:,}, identical {found.identical:,}, "
-        f"edited {found.edited:,}"
-    )
+    if not quiet:
+        _summarise(found, bad.count, output)
+    bad.settle(found.documents)
+
+
+def _summarise(found: fpdb.Reported, bad: int, output: Path) -> None:
+    """Print what is on the page."""
+    names = ("documents", "groups", "identical", "edited")
+    render.note(render.listed({name: getattr(found, name) for name in names}))
     if found.missing:
         render.note(f"texts that weren't found in the sources, or have changed: {found.missing:,}")
-    if bad.count:
-        render.note(f"bad records: {bad.count:,}")
-    groups = "1 group" if found.shown == 1 else f"{found.shown:,} groups"
-    render.note(f"{output}: {groups}, {found.size / 1e6:.1f} MB")
+    if bad:
+        render.note(f"bad records: {bad:,}")
+    shown = render.plural(found.shown, "group")
+    render.note(f"{output}: {shown}, {render.size(found.size)}")

@@ -72,10 +72,14 @@ def fingerprint(
         written = spark.read.parquet(output)
         missing = written.where("fingerprint IS NULL").count()
         bad = written.where("problem IS NOT NULL").count()
+        documents = written.count()
         render.note(
-            f"{output}: documents {written.count():,}, short {missing - bad:,}, problems {bad:,}"
+            f"{output}: "
+            + render.listed({"documents": documents, "short": missing - bad, "problems": bad})
             + (" (see its column problem)" if bad else "")
         )
+    if bad:
+        raise typer.Exit(render.ExitCode.BAD_RECORDS)
 
 
 @app.command()

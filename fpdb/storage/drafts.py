@@ -102,12 +102,12 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
             with contextlib.suppress(OSError):
                 (directory / CLAIM_FILE).unlink()
             if replace:
-                _remove(draft)
+                remove(draft)
     except BaseException:
         # A child that was forked in the block has nothing to clean up. If the draft is in its place
         # already but may not be on the disk, what it replaced is left to the next maker.
         if os.getpid() == owner and inode_of(draft) == made:
-            _remove(draft)
+            remove(draft)
             if replace:
                 with contextlib.suppress(OSError):
                     (directory / CLAIM_FILE).unlink()
@@ -177,7 +177,7 @@ def remove_abandoned(directory: Path) -> None:
                 with contextlib.suppress(OSError):
                     draft.rmdir()
                 with _claimed(draft):
-                    _remove(draft)
+                    remove(draft)
 
 
 def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> None:
@@ -223,12 +223,13 @@ def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
         yield
 
 
-def _remove(draft: Path) -> None:
+def remove(directory: Path) -> None:
+    """Remove the files of a database, and its directory if nothing else is in it."""
     with contextlib.suppress(OSError):
         # The claim last: without it, what a kill leaves would stay for ever.
         for name in sorted(_FILES, key=CLAIM_FILE.__eq__):
-            (draft / name).unlink(missing_ok=True)
-        draft.rmdir()
+            (directory / name).unlink(missing_ok=True)
+        directory.rmdir()
 
 
 def seal(directory: Path) -> None:

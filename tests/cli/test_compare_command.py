@@ -198,7 +198,7 @@ def test_a_malformed_pair_names_its_file_and_line_and_the_others_are_compared(
     path = tmp_path / "pairs.tsv"
     path.write_text(f"{FIRST}\t{SECOND}\n{line}\n{FIRST}\t{SECOND}\n", "utf-8")
     done = run("compare", "--pairs", path)
-    assert done.code == 0
+    assert done.code == 4
     assert len(done.rows) == 2
     assert done.err.splitlines() == [
         f"{path}:2: found {tabs} tabs, expected one between two texts",
@@ -209,7 +209,7 @@ def test_a_malformed_pair_names_its_file_and_line_and_the_others_are_compared(
 def test_pairs_outside_of_ascii_are_counted_for_ascii_mt(run):
     stdin = "a\tnaïve\nb\tb\nï\tï\n".encode()
     done = run("compare", "--pairs", "-", "-r", "ascii-mt", "--json", stdin=stdin)
-    assert (done.code, json.loads(done.out)["a"]) == (0, "b")
+    assert (done.code, json.loads(done.out)["a"]) == (4, "b")
     assert done.err.splitlines() == [
         "-:1: the feature 'ï' is no ASCII character",
         "-:3: the feature 'ï' is no ASCII character",

@@ -27,7 +27,7 @@ def test_the_summary_counts(run, tmp_path, source):
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl")
     assert (done.code, done.out) == (0, "")
     summary, rate = done.err.split("; ")
-    assert summary == "read 6, kept 3, removed 3 (50.0%), short 0, bad 0"
+    assert summary == "read 6, kept 3, removed 3 (50.0%)"
     assert rate.endswith(" records/s\n")
     assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
 
@@ -101,7 +101,7 @@ def test_usage_errors(run, arguments, message):
 def test_what_is_bad_is_named(run, tmp_path, source):
     source.write_text(source.read_text() + "no JSON\n")
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--bad", "drop")
-    assert done.code == 0
+    assert done.code == 4
     assert f"{source}:7: is no JSON" in done.err
     assert "bad 1" in done.err
     done = run("dedupe", source, "-o", tmp_path / "failed.jsonl", "--bad", "fail")

@@ -35,11 +35,6 @@ def summary(done):
     return {name: int(count.replace(",", "")) for name, count in pairs}
 
 
-def counts(**given):
-    names = ("read", "added", "replaced", "unchanged", "duplicates", "short", "bad")
-    return dict.fromkeys(names, 0) | given
-
-
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "crawl.fpdb"
@@ -65,7 +60,7 @@ def test_a_database_is_created_with_the_defaults_and_that_is_said(run, path, sou
         f"created {path}: recipe web ({recipe.id}); similarity 0.8; k 7; "
         "plan 4 tables, p=16; 9 bands of 6 bins; keys text"
     )
-    assert summary(done) == counts(read=5, added=5)
+    assert summary(done) == {"read": 5, "added": 5}
     assert keys_in(path) == [f"https://a.example/{n}" for n in range(5)]
 
 
@@ -79,22 +74,22 @@ def test_ingesting_again_changes_nothing_and_a_new_text_replaces(run, path, sour
     run("ingest", path, source)
     again = run("ingest", path, source)
     assert "created" not in again.err
-    assert summary(again) == counts(read=5, unchanged=5)
+    assert summary(again) == {"read": 5, "unchanged": 5}
     changed = jsonl([pages([0])[0] | {"text": text_of(99)}])
-    assert summary(run("ingest", path, "-", stdin=changed)) == counts(read=1, replaced=1)
+    assert summary(run("ingest", path, "-", stdin=changed)) == {"read": 1, "replaced": 1}
 
 
 @pytest.mark.parametrize("files", [[], ["-"]])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_standard_input_is_read_packed_or_not(run, path, files, pack):
     done = run("ingest", path, *files, stdin=pack(jsonl(pages(range(3)))))
-    assert summary(done) == counts(read=3, added=3)
+    assert summary(done) == {"read": 3, "added": 3}
 
 
 def test_gzip_is_read_by_its_suffix(run, path, tmp_path):
     file = tmp_path / "pages.jsonl.gz"
     file.write_bytes(gzip.compress(jsonl(pages(range(3)))))
-    assert summary(run("ingest", path, file)) == counts(read=3, added=3)
+    assert summary(run("ingest", path, file)) == {"read": 3, "added": 3}
 
 
 def test_several_files_and_directories_are_read_one_after_the_other(run, path, source, tmp_path):
@@ -103,7 +98,7 @@ def test_several_files_and_directories_are_read_one_after_the_other(run, path, s
     (folder / "one.txt").write_text(text_of(100), "utf-8")
     (folder / "deep" / "two.txt").write_text(text_of(200), "utf-8")
     done = run("ingest", path, source, folder)
-    assert summary(done) == counts(read=7, added=7)
+    assert summary(done) == {"read": 7, "added": 7}
     assert {"one.txt", "deep/two.txt"} < set(keys_in(path))
 
 
@@ -124,7 +119,7 @@ def test_named_columns_of_tables(run, path, tmp_path, suffix):
         "--meta-field",
         "date",
     ]
-    assert summary(run("ingest", path, file, *fields)) == counts(read=3, added=3)
+    assert summary(run("ingest", path, file, *fields)) == {"read": 3, "added": 3}
     with fpdb.open(path, readonly=True) as database:
         stored = database["u1"]
         assert stored.meta == {"date": "2026"}
@@ -136,7 +131,7 @@ def test_numbered_columns_of_tables(run, path):
     done = run(
         "ingest", path, "-", "--format", "tsv", "--key-field", 1, "--text-field", 3, stdin=stdin
     )
-    assert summary(done) == counts(read=3, added=3)
+    assert summary(done) == {"read": 3, "added": 3}
 
 
 def test_all_other_fields_become_metadata(run, path, source):
@@ -154,10 +149,10 @@ def test_each_line_is_a_document(run, path):
 def test_ready_fingerprints_in_both_bases(run, path):
     rows = b"a\tff00\nb\t0x10\nc\t00000000000000ff\n"
     options = ["--format", "tsv", "--key-field", 1, "--fingerprint-field", 2]
-    assert summary(run("ingest", path, "-", *options, stdin=rows)) == counts(read=3, added=3)
+    assert summary(run("ingest", path, "-", *options, stdin=rows)) == {"read": 3, "added": 3}
     decimal = [*options, "--base", "decimal"]
     done = run("ingest", path, "-", *decimal, stdin=b"d\t255\ne\t0xff\nf\tff\n")
-    assert summary(done) == counts(read=3, added=2, bad=1)
+    assert summary(done) == {"read": 3, "added": 2, "bad": 1}
     with fpdb.open(path, readonly=True) as database:
         found = {key: database[key].fingerprint for key in database}
     assert found == {"a": 0xFF00, "b": 0x10, "c": 255, "d": 255, "e": 255}
@@ -195,7 +190,7 @@ def test_text_columns_become_integer_keys(run, path):
     run("create", path, "--key-type", "integer")
     options = ["--format", "tsv", "--key-field", 1, "--text-field", 2]
     done = run("ingest", path, "-", *options, stdin=rows)
-    assert summary(done) == counts(read=5, added=2, bad=3)
+    assert summary(done) == {"read": 5, "added": 2, "bad": 3}
     assert keys_in(path) == [7, 2**64 - 1]
     assert [line.split(": ")[0] for line in done.err.splitlines()[:3]] == ["-:3", "-:4", "-:5"]
 
@@ -205,7 +200,7 @@ def test_duplicates_are_skipped_and_said(run, path, source):
     copies = jsonl([{"key": f"copy{n}", "text": text_of(n)} for n in (3, 50)])
     done = run("ingest", path, "--skip-duplicates", stdin=copies)
     assert done.rows == [["copy3", "https://a.example/3", "1.00"]]
-    assert summary(done) == counts(read=2, added=1, duplicates=1)
+    assert summary(done) == {"read": 2, "added": 1, "duplicates": 1}
     as_json = run("ingest", path, "--skip-duplicates", "--json", "--quiet", stdin=copies)
     assert as_json.err == ""
     shown = json.loads(as_json.out)
@@ -247,8 +242,8 @@ def test_bad_records_cost_only_themselves(run, path, tmp_path):
     ]
     file.write_text("\n".join(lines), "utf-8")
     done = run("ingest", path, file, "--meta-field", "big")
-    assert done.code == 0
-    assert summary(done) == counts(read=9, added=4, bad=5)
+    assert done.code == 4
+    assert summary(done) == {"read": 9, "added": 4, "bad": 5}
     said = [line.split(": ")[0] for line in done.err.splitlines()[1:-1]]
     assert said == [f"{file}:{number}" for number in (2, 4, 5, 6, 8)]
     assert keys_in(path) == [page["url"] for page in good]
@@ -258,9 +253,9 @@ def test_at_most_a_hundred_bad_records_are_shown(run, path):
     stdin = b"x\n" * 250 + b'{"key": "k", "text": "a good one"}\n'
     done = run("ingest", path, "--quiet", stdin=stdin)
     lines = done.err.splitlines()
-    assert (done.code, len(lines)) == (0, 101)
+    assert (done.code, len(lines)) == (4, 101)
     assert lines[-1] == "further bad records are only counted"
-    assert summary(run("ingest", path, stdin=stdin)) == counts(read=251, unchanged=1, bad=250)
+    assert summary(run("ingest", path, stdin=stdin)) == {"read": 251, "unchanged": 1, "bad": 250}
 
 
 @pytest.mark.parametrize("command", ["ingest", "query", "report"])
@@ -299,7 +294,7 @@ def test_a_feature_that_a_recipe_refuses_is_a_bad_record(run, path):
     texts = ["plain", "naïve", "code", "日本", "more"]
     stdin = jsonl([{"key": str(n), "text": text} for n, text in enumerate(texts)])
     done = run("ingest", path, "-r", "ascii-mt", stdin=stdin)
-    assert summary(done) == counts(read=5, added=3, bad=2)
+    assert summary(done) == {"read": 5, "added": 3, "bad": 2}
     refused = [line[:4] for line in done.err.splitlines() if line.startswith("-:")]
     assert refused == ["-:2:", "-:4:"]
     assert keys_in(path) == ["0", "2", "4"]
@@ -311,7 +306,7 @@ def test_a_broken_archive_keeps_what_came_out(run, path, tmp_path):
     file.write_bytes(packed[: len(packed) // 2])
     done = run("ingest", path, file)
     found = summary(done)
-    assert (done.code, found["bad"]) == (0, 1)
+    assert (done.code, found["bad"]) == (4, 1)
     assert found["added"] > 1000
     assert f"{file}: is no complete gzip file" in done.err
 
@@ -319,7 +314,7 @@ def test_a_broken_archive_keeps_what_came_out(run, path, tmp_path):
 def test_short_texts_and_replaced_bytes_are_counted(run, path):
     stdin = jsonl([{"key": "s", "text": "too short"}]) + b'{"key": "b", "text": "bad \xff byte"}\n'
     done = run("ingest", path, stdin=stdin)
-    assert summary(done) == counts(read=2, short=2)
+    assert summary(done) == {"read": 2, "short": 2}
     assert done.err.splitlines()[-1].endswith("replaced by U+FFFD: 1")
 
 
@@ -332,7 +327,7 @@ def test_quiet_says_only_what_goes_wrong(run, path, source):
 def test_a_text_above_the_limit_is_a_bad_record(run, path):
     stdin = jsonl([{"key": "a", "text": "x" * 500}, {"key": "b", "text": text_of(1)}])
     done = run("ingest", path, "--max-bytes", 300, stdin=stdin)
-    assert summary(done) == counts(read=2, added=1, bad=1)
+    assert summary(done) == {"read": 2, "added": 1, "bad": 1}
 
 
 @pytest.mark.parametrize(
@@ -429,3 +424,18 @@ def test_texts_about_tags_are_not_warned_of(run, path, tmp_path):
     assert "warning" not in done.err
     assert "would read: 10\n" in done.err
     assert "tags" not in run("ingest", path, file, "--html", "main").err
+
+
+@pytest.mark.parametrize("first", [["{}\n"], ["{}\n", "--strict"]])
+def test_a_first_attempt_that_fails_leaves_no_database(run, path, source, first):
+    content, *options = first
+    (path.parent / "wrong.jsonl").write_text(content)
+    done = run("ingest", path, path.parent / "wrong.jsonl", "-r", "char-4", *options)
+    assert (done.code, path.exists()) == (3, False)
+    assert f"removed {path}: nothing is in it" in done.err
+    assert run("ingest", path, source, "-r", "web").code == 0
+    # A database that was there before, or that has a document, stays.
+    assert run("ingest", path, path.parent / "wrong.jsonl").code == 3
+    fpdb.create(path.parent / "empty.fpdb").close()
+    assert run("ingest", path.parent / "empty.fpdb", path.parent / "wrong.jsonl").code == 3
+    assert (len(keys_in(path)), keys_in(path.parent / "empty.fpdb")) == (5, [])

@@ -45,7 +45,7 @@ def test_suffixes_tell_what_to_write(run, path, tmp_path, suffix):
     assert file.stat().st_mode & 0o777 == 0o600
     done = run("load", copy, file)
     assert done.code == 0
-    assert "read 3, added 2, replaced 0, unchanged 0, duplicates 0, short 1," in done.err
+    assert "read 3, added 2, short 1;" in done.err
     assert dumped(copy) == dumped(path)
     again = run("load", copy, file, "--quiet")
     assert (again.code, again.err) == (0, "")
@@ -138,7 +138,7 @@ def test_records_that_begin_a_little_like_it(run, tmp_path):
     ):
         done = run("ingest", tmp_path / "copy.fpdb", "-", stdin=stdin)
         assert done.code == (3 if stdin else 0)
-        assert "added 0" in done.err
+        assert "added" not in done.err
 
 
 def test_a_file_that_isn_t_there(run, tmp_path):
@@ -198,7 +198,7 @@ def test_a_format_that_is_named_is_that_of_the_file(run, path, tmp_path):
     run("export", path, "--output-format", "jsonl", "-o", tmp_path / "plain.fpdb.jsonl")
     done = run("ingest", tmp_path / "copy.fpdb", tmp_path / "plain.fpdb.jsonl", "--format", "jsonl")
     assert done.code == 3  # it has no texts
-    assert "read 3, added 0" in done.err
+    assert "read 3" in done.err
 
 
 @pytest.mark.parametrize(
@@ -208,4 +208,4 @@ def test_what_hardly_begins_is_read_as_it_is(run, tmp_path, text):
     done = run("ingest", tmp_path / "copy.fpdb", "-", "--format", "lines", stdin=text)
     assert done.code == 0
     assert "Traceback" not in done.err
-    assert f"read {int(text not in (b'', chr(0xFEFF).encode()))}," in done.err
+    assert f"read {int(text not in (b'', chr(0xFEFF).encode()))}" in done.err

@@ -284,3 +284,17 @@ def test_a_moved_database_that_a_reader_has_open_gets_what_is_added_to_it(
         with fpdb.open(moved) as db:
             add(db, "new")
     assert (keys_at(path), keys_at(moved)) == ({"other"}, {"old", "new"})
+
+
+def test_an_empty_database_is_removed_and_its_writers_get_an_error(
+    tmp_path: Path, tiny: Recipe
+) -> None:
+    path = made(tmp_path / "empty", tiny)
+    with fpdb.open(path) as db, fpdb.open(path) as other:
+        assert other.remove_if_empty()
+        assert not path.exists()
+        with pytest.raises(MovedError):
+            add(db, "lost")
+    with fpdb.open(made(path, tiny, "stored")) as db:
+        assert not db.remove_if_empty()
+        assert len(db) == 1

@@ -77,9 +77,9 @@ def _jsonl(name: str, line: Callable[[], str | bytes], ends: str) -> None:
     _stream(name, "input.jsonl", content, ends)
 
 
-_BAD = r"read 2, added 1, .* bad 1;"
-_FINE = r"read 2, added 2, .* bad 0;"
-_SHORT = r"read 2, added 1, .* short 1, bad 0;"
+_BAD = r"read 2, added 1, .*bad 1;"
+_FINE = r"read 2, added 2;"
+_SHORT = r"read 2, added 1, short 1;"
 
 
 def _record(**fields: object) -> str:
@@ -126,8 +126,8 @@ _jsonl(
 _jsonl("escapes that shrink", lambda: '{"key": "k", "text": "' + "\\u0061" * 300_000 + '"}', _SHORT)
 _jsonl("control characters in a string", lambda: '{"key": "k", "text": "a\x00b\x1bc"}', _BAD)
 _jsonl("NaN and Infinity", lambda: '{"key": "k", "text": NaN}', _BAD)
-_jsonl("two megabytes of spaces", lambda: " " * (LARGEST - 10), r"read 1, added 1, .* bad 0;")
-_jsonl("a million empty lines", lambda: "\n" * MIB, r"read 1, added 1, .* bad 0;")
+_jsonl("two megabytes of spaces", lambda: " " * (LARGEST - 10), r"read 1, added 1;")
+_jsonl("a million empty lines", lambda: "\n" * MIB, r"read 1, added 1;")
 _jsonl(
     "bytes that are no UTF-8",
     lambda: b'{"key": "k", "text": "' + b"\xff\xfe\xed\xa0\x80" * 100_000 + b'"}',
@@ -136,7 +136,7 @@ _jsonl(
 _jsonl(
     "fifty thousand bad lines",
     lambda: "{\n" * 49_999 + "{",
-    r"read 50,001, added 1, .* bad 50,000;",
+    r"read 50,001, added 1, .*bad 50,000;",
 )
 _stream(
     "a line that never ends",
@@ -163,7 +163,7 @@ def _zstd(content: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=3).compress(content)
 
 
-_ONE_BAD = r"read 1, added 0, .* bad 1;"
+_ONE_BAD = r"read 1, .*bad 1;"
 _stream("a gzip bomb of 128 MiB", "input.jsonl.gz", lambda: _zeros(128 * MIB), _ONE_BAD, last=False)
 _stream(
     "a gzip bomb before a good line",
@@ -175,7 +175,7 @@ _stream(
     "a gzip bomb in a gzip bomb",
     "input.jsonl.gz",
     lambda: _gzipped(_zeros(64 * MIB)),
-    r"added 0, .* bad \d;",
+    r".*bad \d;",
     last=False,
 )
 _stream("a gzip bomb as a text", "input.txt.gz", lambda: _zeros(64 * MIB), _ONE_BAD, last=False)
@@ -183,7 +183,7 @@ _stream(
     "30,000 gzip members",
     "input.jsonl.gz",
     lambda: _gzipped(b"") * 30_000 + _gzipped(LAST.encode()),
-    r"added 1, .* bad 0;",
+    r"added 1;",
 )
 _stream(
     "a gzip file cut off",
@@ -200,7 +200,7 @@ _stream(
     lambda: (
         b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * (8 * MIB) + b"\0" + _gzipped(LAST.encode())[10:]
     ),
-    r"added 1, .* bad 0;",
+    r"added 1;",
 )
 _stream(
     "a gzip file with a forged length",
@@ -360,10 +360,10 @@ def _deep(folder: Path) -> None:
     os.close(at)
 
 
-_directory("links in circles", _loops, r"added 1, .* bad 4;")
-_directory("pipes and devices", _odd_files, r"added 1, .* bad 3;")
-_directory("names with control bytes", _odd_names, r"added 7, .* bad 1;")
-_directory("a tree of 900 folders", _deep, r"added 1, .* bad 0;")
+_directory("links in circles", _loops, r"added 1, .*bad 4;")
+_directory("pipes and devices", _odd_files, r"added 1, .*bad 3;")
+_directory("names with control bytes", _odd_names, r"added 7, .*bad 1;")
+_directory("a tree of 900 folders", _deep, r"added 1;")
 
 
 # Texts, as a crawler gives them to a recipe; a second text of the batch must get its fingerprint.

@@ -171,7 +171,7 @@ def test_single_keys_reports_and_errors_are_harmless(run, folder, monkeypatch):
         missing = run("get", "x.fpdb", f"{key}?")
         assert_harmless(missing.out + missing.err)
     done = run("ingest", "new.fpdb", "bad.jsonl", "--skip-duplicates")
-    assert done.code == 0
+    assert done.code == 4
     assert_harmless(done.out + done.err)
     assert "bad 90" in done.err
     again = run("ingest", "newer.fpdb", "bad.jsonl", "--skip-duplicates", "--json")
