@@ -30,16 +30,22 @@ WORDS = (60, 180)
 # Of a hundred documents: those that are equal to an earlier one, and those that are edited.
 EQUAL, EDITED = 10, 20
 EDITS = (1, 12)
+# Documents of which copies may follow, at any time.
+RECENT = 5000
 PEERS = {
     "fpdb": None,
+    "rensa, a script": "rensa==0.5.0 pyarrow",
     "text-dedup MinHash": "text-dedup==0.4.0",
     "text-dedup SimHash": "text-dedup==0.4.0",
     "datatrove MinHash": "datatrove[processing]==0.10.1 pyarrow spacy orjson",
-    "rensa, a script": "rensa==0.5.0 pyarrow",
 }
-# The documents that some tools are given at most: a million take them hours.
-CAP = 100_000
-SLOW = ("text-dedup MinHash", "text-dedup SimHash", "datatrove MinHash")
+# The documents that a tool is given at most: more would take hours, or more memory than there is.
+MOST = {
+    "rensa, a script": 1_000_000,
+    "text-dedup MinHash": 1_000_000,
+    "text-dedup SimHash": 100_000,
+    "datatrove MinHash": 100_000,
+}
 ROWS = 50_000
 FIGURES = ("time", "records/s", "memory", "disk", "recall", "precision")
 
@@ -54,7 +60,8 @@ class Corpus:
         # Some words are as frequent as in a language, the others are what makes texts differ.
         weights = [1 / (rank + 10) for rank in range(len(vocabulary))]
         pool = dice.choices(vocabulary, weights, k=1 << 20)
-        families, recent = [], collections.deque(maxlen=5000)
+        recent = collections.deque()
+        self.surplus, self.right = set(), set()
         schema = pa.schema([("id", pa.string()), ("text", pa.string())])
         with pq.ParquetWriter(path, schema) as writer:
             for first in range(0, documents, ROWS):
@@ -73,17 +80,19 @@ class Corpus:
                         dice.shuffle(words)
                         if kind < EQUAL + EDITED + 20:  # the others are never copied
                             recent.append([(number, words)])
-                            families.append(recent[-1])
+                            if len(recent) > RECENT:  # it gets no more copies
+                                self._judge(recent.popleft())
                     texts.append(" ".join(words))
                 ids = pa.array(map(str, numbers))
                 writer.write_table(pa.table([ids, pa.array(texts)], schema=schema))
-        self.surplus, self.right = set(), set()
-        for family in families:
-            if len(family) > 1:
-                self._judge([(number, _shingles(words)) for number, words in family])
+        for family in recent:
+            self._judge(family)
 
     def _judge(self, family):
         """Find the documents that should go, and those of which it would be no mistake."""
+        if len(family) == 1:
+            return
+        family = [(number, _shingles(words)) for number, words in family]
         kept = []
         for place, (number, own) in enumerate(family):
             if any(_jaccard(own, other) >= SIMILAR for other in kept):
@@ -204,7 +213,7 @@ def run(documents, rounds, names):
         share = len(corpus.surplus) / documents
         note = f"{documents:,} documents, {size:,.0f} MB of Parquet; {share:.1%} of them should go."
         for name in names:
-            if documents > CAP and name in SLOW:
+            if documents > MOST.get(name, documents):
                 continue
             seconds, memory, disk = [], [], []
             for _ in range(rounds):
