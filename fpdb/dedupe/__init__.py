@@ -37,10 +37,10 @@ def dedupe(
     """Leave near-duplicates out of files, of a table, or of records; what stays is unchanged.
 
     Of files, an output gets what stays, and the counts are returned. Of a table a table of the same
-    kind is returned: of pandas, polars, pyarrow, or a `Dataset` of Hugging Face; any other with the
-    Arrow interface becomes one of pyarrow. Of records those that stay are yielded, some thousand at
-    a time; "longest" and "newest" hold all of them in memory. The order is always that of the
-    source.
+    kind is returned: of pandas, polars, pyarrow, a relation of DuckDB, or a `Dataset` of Hugging
+    Face; any other with the Arrow interface becomes one of pyarrow. Of records those that stay are
+    yielded, some thousand at a time; "longest" and "newest" hold all of them in memory. The order
+    is always that of the source.
 
     Args:
         source: Files of JSON lines, CSV, TSV or Parquet, "-" for standard input; a table; or

@@ -130,19 +130,32 @@ def _is_dataset(source: Any) -> bool:
 def selectable(table: Any) -> tuple[Any, Callable[[Marks], Any]]:
     """Return a table that can be read several times, and what selects rows of it by marks.
 
-    One of pandas or polars, of pyarrow, or a Dataset of Hugging Face becomes one of its kind, any
-    other a table of pyarrow.
+    One of pandas or polars, of pyarrow, a relation of DuckDB, or a Dataset of Hugging Face becomes
+    one of its kind, any other a table of pyarrow.
     """
     if hasattr(table, "iloc"):
         return table, lambda marks: table.iloc[marks.nonzero()[0]]
     if _is_dataset(table):
         return table, lambda marks: table.select(marks.nonzero()[0])
-    if not (type(table).__module__.startswith(("polars", "pyarrow")) and hasattr(table, "filter")):
+    library = type(table).__module__.partition(".")[0].removeprefix("_")
+    if not (library in ("polars", "pyarrow") and hasattr(table, "filter")):
         require()
         import pyarrow
 
-        table = pyarrow.table(table)
+        given, table = table, pyarrow.table(table)
+        if library == "duckdb" and hasattr(given, "query"):
+            return table, lambda marks: _related(given, table.filter(marks))
     return table, table.filter
+
+
+def _related(relation: Any, fpdb_rows: Any) -> Any:  # noqa: ARG001 - the query has its name
+    """Return rows as a relation of DuckDB, with the connection and the types of another."""
+    columns = []
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        quoted = '"' + name.replace('"', '""') + '"'
+        columns.append(f"CAST({quoted} AS {kind}) AS {quoted}")
+    # DuckDB finds the rows by the name of the variable.
+    return relation.query("fpdb_relation", f"SELECT {', '.join(columns)} FROM fpdb_rows")  # noqa: S608
 
 
 def table_rows(table: Any, reading: Reading) -> Iterator[Named]:

@@ -3,6 +3,7 @@
 import datetime
 import json
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -61,6 +62,7 @@ KINDS = {
     "dataset": Dataset,
     "arrow": ArrowOnly,
     "reader": pa.Table.to_reader,
+    "duckdb": duckdb.from_arrow,
 }
 
 
@@ -83,7 +85,7 @@ def expected(table, tmp_path):
     return [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.slow("seven kinds of tables of 2,500 rows")
+@pytest.mark.slow("eight kinds of tables of 2,500 rows")
 def test_a_table_becomes_one_of_its_kind(table, expected):
     for name, kind in KINDS.items():
         given = kind(table)
@@ -106,6 +108,21 @@ def test_types_and_the_index_stay(table):
     assert found.index.name == "own"
     assert (found.index == found["n"] + 1000).all()
     assert 10 < len(found) < 60
+
+
+def test_a_relation_keeps_its_connection_and_its_types(corpus):
+    rows = pa.Table.from_pylist(corpus(60))
+    connection = duckdb.connect()
+    connection.register("rows", rows)
+    kinds = "n::HUGEINT AS n, uuid() AS u, 'b'::ENUM('a', 'b') AS e, {'n': n} AS s, '1'::JSON AS j"
+    relation = connection.sql(f'SELECT "text", id AS "key ""1""", {kinds} FROM rows')
+    found = fpdb.dedupe(relation, reading=fpdb.Reading(key_field='key "1"'))
+    assert found.columns == relation.columns
+    assert found.types == relation.types
+    kept = [row["n"] for row in fpdb.dedupe(rows.to_pylist())]
+    both = found.set_alias("found").join(connection.table("rows").set_alias("all"), "n")
+    assert sorted(both.project("n").fetchall()) == [(n,) for n in kept]
+    assert fpdb.dedupe(relation.filter("n < 0")).fetchall() == []
 
 
 @pytest.mark.parametrize("keep", ["first", "longest", "newest:when", "newest:n"])
