@@ -22,6 +22,7 @@ from fpdb.cli.options import (
     choose_recipe,
     require,
     require_name,
+    require_page,
 )
 
 _PROGRESS_SECONDS = 0.1
@@ -53,9 +54,12 @@ def dedupe(
         typer.Option("--removed", metavar="FILE", help="JSON lines about what was left out."),
     ] = None,
     report: Annotated[
-        str | None,
+        Path | None,
         typer.Option(
-            "--report", metavar="PAGE", help="Then show the duplicates of the inputs on a page."
+            "--report",
+            metavar="FILE.html",
+            callback=require_page,
+            help="Then show the duplicates of the inputs on a page.",
         ),
     ] = None,
     similarity: Annotated[
@@ -96,7 +100,7 @@ def dedupe(
     require("-" not in files or not sys.stdin.isatty(), "standard input is a terminal")
     require(report is None or k is None, "--report shows what is similar, and takes no -k")
     require(report is None or "-" not in files, "--report reads files again, and no standard input")
-    require(report is None or Path(report).parent.is_dir(), f"there is no folder for {report}")
+    require(report is None or report.parent.is_dir(), f"there is no folder for {report}")
     outcome = "nothing was written"
     if database:
         outcome += "; run the same command again to go on"

@@ -17,7 +17,7 @@ from fpdb.cli.options import (
     QuietOption,
     bundled,
     choose_recipe,
-    require_name,
+    require_page,
 )
 from fpdb.fingerprint.recipe import USUAL_SIMILARITY
 from fpdb.io.files import read_records
@@ -64,7 +64,7 @@ def evaluate(
         typer.Option(
             "--report",
             metavar="FILE.html",
-            callback=require_name,
+            callback=require_page,
             help="Write a page with the wrong and missed pairs, side by side.",
         ),
     ] = None,

@@ -6,18 +6,30 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import JsonOption, require
+from fpdb.io.streams import packed, unpacked_name
 
 if TYPE_CHECKING:
     from fpdb.io.arrow import TableWriter
 
 _PANEL = "Output"
+
+# What the suffix of an output says; standard output and special files have none.
+_SUFFIXES = {
+    "": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
 
 OutputFormat = Literal["jsonl", "tsv", "csv", "parquet"]
 OutputOption = Annotated[
@@ -50,12 +62,22 @@ class Output:
         as_json: JsonOption = False,
     ) -> None:
         require(not as_json or output_format in (None, "jsonl"), "--json is a format of its own")
-        suffix = PurePath(output).suffix.lower().removeprefix(".")
+        suffix = PurePath(unpacked_name(output)).suffix.lower()
+        given = "jsonl" if as_json else output_format
+        require(
+            given or suffix in _SUFFIXES,
+            f"found the suffix {suffix!r} of {output}, expected one of "
+            f"{', '.join(filter(None, _SUFFIXES))}, or an --output-format",
+        )
+        own = _SUFFIXES.get(suffix) if suffix else None
+        require(not as_json or own in (None, "jsonl"), f"--json is no format of {suffix} files")
         self.path = output
-        self.form = "jsonl" if as_json else output_format or suffix
-        if self.form not in get_args(OutputFormat):
-            self.form = "tsv"
+        self.form = given or _SUFFIXES[suffix]
         require(output != "-" or self.form != "parquet", "Parquet needs --output FILE")
+        require(
+            self.form != "parquet" or output == unpacked_name(output),
+            "Parquet is packed inside: leave the second suffix out",
+        )
         self._columns: list[str] = []
         self._table: TableWriter | None = None
 
@@ -69,6 +91,7 @@ class Output:
         with contextlib.ExitStack() as stack:
             if self.path != "-":
                 file = stack.enter_context(render.opened(self.path))
+                file = stack.enter_context(packed(file, self.path))
                 if self.form == "parquet":
                     from fpdb.io.arrow import TableWriter  # it takes long to import
 

@@ -18,6 +18,7 @@ from fpdb.cli.options import (
     choose_recipe,
     require,
     require_name,
+    require_page,
 )
 
 
@@ -33,7 +34,7 @@ def report(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="FILE", callback=require_name, help="The page to write."
+            "--output", "-o", metavar="FILE.html", callback=require_page, help="The page to write."
         ),
     ] = Path("report.html"),
     db: Annotated[

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -134,10 +133,11 @@ class IdfTable:
         """Write a line for missing features, and one for each feature: JSON, a tab, the value."""
         rows = [("", self.missing), *sorted(self.values.items())]
         lines = (f"{json.dumps(feature)[1:-1]}\t{value!r}\n" for feature, value in rows)
-        with expecting("the idf table can't be written", "name a file in a folder that exists"):
-            number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with open(number, "w", encoding="utf-8") as file:
-                file.writelines(lines)
+        with (
+            expecting("the idf table can't be written", "name a file in a folder that exists"),
+            open(path, "w", encoding="utf-8") as file,
+        ):
+            file.writelines(lines)
 
     @cached_property
     def id(self) -> str:

@@ -356,7 +356,7 @@ def whole_file(path: str) -> Iterator[IO[bytes]]:
     special = os.path.exists(path) and not os.path.isfile(path)
     draft = Path(path if special else f"{path}.{os.getpid()}.part")
     try:
-        with open(draft, "wb" if special else "xb", opener=_private) as file:
+        with open(draft, "wb" if special else "xb") as file:
             yield file
         if not special:
             draft.replace(path)
@@ -369,8 +369,3 @@ def whole_file(path: str) -> Iterator[IO[bytes]]:
     finally:
         if not special:
             draft.unlink(missing_ok=True)
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file; a new one can only be read by its owner, as the database."""
-    return os.open(path, flags, 0o600)

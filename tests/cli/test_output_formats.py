@@ -2,7 +2,9 @@
 
 import csv
 import datetime
+import gzip
 import json
+import os
 
 import pytest
 
@@ -87,6 +89,28 @@ def test_json_is_short_for_jsonl(run, path, name):
     )
     command, *rest = COMMANDS[name]
     assert run(command, path, *rest, "--json", "--output-format", "csv").code == 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_suffix_that_means_no_format_is_refused(run, path, tmp_path, name):
+    command, *rest = COMMANDS[name]
+    for suffix in ("html", "xlsx", "parquet.gz"):
+        done = run(command, path, *rest, "-o", tmp_path / f"out.{suffix}")
+        assert (done.code, "out." in done.err or "inside" in done.err) == (2, True)
+    if name != "export":
+        assert run(command, path, *rest, "-o", tmp_path / "out.csv", "--json").code == 2
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_packed_as_its_suffix_says_and_has_the_mode_of_the_umask(run, path, tmp_path):
+    mask = os.umask(0o027)
+    try:
+        assert run("pairs", path, "-o", tmp_path / "out.csv.gz").code == 0
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "out.csv.gz").stat().st_mode & 0o777 == 0o640
+    with gzip.open(tmp_path / "out.csv.gz", "rt") as file:
+        assert file.read() == run("pairs", path, "--output-format", "csv").out
 
 
 def test_types_are_those_of_the_values(run, path, tmp_path):

@@ -48,6 +48,7 @@ def test_bad_records_are_counted(run, source, tmp_path):
 def test_what_can_not_be_done(run, source, tmp_path):
     assert run("report").code == 2
     assert run("report", source, "-o", "-").code == 2
+    assert run("report", source, "-o", "page.pdf").code == 2
     for arguments in (
         ("-",),
         (tmp_path / "nothing.jsonl",),
