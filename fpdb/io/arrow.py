@@ -15,7 +15,7 @@ from fpdb.errors import InputError, MissingExtraError, WorkerError
 from fpdb.io import decoding
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
 from fpdb.io.records import Reading
-from fpdb.io.streams import StreamError, named
+from fpdb.io.streams import Progress, StreamError, named
 from fpdb.io.tables import Named, header_reason
 from fpdb.processes import KeptWorkers, Streamed
 
@@ -36,13 +36,25 @@ def require() -> None:
 
 
 def blocks_of_rows(
-    form: Literal["Parquet", "Arrow"], path: str, reading: Reading
+    form: Literal["Parquet", "Arrow"], path: str, reading: Reading, progress: Progress | None
 ) -> Iterator[list[Named]]:
     """Read the rows of a file, some at a time, and of them only the columns that are needed.
 
     An Arrow file may be in the format of files or of streams.
     """
-    return _decoded(ColumnFile(os.path.abspath(path), form, decoding.rows, reading))
+    return _shared(ColumnFile(os.path.abspath(path), form, decoding.rows, reading), progress)
+
+
+def _shared(file: ColumnFile, progress: Progress | None) -> Iterator[Any]:
+    """Yield what comes with the share of the file that was read, of which bytes are counted."""
+    size, done = os.path.getsize(file.path), 0
+    for block, share in _decoded(file):
+        yield block
+        if progress:
+            progress(int(size * share) - done)
+        done = int(size * share)
+    if progress:
+        progress(size - done)
 
 
 _decoders = KeptWorkers(Streamed(decoding.file_blocks), require)
@@ -82,10 +94,10 @@ def file_schema(path: str) -> tuple[Any, str]:
     raise StreamError("has no schema")
 
 
-def marked_batches(path: str, marks: Marks) -> Iterator[Any]:
+def marked_batches(path: str, marks: Marks, progress: Progress | None) -> Iterator[Any]:
     """Yield the marked rows of a Parquet file, as batches of Arrow."""
     read = partial(decoding.marked, marks=np.packbits(marks).tobytes(), count=len(marks))
-    return _decoded(_parquet_file(path, read))
+    return _shared(_parquet_file(path, read), progress)
 
 
 def _parquet_file(path: str, read: Callable[[ColumnFile], Iterator[Any]]) -> ColumnFile:

@@ -136,13 +136,19 @@ def _limit(file: ColumnFile) -> None:
     signal.setitimer(signal.ITIMER_PROF, file.seconds)
 
 
-def rows(file: ColumnFile) -> Iterator[list[Named]]:
-    """Yield the rows of a file, with the columns that are needed to make records."""
+def rows(file: ColumnFile) -> Iterator[tuple[list[Named], float]]:
+    """Yield the rows of a file, with the columns that are needed to make records.
+
+    With each block comes the share of the file that was read, or 0 where it isn't known.
+    """
     choose = functools.partial(_needed, file.reading)
-    names, batches = (_parquet if file.form == "Parquet" else _arrow)(file, choose)
-    if reason := header_reason(tuple(names), file.reading):
+    opened = (_parquet if file.form == "Parquet" else _arrow)(file, choose)
+    if reason := header_reason(tuple(opened.names), file.reading):
         raise StreamError(reason)
-    yield from row_blocks(batches, file.reading)
+    read = 0
+    for block in row_blocks(opened.batches, file.reading):
+        read += len(block)
+        yield block, read / opened.rows if opened.rows else 0.0
 
 
 def _needed(reading: Reading, names: list[str]) -> list[str]:
@@ -158,7 +164,15 @@ Batches = Iterable["pyarrow.RecordBatch"]
 Choice = Callable[[list[str]], list[str]]
 
 
-def _arrow(file: ColumnFile, choose: Choice) -> tuple[list[str], Batches]:
+class _Opened(NamedTuple):
+    """The names of all columns, the chosen ones, and how many rows there are; 0 if unknown."""
+
+    names: list[str]
+    batches: Batches
+    rows: int = 0
+
+
+def _arrow(file: ColumnFile, choose: Choice) -> _Opened:
     """Open a file in the format of files or of streams."""
     import pyarrow
     from pyarrow import ipc
@@ -188,7 +202,7 @@ def _arrow(file: ColumnFile, choose: Choice) -> tuple[list[str], Batches]:
     names = list(reader.schema.names)
     chosen = set(choose(names))
     fields = [place for place, name in enumerate(names) if name in chosen]
-    return names, map(_require_valid, _counted(file, batches()))
+    return _Opened(names, map(_require_valid, _counted(file, batches())))
 
 
 def _require_valid(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
@@ -213,17 +227,18 @@ def _require_plausible(file: ColumnFile, rows: int) -> None:
         raise file.failure(f"it says that it has {rows:,} rows, too many for its size")
 
 
-def _parquet(file: ColumnFile, choose: Choice, most: int = _ROWS) -> tuple[list[str], Batches]:
+def _parquet(file: ColumnFile, choose: Choice, most: int = _ROWS) -> _Opened:
     """Open a Parquet file, to read N rows at a time at most."""
     from pyarrow import parquet
 
     reader = parquet.ParquetFile(file.path, buffer_size=_BUFFER, pre_buffer=False)
-    _require_plausible(file, reader.metadata.num_rows)
+    count = reader.metadata.num_rows
+    _require_plausible(file, count)
     names = list(reader.schema_arrow.names)
     groups = range(reader.num_row_groups)
     chosen = choose(names)
     batches = (batch for group in groups for batch in _group(reader, group, chosen, most))
-    return names, _counted(file, batches)
+    return _Opened(names, _counted(file, batches), count)
 
 
 def _group(file: Any, number: int, names: list[str], most: int) -> Batches:
@@ -440,18 +455,22 @@ def table_schema(file: ColumnFile) -> Iterator[tuple[Any, str]]:
     yield about.schema_arrow, "NONE" if codec == "UNCOMPRESSED" else codec
 
 
-def marked(file: ColumnFile, *, marks: bytes, count: int) -> Iterator["pyarrow.RecordBatch"]:
-    """Yield the rows of a Parquet file, of which there are N, whose bits are set."""
+def marked(
+    file: ColumnFile, *, marks: bytes, count: int
+) -> Iterator[tuple["pyarrow.RecordBatch", float]]:
+    """Yield the rows of a Parquet file, of which there are N, whose bits are set.
+
+    With each batch comes the share of the file that was read.
+    """
     import pyarrow
 
     wanted = np.unpackbits(np.frombuffer(marks, np.uint8), count=count).astype(bool)
-    _, batches = _parquet(file, lambda names: names, _COPIED)
     first = 0
-    for batch in batches:
+    for batch in _parquet(file, lambda names: names, _COPIED).batches:
         some = wanted[first : first + batch.num_rows]
         first += batch.num_rows
         if len(some) == batch.num_rows and some.any():
-            yield batch.filter(pyarrow.array(some))
+            yield batch.filter(pyarrow.array(some)), first / count
     if first != count:
         raise StreamError(f"has {first:,} rows, and had {count:,} when it was read first")
 
@@ -464,8 +483,8 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlo
     from pyarrow import compute
 
     number, largest = 1, file.reading.max_bytes
-    _, batches = _parquet(file, lambda names: [name for name in _SPARK if name in names], _LOADED)
-    for batch in batches:
+    opened = _parquet(file, lambda names: [name for name in _SPARK if name in names], _LOADED)
+    for batch in opened.batches:
         sizes = _sizes(batch)
         for rows in _portions(sizes, largest, _LOADED_BYTES):
             large = sizes[rows] > largest

@@ -373,9 +373,7 @@ def _columns(source: Source) -> Iterator[Named]:
 
 def _blocks(source: Source) -> Iterator[list[Named]]:
     form: Literal["Parquet", "Arrow"] = "Parquet" if source.form == "parquet" else "Arrow"
-    yield from arrow.blocks_of_rows(form, source.path, source.reading)
-    if source.progress:
-        source.progress(os.path.getsize(source.path))
+    return arrow.blocks_of_rows(form, source.path, source.reading, source.progress)
 
 
 def _lines(source: Source) -> Iterator[Named]:

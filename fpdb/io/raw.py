@@ -4,7 +4,6 @@ The readers of records find the rows, so that the Nth row here is the Nth record
 """
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
@@ -134,9 +133,7 @@ def write_rows(
 def _marked_batches(parts: Iterable[tuple[Source, Marks]]) -> Iterator[Any]:
     for source, marks in parts:
         with streams.named(source.path), _tolerant(source):
-            yield from arrow.marked_batches(source.path, marks)
-        if source.progress:
-            source.progress(os.path.getsize(source.path))
+            yield from arrow.marked_batches(source.path, marks, source.progress)
 
 
 def _marked_rows(parts: Iterable[tuple[Source, Marks]]) -> Iterator[bytes]:

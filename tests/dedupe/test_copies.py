@@ -130,6 +130,9 @@ def test_parquet_keeps_schema_types_metadata_and_order(tmp_path, codec):
     stages = []
     counts = fpdb.dedupe(source, out, on_progress=lambda now: stages.append((now.stage, now.done)))
     assert ("writing", 1.0) in stages
+    shares = {stage: [done for name, done in stages if name == stage] for stage, _ in stages}
+    assert 0 < sorted(set(shares["reading"]))[1] < 0.2  # of six row groups
+    assert all(each == sorted(each) for each in shares.values())
     found = parquet.read_table(out)
     assert found.schema.equals(whole.schema, check_metadata=True)
     assert found.equals(whole.slice(0, len(TEXTS)))
