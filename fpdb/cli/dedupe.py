@@ -138,6 +138,7 @@ def dedupe(
             recipe=chosen or DEFAULT_RECIPE,
             similarity=similarity,
             date_field=field,
+            kept=counts.marks,
             jobs=jobs,
         )
         if not quiet:

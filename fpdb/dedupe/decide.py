@@ -68,7 +68,8 @@ class Deduplicated:
     `bad` ones can't be compared, and were kept or dropped, as the policy says; `short` ones are
     kept, because their text has hardly any words. `incomplete` counts kept ones whose search a
     budget ended. `markup` counts texts that weren't read as HTML but have tags. `stage` is
-    "reading", "comparing" or "writing", of which the share `done` is known, or None.
+    "reading", "comparing" or "writing", of which the share `done` is known, or None. At the end
+    `marks` says of each record, in the order of reading, whether it stays.
     """
 
     read: int = 0
@@ -80,6 +81,7 @@ class Deduplicated:
     markup: int = 0
     stage: str = "reading"
     done: float | None = None
+    marks: Marks | None = field(default=None, repr=False, compare=False)
     started: float = field(default_factory=time.monotonic, repr=False)
 
     @property
@@ -236,9 +238,10 @@ class Deduplication:
         dropped = [_REMOVED, _BAD] if self.bad == "drop" else [_REMOVED]
         return np.isin(codes, dropped, invert=True)
 
-    def finish(self, kept: int) -> None:
-        """Count what stays."""
-        self.counts.kept = kept
+    def finish(self, marks: Marks) -> None:
+        """Count what stays, given all marks."""
+        self.counts.marks = marks
+        self.counts.kept = int(np.count_nonzero(marks))
         self.show()
 
     def show(self) -> None:

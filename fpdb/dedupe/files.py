@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import IO
 
@@ -157,7 +158,9 @@ class Corpus:
             self._write(inputs, headers, kept, journal)
             if durable:
                 database.add_prepared([], places={journal.identity: None})
-        run.finish(sum(int(np.count_nonzero(marks)) for marks in kept))
+        # A file that can't be read to its end has a bad record there.
+        ends = [np.zeros(int(number in run.damaged), np.bool_) for number in range(len(inputs))]
+        run.finish(np.concatenate([*chain.from_iterable(zip(kept, ends, strict=True))]))
 
     def _digest(self, inputs: list[InputFile]) -> bytes:
         """Return the digest of what an interrupted run must have in common with the next one."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,19 +27,17 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
     blocks = (RecordBlock(partial(_records_of_rows, run.reading, some)) for some in rows)
     found = [codes for _, codes in _decided(run, blocks, given)]
     marks = run.kept(np.concatenate([np.empty(0, np.uint8), *found]))
-    run.finish(int(np.count_nonzero(marks)))
+    run.finish(marks)
     return select(marks)
 
 
 def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None) -> Iterator[Any]:
     """Yield the records that stay; those of some thousand once they are decided."""
-    kept = 0
+    found = [np.empty(0, np.bool_)]
     for block, codes in _decided(run, _record_blocks(run.reading, records), given):
-        for record, stays in zip(block.records, run.kept(codes).tolist(), strict=True):
-            if stays:
-                kept += 1
-                yield record
-    run.finish(kept)
+        found.append(run.kept(codes))
+        yield from compress(block.records, found[-1].tolist())
+    run.finish(np.concatenate(found))
 
 
 def _decided(

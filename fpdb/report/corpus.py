@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from fpdb.arrays import Marks
 from fpdb.database import Database
 from fpdb.fingerprint import Recipe, least_estimate
 from fpdb.ingest import Ingested, Run
@@ -53,6 +54,7 @@ def report(
     top: int = 500,
     date_field: str | None = None,
     host_field: str | None = None,
+    kept: Marks | None = None,
     jobs: int = 1,
     strict: bool = False,
     on_bad: Callable[[BadRecord], object] | None = None,
@@ -74,6 +76,8 @@ def report(
         top: The most groups that the page shows: edited ones first, the least similar first.
         date_field: A field with a date, to show when copies appeared.
         host_field: A field with a host or a URL, to show who copies whom.
+        kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
+            of these is shown as the kept one, and not simply the first one.
         jobs: The number of processes; 0 for one a processor.
         strict: Raise InputError at the first bad record.
         on_bad: Called for each record that can't be used.
@@ -92,10 +96,11 @@ def report(
         top=top,
         date_field=date_field,
         host_field=host_field,
+        kept=kept,
         jobs=jobs,
         run=run,
     ) as found:
-        page = _page(found)
+        page = _page(found, "first" if kept is None else "first that stays")
     data = page.render()
     path = Path(output)
     with whole_file(str(path)) as file:
@@ -113,7 +118,7 @@ def report(
     )
 
 
-def _page(found: Gathered) -> ReportPage:
+def _page(found: Gathered, first: str) -> ReportPage:
     groups, left_out = group_views(found)
     documents, copies = found.documents, found.identical + found.edited
     share = copies / documents if documents else 0.0
@@ -127,7 +132,7 @@ def _page(found: Gathered) -> ReportPage:
             f"{found.clusters:,}",
             "groups",
             "of documents that are near-duplicates of each other, or of one between them. The "
-            "first of each group counts as the kept one.",
+            f"{first} of each group counts as the kept one.",
         ),
         card(
             f"{found.identical:,}",

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from fpdb.arrays import Places, run_starts
+from fpdb.arrays import Marks, Places, run_starts
 from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
@@ -48,18 +48,20 @@ _LONGEST_HOST = 253
 class Version:
     """A text of a group and the documents that have it; of these, `named` and where they were read.
 
-    `text` is None if it wasn't in the sources, or has changed.
+    If one of them stays, its name is the first. `place` is None if the text wasn't in the sources,
+    or has changed.
     """
 
     copies: int
     named: list[tuple[Key, str]] = field(default_factory=list)
     title: str = ""
     place: tuple[int, int] | None = None
+    stays: int | None = None
 
 
 @dataclass
 class Group:
-    """Documents that are similar, by their texts, of which the first one is kept.
+    """Documents that are similar, by their texts, of which the first one is that of the kept one.
 
     `least` is the least similarity of two of them that are similar, estimated. Not all of its
     different texts may be among the `versions`.
@@ -115,6 +117,7 @@ def collected(
     top: int,
     date_field: str | None,
     host_field: str | None,
+    kept: Marks | None,
     jobs: int,
     run: Run,
 ) -> Iterator[Gathered]:
@@ -140,7 +143,7 @@ def collected(
         else:
             store = database
         found = store.clustering(similarity=similarity, jobs=jobs)
-        choice = _ChosenGroups(store, found, top)
+        choice = _ChosenGroups(store, found, top, kept)
         fields = {"date": date_field, "host": host_field}
         search = _SourceTexts(
             store, found, wanted=choice.wanted, texts=texts, reading=reading, fields=fields
@@ -191,11 +194,12 @@ def _fill(database: Database, paths: Sequence[str], reading: Reading, jobs: int,
 class _ChosenGroups:
     """The groups to show: edited ones before those of copies alone, and the least similar first."""
 
-    def __init__(self, database: Database, found: Clustering, top: int) -> None:
+    def __init__(self, database: Database, found: Clustering, top: int, kept: Marks | None) -> None:
         # Members of a group are together here, in the order of their numbers.
         self._order = np.argsort(found.firsts, kind="stable")
         self._starts = run_starts(found.firsts[self._order])
         self._found = found
+        self._kept = None if kept is None else np.isin(found.ids, kept.nonzero()[0])
         self.groups: list[Group] = []
         self.wanted: dict[int, tuple[Version, bytes | None]] = {}
         if not len(self._order):
@@ -214,17 +218,20 @@ class _ChosenGroups:
             )
 
     def _versions(self, database: Database, members: Places) -> list[Version]:
-        """Return the texts of a group to show: the first one and those that differ most."""
+        """Return the texts of a group to show: that of the kept one and those that differ most."""
+        stays = members[:1] if self._kept is None else members[self._kept[members]][:1]
         originals, copies = np.unique(self._found.originals[members], return_counts=True)
-        chosen = np.argsort(self._found.least[originals[1:]], kind="stable")[: MOST_VERSIONS - 1]
+        first = int(originals.searchsorted(self._found.originals[stays].max(initial=0)))
+        order = np.argsort(self._found.least[originals], kind="stable")
+        others = order[order != first][: MOST_VERSIONS - 1]
         versions = []
-        for place in [0, *sorted((chosen + 1).tolist())]:
+        for place in [first, *sorted(others.tolist())]:
             original = int(originals[place])
-            version = Version(int(copies[place]))
-            same = members[self._found.originals[members] == original][:MOST_NAMED]
+            version = Version(int(copies[place]), stays=next(iter(stays.tolist()), None))
+            same = members[self._found.originals[members] == original]
             [key] = database.keys_of(self._found.ids[[original]])
             stored = database.get(key) if key is not None else None
-            for member in same.tolist():
+            for member in np.union1d(same[:MOST_NAMED], np.intersect1d(same, stays)).tolist():
                 digest = stored.digest if stored and member == original else None
                 self.wanted[member] = version, digest
             versions.append(version)
@@ -315,7 +322,9 @@ class _SourceTexts:
             return
         key = record.source if record.key is None else record.key
         if key not in (name for name, _ in version.named):
-            version.named.append((key, record.source))
+            version.named.insert(
+                0 if place == version.stays else len(version.named), (key, record.source)
+            )
         text = record.text or ""
         if digest is None or self._database.recipe.digest(text) != digest:
             return

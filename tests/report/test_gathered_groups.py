@@ -4,6 +4,7 @@ import json
 from datetime import date, datetime
 from itertools import combinations
 
+import numpy as np
 import pytest
 from outlines import data_of
 
@@ -87,6 +88,22 @@ def test_groups_are_those_of_brute_force(source):
     assert [group["kind"] for group in groups] == ["edited", "edited", "identical"]
     assert groups[0]["v"][1]["s"] == round(similarity(CORPUS["c"], CORPUS["c-more"]), 4)
     assert [group["t"] for group in groups] == ["Title of c", "Title of a", "Title of d"]
+
+
+@pytest.mark.parametrize(
+    ("stay", "shown"),
+    [
+        ("a b c d", [["c"], ["a", "a-copy"], ["d", "d-copy", "d-copy-2"]]),
+        ("a-edited d-copy-2", [["c"], ["a-edited"], ["d-copy-2", "d", "d-copy"]]),
+        ("a-copy c-more", [["c-more"], ["a-copy", "a"], ["d", "d-copy", "d-copy-2"]]),
+        ("", [["c"], ["a", "a-copy"], ["d", "d-copy", "d-copy-2"]]),
+    ],
+)
+def test_what_stays_is_shown_as_kept(source, stay, shown):
+    _, groups = report(source, kept=np.array([key in stay.split() for key in CORPUS]))
+    assert [group["v"][0]["k"] for group in groups] == shown
+    assert sum(version["n"] for group in groups for version in group["v"]) == 8
+    assert all("d" in version for group in groups for version in group["v"][1:])
 
 
 def test_a_database_has_the_groups_and_the_sources_the_texts(source, tmp_path):
