@@ -6,7 +6,7 @@ calls. The caller computes the checksum of a page, which is compared here. A pag
 or another table's, is one for the definition, which raises the error.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDES, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
@@ -176,6 +176,79 @@ def runs(value, int columns, uint64_t digest, list numbers, Py_ssize_t at):
         return at, found
     finally:
         PyBuffer_Release(&buffer)
+
+
+cdef inline uint64_t number_at(const Py_buffer *column, Py_ssize_t row) noexcept nogil:
+    """Return a number of a column of an array."""
+    cdef uint64_t number
+    memcpy(&number, <const uint8_t *>column.buf + row * column.strides[0], 8)
+    return number
+
+
+def packed(list rows, size_t largest):
+    """Pack sorted rows into a page without its checksum; return its size if that is too large."""
+    cdef Py_buffer[4] columns
+    cdef int count = <int>len(rows), taken = 0, column
+    if not 1 <= count <= MOST_COLUMNS:
+        raise ValueError("a page has one to four columns")
+    try:
+        for column in range(count):
+            PyObject_GetBuffer(rows[column], &columns[column], PyBUF_STRIDES)
+            taken += 1
+            if columns[column].ndim != 1 or columns[column].itemsize != 8:
+                raise ValueError("a column isn't one of numbers of 64 bits")
+            if not 0 < columns[column].shape[0] == columns[0].shape[0]:
+                raise ValueError("columns are empty, or of other lengths")
+        return packed_columns(columns, count, largest)
+    finally:
+        for column in range(taken):
+            PyBuffer_Release(&columns[column])
+
+
+cdef object packed_columns(Py_buffer *columns, int count, size_t largest):
+    cdef Py_ssize_t rows = columns[0].shape[0], row
+    cdef int column
+    cdef uint64_t number, low, high
+    cdef uint64_t[4] bases
+    cdef size_t[4] widths
+    cdef size_t size = HEAD + 8 * count
+    cdef uint16_t total = <uint16_t>rows, nibbles = 0
+    cdef uint8_t *at
+    cdef uint8_t *end
+    for column in range(count):
+        low = high = number_at(&columns[column], 0)
+        if column == 0:  # which is sorted, and searched in place: as wide as a machine's number
+            high = number_at(&columns[0], rows - 1) - low
+            widths[0] = 8 if high >> 32 else 4 if high >> 16 else 2 if high >> 8 else high > 0
+        else:
+            for row in range(1, rows):
+                number = number_at(&columns[column], row)
+                low, high = min(low, number), max(high, number)
+            widths[column] = 0
+            while widths[column] < 8 and high - low >> 8 * widths[column]:
+                widths[column] += 1
+        bases[column] = 0 if widths[column] == 8 else low
+        nibbles |= <uint16_t>(widths[column] << 4 * column)
+        size += rows * widths[column]
+    if size > largest or rows != total:
+        return size
+    page = PyByteArray_FromStringAndSize(NULL, size)
+    at = <uint8_t *>PyByteArray_AsString(page)
+    end = at + size
+    memcpy(at + CHECKSUM, &total, 2)
+    memcpy(at + CHECKSUM + 2, &nibbles, 2)
+    memcpy(at + HEAD, bases, 8 * count)
+    at += HEAD + 8 * count
+    for column in range(count):
+        for row in range(rows):
+            number = number_at(&columns[column], row) - bases[column]
+            # To write eight bytes is fastest; the next number replaces those that are zeros.
+            if at + 8 <= end:
+                memcpy(at, &number, 8)
+            else:
+                memcpy(at, &number, widths[column])
+            at += widths[column]
+    return page
 
 
 cdef class RowsToInsert:

@@ -51,6 +51,7 @@ _row_bytes = _RowBytes()
 # Local names: looking up attributes costs half of the time that reading a page takes.
 _unpack_head = _HEAD.unpack_from
 _unpack_head_and_base = struct.Struct("<IHHQ").unpack_from
+_sum_into = struct.Struct("<I").pack_into
 _digest = xxhash.xxh3_64_intdigest
 
 
@@ -92,8 +93,21 @@ def rows_that_fit(shape: Shape) -> int:
     return room // max(sum(shape.widths), 1)
 
 
-def pack_rows(rows: Rows, shape: Shape, seed: int) -> bytes:
+def pack_rows(rows: Rows, shape: Shape, seed: int) -> bytearray:
     """Pack rows into a page of this shape."""
+    return summed(pack_unsummed(rows, shape), seed)
+
+
+def packed(rows: Rows, largest: int) -> bytearray | int:
+    """Pack rows into a page that lacks its checksum, or return its size if that is too large."""
+    if kernels.enabled:
+        return kernels.pages.packed(rows, largest)
+    shape = shape_of(rows)
+    return pack_unsummed(rows, shape) if shape.size <= largest else shape.size
+
+
+def pack_unsummed(rows: Rows, shape: Shape) -> bytearray:
+    """Pack rows into a page of this shape, whose checksum is still missing."""
     nibbles = 0
     parts = [b"", _BASES[len(rows)].pack(*shape.bases)]
     for index, (column, base, width) in enumerate(
@@ -104,9 +118,14 @@ def pack_rows(rows: Rows, shape: Shape, seed: int) -> bytes:
             parts.append(column.tobytes())
         elif width:
             parts.append(_narrowed(column - np.uint64(base), width))
-    parts[0] = _BODY_HEAD.pack(len(rows[0]), nibbles)
-    body = b"".join(parts)
-    return _checksum(body, seed).to_bytes(_CHECKSUM_BYTES, "little") + body
+    parts[0] = bytes(_CHECKSUM_BYTES) + _BODY_HEAD.pack(len(rows[0]), nibbles)
+    return bytearray().join(parts)
+
+
+def summed(page: bytearray, seed: int) -> bytearray:
+    """Write the checksum of a page into it."""
+    _sum_into(page, 0, _digest(memoryview(page)[_CHECKSUM_BYTES:], seed) & 0xFFFFFFFF)
+    return page
 
 
 def unpack_rows(
@@ -140,7 +159,7 @@ class NewRows:
             if grown is None:
                 return None
             if grown:
-                return _summed(grown, seed)
+                return summed(grown, seed)
         if not self._numbers:
             self._numbers = [column.tolist() for column in self._rows]
         return with_rows(value, columns, seed, [column[first:after] for column in self._numbers])
@@ -205,14 +224,7 @@ def with_rows(
     except (struct.error, ValueError, TypeError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
     _BODY_HEAD.pack_into(grown, _CHECKSUM_BYTES, count + len(places), widths)
-    return _summed(grown, seed)
-
-
-def _summed(page: bytearray, seed: int) -> bytearray:
-    """Write the checksum of a page into it."""
-    checksum = _checksum(memoryview(page)[_CHECKSUM_BYTES:], seed)
-    page[:_CHECKSUM_BYTES] = checksum.to_bytes(_CHECKSUM_BYTES, "little")
-    return page
+    return summed(grown, seed)
 
 
 def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, int]:
@@ -368,7 +380,3 @@ def _widened(
     wide = np.ndarray(count, _TYPES[8], value, at - (8 - width), (width,)).copy()
     wide >>= np.uint64(8 * (8 - width))
     return wide
-
-
-def _checksum(body: memoryview | bytes, seed: int) -> int:
-    return xxhash.xxh3_64_intdigest(body, seed) & 0xFFFFFFFF

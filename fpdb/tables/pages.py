@@ -15,10 +15,13 @@ from fpdb.storage.columns import (
     Shape,
     merged,
     pack_rows,
+    pack_unsummed,
+    packed,
     raw_column,
     rows_of,
     rows_that_fit,
     shape_of,
+    summed,
     unpack_rows,
 )
 from fpdb.storage.format import seed_of
@@ -67,7 +70,7 @@ class Pages:
         key, value = cursor.item()
         return unpack_rows(value, self.columns, self.seed_at(key), columns)
 
-    def _packed(self, rows: Rows, shape: Shape) -> tuple[bytes, bytes]:
+    def _packed(self, rows: Rows, shape: Shape) -> tuple[bytes, bytearray]:
         """Return key and value of the page that has these rows."""
         key = self.first_key(rows)
         return key, pack_rows(rows, shape, self.seed_at(key))
@@ -116,7 +119,7 @@ class Pages:
         """Mark those rows, which are sorted by their key, whose key is stored."""
         wanted = rows[: self._keys]
         found = np.zeros(len(wanted[0]), np.bool_)
-        keys = self._row_keys(rows)
+        keys = _Keys(wanted)
         at = 0
         with txn.cursor(self.name) as cursor:
             while at < len(keys):
@@ -124,7 +127,7 @@ class Pages:
                 if old is None:
                     break
                 stored = self.rows_at(cursor)[: self._keys]
-                stop = len(keys) if upper is None else bisect_left(keys, upper, at)
+                stop = keys.place(upper, at)
                 found[at:stop] = _among([column[at:stop] for column in wanted], stored)
                 at = stop
         return found
@@ -134,7 +137,7 @@ class Pages:
 
         A row whose key is stored already replaces the old one; removing a missing row is a no-op.
         """
-        coming, going = self._row_keys(insert), self._row_keys(remove)
+        coming, going = _Keys(insert[: self._keys]), _Keys(remove[: self._keys])
         new = NewRows(insert)
         come = go = 0
         with txn.cursor(self.name) as cursor:
@@ -143,25 +146,27 @@ class Pages:
                 if go < len(going) and going[go] < key:
                     key = going[go]
                 old, upper = _page_and_next(cursor, key)
-                to_come = _place(coming, upper, come)
-                to_go = _place(going, upper, go) if going else 0
-                seed = self.seed_at(old) if old else 0
-                if old and to_go == go and to_come - come <= _FEW:
-                    grown = new.into(cursor.value(), self.columns, seed, come, to_come)
-                    if grown is not None:
-                        txn.put(self.name, old, grown)
-                        come = to_come
-                        continue
-                if old and to_go == go:
-                    before = rows_of(cursor.value())
-                    rows = new.merged(cursor.value(), self._keys, seed, come, to_come)
+                to_come, to_go = coming.place(upper, come), going.place(upper, go)
+                if old is None:
+                    rows = merged([column[come:] for column in insert], self.empty(), self._keys)
+                    self._store(txn, rows, None)
+                    return
+                value, seed = cursor.value(), self.seed_at(old)
+                if to_go == go:
+                    if to_come - come <= _FEW:
+                        grown = new.into(value, self.columns, seed, come, to_come)
+                        if grown is not None:
+                            txn.put(self.name, old, grown)
+                            come = to_come
+                            continue
+                    before = rows_of(value)
+                    rows = new.merged(value, self._keys, seed, come, to_come)
                 else:
-                    rows = self.rows_at(cursor) if old else self.empty()
+                    rows = unpack_rows(value, self.columns, seed)
                     before = len(rows[0])
-                    if to_go > go:
-                        gone = [column[go:to_go] for column in remove[: self._keys]]
-                        keep = ~_among(rows[: self._keys], gone)
-                        rows = [column[keep] for column in rows]
+                    gone = [column[go:to_go] for column in remove[: self._keys]]
+                    keep = ~_among(rows[: self._keys], gone)
+                    rows = [column[keep] for column in rows]
                     if to_come > come:
                         coming_rows = [column[come:to_come] for column in insert]
                         rows = merged(coming_rows, rows, self._keys)
@@ -170,41 +175,37 @@ class Pages:
                     self._store(txn, rows, old)
                 come, go = to_come, to_go
 
-    def _row_keys(self, rows: Rows) -> list[bytes]:
-        width = self.key_width
-        packed = np.stack(rows[: self._keys], axis=-1).astype(">u8").tobytes()
-        return [packed[start : start + width] for start in range(0, len(packed), width)]
-
     def _store(self, txn: WriteTransaction, rows: Rows, old: bytes | None) -> None:
         """Write the new rows of a page: as none, as one, joined with the one before, or split."""
         if not len(rows[0]):
             if old:
                 txn.delete(self.name, old)
             return
-        shape = shape_of(rows)
-        if old and shape.size < _SMALL:
+        page = packed(rows, LARGEST)
+        if old and isinstance(page, bytearray) and len(page) < _SMALL:
             with txn.cursor(self.name) as cursor:
                 if cursor.set_key(old) and cursor.prev():
                     before = bytes(cursor.key())
                     both = joined([self.rows_at(cursor), rows])
-                    both_shape = shape_of(both)
-                    if both_shape.size <= _ROOMY:
+                    both_page = packed(both, _ROOMY)
+                    if isinstance(both_page, bytearray):
                         txn.delete(self.name, old)
-                        old, rows, shape = before, both, both_shape
-        if shape.size <= LARGEST:
-            pieces = [(rows, shape)]
-        elif shape.size > _FLOOD * LARGEST:
-            pieces = list(_pieces(rows))
+                        old, rows, page = before, both, both_page
+        if isinstance(page, bytearray):
+            pieces = [(rows, page)]
+        elif page > _FLOOD * LARGEST:
+            pieces = [(piece, pack_unsummed(piece, shape)) for piece, shape in _pieces(rows)]
         else:
-            pieces = self._shared(txn, rows, old) or list(_halves(rows, shape))
-        if old and all(old != self.first_key(piece) for piece, _ in pieces):
+            pieces = self._shared(txn, rows, old) or list(_halves(rows))
+        keys = [self.first_key(piece) for piece, _ in pieces]
+        if old and old not in keys:
             txn.delete(self.name, old)
-        for piece, own in pieces:
-            txn.put(self.name, *self._packed(piece, own))
+        for key, (_, page) in zip(keys, pieces, strict=True):
+            txn.put(self.name, key, summed(page, self.seed_at(key)))
 
     def _shared(
         self, txn: WriteTransaction, rows: Rows, old: bytes | None
-    ) -> list[tuple[Rows, Shape]]:
+    ) -> list[tuple[Rows, bytearray]]:
         """Cut the rows of a page that overflows and of the page before evenly.
 
         They are cut into two pages if these have room for some more, else into three. So pages
@@ -218,11 +219,43 @@ class Pages:
             both = joined([self.rows_at(cursor), rows])
         for count, largest in ((2, _SHARED), (3, LARGEST)):
             ends = [len(both[0]) * part // count for part in range(count + 1)]
-            parts = [[column[low:high] for column in both] for low, high in pairwise(ends)]
-            pieces = [(part, shape_of(part)) for part in parts]
-            if all(shape.size <= largest for _, shape in pieces):
+            pieces: list[tuple[Rows, bytearray]] = []
+            for low, high in pairwise(ends):
+                part = [column[low:high] for column in both]
+                page = packed(part, largest)
+                if not isinstance(page, bytearray):
+                    break
+                pieces.append((part, page))
+            else:
                 return pieces  # the first of them takes the place of the page before
         return []
+
+
+class _Keys:
+    """The keys of sorted rows as bytes, which sort as their numbers."""
+
+    def __init__(self, columns: Rows) -> None:
+        self._width = 8 * len(columns)
+        self._bytes = np.stack(columns, axis=-1).astype(">u8").tobytes()
+        self._count = len(columns[0])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, row: int) -> bytes:
+        start = row * self._width
+        return self._bytes[start : start + self._width]
+
+    def place(self, limit: bytes | None, start: int) -> int:
+        """Return the first row from one on whose key isn't below a limit."""
+        count = self._count
+        if limit is None:
+            return count
+        # Of many rows, a page mostly gets a few.
+        low, at, step = start, start, 1
+        while at < count and self[at] < limit:
+            low, at, step = at + 1, at + step, 2 * step
+        return bisect_left(self, limit, low, min(at, count))
 
 
 def read_words(
@@ -263,15 +296,6 @@ def _page_and_next(cursor: Cursor, key: bytes) -> tuple[bytes | None, bytes | No
     return upper, after
 
 
-def _place(keys: list[bytes], upper: bytes | None, start: int) -> int:
-    """Return the place of the first of sorted keys from one on that isn't below a limit."""
-    if upper is None:
-        return len(keys)
-    if start + 1 < len(keys) and keys[start] < upper <= keys[start + 1]:
-        return start + 1  # mostly a page gets one row, and a search takes longer
-    return bisect_left(keys, upper, start)
-
-
 def _among(rows: Rows, known: Rows) -> Marks:
     """Mark the rows that are among others; both are sorted, without repetitions."""
     if len(rows) == 1:
@@ -305,11 +329,12 @@ def _pieces(rows: Rows) -> Iterator[tuple[Rows, Shape]]:
         start, count = start + fits, fits
 
 
-def _halves(rows: Rows, shape: Shape) -> Iterator[tuple[Rows, Shape]]:
+def _halves(rows: Rows) -> Iterator[tuple[Rows, bytearray]]:
     """Halve rows until each part fits on a page."""
-    if shape.size <= LARGEST:
-        yield rows, shape
+    page = packed(rows, LARGEST)
+    if isinstance(page, bytearray):
+        yield rows, page
         return
     half = len(rows[0]) // 2
     for part in ([column[:half] for column in rows], [column[half:] for column in rows]):
-        yield from _halves(part, shape_of(part))
+        yield from _halves(part)

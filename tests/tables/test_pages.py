@@ -22,6 +22,7 @@ from fpdb.storage.columns import (
     page_length,
     rows_that_fit,
     shape_of,
+    summed,
     unpack_rows,
 )
 from fpdb.tables import pages as pages_module
@@ -535,7 +536,7 @@ def test_a_page_that_was_cut_is_damaged() -> None:
 
 def test_a_right_checksum_over_nonsense_is_damaged_too() -> None:
     for body in (b"\3\0\3\0" + bytes(8) + bytes(9), b"\xff\xff\x08\0" + bytes(8), b"\1\0\1\0"):
-        value = columns._checksum(body, 5).to_bytes(4, "little") + body
+        value = summed(bytearray(4) + body, 5)
         with pytest.raises(DamagedError, match="a page can't be read"):
             unpack_rows(value, 1, 5)
 
