@@ -9,7 +9,7 @@ or another table's, is one for the definition, which raises the error.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDES, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcpy, memmove, memset
 
 cdef extern from "Python.h":
     object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
@@ -235,6 +235,7 @@ cdef object packed_columns(Py_buffer *columns, int count, size_t largest):
     page = PyByteArray_FromStringAndSize(NULL, size)
     at = <uint8_t *>PyByteArray_AsString(page)
     end = at + size
+    memset(at, 0, CHECKSUM)
     memcpy(at + CHECKSUM, &total, 2)
     memcpy(at + CHECKSUM + 2, &nibbles, 2)
     memcpy(at + HEAD, bases, 8 * count)

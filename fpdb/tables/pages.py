@@ -138,15 +138,17 @@ class Pages:
         A row whose key is stored already replaces the old one; removing a missing row is a no-op.
         """
         coming, going = _Keys(insert[: self._keys]), _Keys(remove[: self._keys])
+        last_come, last_go = len(coming), len(going)
         new = NewRows(insert)
         come = go = 0
         with txn.cursor(self.name) as cursor:
-            while come < len(coming) or go < len(going):
-                key = coming[come] if come < len(coming) else going[go]
-                if go < len(going) and going[go] < key:
+            while come < last_come or go < last_go:
+                key = coming[come] if come < last_come else going[go]
+                if go < last_go and going[go] < key:
                     key = going[go]
                 old, upper = _page_and_next(cursor, key)
-                to_come, to_go = coming.place(upper, come), going.place(upper, go)
+                to_come = coming.place(upper, come)
+                to_go = going.place(upper, go) if last_go else 0
                 if old is None:
                     rows = merged([column[come:] for column in insert], self.empty(), self._keys)
                     self._store(txn, rows, None)
@@ -251,7 +253,7 @@ class _Keys:
         count = self._count
         if limit is None:
             return count
-        # Of many rows, a page mostly gets a few.
+        # Mostly a page gets a row or a few.
         low, at, step = start, start, 1
         while at < count and self[at] < limit:
             low, at, step = at + 1, at + step, 2 * step

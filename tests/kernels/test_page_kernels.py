@@ -14,6 +14,7 @@ import fpdb
 from fpdb import kernels
 from fpdb.arrays import differs
 from fpdb.errors import DamagedError
+from fpdb.storage import columns as columns_module
 from fpdb.storage.columns import LARGEST, NewRows, pack_rows, shape_of
 from fpdb.storage.format import Stored
 from fpdb.tables import batch
@@ -39,6 +40,34 @@ def drawn(dice, columns, count, widths):
 def packed(rows, seed):
     shape = shape_of(rows)
     return pack_rows(rows, shape, seed) if shape.size <= LARGEST else b""
+
+
+@settings(max_examples=examples(300))
+@given(seed=SEEDS)
+def test_rows_are_packed_as_defined(seed):
+    dice = random.Random(seed)
+    columns = dice.randrange(1, 5)
+    widths = [dice.randrange(9) for _ in range(columns)]
+    rows = drawn(dice, columns, dice.choice([1, 2, 40, 400]), widths)
+    if dice.random() < 0.3:  # columns that don't lie one number after the other
+        rows = list(np.ascontiguousarray(np.stack(rows, axis=-1)).T)
+    size = shape_of(rows).size
+    for largest in (LARGEST, size, size - 1):
+        found = columns_module.packed(rows, largest)
+        with defined():
+            assert found == columns_module.packed(rows, largest)
+        assert (found == size) == (size > largest)
+
+
+@pytest.mark.parametrize(
+    "rows", [[], [[]], [[1]] * 5, [[1, 2], [1]], [np.array([1], np.uint32)], [np.eye(2)]]
+)
+def test_what_are_no_rows_is_not_packed(rows):
+    rows = [
+        column if isinstance(column, np.ndarray) else np.array(column, np.uint64) for column in rows
+    ]
+    with pytest.raises(ValueError, match="column"):
+        kernels.pages.packed(rows, LARGEST)
 
 
 @settings(max_examples=examples(300))
