@@ -119,7 +119,7 @@ class Pages:
         """Mark those rows, which are sorted by their key, whose key is stored."""
         wanted = rows[: self._keys]
         found = np.zeros(len(wanted[0]), np.bool_)
-        keys = _Keys(wanted)
+        keys = _KeysOfRows(wanted)
         at = 0
         with txn.cursor(self.name) as cursor:
             while at < len(keys):
@@ -137,7 +137,7 @@ class Pages:
 
         A row whose key is stored already replaces the old one; removing a missing row is a no-op.
         """
-        coming, going = _Keys(insert[: self._keys]), _Keys(remove[: self._keys])
+        coming, going = _KeysOfRows(insert[: self._keys]), _KeysOfRows(remove[: self._keys])
         last_come, last_go = len(coming), len(going)
         new = NewRows(insert)
         come = go = 0
@@ -233,7 +233,7 @@ class Pages:
         return []
 
 
-class _Keys:
+class _KeysOfRows:
     """The keys of sorted rows as bytes, which sort as their numbers."""
 
     def __init__(self, columns: Rows) -> None:
