@@ -98,7 +98,7 @@ def pack_rows(rows: Rows, shape: Shape, seed: int) -> bytearray:
     return summed(pack_unsummed(rows, shape), seed)
 
 
-def packed(rows: Rows, largest: int) -> bytearray | int:
+def page_or_size(rows: Rows, largest: int) -> bytearray | int:
     """Pack rows into a page that lacks its checksum, or return its size if that is too large."""
     if kernels.enabled:
         return kernels.pages.packed(rows, largest)

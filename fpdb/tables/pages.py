@@ -16,7 +16,7 @@ from fpdb.storage.columns import (
     merged,
     pack_rows,
     pack_unsummed,
-    packed,
+    page_or_size,
     raw_column,
     rows_of,
     rows_that_fit,
@@ -183,13 +183,13 @@ class Pages:
             if old:
                 txn.delete(self.name, old)
             return
-        page = packed(rows, LARGEST)
+        page = page_or_size(rows, LARGEST)
         if old and isinstance(page, bytearray) and len(page) < _SMALL:
             with txn.cursor(self.name) as cursor:
                 if cursor.set_key(old) and cursor.prev():
                     before = bytes(cursor.key())
                     both = joined([self.rows_at(cursor), rows])
-                    both_page = packed(both, _ROOMY)
+                    both_page = page_or_size(both, _ROOMY)
                     if isinstance(both_page, bytearray):
                         txn.delete(self.name, old)
                         old, rows, page = before, both, both_page
@@ -224,7 +224,7 @@ class Pages:
             pieces: list[tuple[Rows, bytearray]] = []
             for low, high in pairwise(ends):
                 part = [column[low:high] for column in both]
-                page = packed(part, largest)
+                page = page_or_size(part, largest)
                 if not isinstance(page, bytearray):
                     break
                 pieces.append((part, page))
@@ -333,7 +333,7 @@ def _pieces(rows: Rows) -> Iterator[tuple[Rows, Shape]]:
 
 def _halves(rows: Rows) -> Iterator[tuple[Rows, bytearray]]:
     """Halve rows until each part fits on a page."""
-    page = packed(rows, LARGEST)
+    page = page_or_size(rows, LARGEST)
     if isinstance(page, bytearray):
         yield rows, page
         return

@@ -53,9 +53,9 @@ def test_rows_are_packed_as_defined(seed):
         rows = list(np.ascontiguousarray(np.stack(rows, axis=-1)).T)
     size = shape_of(rows).size
     for largest in (LARGEST, size, size - 1):
-        found = columns_module.packed(rows, largest)
+        found = columns_module.page_or_size(rows, largest)
         with defined():
-            assert found == columns_module.packed(rows, largest)
+            assert found == columns_module.page_or_size(rows, largest)
         assert (found == size) == (size > largest)
 
 
