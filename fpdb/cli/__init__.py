@@ -37,7 +37,13 @@ _PANELS = {
         "clusters": "pairs",
     },
     "Look": {"report": "report", "compare": "compare", "eval": "evaluate"},
-    "Connect": {"follow": "follow", "load": "load", "export": "export", "spark": "spark"},
+    "Connect": {
+        "serve": "serve",
+        "follow": "follow",
+        "load": "load",
+        "export": "export",
+        "spark": "spark",
+    },
     "Maintain": {
         "create": "create",
         "get": "get",

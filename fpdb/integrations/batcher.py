@@ -1,68 +1,118 @@
-"""Add documents of an event loop in a thread; those that wait share a transaction."""
+"""Store documents of an event loop in a thread; those that wait share a transaction."""
 
+import asyncio
 import contextlib
 import threading
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
+from typing import Generic, NamedTuple, TypeVar
 
 import fpdb
 
-_Waiting = tuple[fpdb.Document, Future[fpdb.Added]]
+Answer = TypeVar("Answer")
 
-# The most documents that are added in one transaction.
-_DOCUMENTS = 256
+# The most documents, and about the most characters, that are stored together.
+_DOCUMENTS = 1000
+_CHARACTERS = 1 << 23
 
 
-class Batcher:
-    """Adds documents in a thread, except near-duplicates of stored ones.
+class _Waiting(NamedTuple, Generic[Answer]):
+    documents: Sequence[fpdb.Document]
+    answers: "asyncio.Future[list[Answer]]"
+
+
+class Batcher(Generic[Answer]):
+    """Passes the documents of an event loop to a function in a thread, as many as wait together.
 
     While a transaction waits for the disk, further documents are queued, and the next transaction
-    adds all of them. So a single document isn't delayed, and many take few transactions.
+    stores all of them. So a single document isn't delayed, and many take few transactions.
     """
 
-    def __init__(self, database: fpdb.Database, similarity: float | None = None) -> None:
-        self._database = database
-        self._similarity = similarity
-        self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
-        self._closed: Future[None] = Future()
-        # A program may exit without waiting: no result was set before its transaction committed.
+    def __init__(self, store: Callable[[Sequence[fpdb.Document]], Sequence[Answer]]) -> None:
+        """Start the thread; `store` returns an answer for each document, in their order."""
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[_Waiting[Answer] | None] = SimpleQueue()
+        self._ended = self._loop.create_future()
+        # How many documents have no answer yet.
+        self.waiting = 0
+        # A program may exit without waiting: nothing is answered before it is stored.
         threading.Thread(target=self._run, name="fpdb-batcher", daemon=True).start()
 
-    def add(self, document: fpdb.Document) -> Future[fpdb.Added]:
-        """Queue a document; the result is set once it is stored durably."""
-        result: Future[fpdb.Added] = Future()
-        self._waiting.put((document, result))
-        return result
+    def add(self, documents: Sequence[fpdb.Document]) -> "asyncio.Future[list[Answer]]":
+        """Queue documents; the result is set once all of them are stored durably."""
+        answers: asyncio.Future[list[Answer]] = self._loop.create_future()
+        self.waiting += len(documents)
+        self._queue.put(_Waiting(documents, answers))
+        return answers
 
-    def close(self) -> Future[None]:
-        """Close the database after everything in the queue is added."""
-        self._waiting.put(None)
-        return self._closed
+    async def close(self) -> None:
+        """Wait until everything in the queue is stored."""
+        self._queue.put(None)
+        await asyncio.shield(self._ended)
 
     def _run(self) -> None:
         running = True
         while running:
-            batch = [self._waiting.get()]
+            batch: list[_Waiting[Answer]] = []
+            count = size = 0
+            item = self._queue.get()
             with contextlib.suppress(Empty):
-                while batch[-1] is not None and len(batch) < _DOCUMENTS:
-                    batch.append(self._waiting.get_nowait())
-            running = batch[-1] is not None
-            # A future that was cancelled meanwhile is left out.
-            self._add([item for item in batch if item and item[1].set_running_or_notify_cancel()])
-        self._database.close()
-        self._closed.set_result(None)
+                while item is not None:
+                    batch.append(item)
+                    count += len(item.documents)
+                    size += sum(len(document.text or "") for document in item.documents)
+                    if count >= _DOCUMENTS or size >= _CHARACTERS:
+                        break
+                    item = self._queue.get_nowait()
+            running = item is not None
+            answers: Sequence[Answer] | Exception = ()
+            # What nobody waits for any more is left out.
+            wanted = [item for item in batch if not item.answers.cancelled()]
+            try:
+                if wanted:
+                    answers = self._store([each for item in wanted for each in item.documents])
+            except Exception as error:
+                answers = error
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and so has who waited
+                self._loop.call_soon_threadsafe(self._deliver, wanted, answers, count)
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ended.set_result, None)
 
-    def _add(self, batch: list[_Waiting]) -> None:
-        left = dict(enumerate(batch))
+    def _deliver(
+        self, batch: list[_Waiting[Answer]], answers: Sequence[Answer] | Exception, count: int
+    ) -> None:
+        """Set the results, in the event loop; of its documents, `count` wait no longer."""
+        self.waiting -= count
+        done = 0
+        for documents, future in batch:
+            start, done = done, done + len(documents)
+            if future.cancelled():
+                continue
+            if isinstance(answers, Exception):
+                future.set_exception(answers)
+            else:
+                future.set_result(list(answers[start:done]))
+
+
+def added_to(
+    database: fpdb.Database, similarity: float | None = None
+) -> Callable[[Sequence[fpdb.Document]], list[fpdb.Added | fpdb.FpdbError]]:
+    """Return a function that adds documents to a database, except near-duplicates.
+
+    A document that can't be used gets an error in place of an outcome, and all do if the database
+    fails.
+    """
+
+    def add(documents: Sequence[fpdb.Document]) -> list[fpdb.Added | fpdb.FpdbError]:
+        prepared, refused = database.preparer.sift(documents)
+        found: list[fpdb.Added | fpdb.FpdbError] = []
         try:
-            prepared, refused = self._database.preparer.sift([document for document, _ in batch])
-            for place, error in refused:
-                left.pop(place)[1].set_exception(error)
-            added = self._database.add_prepared(
-                prepared, skip_duplicates=True, similarity=self._similarity
-            )
-            for place, each in zip(list(left), added, strict=True):
-                left.pop(place)[1].set_result(each)
-        except Exception as error:
-            for _, result in left.values():
-                result.set_exception(error)
+            found += database.add_prepared(prepared, skip_duplicates=True, similarity=similarity)
+        except fpdb.FpdbError as error:
+            found += [error] * len(prepared)
+        for place, reason in refused:  # in the order of their places
+            found.insert(place, reason)
+        return found
+
+    return add

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import fpdb
-from fpdb.integrations.batcher import Batcher
+from fpdb.integrations.batcher import Batcher, added_to
 
 try:
     from itemadapter import ItemAdapter
@@ -133,20 +133,24 @@ class NearDuplicatesPipeline:
                 "found a reactor without asyncio, expected the one that Scrapy uses by default",
                 hint="leave TWISTED_REACTOR out of the settings",
             ) from None
-        self._batcher = Batcher(self._database, self._settings["FPDB_SIMILARITY"] or None)
+        add = added_to(self._database, self._settings["FPDB_SIMILARITY"] or None)
+        self._batcher = Batcher(add)
         self._pages = ThreadPoolExecutor(2, "fpdb-pages")
 
     async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
         """Close the database."""
         self._pages.shutdown(wait=False)
-        await asyncio.wrap_future(self._batcher.close())
+        await self._batcher.close()
+        self._database.close()
 
     async def process_item(self, item: Any, spider: object = None) -> Any:  # noqa: ARG002
         """Store the fingerprint of an item, or tag or drop the item."""
         adapter = ItemAdapter(item)
         try:
             document = await self._document(adapter)
-            added = await asyncio.wrap_future(self._batcher.add(document))
+            [added] = await self._batcher.add([document])
+            if isinstance(added, fpdb.FpdbError):
+                raise added
         except fpdb.InputError as error:
             self._count("unusable")
             key = adapter.get(self._settings["FPDB_KEY_FIELD"])

@@ -1,14 +1,12 @@
-"""The pipeline by itself: its settings, all kinds of items, and the thread that adds them."""
+"""The pipeline by itself: its settings, and all kinds of items."""
 
 import asyncio
 import dataclasses
 import logging
-import threading
 
 import pytest
 
 import fpdb
-from fpdb.integrations.batcher import Batcher
 
 scrapy = pytest.importorskip("scrapy", reason="scrapy isn't installed")
 
@@ -310,62 +308,6 @@ def test_a_database_that_fails_lets_items_pass_and_says_so_once(path, caplog, mo
     assert stats == {"fpdb/failed": 2}
     [said] = [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert "no write lock; wait" in said.getMessage()
-
-
-def texts(count):
-    return [" ".join(f"word{place}of{n}" for place in range(15)) for n in range(count)]
-
-
-def test_documents_that_wait_share_a_transaction(path, monkeypatch):
-    sizes = []
-    real = fpdb.Database.add_prepared
-    held = threading.Event()
-
-    def add(self, prepared, **options):
-        sizes.append(len(prepared))
-        held.wait(60)
-        return real(self, prepared, **options)
-
-    monkeypatch.setattr(fpdb.Database, "add_prepared", add)
-    batcher = Batcher(fpdb.create(path))
-    results = [batcher.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(600))]
-    held.set()
-    assert [result.result(60).key for result in results] == [str(n) for n in range(600)]
-    batcher.close().result(60)
-    assert len(sizes) <= 5
-    assert max(sizes) == 256
-
-
-def test_a_bad_document_costs_only_itself(path):
-    batcher = Batcher(fpdb.create(path))
-    good, bad, other = (
-        batcher.add(fpdb.Document(key, text))
-        for key, text in zip(["a", "", "b"], texts(3), strict=True)
-    )
-    assert (good.result(60).status, other.result(60).status) == ("added", "added")
-    with pytest.raises(fpdb.InputError):
-        bad.result(60)
-    batcher.close().result(60)
-
-
-def test_closing_comes_behind_everything(path):
-    database = fpdb.create(path)
-    batcher = Batcher(database)
-    results = [batcher.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(50))]
-    batcher.close().result(60)
-    assert all(result.done() for result in results)
-    with pytest.raises(fpdb.ClosedError):
-        len(database)
-
-
-def test_what_nobody_waits_for_any_more_is_left_out(path):
-    database = fpdb.create(path)
-    batcher = Batcher(database)
-    blocked = [batcher.add(fpdb.Document(str(n), text)) for n, text in enumerate(texts(300))]
-    cancelled = [each for each in blocked if each.cancel()]
-    batcher.close().result(60)
-    with fpdb.open(path) as again:
-        assert len(again) == 300 - len(cancelled)
 
 
 def test_without_scrapy_the_error_names_the_extra(monkeypatch):

@@ -1,0 +1,34 @@
+"""A server for programs in any language and on any host, in front of one database.
+
+`app` returns an ASGI application, which `serve` runs, or another application mounts.
+"""
+
+import fpdb
+
+try:
+    import msgspec  # noqa: F401
+    import prometheus_client  # noqa: F401
+    import starlette  # noqa: F401
+    import uvicorn  # noqa: F401
+except ImportError as error:
+    raise fpdb.MissingExtraError(
+        f"the server needs the package {error.name}, which isn't installed",
+        hint="pip install 'fpdb[serve]'",
+    ) from None
+
+from fpdb.integrations.server.access import Access, read_tokens
+from fpdb.integrations.server.application import Application, app
+from fpdb.integrations.server.problems import ProblemError
+from fpdb.integrations.server.server import Limits, Server
+from fpdb.integrations.server.serving import serve
+
+__all__ = [
+    "Access",
+    "Application",
+    "Limits",
+    "ProblemError",
+    "Server",
+    "app",
+    "read_tokens",
+    "serve",
+]

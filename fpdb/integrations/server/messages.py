@@ -1,0 +1,150 @@
+"""What requests and answers hold: checked while it is decoded, and described by `/openapi.json`."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+import fpdb
+
+_Digits = Annotated[
+    str,
+    Meta(
+        pattern="^(0[xX])?[0-9a-fA-F]{1,32}$",
+        description="a fingerprint in hexadecimal digits, of the width of the database",
+        examples=["90dd6c6e86c1a3dd"],
+    ),
+]
+_Similarity = Annotated[float, Meta(gt=0, le=1, description="the least Jaccard similarity")]
+_Distance = Annotated[int, Meta(ge=0, le=128, description="ask for bits: the largest distance")]
+_DocumentKey = Annotated[
+    str | int,
+    Meta(description="the name of the document: text, or a number where keys are integers"),
+]
+
+
+class Content(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A text, HTML or a ready fingerprint: exactly one of the three."""
+
+    text: Annotated[str | None, Meta(description="the text")] = None
+    html: Annotated[str | None, Meta(description="a page, whose main content becomes the text")] = (
+        None
+    )
+    fingerprint: _Digits | None = None
+    recipe: Annotated[
+        str | None,
+        Meta(description="the id of the recipe that is expected; with another one, the status 409"),
+    ] = None
+
+
+class CheckBody(Content, kw_only=True):
+    """A document to look for, and to store if nothing resembles it."""
+
+    key: _DocumentKey
+    meta: Annotated[Any, Meta(description="any JSON value, to keep with the document")] = None
+    store: Annotated[bool, Meta(description="false: only look, store nothing")] = True
+
+
+class QueryBody(Content, kw_only=True):
+    """What to find stored documents near."""
+
+    similarity: _Similarity | None = None
+    k: _Distance | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000, description="the most matches to return")] = 10
+
+
+class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
+    """What became of a document."""
+
+    key: _DocumentKey | None
+    status: Annotated[
+        str,
+        Meta(
+            description="added, replaced, unchanged, duplicate, short, or with store: false new or "
+            "duplicate; in a line of many also error (never stored) or failed (send it again)",
+            examples=["added"],
+        ),
+    ]
+    duplicate_of: Annotated[
+        _DocumentKey | None, Meta(description="the key of the nearest stored document")
+    ] = None
+    distance: Annotated[
+        int | None, Meta(description="the bits of the fingerprints that differ")
+    ] = None
+    similarity: Annotated[float | None, Meta(description="the estimated similarity")] = None
+    complete: Annotated[
+        bool, Meta(description="false: the search was ended by a budget, so it may have missed one")
+    ] = True
+    error: Annotated[str | None, Meta(description="of a line: what is wrong with it")] = None
+    hint: Annotated[str | None, Meta(description="of a line: what cures that")] = None
+
+
+class Near(Struct, kw_only=True, omit_defaults=True):
+    """A stored document near a query."""
+
+    key: _DocumentKey
+    distance: int
+    similarity: float | None = None
+    meta: Any = None
+
+
+class QueryAnswer(Struct, kw_only=True, omit_defaults=True):
+    """The stored documents near a query, the nearest first."""
+
+    matches: list[Near]
+    complete: bool = True
+    error: str | None = None
+    hint: str | None = None
+
+
+class StoredDocument(Struct, kw_only=True):
+    """A document as it is stored; its text isn't."""
+
+    key: _DocumentKey
+    id: int | None
+    fingerprint: _Digits | None
+    short: bool
+    added: Annotated[int | None, Meta(description="in seconds since 1970")]
+    characters: int
+    meta: Any
+
+
+class ProblemDetails(Struct, kw_only=True, omit_defaults=True):
+    """What is wrong with a request (RFC 9457)."""
+
+    title: str
+    status: int
+    detail: str
+    hint: str | None = None
+
+
+def checked(added: fpdb.Added) -> CheckAnswer:
+    """Return the answer for a document that was added, or not."""
+    answer = CheckAnswer(key=added.key, status=added.status, complete=added.matches.complete)
+    if added.status == "duplicate":
+        _name_nearest(answer, added.matches)
+    return answer
+
+
+def looked_up(key: str | int, matches: fpdb.Matches) -> CheckAnswer:
+    """Return the answer for a document that was only looked for."""
+    others = fpdb.Matches(match for match in matches if match.key != key)
+    answer = CheckAnswer(key=key, status="new", complete=matches.complete)
+    if others:
+        answer.status = "duplicate"
+        _name_nearest(answer, others)
+    return answer
+
+
+def _name_nearest(answer: CheckAnswer, matches: fpdb.Matches) -> None:
+    nearest = matches[0]
+    answer.duplicate_of, answer.distance = nearest.key, nearest.distance
+    answer.similarity = nearest.similarity
+
+
+def found(matches: fpdb.Matches) -> QueryAnswer:
+    """Return the answer to a query."""
+    near = [
+        Near(key=match.key, distance=match.distance, similarity=match.similarity, meta=match.meta)
+        for match in matches
+    ]
+    return QueryAnswer(matches=near, complete=matches.complete)

@@ -1,0 +1,180 @@
+"""A database with what answers requests about it, and their limits."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any, ParamSpec, TypeVar
+
+from starlette.requests import Request
+
+import fpdb
+from fpdb.integrations.batcher import Batcher
+from fpdb.integrations.server.access import Access
+from fpdb.integrations.server.messages import CheckBody, Content, QueryBody
+from fpdb.integrations.server.metrics import Metrics
+from fpdb.integrations.server.problems import ProblemError
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+# Threads that read the database; more gain little, since one at a time runs Python.
+_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may take, and how many there may be.
+
+    A document, alone or in a line, has at most `document` bytes of JSON, and its text at most what
+    the recipe takes. A request of lines has at most `lines` of them, and `body` bytes. A request
+    takes at most `seconds`; one of lines as long for each part that is read or sent. Beyond
+    `requests` in flight, or `memory` bytes in their bodies, requests get the status 503.
+    """
+
+    document: int = 4 << 20
+    lines: int = 100_000
+    body: int = 256 << 20
+    requests: int = 1000
+    memory: int = 256 << 20
+    seconds: float = 30.0
+
+
+class Server:
+    """A database with what answers requests about it; handlers find it in `app.state.server`."""
+
+    def __init__(
+        self, database: fpdb.Database, limits: Limits, access: Access, similarity: float | None
+    ) -> None:
+        self.database = database
+        self.access = access
+        self.limits = limits
+        self.metrics = Metrics(database)
+        # Set when the server ends: requests of lines take no further ones then.
+        self.stopping = asyncio.Event()
+        # Bytes in the bodies of requests that are in flight.
+        self.held = 0
+        self._similarity = similarity
+        self._threads = ThreadPoolExecutor(_THREADS, "fpdb-read")
+        self._batcher: Batcher[fpdb.Added | fpdb.FpdbError] | None = None
+
+    async def read(
+        self,
+        function: Callable[Arguments, Result],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Return what a function returns in one of a few threads."""
+        call = partial(function, *arguments, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def html(self, page: str) -> str:
+        """Return the main text of a page, read in a process of its own."""
+        return (await self.read(fpdb.html_text, page)).text
+
+    def add(
+        self, documents: Sequence[fpdb.Document]
+    ) -> "asyncio.Future[list[fpdb.Added | fpdb.FpdbError]]":
+        """Add documents; the result is set once they are stored durably."""
+        if self._batcher is None:  # here, since an application that is mounted has no lifespan
+            self._batcher = batcher = Batcher(self.metrics.adding(self._similarity))
+            self.metrics.waiting.set_function(lambda: batcher.waiting)
+        return self._batcher.add(documents)
+
+    async def close(self) -> None:
+        """Wait until everything that was accepted is stored."""
+        if self._batcher is not None:
+            await self._batcher.close()
+        self._threads.shutdown(wait=False)
+
+    async def body(self, request: Request) -> bytes:
+        """Return the body of a request with one document."""
+        declared = request.headers.get("content-length", "")
+        self._require_size(int(declared) if declared.isdecimal() else 0)
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ProblemError(HTTPStatus.BAD_REQUEST, "the body ended early")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            self._require_size(size)
+            self.hold(request.scope, len(parts[-1]))
+            more = message.get("more_body", False)
+        return b"".join(parts)
+
+    def _require_size(self, size: int) -> None:
+        if size > self.limits.document:
+            raise ProblemError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"found a document of {size:,} bytes of JSON, expected at most "
+                f"{self.limits.document:,}",
+                hint="leave such documents out, or send the text in place of the HTML",
+            )
+
+    def require_line(self, line: bytes | None) -> bytes:
+        """Return a line; raise InputError if it is too long, which is None."""
+        if line is None:
+            raise fpdb.InputError(
+                f"found a line of more than {self.limits.document:,} bytes",
+                hint="leave such documents out, or send the text in place of the HTML",
+            )
+        return line
+
+    def hold(self, scope: Any, size: int) -> None:
+        """Count bytes of a request; raise ProblemError if all requests have too many."""
+        scope["fpdb.held"] = scope.get("fpdb.held", 0) + size
+        self.held += size
+        if self.held > self.limits.memory:
+            raise ProblemError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"the requests in flight have more than {self.limits.memory:,} bytes",
+                hint="send fewer at a time",
+            )
+
+    def require_fitting(self, content: Content) -> None:
+        """Raise an error unless something is given once, for the recipe of the database."""
+        given = [content.text, content.html, content.fingerprint]
+        if given.count(None) != len(given) - 1:
+            raise fpdb.InputError(
+                f"found {len(given) - given.count(None)} of text, html and fingerprint, expected "
+                "one of them",
+                hint="a text is what the recipe is made for",
+            )
+        if content.recipe not in {None, self.database.recipe.id}:
+            raise fpdb.RecipeMismatchError(
+                f"the database has the recipe {self.database.recipe.id}, found {content.recipe}",
+                hint="make fingerprints by the recipe of the database, or send texts",
+            )
+
+    async def document_of(self, body: CheckBody) -> fpdb.Document:
+        """Return the document to store."""
+        self.require_fitting(body)
+        text = body.text if body.html is None else await self.html(body.html)
+        return fpdb.Document(body.key, text, body.meta, self._number_of(body))
+
+    def near(self, question: QueryBody) -> fpdb.Matches:
+        """Find the stored documents near a text, a page or a fingerprint; call it in a thread."""
+        self.require_fitting(question)
+        number, k, limit = self._number_of(question), question.k, question.limit
+        if number is None:
+            text = question.text
+            if question.html is not None:
+                text = fpdb.html_text(question.html).text
+            similarity = question.similarity or (self._similarity if k is None else None)
+            return self.database.query(text or "", similarity=similarity, k=k, limit=limit)
+        if question.similarity is not None:
+            raise fpdb.InputError(
+                "found a similarity and a ready fingerprint, expected a text, which alone has one",
+                hint="leave similarity out, or ask for what is within k",
+            )
+        return self.database.query_fingerprint(number, k=k, limit=limit)
+
+    def _number_of(self, content: Content) -> int | None:
+        if content.fingerprint is None:
+            return None
+        return fpdb.parse_fingerprint(content.fingerprint, self.database.plan.bits)

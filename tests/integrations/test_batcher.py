@@ -1,0 +1,120 @@
+"""The thread that adds the documents of an event loop."""
+
+import asyncio
+import threading
+
+import pytest
+
+import fpdb
+from fpdb.integrations.batcher import Batcher, added_to
+
+
+@pytest.fixture
+def db(tmp_path):
+    with fpdb.create(tmp_path / "crawl.fpdb") as database:
+        yield database
+
+
+def documents(count):
+    return [
+        fpdb.Document(str(n), " ".join(f"word{place}of{n}" for place in range(15)))
+        for n in range(count)
+    ]
+
+
+def test_documents_that_wait_share_a_transaction(db):
+    sizes = []
+    add, held = added_to(db), threading.Event()
+
+    def store(some):
+        sizes.append(len(some))
+        held.wait(60)
+        return add(some)
+
+    async def run():
+        batcher = Batcher(store)
+        results = [batcher.add([document]) for document in documents(2500)]
+        assert batcher.waiting == 2500
+        held.set()
+        found = await asyncio.gather(*results)
+        assert batcher.waiting == 0
+        await batcher.close()
+        return [added.key for [added] in found]
+
+    assert asyncio.run(run()) == [str(n) for n in range(2500)]
+    assert len(sizes) <= 4
+    assert max(sizes) == 1000
+
+
+def test_long_texts_share_no_large_transaction(db):
+    sizes = []
+
+    def store(some):
+        sizes.append(len(some))
+        return some
+
+    async def run():
+        batcher = Batcher(store)
+        long = fpdb.Document("a", "x" * (1 << 20))
+        await asyncio.gather(*(batcher.add([long]) for _ in range(20)))
+
+    asyncio.run(run())
+    assert max(sizes) <= 8
+
+
+def test_a_bad_document_costs_only_itself(db):
+    async def run():
+        batcher = Batcher(added_to(db))
+        good, other = documents(2)
+        bad = fpdb.Document("", "x")
+        return await asyncio.gather(batcher.add([good, bad]), batcher.add([bad, other]))
+
+    (first, second), (third, fourth) = asyncio.run(run())
+    assert (first.status, fourth.status) == ("added", "added")
+    assert isinstance(second, fpdb.InputError)
+    assert isinstance(third, fpdb.InputError)
+
+
+def test_an_error_that_nobody_expects_reaches_all(db):
+    async def run():
+        batcher = Batcher(lambda _: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            await batcher.add(documents(1))
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_closing_comes_after_everything(db):
+    async def run():
+        batcher = Batcher(added_to(db))
+        results = [batcher.add([document]) for document in documents(50)]
+        await batcher.close()
+        assert all(result.done() for result in results)
+
+    asyncio.run(run())
+    assert len(db) == 50
+
+
+def test_what_nobody_waits_for_any_more_is_left_out(db):
+    held, add = threading.Event(), added_to(db)
+
+    def store(some):
+        held.wait(60)
+        return add(some)
+
+    async def run():
+        batcher = Batcher(store)
+        first, *others = documents(300)
+        results = [batcher.add([first])]
+        while not batcher._queue.empty():
+            await asyncio.sleep(0.001)
+        results += [batcher.add([document]) for document in others]
+        for result in results[1:]:
+            result.cancel()
+        held.set()
+        await batcher.close()
+        assert batcher.waiting == 0
+
+    asyncio.run(run())
+    assert len(db) == 1

@@ -1,0 +1,426 @@
+"""The server, called in this process: what it answers, whom it lets in, and its limits."""
+
+import asyncio
+import json
+
+import pytest
+from asgi import call, close
+
+import fpdb
+
+server = pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
+
+from fpdb.integrations.server import description, messages  # noqa: E402
+
+TEXT = (
+    "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more than "
+    "last year. Their young will fly before the summer is over, and begin the long journey south."
+)
+OTHER = "The old bridge at Lindow is closed, because the river has washed out one of its piers."
+LINES = {"content_type": "application/x-ndjson"}
+WRITE, READ = "w" * 16, "r" * 16
+
+
+@pytest.fixture
+def db(tmp_path):
+    with fpdb.create(tmp_path / "crawl.fpdb") as database:
+        yield database
+
+
+def talk(db, *requests, **settings):
+    """Send requests one after the other; return their answers."""
+
+    async def run():
+        app = server.app(db, **settings)
+        answers = [await call(app, *request[:3], **dict(*request[3:])) for request in requests]
+        await close(app)
+        return answers
+
+    return asyncio.run(run())
+
+
+def check(key, text=TEXT, **more):
+    return ("POST", "/v1/check", {"key": key, "text": text, **more})
+
+
+def lines(*bodies):
+    return b"\n".join(
+        body if isinstance(body, bytes) else json.dumps(body).encode() for body in bodies
+    )
+
+
+def test_a_document_is_stored_unless_it_resembles_a_stored_one(db):
+    first, again, copy, new, short = talk(
+        db, check("a", meta={"n": 1}), check("a", meta={"n": 1}), check("b"), check("a", OTHER),
+        check("c", "kites")
+    )  # fmt: skip
+    assert first.status == 200
+    assert first.json == {"key": "a", "status": "added"}
+    assert again.json == {"key": "a", "status": "unchanged"}
+    near = {"duplicate_of": "a", "distance": 0, "similarity": 1.0}
+    assert copy.json == {"key": "b", "status": "duplicate", **near}
+    assert new.json == {"key": "a", "status": "replaced"}
+    assert short.json == {"key": "c", "status": "short"}
+    assert list(db) == ["a", "c"]
+
+
+def test_a_look_stores_nothing(db):
+    new, _, copy, itself = talk(
+        db, check("a", store=False), check("a"), check("b", store=False), check("a", store=False)
+    )
+    assert new.json == {"key": "a", "status": "new"}
+    assert copy.json["duplicate_of"] == "a"
+    assert itself.json["status"] == "new"
+    assert list(db) == ["a"]
+
+
+@pytest.mark.process
+def test_pages_and_fingerprints_are_checked_too(db):
+    pytest.importorskip("resiliparse", reason="the extra web isn't installed")
+    page = f"<html><title>x</title><body><p>{TEXT}</p></body></html>"
+    digits = fpdb.format_fingerprint(db.recipe.fingerprint(TEXT))
+    added, copy, near, found = talk(
+        db,
+        check("a", None, html=page),
+        check("b"),
+        check("c", None, fingerprint=digits, recipe=db.recipe.id),
+        ("POST", "/v1/query", {"fingerprint": digits}),
+    )
+    assert added.json["status"] == "added"
+    assert copy.json["duplicate_of"] == "a"
+    assert near.json == {"key": "c", "status": "duplicate", "duplicate_of": "a", "distance": 0}
+    assert found.json == {"matches": [{"key": "a", "distance": 0}]}
+
+
+def test_each_problem_has_its_status_and_a_hint(db):
+    requests = {
+        400: [("POST", "/v1/check", b"{"), ("POST", "/v1/check", b'{"key":"a","text":"\xff"}')],
+        404: [("GET", "/v1/documents?key=zz"), ("DELETE", "/v1/documents?key=zz"), ("GET", "/no")],
+        405: [("GET", "/v1/check")],
+        409: [check("a", recipe="0" * 16)],
+        422: [
+            check("a", None),
+            check("a", html="<p>both"),
+            check("a", tex="unknown"),
+            check(1),
+            check("a" * 65537),
+            check("a", meta="x" * 65537),
+            ("POST", "/v1/query", {"text": TEXT, "similarity": 2}),
+            ("POST", "/v1/query", {"text": TEXT, "similarity": 0.9, "k": 3}),
+            ("POST", "/v1/query", {"fingerprint": "1" + "0" * 16}),
+            ("GET", "/v1/documents"),
+        ],
+    }
+    for status, some in requests.items():
+        requested = ((*each, *[b""] * (3 - len(each))) for each in some)
+        for request, answer in zip(some, talk(db, *requested), strict=True):
+            assert answer.status == status, (request, answer)
+            assert (answer.status, answer.json["status"]) == (status, status), (request, answer)
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json["detail"]
+            assert answer.json.get("hint") or status in {404, 405}, answer
+    assert len(db) == 0
+
+
+def test_lines_are_answered_in_their_order(db):
+    body = lines(
+        {"key": "a", "text": TEXT},
+        b"",
+        {"key": "b", "text": TEXT},
+        b"nonsense",
+        {"key": 3, "text": OTHER},
+        {"key": "b", "text": TEXT, "store": False},
+        b"x" * 2000,
+        {"key": "c", "text": OTHER},
+    )
+    limits = server.Limits(document=1000)
+    parts = [body[start : start + 50] for start in range(0, len(body), 50)]
+    for chunks in ([body], [body, b"\n"], parts):
+        for key in list(db):
+            db.delete(key)
+        request = ("POST", "/v1/check", b"", LINES | {"chunks": chunks})
+        [answer] = talk(db, request, limits=limits)
+        assert answer.status == 200
+        found = [(each["key"], each["status"]) for each in answer.lines]
+        bad = (None, "error")
+        assert found == [
+            ("a", "added"), ("b", "duplicate"), bad, (3, "error"), ("b", "duplicate"), bad,
+            ("c", "added"),
+        ]  # fmt: skip
+        assert all(each["hint"] for each in answer.lines if each["status"] == "error")
+
+
+def test_lines_of_questions_are_answered_in_their_order(db):
+    db.add("a", TEXT)
+    body = lines({"text": OTHER}, b"[]", {"text": TEXT}, {"text": TEXT, "limit": 0})
+    [answer] = talk(db, ("POST", "/v1/query", body, LINES))
+    assert [len(each["matches"]) for each in answer.lines] == [0, 0, 1, 0]
+    assert ["error" in each for each in answer.lines] == [False, True, False, True]
+
+
+def test_a_request_has_a_number_of_lines(db):
+    body = lines(*({"key": str(number), "text": OTHER} for number in range(10)))
+    parts = [each + b"\n" for each in body.split(b"\n")]
+    request = ("POST", "/v1/check", b"", LINES | {"chunks": parts})
+    [answer] = talk(db, request, limits=server.Limits(lines=5))
+    assert len(answer.lines) == 6
+    assert "more than 5 lines" in answer.lines[-1]["error"]
+    [answer] = talk(db, request, limits=server.Limits(body=300))
+    assert "300 bytes" in answer.lines[-1]["error"]
+
+
+def test_lines_end_when_the_server_does(db):
+    async def run():
+        app = server.app(db)
+        never = asyncio.Event()
+        body = lines({"key": "a", "text": TEXT}, b"")
+        sending = asyncio.create_task(
+            call(app, "POST", "/v1/check", body, wait=never.wait(), **LINES)
+        )
+        while not len(db):
+            await asyncio.sleep(0.01)
+        assert not sending.done()
+        app.server.stopping.set()
+        return await sending
+
+    assert asyncio.run(run()).lines == [{"key": "a", "status": "added"}]
+
+
+def test_a_database_that_fails_says_so_for_each_line(db, monkeypatch):
+    def fail(*_, **__):
+        raise fpdb.DiskFullError("the disk is full", hint="free some of it")
+
+    monkeypatch.setattr(fpdb.Database, "add_prepared", fail)
+    one, many = talk(
+        db, check("a"), ("POST", "/v1/check", lines({"key": "a", "text": TEXT}, b"x"), LINES)
+    )
+    assert (one.status, one.headers["retry-after"]) == (503, "1")
+    assert [each["status"] for each in many.lines] == ["failed", "error"]
+
+
+def test_documents_are_read_and_deleted(db):
+    url = "/v1/documents?key=https%3A%2F%2Fa.example%2F%3Fn%3D1"
+    _, found, deleted, gone = talk(
+        db, check("https://a.example/?n=1", meta=[1]), ("GET", url), ("DELETE", url), ("GET", url)
+    )
+    assert found.json["fingerprint"] == fpdb.format_fingerprint(db.recipe.fingerprint(TEXT))
+    assert (found.json["meta"], found.json["characters"]) == ([1], len(TEXT))
+    assert (deleted.status, deleted.body, gone.status) == (204, b"", 404)
+
+
+def test_keys_may_be_integers(tmp_path):
+    with fpdb.create(tmp_path / "numbers.fpdb", keys="integer") as db:
+        added, text, found, bad = talk(
+            db,
+            check(2**64 - 1),
+            check("a"),
+            ("GET", f"/v1/documents?key={2**64 - 1}"),
+            ("GET", "/v1/documents?key=-1"),
+        )
+    assert added.json["key"] == found.json["key"] == 2**64 - 1
+    assert (text.status, bad.status) == (422, 422)
+
+
+def test_statistics_and_metrics_count_what_is_stored(db):
+    _, _, stats, metrics, health = talk(
+        db, check("a"), check("b"), ("GET", "/v1/stats"), ("GET", "/metrics"), ("GET", "/healthz")
+    )
+    assert stats.json["documents"] == 1
+    assert health.json == {"status": "ok"}
+    counted = dict(
+        line.rsplit(" ", 1) for line in metrics.body.decode().splitlines() if line[0] != "#"
+    )
+    assert counted["fpdb_documents"] == "1.0"
+    assert counted['fpdb_checked_documents_total{status="duplicate"}'] == "1.0"
+    assert counted['fpdb_requests_total{call="check",status="200"}'] == "2.0"
+    assert float(counted["fpdb_file_bytes"]) > 0
+    assert counted["fpdb_transaction_documents_count"] == "2.0"
+    assert counted["fpdb_waiting_documents"] == "0.0"
+
+
+def test_a_database_may_be_read_only(db):
+    db.add("a", TEXT)
+    with fpdb.open(db.path, readonly=True) as reader:
+        stored, looked, deleted = talk(
+            reader, check("b"), check("b", store=False), ("DELETE", "/v1/documents?key=a")
+        )
+    assert (stored.status, looked.status, deleted.status) == (403, 200, 403)
+
+
+def test_a_thousand_checks_of_one_page_store_it_once(db):
+    async def run():
+        app = server.app(db)
+        requests = (call(app, *check(str(number))) for number in range(1000))
+        answers = await asyncio.gather(*requests)
+        return [answer.json["status"] for answer in answers]
+
+    statuses = asyncio.run(run())
+    assert sorted(set(statuses)) == ["added", "duplicate"]
+    assert statuses.count("added") == len(db) == 1
+
+
+# Who gets in
+
+
+def test_pages_of_other_sites_stay_out(db):
+    def statuses(**headers):
+        """Of a request that reads and of one that writes."""
+        requests = (("GET", "/v1/stats"), check("a"))
+        return [
+            answer.status
+            for answer in talk(
+                db, *((*each, *[b""] * (3 - len(each)), headers) for each in requests)
+            )
+        ]
+
+    assert statuses() == [200, 200]
+    for host in ("127.0.0.1:7373", "[::1]:7373", "LOCALHOST"):
+        assert statuses(host=host) == [200, 200], host
+    for host in ("evil.example", "127.0.0.1.evil.example:7373", "", "[", "localhost@evil.example"):
+        assert statuses(host=host) == [403, 403], host
+    assert statuses(origin="http://localhost:7373") == [200, 200]
+    for origin in ("http://evil.example", "null", "http://localhost:8080"):
+        assert statuses(origin=origin) == [200, 403], origin
+
+
+def test_tokens_say_who_may_write(db):
+    access = server.Access([("write", WRITE), ("read", READ)])
+
+    def statuses(authorization):
+        headers = {"authorization": authorization, "host": "fpdb.example"}
+        requests = (
+            ("GET", "/healthz"), ("GET", "/v1/stats"), check("a", store=False), check("a"),
+            ("POST", "/v1/check", b"x", LINES), ("DELETE", "/v1/documents?key=a"),
+        )  # fmt: skip
+        return [
+            answer.status
+            for answer in talk(
+                db,
+                *(
+                    (*each[:2], each[2] if len(each) > 2 else b"", dict(*each[3:]) | headers)
+                    for each in requests
+                ),
+                access=access,
+            )
+        ]
+
+    assert statuses(f"Bearer {WRITE}") == [200, 200, 200, 200, 200, 204]
+    assert statuses(f"bearer {READ}") == [200, 200, 200, 403, 403, 403]
+    assert statuses("Basic OnJycnJycnJycnJycnJycnI=") == [200, 200, 200, 403, 403, 403]
+    for wrong in ("", "Bearer", f"Bearer {WRITE}x", f"Token {WRITE}", "Basic !", "Bearer \xff"):
+        assert statuses(wrong) == [200, 401, 401, 401, 401, 401], wrong
+    [answer] = talk(db, ("GET", "/v1/stats"), access=access)
+    assert "Bearer" in answer.headers["www-authenticate"]
+    assert answer.json["hint"]
+
+
+def test_a_browser_is_invited_once(db):
+    access = server.Access(required=True)
+    link = f"/v1/stats?token={access.invite('read')}&x=1"
+    wrong, first, again = talk(
+        db, ("GET", "/v1/stats?token=wrong"), ("GET", link), ("GET", link), access=access
+    )
+    assert (wrong.status, first.status, again.status) == (401, 303, 401)
+    assert first.headers["location"] == "/v1/stats?x=1"
+    cookie, *attributes = first.headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=strict"} <= set(attributes)
+    read, write = talk(
+        db,
+        ("GET", "/v1/stats", b"", {"cookie": f"a=b; {cookie}"}),
+        (*check("a"), {"cookie": cookie}),
+        access=access,
+    )
+    assert (read.status, write.status) == (200, 403)
+
+
+def test_a_token_file_is_for_its_owner_alone(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text(f"# a fleet\nwrite {WRITE}\n\n  read\t{READ} \n")
+    path.chmod(0o600)
+    assert server.read_tokens(path) == [("write", WRITE), ("read", READ)]
+    path.chmod(0o640)
+    with pytest.raises(fpdb.InputError, match="found the mode 640") as error:
+        server.read_tokens(path)
+    assert error.value.hint == f"chmod 600 {path}"
+    path.chmod(0o600)
+    for text in ("", "write short", f"admin {WRITE}", WRITE):
+        path.write_text(text)
+        with pytest.raises(fpdb.InputError):
+            server.read_tokens(path)
+    with pytest.raises(fpdb.InputError, match="can't be read"):
+        server.read_tokens(tmp_path / "none")
+
+
+# Limits
+
+
+def test_a_document_has_a_size(db):
+    limits = server.Limits(document=1000)
+    long = json.dumps({"key": "a", "text": "x" * 1000}).encode()
+    declared, streamed = talk(
+        db,
+        ("POST", "/v1/check", b"{", {"content_length": "1001"}),
+        ("POST", "/v1/check", b"", {"chunks": [long[:500], long[500:]]}),
+        limits=limits,
+    )
+    assert (declared.status, streamed.status) == (413, 413)
+
+
+def test_more_requests_than_the_limit_are_put_off(db):
+    async def run(limits):
+        app = server.app(db, limits=limits)
+        enough = asyncio.Event()
+        slow = [
+            asyncio.create_task(call(app, "POST", "/v1/check", b'{"key":', wait=enough.wait()))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0.01)
+        third = await call(app, *check("a"))
+        enough.set()
+        await asyncio.gather(*slow)
+        return third, await call(app, *check("a"))
+
+    for limits in (server.Limits(requests=2), server.Limits(memory=200)):
+        third, later = asyncio.run(run(limits))
+        assert (third.status, third.headers["retry-after"]) == (503, "1"), limits
+        assert later.status == (200 if limits.requests == 2 else 503)
+
+
+def test_a_request_takes_no_longer_than_the_limit(db):
+    async def run(**headers):
+        app = server.app(db, limits=server.Limits(seconds=0.05))
+        never = asyncio.Event()
+        return await call(app, "POST", "/v1/check", b'{"key":', wait=never.wait(), **headers)
+
+    assert asyncio.run(run()).status == 503
+    [line] = asyncio.run(run(**LINES)).lines
+    assert "nothing came for 0.05 seconds" in line["error"]
+
+
+# The description
+
+
+def test_the_description_has_examples_that_are_valid(db):
+    described = description.openapi()
+    for kind in (messages.CheckBody, messages.QueryBody):
+        assert kind.__name__ in described["components"]["schemas"]
+    for path, methods in described["paths"].items():
+        for method, called in methods.items():
+            url = path + ("?key=none" if "parameters" in called else "")
+            body = called.get("requestBody", {}).get("content", {"": {"example": {}}})
+            for kind, content in body.items():
+                example = content["example"]
+                sent = example.encode() if isinstance(example, str) else example
+                [answer] = talk(db, (method.upper(), url, sent, {"content_type": kind}))
+                assert str(answer.status) in called["responses"], (method, path)
+                assert answer.status == 200 or "parameters" in called, (method, path, answer)
+
+
+def test_the_page_needs_no_other_file(db):
+    page, described = talk(db, ("GET", "/docs"), ("GET", "/openapi.json"))
+    assert described.json["openapi"] == "3.1.0"
+    text = page.body.decode()
+    assert all(path in text for path in described.json["paths"])
+    assert "src=" not in text
+    assert "@import" not in text
+    assert "url(" not in text
