@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "docs" / "_build"
 PAGES = [
     path
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for path in [*sorted(ROOT.glob("README*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     if BUILD not in path.parents
 ]
 
