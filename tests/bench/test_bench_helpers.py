@@ -1,12 +1,14 @@
 """The bench's helpers: its exact answers are exact, table and picture say what was measured."""
 
 import importlib
+import itertools
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 FOLDER = Path(__file__).parents[2] / "tools" / "benchmarks"
 
@@ -172,6 +174,30 @@ def test_what_is_found_of_texts_is_judged(mixes):
         assert mix.rate(mix.similar) == (1, 1)
         assert mix.rate([*mix.similar, 0, 1]) == (1, len(mix.similar) / (len(mix.similar) + 2))
         assert mix.rate([]) == (0, 0)
+
+
+def test_it_doesnt_matter_which_document_of_a_group_a_tool_keeps(helper, tmp_path):
+    corpus = helper("dedupe").Corpus(tmp_path / "corpus.parquet", 400)
+    rows = parquet.read_table(tmp_path / "corpus.parquet").to_pylist()
+    shingles = [set(itertools.pairwise(itertools.pairwise(row["text"].split()))) for row in rows]
+    near = {
+        (one, other)
+        for one, other in itertools.combinations(range(400), 2)
+        if len(shingles[one] & shingles[other]) >= 0.8 * len(shingles[one] | shingles[other])
+    }
+    assert set(zip(corpus.similar[::2], corpus.similar[1::2], strict=True)) == near
+    for order in (range(400), range(399, -1, -1)):
+        kept = set()
+        for number in order:
+            if not any((number, each) in near or (each, number) in near for each in kept):
+                kept.add(number)
+        assert corpus.rate(kept) == (1, 1)
+    pair = min(near)
+    found, right = corpus.rate(kept.union(pair))
+    assert 0.95 < found < 1
+    assert right == 1
+    assert corpus.rate(range(400))[0] == 0
+    assert corpus.rate([])[1] < 0.7
 
 
 @pytest.mark.slow("it fingerprints two hundred texts with simhash")

@@ -7,7 +7,10 @@ earlier one that stays. Each tool has an environment of its own and all processo
 Parquet file, and writes another; the clock runs from its start to its end.
 """
 
+import array
 import collections
+import contextlib
+import itertools
 import os
 import random
 import re
@@ -61,7 +64,7 @@ class Corpus:
         weights = [1 / (rank + 10) for rank in range(len(vocabulary))]
         pool = dice.choices(vocabulary, weights, k=1 << 20)
         recent = collections.deque()
-        self.surplus, self.right = set(), set()
+        self.similar, self.right = array.array("Q"), set()
         schema = pa.schema([("id", pa.string()), ("text", pa.string())])
         with pq.ParquetWriter(path, schema) as writer:
             for first in range(0, documents, ROWS):
@@ -89,25 +92,33 @@ class Corpus:
             self._judge(family)
 
     def _judge(self, family):
-        """Find the documents that should go, and those of which it would be no mistake."""
-        if len(family) == 1:
-            return
-        family = [(number, _shingles(words)) for number, words in family]
-        kept = []
-        for place, (number, own) in enumerate(family):
-            if any(_jaccard(own, other) >= SIMILAR for other in kept):
-                self.surplus.add(number)
-            else:
-                kept.append(own)
-            others = (other for at, (_, other) in enumerate(family) if at != place)
-            if any(_jaccard(own, other) >= WRONG for other in others):
-                self.right.add(number)
+        """Find the documents that are similar, and those that it would be no mistake to drop."""
+        family = [(number, _shingles(words)) for number, words in family if len(family) > 1]
+        for (first, own), (second, other) in itertools.combinations(family, 2):
+            share = _jaccard(own, other)
+            if share >= WRONG:
+                self.right.update((first, second))
+            if share >= SIMILAR:
+                self.similar.extend((first, second))
+
+    def surplus(self, kept):
+        """Count those that should go: similar to an earlier one, of some, that should stay."""
+        gone = set()
+        similar = sorted(zip(self.similar[1::2], self.similar[::2], strict=True))
+        for number, earlier in similar:
+            if number in kept and earlier in kept and earlier not in gone:
+                gone.add(number)
+        return len(gone)
 
     def rate(self, kept):
-        """Return the recall and the precision of what was dropped."""
-        dropped = set(range(self.documents)) - set(kept)
-        found = len(dropped & self.surplus) / len(self.surplus)
-        return found, len(dropped & self.right) / max(len(dropped), 1)
+        """Return the recall and the precision of what was dropped.
+
+        Tools keep different documents of a group. So it counts which of those that were kept should
+        still go, and not which ones went.
+        """
+        dropped = set(range(self.documents)).difference(kept)
+        missed = self.surplus(set(kept)) / self.surplus(range(self.documents))
+        return 1 - missed, len(dropped & self.right) / max(len(dropped), 1)
 
 
 def _word(dice):
@@ -124,17 +135,21 @@ def _jaccard(some, others):
 
 
 class Watch(threading.Thread):
-    """Watches the memory of a process and its children, and the bytes of a folder."""
+    """Watches the memory of a process and its children, and the bytes of a folder.
+
+    Mapped files are counted apart: the system takes their pages back when memory is short.
+    """
 
     def __init__(self, pid, folder):
         super().__init__(daemon=True)
-        self.memory = self.disk = 0
+        self.memory = self.mapped = self.disk = 0
         self._pid, self._folder = pid, folder
         self._over = threading.Event()
 
     def run(self):
         while not self._over.wait(0.5):
-            self.memory = max(self.memory, sum(map(_memory, _tree(self._pid))))
+            memory, mapped = map(sum, zip(*map(_memory, _tree(self._pid)), strict=True))
+            self.memory, self.mapped = max(self.memory, memory), max(self.mapped, mapped)
             self.disk = max(self.disk, _size(self._folder))
 
     def end(self):
@@ -155,12 +170,14 @@ def _tree(pid):
 
 
 def _memory(pid):
-    """Return the memory of a process; what several share counts in parts."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    """Return the memory of a process and its mapped files; what several share counts in parts."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines()[1:]:
+            name, size, *_ = line.split()
+            found[name] = int(size) << 10
+    mapped = found.get("Pss_File:", 0)
+    return found.get("Pss:", 0) - mapped, mapped
 
 
 def _size(folder):
@@ -210,18 +227,18 @@ def run(documents, rounds, names):
         source = Path(place) / "corpus.parquet"
         corpus = Corpus(source, documents)
         size = source.stat().st_size / 1e6
-        share = len(corpus.surplus) / documents
+        share = corpus.surplus(range(documents)) / documents
         note = f"{documents:,} documents, {size:,.0f} MB of Parquet; {share:.1%} of them should go."
         for name in names:
             if documents > MOST.get(name, documents):
                 continue
-            seconds, memory, disk = [], [], []
+            seconds, memory, mapped, disk = [], [], [], []
             for _ in range(rounds):
                 folder = Path(place) / "work"
                 folder.mkdir()
                 clean, listed = command(name, source, folder)
                 if taken := measure(name, clean, folder):
-                    for values, value in zip((seconds, memory, disk), taken, strict=True):
+                    for values, value in zip((seconds, memory, mapped, disk), taken, strict=True):
                         values.append(value)
                     found = subprocess.run(listed, check=True, capture_output=True, text=True)
                     kept = set(map(int, found.stdout.split()))
@@ -230,7 +247,8 @@ def run(documents, rounds, names):
             if seconds:
                 middle = statistics.median(seconds)
                 shares = [f"{share:.3f}" for share in corpus.rate(kept)]
-                sizes = [f"{max(values) / 1e6:,.0f} MB" for values in (memory, disk)]
+                own, mapped, disk = (f"{max(each) / 1e6:,.0f}" for each in (memory, mapped, disk))
+                sizes = [f"{own} + {mapped} MB", f"{disk} MB"]
                 row |= zip(
                     FIGURES,
                     [f"{middle:,.0f} s", f"{documents / middle:,.0f}", *sizes, *shares],
@@ -242,7 +260,7 @@ def run(documents, rounds, names):
 
 
 def measure(name, clean, folder):
-    """Run a tool; return the seconds, the most memory and the most disk, or None if it failed."""
+    """Run a tool; return its seconds, memory, mapped files and disk, or None if it failed."""
     variables = {each: value for each, value in os.environ.items() if each != "VIRTUAL_ENV"}
     variables |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder)}
     log = folder / "log.txt"
@@ -260,4 +278,4 @@ def measure(name, clean, folder):
         tail = log.read_text("utf-8", "replace")[-2000:]
         print(f"[bench] {name} failed: {tail}", file=sys.stderr, flush=True)
         return None
-    return seconds, watch.memory, watch.disk
+    return seconds, watch.memory, watch.mapped, watch.disk
