@@ -43,6 +43,7 @@ class Writer:
         self._txn, self._index, self._catalog = txn, index, catalog
         self._view = View(txn, index, catalog)
         self._counters = Counters.unpack(txn.get("counters", b"counters"))
+        self._next_id = self._counters.next_id
         self._known = catalog.find_many(txn, keys)
         # What isn't written yet.
         self._saved: dict[Key, Stored] = {}
@@ -83,9 +84,9 @@ class Writer:
         """Return the ids of new keys."""
         if self._catalog.kind == "integer":
             return keys
-        first = self._counters.next_id
-        self._counters = self._counters._replace(next_id=first + len(keys))
-        return np.arange(first, first + len(keys), dtype=np.uint64)
+        first = self._next_id
+        self._next_id += len(keys)
+        return np.arange(first, self._next_id, dtype=np.uint64)
 
     def add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
         """Add documents, or replace those with their keys.
@@ -156,8 +157,8 @@ class Writer:
     def _new_id(self, key: Key) -> int:
         if isinstance(key, int):
             return key
-        number = self._counters.next_id
-        self._counters = self._counters._replace(next_id=number + 1)
+        number = self._next_id
+        self._next_id += 1
         return number
 
     def apply(self) -> None:
@@ -180,6 +181,7 @@ class Writer:
     def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:
         old = self._counters
         self._counters = old._replace(
+            next_id=self._next_id,
             documents=old.documents + documents,
             short=old.short + short,
             writes=old.writes + 1,

@@ -299,6 +299,10 @@ class WriteTransaction(ReadTransaction):
         """Store a value under a key after all others, which is faster and leaves no gaps."""
         self.raw.put(key, value, append=True, db=self.databases[name])
 
+    def put_many(self, name: str, entries: Iterable[tuple[bytes, bytes | memoryview]]) -> None:
+        """Store values under their keys, replacing what was there."""
+        self.kept_cursor(name).putmulti(entries)
+
     def extend(self, name: str, entries: Iterable[tuple[bytes, bytes | memoryview]]) -> None:
         """Store values in the order of their keys, after all others."""
         with self.raw.cursor(self.databases[name]) as cursor:

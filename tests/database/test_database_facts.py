@@ -822,6 +822,13 @@ def test_a_replaced_document_keeps_its_places(
         for name in ("put", "delete"):
             method = getattr(WriteTransaction, name)
             monkeypatch.setattr(WriteTransaction, name, recorded(method))
+        put_many = WriteTransaction.put_many
+
+        def recorded_many(self: Any, name: str, entries: list[Any]) -> None:
+            written.extend([name] * len(entries))
+            put_many(self, name, entries)
+
+        monkeypatch.setattr(WriteTransaction, "put_many", recorded_many)
         db.add(keys[0], TEXT, meta=1)
         assert not {"keys", "short", "table-00"} & set(written)
         assert written.count("documents") == (1 if kind == "text" else 2)
