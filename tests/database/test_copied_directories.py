@@ -33,11 +33,12 @@ def closed(path: Path, db: Database) -> Path:
 def verified(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The directories that are verified, in this order."""
     seen: list[Path] = []
+    whole = fpdb.check  # before it is replaced where the name is looked up
 
     def check(path: Path, *, deep: bool) -> Iterator[fpdb.models.Problem]:
         assert deep
         seen.append(path)
-        return fpdb.check(path, deep=deep)
+        return whole(path, deep=deep)
 
     monkeypatch.setattr("fpdb.maintenance.check.check", check)
     return seen
