@@ -159,7 +159,9 @@ class Queries(ABC):
         It reads at most a million candidates; if that ends the search, the matches are marked as
         not complete.
         """
-        search = self._search(self.k if k is None else k, limit)
+        search = self._usual
+        if k is not None or limit is not None:
+            search = self._search(self.k if k is None else k, limit)
         number = as_number(fingerprint, self._index.plan.bits)
         with self._transaction() as txn:
             return near(self._view(txn), number, search.k, search.limit)

@@ -125,11 +125,13 @@ def _near(
 ) -> tuple[list[tuple[int, Iterable[int]]], bool]:
     """Find the ids of each fingerprint within k of one, which may be read as they are needed."""
     txn, index = view.txn, view.index
-    nearby = index.near(txn, fingerprint, k, budget)
-    known = nearby.ids
-    found = sorted((apart, number) for number, apart in nearby.distances.items())
-    runs = [(apart, known.get(number) or index.ids(txn, number)) for apart, number in found]
-    return runs, nearby.complete
+    distances, complete, known = index.near(txn, fingerprint, k, budget)
+    if not distances:
+        return [], complete
+    found = sorted((apart, number) for number, apart in distances.items())
+    return [
+        (apart, known.get(number) or index.ids(txn, number)) for apart, number in found
+    ], complete
 
 
 def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Iterator[Reached]:

@@ -1,17 +1,23 @@
+from collections.abc import Callable
+from typing import Any
+
 from fpdb.arrays import Column, Places
 
-def near_rows(
-    value: bytes | memoryview,
-    columns: int,
-    digest: int,
-    low: int,
-    high: int,
-    query: int,
-    k: int,
-) -> tuple[int, list[tuple[int, int, int, int]] | None] | None: ...
-def runs(
-    value: bytes | memoryview, columns: int, digest: int, numbers: list[int], at: int
-) -> tuple[int, list[tuple[int, list[int] | None]]] | None: ...
+class PageCursor:
+    def __init__(
+        self, cursor: Any, digest: Callable[[memoryview, int], int], columns: int, seed: int
+    ) -> None: ...
+
+class Probes:
+    def __init__(self, moves: Column, moves_back: Column, masks: Column, below: int) -> None: ...
+
+class NearSearch:
+    def __init__(self, probes: list[Probes], k: int, few: int, home: bool) -> None: ...
+    def near(
+        self, cursors: list[PageCursor], query: int, room: int
+    ) -> tuple[dict[int, int], dict[int, list[int]]] | None: ...
+
+def runs(at: PageCursor, numbers: list[int]) -> list[tuple[int, list[int] | None]] | None: ...
 def packed(rows: list[Column], largest: int) -> bytearray | int: ...
 
 class RowsToInsert:
@@ -23,8 +29,12 @@ class RowsToInsert:
         self, value: bytes | memoryview, keys: int, digest: int, first: int, after: int
     ) -> memoryview | None: ...
 
-class RangeSearch:
+class Ranges:
     longest: int
+    def search(self, at: PageCursor, in_turn: bool, enough: int) -> bool | None: ...
+    def taken(self) -> tuple[bytes, bytes]: ...
+
+class RangeSearch(Ranges):
     def __init__(
         self,
         lows: Column,
@@ -37,8 +47,6 @@ class RangeSearch:
         k: int,
         most: int,
     ) -> None: ...
-    def compare(
-        self, value: bytes | memoryview, columns: int, digest: int, done: int
-    ) -> tuple[int, bool] | None: ...
-    def __len__(self) -> int: ...
-    def taken(self) -> tuple[bytes, bytes]: ...
+
+class IdSearch(Ranges):
+    def __init__(self, numbers: Column, same: Column, got: Places, each: int) -> None: ...

@@ -2,16 +2,22 @@
 """Kernels of pages: search one, compare its rows with a query, and put rows into it.
 
 `fpdb.storage.columns` has the layout, and defines each result together with the code beside the
-calls. The caller computes the checksum of a page, which is compared here. A page that isn't sound,
-or another table's, is one for the definition, which raises the error.
+calls. Cursors and the function that computes checksums are Python objects, which are called. A page
+that isn't sound, or another table's, is one for the definition, which raises the error.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDES, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_READ, PyBUF_SIMPLE, PyBUF_STRIDES, PyBuffer_Release, PyObject_GetBuffer,
+)
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove, memset
 
 cdef extern from "Python.h":
+    ctypedef struct PyObject
+    object PyObject_CallFunctionObjArgs(object called, ...)
+    object PyMemoryView_FromMemory(char *data, Py_ssize_t size, int flags)
     object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
     char *PyByteArray_AsString(object array) except NULL
     object PyBytes_FromStringAndSize(const char *data, Py_ssize_t size)
@@ -23,6 +29,8 @@ cdef enum:
     MOST_COLUMNS = 4
     # Rows that are put into a page at once.
     MOST_ROWS = 256
+
+cdef uint64_t MOST = 0xFFFFFFFFFFFFFFFF
 
 
 cdef struct Page:
@@ -102,80 +110,280 @@ cdef inline int bits_of(uint64_t number) noexcept nogil:
     return <int>(number * <uint64_t>0x0101010101010101 >> 56)
 
 
-def near_rows(
-    value, int columns, uint64_t digest, uint64_t low, uint64_t high, uint64_t query, int k
-):
-    """Return how many rows a page has, and those from `low` to `high` within k of a query.
+cdef struct Key:
+    # The first numbers of a key; a missing one is 0.
+    uint64_t first, second
 
-    Equal numbers are one tuple: the bits in which they differ, how many these are, the first row
-    and the one after the last. There is None instead of no tuples, and None alone if the page is
-    one for the definition.
+
+cdef inline bint is_after(Key one, Key other) noexcept nogil:
+    return one.first > other.first or (one.first == other.first and one.second > other.second)
+
+
+cdef uint64_t read_big(const uint8_t *data) noexcept nogil:
+    """Return a number of 8 bytes as a key has it, the highest byte first."""
+    cdef uint64_t number = 0
+    cdef int place
+    for place in range(8):
+        number = number << 8 | data[place]
+    return number
+
+
+cdef class PageCursor:
+    """A cursor of a sub-database, and the page that was read last, which ends with the transaction.
+
+    A function returns the checksum of a page, of 64 bits, given its bytes and a seed.
     """
-    cdef Py_buffer buffer
+
+    cdef object cursor, to_range, back, item, digest, value
+    cdef int columns
+    cdef uint64_t seed, own_seed
+    cdef Key key
     cdef Page page
-    cdef int64_t row, first
-    cdef uint64_t number
-    cdef int apart
-    cdef list found = None
-    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
-    try:
-        if not opened(&page, &buffer, columns, digest):
-            return None
-        row = bound(&page, low, False, 0)
+
+    def __cinit__(self, cursor, digest, int columns, uint64_t seed):
+        self.cursor, self.digest, self.columns, self.seed = cursor, digest, columns, seed
+        self.to_range, self.back, self.item = cursor.set_range, cursor.prev, cursor.item
+
+    cdef bint to_key(self, uint64_t number, bint right) except -1:
+        """Go to the first page whose key isn't below a number, or doesn't begin with it either."""
+        cdef uint8_t[17] key  # it sorts after all that begin with the number
+        cdef int place
+        memset(key, 255, 17)
+        for place in range(8):
+            key[place] = <uint8_t>(number >> 56 - 8 * place)
+        whole = PyBytes_FromStringAndSize(<const char *>key, 17 if right else 8)
+        return PyObject_CallFunctionObjArgs(self.to_range, <PyObject *>whole, NULL) is True
+
+    cdef bint to_previous(self) except -1:
+        """Go to the page before; return whether there is one."""
+        return PyObject_CallFunctionObjArgs(self.back, NULL) is True
+
+    cdef bint to_last(self, uint64_t number) except -1:
+        """Go to the last page that doesn't begin after a number; return whether there is any."""
+        return self.to_previous() if self.to_key(number, True) else self.cursor.last()
+
+    cdef bint read_key(self) except -1:
+        """Read the key of the page; return whether it can be one."""
+        cdef Py_buffer buffer
+        cdef const uint8_t *data
+        cdef bint sound
+        cdef tuple found = <tuple?>PyObject_CallFunctionObjArgs(self.item, NULL)
+        self.value = found[1]
+        PyObject_GetBuffer(found[0], &buffer, PyBUF_SIMPLE)
+        data, sound = <const uint8_t *>buffer.buf, buffer.len == 8 or buffer.len == 16
+        if sound:
+            self.key.first = read_big(data)
+            self.key.second = read_big(data + 8) if buffer.len == 16 else 0
+            self.own_seed = self.seed ^ read_big(data + buffer.len - 8)
+        PyBuffer_Release(&buffer)
+        return sound
+
+    cdef bint read_page(self) except -1:
+        """Verify the page whose key was read; return whether it is sound and has rows."""
+        cdef Py_buffer buffer
+        PyObject_GetBuffer(self.value, &buffer, PyBUF_SIMPLE)
+        try:
+            if buffer.len < HEAD:
+                return False
+            body = PyMemoryView_FromMemory(
+                <char *>buffer.buf + CHECKSUM, buffer.len - CHECKSUM, PyBUF_READ
+            )
+            seed = <object>self.own_seed
+            digest = PyObject_CallFunctionObjArgs(
+                self.digest, <PyObject *>body, <PyObject *>seed, NULL
+            )
+            return opened(&self.page, &buffer, self.columns, digest)
+        finally:
+            PyBuffer_Release(&buffer)
+
+
+cdef uint64_t permuted_by(const uint64_t[:, ::1] moves, uint64_t number) noexcept:
+    """Move the bits of each mask as many places to the left as the number beside it."""
+    cdef uint64_t found = 0, part, by
+    cdef Py_ssize_t place
+    for place in range(moves.shape[0]):
+        # What leaves at the left comes in at the right, so bits move to the right too.
+        part, by = number & moves[place, 0], moves[place, 1]
+        found |= part << (by & 63) | part >> (64 - by & 63)
+    return found
+
+
+cdef class Probes:
+    """What a query needs of a table: a permutation and that back, and the changes of its prefix.
+
+    The permutations are masks with distances, and `below` has the bits after the prefix.
+    """
+
+    cdef const uint64_t[:, ::1] moves, moves_back
+    cdef const uint64_t[::1] masks
+    cdef uint64_t below
+
+    def __cinit__(
+        self,
+        const uint64_t[:, ::1] moves not None,
+        const uint64_t[:, ::1] moves_back not None,
+        const uint64_t[::1] masks not None,
+        uint64_t below,
+    ):
+        if moves.shape[1] != 2 or moves_back.shape[1] != 2:
+            raise ValueError("a permutation has two columns")
+        self.moves, self.moves_back, self.masks, self.below = moves, moves_back, masks, below
+
+    cdef bint has(self, uint64_t change) noexcept:
+        """Return whether a prefix is changed like this."""
+        cdef Py_ssize_t place
+        for place in range(self.masks.shape[0]):
+            if self.masks[place] == change:
+                return True
+        return False
+
+
+cdef class Nearby:
+    """What is near a query: the distances by fingerprints, and ids that the home table has.
+
+    `room` is how many rows may still be read. If more than a few are near, no ids are kept.
+    """
+
+    cdef dict distances, ids
+    cdef uint64_t query
+    cdef int k
+    cdef int64_t room, few
+
+    cdef bint look(self, PageCursor at, Probes probes, bint home) except -1:
+        """Compare the rows in the ranges of a table; return whether that was possible."""
+        cdef uint64_t permuted = permuted_by(probes.moves, self.query), low, high
+        cdef Key newest, last  # pages: the last one that an earlier range read, and that any did
+        cdef Py_ssize_t place, count = probes.masks.shape[0]
+        cdef bint there
+        cdef list highs = [(permuted ^ probes.masks[place]) | probes.below for place in range(count)]
+        if count > 1:
+            highs.sort()
+        newest.first = newest.second = last.first = last.second = 0
+        for place in range(count):
+            high = highs[place]
+            low = high & ~probes.below
+            # From the last page that doesn't begin after the range back to the first one with it.
+            there = at.to_last(high)
+            while there:
+                if not at.read_key():
+                    return False
+                if place and not is_after(at.key, newest):
+                    break
+                if is_after(at.key, last):
+                    last = at.key
+                if not at.read_page():
+                    return False
+                self.room -= at.page.count
+                if self.room < 0:
+                    return False
+                # With one range, what else is near on its pages, another table finds.
+                if count == 1:
+                    self.compare(&at.page, probes, permuted, low, high, at.columns, home)
+                else:
+                    self.compare(&at.page, probes, permuted, 0, MOST, at.columns, home)
+                if at.key.first < low or (at.key.first == low and not at.key.second):
+                    break
+                there = at.to_previous()
+            newest = last
+        return True
+
+    cdef int compare(
+        self,
+        const Page *page,
+        Probes probes,
+        uint64_t permuted,
+        uint64_t low,
+        uint64_t high,
+        int columns,
+        bint home,
+    ) except -1:
+        """Add what is near of those rows of a page whose numbers are in a range."""
+        cdef int64_t row = bound(page, low, False, 0), first
+        cdef uint64_t number, change
         while row < page.count:
-            number = cell(&page, 0, row)
+            number = cell(page, 0, row)
             if number > high:
                 break
-            first = row
+            first, change = row, number ^ permuted
             row += 1
-            apart = bits_of(number ^ query)
-            if apart <= k:
-                while row < page.count and cell(&page, 0, row) == number:
+            if bits_of(change) <= self.k:
+                while row < page.count and cell(page, 0, row) == number:
                     row += 1
-                if found is None:
-                    found = []
-                found.append((number ^ query, apart, first, row))
-        return page.count, found
-    finally:
-        PyBuffer_Release(&buffer)
+                near = self.query ^ permuted_by(probes.moves_back, change)
+                self.distances[near] = bits_of(change)
+                self.few -= row - first
+                # All rows with a prefix that was looked up are read, in the home table with ids.
+                if home and self.few >= 0 and probes.has(change & ~probes.below):
+                    known = self.ids.setdefault(near, [])
+                    for first in range(first, row):
+                        known.append(cell(page, columns - 1, first))
+        return 0
 
 
-def runs(value, int columns, uint64_t digest, list numbers, Py_ssize_t at):
-    """Look sorted numbers up in a page, from that one on for which the page was sought.
+cdef class NearSearch:
+    """Finds what is near a fingerprint in some tables, of which the first may be the home table.
 
-    Return the place of the first that may be on a later page; and of those that were found, the
-    number and the last numbers of its rows, or None for these if the page before may have more.
-    Return None alone if the page is one for the definition.
+    If more than a few rows are near, no ids are returned.
     """
-    cdef Py_buffer buffer
-    cdef Page page
-    cdef uint64_t number, last
-    cdef int64_t start, row
-    cdef Py_ssize_t first = at, count = len(numbers)
+
+    cdef list probes
+    cdef int k
+    cdef int64_t few
+    cdef bint home
+
+    def __cinit__(self, list probes not None, int k, int64_t few, bint home):
+        self.probes, self.k, self.few, self.home = probes, k, few, home
+
+    def near(self, list cursors not None, uint64_t query, int64_t room):
+        """Return what `Index.near` does: distances, and the ids that the home table has.
+
+        None is returned if there is no room for all rows, or a page is one for the definition.
+        """
+        cdef Nearby found = Nearby()
+        cdef Py_ssize_t place
+        if len(cursors) != len(self.probes):
+            raise ValueError("each table has a cursor")
+        found.distances, found.ids = {}, {}
+        found.query, found.k, found.room, found.few = query, self.k, room, self.few
+        for place in range(len(cursors)):
+            at, probes = <PageCursor?>cursors[place], <Probes?>self.probes[place]
+            if not found.look(at, probes, self.home and not place):
+                return None
+        if found.few < 0:
+            found.ids.clear()
+        for known in found.ids.values():
+            (<list>known).sort()
+        return found.distances, found.ids
+
+
+def runs(PageCursor at not None, list numbers not None):
+    """Return the numbers among sorted ones that rows begin with, and the last numbers of these.
+
+    The last numbers are None if an earlier page may have some. None alone is returned if a page is
+    one for the definition.
+    """
     cdef list found = [], ids
-    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
-    try:
-        if at < 0 or not opened(&page, &buffer, columns, digest):
-            return None
-        last = cell(&page, 0, page.count - 1)
-        while at < count:
-            number = numbers[at]
-            if at > first and number >= last:
-                break
-            start = bound(&page, number, False, 0)
-            if start < page.count and cell(&page, 0, start) == number:
-                ids = None
-                if start > 0:
-                    ids = []
-                    row = start
-                    while row < page.count and cell(&page, 0, row) == number:
-                        ids.append(cell(&page, columns - 1, row))
-                        row += 1
-                found.append((number, ids))
-            at += 1
-        return at, found
-    finally:
-        PyBuffer_Release(&buffer)
+    cdef uint64_t number, last = 0
+    cdef int64_t row
+    cdef bint there = False
+    for each in numbers:
+        number = each
+        # All rows of a number before the last one of a page are there, or on earlier pages.
+        if not there or number >= last:
+            there = at.to_last(number)
+            if not there:
+                continue
+            if not at.read_key() or not at.read_page():
+                return None
+            last = cell(&at.page, 0, at.page.count - 1)
+        row = bound(&at.page, number, False, 0)
+        if row < at.page.count and cell(&at.page, 0, row) == number:
+            ids = [] if row else None
+            while row and row < at.page.count and cell(&at.page, 0, row) == number:
+                ids.append(cell(&at.page, at.columns - 1, row))
+                row += 1
+            found.append((number, ids))
+    return found
 
 
 cdef inline uint64_t number_at(const Py_buffer *column, Py_ssize_t row) noexcept nogil:
@@ -396,20 +604,125 @@ cdef class RowsToInsert:
         return grown
 
 
-cdef class RangeSearch:
-    """Compares the rows of pages with the queries in whose ranges they are, as `batch` does.
+cdef class Ranges:
+    """Reads the pages that have rows in ranges of first numbers, which are sorted.
 
-    Queries come in groups with the same range; `bounds` has the first of each group, and the end.
-    `read` counts the rows in the ranges of each query, which isn't compared beyond the budget.
+    `fpdb.tables.ranges` defines the order. What is found is held in two columns until it is taken.
     """
 
-    cdef const uint64_t[::1] lows, highs, words
+    cdef const uint64_t[::1] lows, highs
+    # The first range that isn't done, and the longest page.
+    cdef Py_ssize_t done
+    cdef readonly int64_t longest
+    # Whether to go on from the page that the cursor is at, the last one that was read.
+    cdef bint going
+    cdef Key last
+    cdef uint64_t *found
+    cdef uint64_t *beside
+    cdef int64_t size, room, most
+
+    def __cinit__(self, const uint64_t[::1] lows not None, const uint64_t[::1] highs not None, *_):
+        if highs.shape[0] != lows.shape[0]:
+            raise ValueError("there are more bounds than ranges")
+        self.lows, self.highs, self.most = lows, highs, <int64_t>1 << 56
+        self.found = self.beside = NULL
+
+    def __dealloc__(self):
+        free(self.found)
+        free(self.beside)
+
+    def search(self, PageCursor at not None, bint in_turn, int64_t enough):
+        """Read the pages of the ranges that aren't done; return whether all are done.
+
+        Return early when enough is found, which must be taken then, and go on in the next call.
+        Return None if a page isn't sound. All pages are read in turn, or those of ranges sought.
+
+        Raises:
+            OverflowError: More is found than is held.
+        """
+        cdef bint there
+        to_next = at.cursor.next
+        while self.done < self.lows.shape[0]:
+            PyErr_CheckSignals()
+            if self.going:
+                there = to_next()
+            # The page before the first key that isn't lower; to check if it is needed takes longer.
+            elif at.to_key(self.lows[self.done], False):
+                there = at.to_previous() or at.cursor.first()
+            else:
+                there = at.cursor.last()
+            if not there:
+                break
+            if not at.read_key() or not at.read_page():
+                return None
+            if in_turn and self.longest and not is_after(at.key, self.last):
+                return None
+            self.last, self.longest = at.key, max(self.longest, at.page.count)
+            self.going = not self.read_ranges(at) or in_turn
+            if self.size >= enough:
+                return False
+        return True
+
+    cdef bint read_ranges(self, PageCursor at) except -1:
+        """Read the ranges of a page; return whether the next page has nothing of the next range."""
+        cdef Py_ssize_t before = self.done
+        cdef uint64_t last = cell(&at.page, 0, at.page.count - 1)
+        cdef int64_t row = 0, end
+        while self.done < self.lows.shape[0] and self.lows[self.done] <= last:
+            row = bound(&at.page, self.lows[self.done], False, row)
+            end = bound(&at.page, self.highs[self.done], True, row)
+            if row < end:
+                self.take_rows(at, row, end)
+            if self.highs[self.done] >= last:
+                return False
+            self.done += 1
+        return self.done > before
+
+    cdef int take_rows(self, PageCursor at, int64_t first, int64_t after) except -1:
+        """Use the rows of a page that are in the next range."""
+        raise NotImplementedError
+
+    cdef int keep(self, uint64_t found, uint64_t beside) except -1:
+        cdef uint64_t *more
+        cdef int64_t room
+        if self.size == self.room:
+            if self.size >= self.most:
+                raise OverflowError("more is found than is held")
+            room = 2 * self.room + 1024
+            more = <uint64_t *>realloc(self.found, 8 * room)
+            if more == NULL:
+                raise MemoryError
+            self.found = more
+            more = <uint64_t *>realloc(self.beside, 8 * room)
+            if more == NULL:
+                raise MemoryError
+            self.beside, self.room = more, room
+        self.found[self.size], self.beside[self.size] = found, beside
+        self.size += 1
+        return 0
+
+    def taken(self):
+        """Return what was found, and forget it."""
+        cdef int64_t size = self.size
+        self.size = 0
+        return (
+            PyBytes_FromStringAndSize(<const char *>self.found, 8 * size),
+            PyBytes_FromStringAndSize(<const char *>self.beside, 8 * size),
+        )
+
+
+cdef class RangeSearch(Ranges):
+    """Compares the rows of ranges with queries, as `batch` does.
+
+    It finds the places of queries, and the bits in which rows differ from them. Queries come in
+    groups with the same range; `bounds` has the first of each group, and the end. `read` counts the
+    rows in the ranges of each query, which isn't compared beyond the budget.
+    """
+
+    cdef const uint64_t[::1] words
     cdef const int64_t[::1] queries, bounds
     cdef int64_t[::1] read
-    cdef int64_t budget, k, most, size, room
-    cdef int64_t *places
-    cdef uint64_t *changes
-    cdef readonly int64_t longest
+    cdef int64_t budget, k
 
     def __cinit__(
         self,
@@ -424,8 +737,7 @@ cdef class RangeSearch:
         int64_t most,
     ):
         cdef Py_ssize_t place, count = lows.shape[0]
-        self.places, self.changes = NULL, NULL
-        if highs.shape[0] != count or bounds.shape[0] != count + 1:
+        if bounds.shape[0] != count + 1:
             raise ValueError("there are more bounds than ranges")
         if words.shape[0] != queries.shape[0] or bounds[0] < 0 or bounds[count] > words.shape[0]:
             raise ValueError("a group has queries that aren't there")
@@ -435,89 +747,53 @@ cdef class RangeSearch:
         for place in range(queries.shape[0]):
             if not 0 <= queries[place] < read.shape[0]:
                 raise ValueError("a query isn't there")
-        self.lows, self.highs, self.bounds = lows, highs, bounds
-        self.words, self.queries, self.read = words, queries, read
+        self.bounds, self.words, self.queries, self.read = bounds, words, queries, read
         self.budget, self.k, self.most = budget, k, most
 
-    def __dealloc__(self):
-        free(self.places)
-        free(self.changes)
-
-    def compare(self, value, int columns, uint64_t digest, Py_ssize_t done):
-        """Compare the rows of a page with the ranges from one on.
-
-        Return the first range that isn't done, and whether it is only on a later page than the
-        next. Return None if the page is one for the definition.
-
-        Raises:
-            OverflowError: More is found than is held.
-        """
-        cdef Py_buffer buffer
-        cdef Page page
-        PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
-        try:
-            if done < 0 or not opened(&page, &buffer, columns, digest):
-                return None
-            return self.compared(&page, done)
-        finally:
-            PyBuffer_Release(&buffer)
-
-    cdef object compared(self, const Page *page, Py_ssize_t done):
-        cdef Py_ssize_t own = done
-        cdef uint64_t last = cell(page, 0, page.count - 1), number
-        cdef int64_t row = 0, end, at, query
-        if page.count > self.longest:
-            self.longest = page.count
-        while own < self.lows.shape[0]:
-            if self.lows[own] > last:
-                return own, own > done
-            row = bound(page, self.lows[own], False, row)
-            end = bound(page, self.highs[own], True, row)
-            if end > row:
-                for at in range(self.bounds[own], self.bounds[own + 1]):
-                    self.read[self.queries[at]] += end - row
-                for query in range(row, end):
-                    number = cell(page, 0, query)
-                    # Of the documents with one fingerprint, one is enough.
-                    if query > row and number == cell(page, 0, query - 1):
-                        continue
-                    for at in range(self.bounds[own], self.bounds[own + 1]):
-                        if bits_of(number ^ self.words[at]) <= self.k:
-                            if self.read[self.queries[at]] <= self.budget:
-                                self.keep(self.queries[at], number ^ self.words[at])
-            if self.highs[own] >= last:
-                return own, False
-            own += 1
-        return own, True
-
-    cdef int keep(self, int64_t query, uint64_t change) except -1:
-        cdef void *more
-        cdef int64_t room
-        if self.size == self.room:
-            if self.size >= self.most:
-                raise OverflowError("more is near than is held")
-            room = 2 * self.room + 1024
-            more = realloc(self.places, 8 * room)
-            if more == NULL:
-                raise MemoryError
-            self.places = <int64_t *>more
-            more = realloc(self.changes, 8 * room)
-            if more == NULL:
-                raise MemoryError
-            self.changes = <uint64_t *>more
-            self.room = room
-        self.places[self.size], self.changes[self.size] = query, change
-        self.size += 1
+    cdef int take_rows(self, PageCursor at, int64_t first, int64_t after) except -1:
+        cdef Py_ssize_t place, start = self.bounds[self.done], stop = self.bounds[self.done + 1]
+        cdef uint64_t number
+        cdef int64_t row
+        for place in range(start, stop):
+            self.read[self.queries[place]] += after - first
+        for row in range(first, after):
+            number = cell(&at.page, 0, row)
+            # Of the documents with one fingerprint, one is enough.
+            if row > first and number == cell(&at.page, 0, row - 1):
+                continue
+            for place in range(start, stop):
+                if bits_of(number ^ self.words[place]) <= self.k:
+                    if self.read[self.queries[place]] <= self.budget:
+                        self.keep(self.queries[place], number ^ self.words[place])
         return 0
 
-    def __len__(self):
-        return self.size
 
-    def taken(self):
-        """Return what was found, and forget it: queries, and bits in which rows differ there."""
-        cdef int64_t size = self.size
-        self.size = 0
-        return (
-            PyBytes_FromStringAndSize(<const char *>self.places, 8 * size),
-            PyBytes_FromStringAndSize(<const char *>self.changes, 8 * size),
-        )
+cdef class IdSearch(Ranges):
+    """Finds the last numbers of the rows that begin with some sorted numbers, as `batch` does.
+
+    It finds the places of the numbers, and the last numbers: of each, at most as many as `each`
+    says, which `got` counts.
+    """
+
+    cdef int64_t[::1] got
+    cdef int64_t each
+
+    def __cinit__(
+        self,
+        const uint64_t[::1] numbers not None,
+        const uint64_t[::1] _,
+        int64_t[::1] got not None,
+        int64_t each,
+    ):
+        if got.shape[0] != numbers.shape[0]:
+            raise ValueError("there are more counts than numbers")
+        self.got, self.each = got, each
+
+    cdef int take_rows(self, PageCursor at, int64_t first, int64_t after) except -1:
+        cdef int64_t row
+        for row in range(first, after):
+            if self.got[self.done] == self.each:
+                break
+            self.keep(self.done, cell(&at.page, at.columns - 1, row))
+            self.got[self.done] += 1
+        return 0

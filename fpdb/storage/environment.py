@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import lmdb
 
@@ -47,7 +47,7 @@ class ReadTransaction:
 
     __slots__ = (
         *("__weakref__", "_handle", "_mark", "_shared"),
-        *("cursors", "databases", "raw", "thread"),
+        *("cursors", "databases", "kept", "raw", "thread"),
     )
 
     _writes = False
@@ -58,6 +58,7 @@ class ReadTransaction:
         self._handle = handle
         self.thread = 0
         self.cursors: dict[str, Cursor] = {}
+        self.kept: dict[object, Any] = {}  # what callers keep with these cursors
 
     def __enter__(self) -> Self:
         while True:
@@ -73,7 +74,7 @@ class ReadTransaction:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         shared, fault = self._shared, error if isinstance(error, lmdb.Error) else None
-        self.cursors = {}
+        self.cursors, self.kept = {}, {}
         if self._mark not in shared.active:
             self._leave(error)
             return

@@ -12,7 +12,6 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from fpdb import kernels
@@ -31,6 +30,8 @@ MOST_OF_A_BAND = 10_000
 MOST_COMPARED = 10_000
 # Ids of many queries that are held at once.
 _HELD = 1 << 20
+# Numbers that are looked up together.
+_AT_ONCE = 1 << 10
 # Rows that are unpacked together after they were sorted.
 _BLOCK = 1 << 18
 
@@ -102,7 +103,7 @@ class BandTable:
         if insert or remove:
             self.pages.splice(txn, self.rows(insert), self.rows(remove))
 
-    def near(self, txn: ReadTransaction, numbers: Sequence[int]) -> tuple[list[int], bool]:
+    def near(self, txn: ReadTransaction, numbers: list[int]) -> tuple[list[int], bool]:
         """Return the ids of the documents under some sorted numbers, and whether these are all."""
         return _chosen([found for _, found in self._found(txn, numbers)])
 
@@ -123,16 +124,21 @@ class BandTable:
         for numbers in asked:
             yield _chosen([runs[number] for number in numbers if number in runs])
 
-    def _found(
-        self, txn: ReadTransaction, numbers: Iterable[int]
-    ) -> Iterator[tuple[int, list[int]]]:
+    def _found(self, txn: ReadTransaction, numbers: list[int]) -> Iterator[tuple[int, list[int]]]:
         """Yield the sorted numbers that documents have, with the ids, at most one more than count.
 
         The cursor is the one that the transaction keeps: take all before anything else is read.
         """
-        if kernels.enabled:
-            yield from self._found_by_kernel(txn, list(numbers))
-            return
+        while kernels.enabled and numbers:
+            reader = txn.kept.get(self) or txn.kept.setdefault(
+                self, self.pages.reader(txn.kept_cursor(self.pages.name))
+            )
+            found = kernels.pages.runs(reader, numbers[:_AT_ONCE])
+            if found is None:
+                break  # the definition raises an error, unless a page is empty
+            for number, ids in found:
+                yield number, ids or self._run(txn.kept_cursor(self.pages.name), number)
+            numbers = numbers[_AT_ONCE:]
         seed, cursor = self.pages.seed, txn.kept_cursor(self.pages.name)
         # Local names: looking these up takes a tenth of the time.
         to_page, back, item, as_number = cursor.set_range, cursor.prev, cursor.item, int.from_bytes
@@ -153,29 +159,6 @@ class BandTable:
                     yield number, last_numbers(page, 2, start, stop)
                 else:  # the page before may have it as well
                     yield number, self._run(cursor, number)
-
-    def _found_by_kernel(
-        self, txn: ReadTransaction, numbers: list[int]
-    ) -> Iterator[tuple[int, list[int]]]:
-        """Do what `_found` does, with a kernel that looks all numbers up that a page may have."""
-        seed, cursor = self.pages.seed, txn.kept_cursor(self.pages.name)
-        to_page, back, item, as_number = cursor.set_range, cursor.prev, cursor.item, int.from_bytes
-        runs, digest = kernels.pages.runs, xxhash.xxh3_64_intdigest
-        at, count = 0, len(numbers)
-        while at < count:
-            if not (back() if to_page((numbers[at] + 1).to_bytes(8, "big")) else cursor.last()):
-                at += 1
-                continue
-            key, page = item()
-            own = seed ^ as_number(key)
-            read = runs(page, 2, digest(page[4:], own), numbers, at)
-            if read is None:
-                narrow_column(page, 2, own)  # which raises the error, unless the page is empty
-                at += 1
-                continue
-            at, found = read
-            for number, ids in found:
-                yield number, self._run(cursor, number) if ids is None else ids
 
     def _run(self, cursor: Cursor, number: int) -> list[int]:
         """Return the ids of a number whose rows may be on several pages, no more than needed."""

@@ -196,6 +196,13 @@ def find_ids(
     count = len(words[0])
     owners, ids = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
     got = np.zeros(count, np.int64)
+    if kernels.enabled and len(words) == 1:
+        each = _NO_BUDGET if most is None else most + 1
+        search = kernels.pages.IdSearch(words[0], words[0], got, each)
+        for places, numbers in search_pages(txn, table, count, search):
+            owners.append(places)
+            ids.append(numbers)
+        words = [word[:0] for word in words]
     firsts = words[0][differs(words[0])]
     for rows, _ in blocks(txn, table, firsts, firsts, table.columns):
         first = int(words[0].searchsorted(rows[0][0]))
@@ -348,10 +355,8 @@ def _searched(
 ) -> Iterator[_NearRows]:
     """Do what `_within` does for all rows in the ranges of a table, by a kernel."""
     try:
-        for _ in search_pages(txn, table, probe.lows, search):
-            queries, changes = search.taken()
-            column = np.frombuffer(changes, np.uint64)
-            yield _NearRows(np.frombuffer(queries, np.int64), [column], np.bitwise_count(column))
+        for queries, changes in search_pages(txn, table, len(probe.lows), search):
+            yield _NearRows(queries, [changes], np.bitwise_count(changes))
     except OverflowError:
         raise _CrowdedError from None
 

@@ -109,6 +109,11 @@ class Permutation:
         right = tuple((mask, -by) for by, mask in masks.items() if by < 0)
         return masks.get(0, 0), left, right
 
+    @property
+    def moves(self) -> NDArray[np.uint64]:
+        """The bits that go together as masks, and beside them by how many places to the left."""
+        return np.array([(mask, by % 64) for by, mask in self._masks.items()], np.uint64)
+
     @cached_property
     def _moves(self) -> tuple[tuple[int, int, int, int], ...]:
         """The steps of an array: source word, target word, mask in the source, bits to the left."""

@@ -6,7 +6,6 @@ from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
-import xxhash
 
 from fpdb import kernels
 from fpdb.arrays import Column, Marks, Rows, differs
@@ -36,7 +35,6 @@ _FEW = 64
 _UINT64 = np.dtype(np.uint64)
 # A local name: looking up the attribute takes a third of the time of a call.
 _number = int.from_bytes
-_digest = xxhash.xxh3_64_intdigest
 
 
 class Nearby(NamedTuple):
@@ -64,10 +62,6 @@ class Route(NamedTuple):
     masks: tuple[int, ...]  # as changes of the permuted fingerprint
 
 
-# What a kernel found on a page: changed bits, how many, the first row and the one after the last.
-_FoundRows = tuple[Route, memoryview, list[tuple[int, int, int, int]]]
-
-
 class Index:
     """The tables of a plan. Home table and bands have ids, further tables distinct fingerprints."""
 
@@ -81,6 +75,7 @@ class Index:
         self.tables = [self.home, *self.further]
         self.bands = BandTable(plan.bands) if plan.bands else None
         self._routes: dict[int, list[Route]] = {}
+        self._searches: dict[int, kernels.pages.NearSearch] = {}
 
     @property
     def names(self) -> list[str]:
@@ -115,6 +110,22 @@ class Index:
                 found.append(route)
             self._routes[k] = found
         return self._routes[k]
+
+    def _search(self, k: int) -> "kernels.pages.NearSearch":
+        """Return the kernel that does what `near` does, for one k."""
+        routes = self.routes(k)
+        probes = [
+            kernels.pages.Probes(
+                route.permutation.moves,
+                route.permutation.inverse.moves,
+                np.array(route.masks, np.uint64),
+                route.below,
+            )
+            for route in routes
+        ]
+        home = routes[0].table is self.home
+        self._searches[k] = search = kernels.pages.NearSearch(probes, k, _FEW, home)
+        return search
 
     def update(
         self,
@@ -212,16 +223,21 @@ class Index:
         """
         routes = self._routes.get(k) or self.routes(k)
         narrow, width = self._words == 1, 8 * self._words
-        near_rows = kernels.pages.near_rows if narrow and kernels.enabled else None
-        found: list[_FoundRows] = []
+        if narrow and kernels.enabled:
+            search = self._searches.get(k) or self._search(k)
+            if (readers := txn.kept.get(search)) is None:
+                readers = [route.table.reader(txn.kept_cursor(route.name)) for route in routes]
+                txn.kept[search] = readers
+            found = search.near(readers, fingerprint, budget)
+            if found is not None:
+                return Nearby(found[0], complete=True, ids=found[1])
         parts: list[memoryview] = []  # the first words of each page
         rests: list[memoryview] = []  # the second words, of 128 bits
         pages: list[memoryview] = []
         own: list[tuple[int, int]] = []  # of each table, the permuted query and its candidates
         kept = txn.cursors
         room = budget
-        for route in routes:
-            _, name, columns, seed, tail, _, (still, left, right), below, masks = route
+        for _, name, columns, seed, tail, _, (still, left, right), below, masks in routes:
             permuted = fingerprint & still
             for mask, by in left:
                 permuted |= (fingerprint & mask) << by
@@ -229,10 +245,8 @@ class Index:
                 permuted |= (fingerprint & mask) >> by
             if len(masks) == 1:
                 highs = [permuted | below]
-                least, most = permuted & ~below, permuted | below
             else:
                 highs = sorted([(permuted ^ mask) | below for mask in masks])
-                least, most = 0, _WORD
             cursor = kept.get(name) or txn.kept_cursor(name)
             before = room
             newest = last = -1  # the last page that an earlier prefix read, and that any did
@@ -248,24 +262,14 @@ class Index:
                         break
                     if first > last:  # noqa: PLR1730 - max() takes as long as a probe's seek
                         last = first
-                    if near_rows:
-                        # With one prefix, what else is near on its pages, another table finds.
-                        digest = _digest(page[4:], seed ^ first)
-                        read = near_rows(page, columns, digest, least, most, permuted, k)
-                        if read is None:  # this raises an error, unless the page is empty
-                            read = raw_column(page, columns, seed ^ first)[1], None
-                        count, rows = read
-                        if rows:
-                            found.append((route, page, rows))
+                    if narrow:
+                        part, count = raw_column(page, columns, seed ^ first)
                     else:
-                        if narrow:
-                            part, count = raw_column(page, columns, seed ^ first)
-                        else:
-                            high_words, low_words = unpack_rows(page, columns, seed ^ first, 2)
-                            part, count = high_words.data, len(low_words)
-                            rests.append(low_words.data)
-                        parts.append(part)
-                        pages.append(page)
+                        high_words, low_words = unpack_rows(page, columns, seed ^ first, 2)
+                        part, count = high_words.data, len(low_words)
+                        rests.append(low_words.data)
+                    parts.append(part)
+                    pages.append(page)
                     room -= count
                     if first <= low or room < 0:
                         break
@@ -278,9 +282,7 @@ class Index:
                 parts, rests, own = self._shared(txn, fingerprint, routes, budget)
                 break
         nearby = Nearby({}, room >= 0, {})
-        if found and room >= 0:
-            self._unpermute(fingerprint, found, nearby)
-        elif parts:
+        if parts:
             changes, distances = _compare(parts, rests, own)
             if distances.item(distances.argmin()) <= k:
                 hits = (distances <= k).nonzero()[0]
@@ -304,20 +306,6 @@ class Index:
         if room < 0 and self._is_home(txn, fingerprint):
             nearby.distances[fingerprint] = 0
         return nearby
-
-    def _unpermute(self, fingerprint: int, found: list[_FoundRows], nearby: Nearby) -> None:
-        """Add the rows that a kernel found, with the ids of those in the home table."""
-        few = sum(stop - start for _, _, rows in found for _, _, start, stop in rows) <= _FEW
-        for route, page, rows in found:
-            home = few and route.table is self.home
-            for change, apart, start, stop in rows:
-                near = fingerprint ^ route.permutation.inverse.apply_one(change)
-                nearby.distances[near] = apart
-                # All rows with a probed prefix were read, in the home table with their ids.
-                if home and change & ~route.below in route.masks:
-                    ids = nearby.ids.setdefault(near, [])
-                    for row in range(start, stop):
-                        insort(ids, number_at(page, self.home.columns, row))
 
     def _shared(
         self, txn: ReadTransaction, fingerprint: int, routes: list[Route], budget: int

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
+from xxhash import xxh3_64_intdigest
 
+from fpdb import kernels
 from fpdb.arrays import Marks, Rows, among, differs, joined
 from fpdb.errors import DamagedError
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
@@ -48,6 +50,10 @@ class Pages:
         self.columns = columns
         self._keys = keys
         self.key_width = 8 * keys
+
+    def reader(self, cursor: Cursor) -> "kernels.pages.PageCursor":
+        """Return a cursor of this sub-database as kernels take it."""
+        return kernels.pages.PageCursor(cursor, xxh3_64_intdigest, self.columns, self.seed)
 
     def empty(self) -> Rows:
         """Return columns without any row."""

@@ -7,10 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 import numpy as np
-import xxhash
 
 from fpdb import kernels
-from fpdb.arrays import Column, Rows
+from fpdb.arrays import Column, Places, Rows
 from fpdb.storage import Cursor, ReadTransaction
 from fpdb.tables.pages import Pages, out_of_order, read_words, seek
 
@@ -107,40 +106,18 @@ def _sought(
 
 
 def search_pages(
-    txn: ReadTransaction, table: Pages, lows: Column, search: "kernels.pages.RangeSearch"
-) -> Iterator[None]:
-    """Have a kernel compare the pages of its ranges; stop each time it has found some rows."""
-    starts = lows.astype(">u8").tobytes()
-    compare, digest = search.compare, xxhash.xxh3_64_intdigest
-    columns, seed, number = table.columns, table.seed, int.from_bytes
+    txn: ReadTransaction, table: Pages, ranges: int, search: "kernels.pages.Ranges"
+) -> Iterator[tuple[Places, Column]]:
+    """Have a kernel read the pages of its ranges, and yield what it finds, some at a time."""
     # Where most pages are needed, reading on is faster than a seek to where the next range begins.
-    in_turn = txn.entries(table.name) <= len(lows)
-    done, last = 0, -1
+    in_turn = txn.entries(table.name) <= ranges
     with txn.cursor(table.name) as cursor:
-        set_range, step_back, step, item = cursor.set_range, cursor.prev, cursor.next, cursor.item
-        while done < len(lows):
-            # The page before the first key that isn't lower; to check if it is needed takes longer.
-            if set_range(starts[8 * done : 8 * done + 8]):
-                there = step_back() or cursor.first()
-            else:
-                there = cursor.last()
-            while there:
-                key, value = item()
-                first = number(key)
-                if in_turn:
-                    if first <= last:
-                        raise out_of_order(table.name)
-                    last = first
-                found = compare(value, columns, digest(value[4:], seed ^ first), done)
-                if found is None:  # this raises an error, unless the page is empty
-                    read_words(value, columns, seed ^ first, 1)
-                else:
-                    done, beyond = found
-                    if len(search) >= _TAKEN:
-                        yield
-                    if done == len(lows) or (beyond and not in_turn):
-                        break
-                there = step()
-            if not there:
-                break
-    yield
+        reader = table.reader(cursor)
+        done: bool | None = False
+        while done is False:
+            done = search.search(reader, in_turn, _TAKEN)
+            found, beside = search.taken()
+            yield np.frombuffer(found, np.int64), np.frombuffer(beside, np.uint64)
+        if done is None:
+            table.rows_at(cursor)  # this raises an error, unless the page is empty or misplaced
+            raise out_of_order(table.name)

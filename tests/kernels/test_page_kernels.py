@@ -1,6 +1,7 @@
 """The kernels of pages return what the code beside their calls defines, or leave it to that."""
 
 import random
+from bisect import bisect_left
 
 import numpy as np
 import pytest
@@ -24,6 +25,49 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def digest(page, seed):
     return xxhash.xxh3_64_intdigest(memoryview(page)[4:], seed)
+
+
+class Cursor:
+    """A cursor of some pages with 8 bytes as keys, as far as kernels call it."""
+
+    def __init__(self, pages):
+        self.pages = sorted(pages.items())
+        self.at = 0
+
+    def to(self, at):
+        self.at = at
+        return 0 <= at < len(self.pages)
+
+    def set_range(self, key):
+        return self.to(bisect_left(self.pages, (key,)))
+
+    def first(self):
+        return self.to(0)
+
+    def last(self):
+        return self.to(len(self.pages) - 1)
+
+    def prev(self):
+        return self.to(self.at - 1)
+
+    def next(self):
+        return self.to(self.at + 1)
+
+    def item(self):
+        return self.pages[self.at]
+
+
+def reader(page, columns=1, first=0):
+    """Return a kernel's cursor of a page that begins with a number; its checksum has no seed."""
+    cursor = Cursor({first.to_bytes(8, "big"): page})
+    return kernels.pages.PageCursor(cursor, xxhash.xxh3_64_intdigest, columns, first)
+
+
+def search_of(below, k=3, masks=(0,), *, home=True):
+    """Return a search of one table whose permutation leaves all bits where they are."""
+    moves = np.array([[2**64 - 1, 0]], np.uint64)
+    probes = kernels.pages.Probes(moves, moves, np.array(masks, np.uint64), below)
+    return kernels.pages.NearSearch([probes], k, 64, home)
 
 
 def drawn(dice, columns, count, widths):
@@ -126,6 +170,19 @@ def test_rows_that_are_not_there_are_not_read(bad):
     assert inserter.into(page, digest(page, 0), *bad) == b""
 
 
+def searches(numbers):
+    """Return searches of sorted numbers, one of each kind."""
+    places = np.arange(len(numbers) + 1)
+    column = np.array(sorted(numbers), np.uint64)
+    got = np.zeros(len(numbers), np.int64)
+    return [
+        kernels.pages.RangeSearch(
+            column, column | np.uint64(255), places, column, places[:-1], got, 1 << 20, 9, 1 << 20
+        ),
+        kernels.pages.IdSearch(column, column, got.copy(), 3),
+    ]
+
+
 @settings(max_examples=examples(300))
 @given(seed=SEEDS)
 def test_a_forged_page_is_read_within_its_bytes(seed):
@@ -145,11 +202,15 @@ def test_a_forged_page_is_read_within_its_bytes(seed):
     query = dice.getrandbits(64)
     numbers = sorted(dice.getrandbits(64) for _ in range(5)) + rows[0].tolist()[:3]
     for columns in range(-1, 6):
-        found = kernels.pages.near_rows(page, columns, own, 0, 2**64 - 1, query, dice.randrange(70))
-        for _, _, first, after in (found and found[1]) or []:
-            assert 0 <= first < after <= found[0]
-        read = kernels.pages.runs(page, columns, own, numbers, dice.randrange(-1, 9))
-        assert read is None or 0 < read[0] <= len(numbers) or not read[1]
+        at = reader(page, columns)
+        search = search_of(2 ** dice.randrange(65) - 1, dice.randrange(70), [0, *numbers[:1]])
+        found = search.near([at], query, 1 << 20)
+        assert found is None or found[0].keys() >= found[1].keys()
+        read = kernels.pages.runs(at, sorted(set(numbers)))
+        assert read is None or {number for number, _ in read} <= set(numbers)
+        for search in searches(numbers):
+            search.search(at, dice.random() < 0.5, dice.randrange(9))
+            assert len({len(part) for part in search.taken()}) == 1
         if columns >= 1:
             new = np.array([sorted(dice.getrandbits(64) for _ in range(3))] * columns, np.uint64)
             grown = kernels.pages.RowsToInsert(new).into(page, own, 0, 3)
@@ -160,16 +221,44 @@ def test_a_forged_page_is_read_within_its_bytes(seed):
 
 def test_a_damaged_page_is_left_to_the_definition():
     page = bytearray(packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0))
-    own = digest(page, 0)
-    assert kernels.pages.near_rows(page, 1, own, 0, 2**64 - 1, 0, 3) is not None
+    at = reader(page)
+    assert search_of(63).near([at], 20, 500) == ({0: 2, 20: 0, 60: 2}, {0: [0], 20: [20], 60: [60]})
+    assert kernels.pages.runs(at, [20, 30]) == [(20, [20])]
     for place in range(len(page)):
         page[place] ^= 16
-        assert kernels.pages.near_rows(page, 1, digest(page, 0), 0, 2**64 - 1, 0, 3) is None
-        assert kernels.pages.runs(page, 1, digest(page, 0), [20], 0) is None
+        assert search_of(63).near([at], 20, 500) is None
+        assert kernels.pages.runs(at, [20]) is None
+        assert all(search.search(at, False, 9) is None for search in searches([20]))
         new = [np.array([25], np.uint64)]
         with pytest.raises(DamagedError):
             NewRows(new).into(memoryview(page), 1, 0, 0, 1)
         page[place] ^= 16
+
+
+def test_what_does_not_fit_a_search_is_refused():
+    at = reader(packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0))
+    moves, mask = np.array([[1, 2]], np.uint64), np.zeros(1, np.uint64)
+    for cursors in ([], [at, at]):
+        with pytest.raises(ValueError, match="each table has a cursor"):
+            search_of(63).near(cursors, 20, 500)
+    with pytest.raises(TypeError):
+        search_of(63).near([None], 20, 500)
+    for wrong in ((moves[:, :1].copy(), moves), (moves, np.zeros((2, 3), np.uint64))):
+        with pytest.raises(ValueError, match="two columns"):
+            kernels.pages.Probes(*wrong, mask, 0)
+    with pytest.raises(ValueError, match="counts"):
+        kernels.pages.IdSearch(mask, mask, np.zeros(2, np.int64), 3)
+    with pytest.raises(ValueError, match="bounds"):
+        kernels.pages.IdSearch(mask, moves[0].copy(), np.zeros(1, np.int64), 3)
+
+
+def test_pages_out_of_order_are_left_to_the_definition():
+    page = packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0)
+    cursor = Cursor({(30).to_bytes(8, "big"): page})
+    cursor.pages *= 2
+    for in_turn, found in ((True, None), (False, True)):
+        at = kernels.pages.PageCursor(cursor, xxhash.xxh3_64_intdigest, 1, 30)
+        assert all(each.search(at, in_turn, 99) is found for each in searches([20, 5000]))
 
 
 @pytest.mark.parametrize(
@@ -196,10 +285,10 @@ def test_a_search_of_what_is_not_there_is_refused(name, value):
     }
     page = packed([np.arange(0, 2000, 4, dtype=np.uint64)], 0)
     search = kernels.pages.RangeSearch(*fields.values(), 100, 1, 100)
-    assert search.compare(page, 1, digest(page, 0), 0) == (2, True)
+    assert search.search(reader(page), False, 100) is True
     queries, changes = (np.frombuffer(part, np.int64).tolist() for part in search.taken())
     assert sorted(zip(queries, changes, strict=True)) == [(1, 0), (2, 1)]
-    assert (len(search), search.longest, fields["read"].tolist()) == (0, 500, [3, 2, 2])
+    assert (search.taken(), search.longest, fields["read"].tolist()) == ((b"", b""), 500, [3, 2, 2])
     fields[name] = np.array(value, fields[name].dtype)
     with pytest.raises(ValueError, match=r"there|in order|more bounds"):
         kernels.pages.RangeSearch(*fields.values(), 100, 1, 100)
