@@ -21,6 +21,7 @@ from typing import Any
 from figures import ControlError, Figures, going
 from oracle import Contents, contents, flaws
 from worker import Workers
+from workload import SCALE, TRANSACTION
 
 import fpdb
 from fpdb.storage.format import Counters
@@ -28,7 +29,7 @@ from fpdb.storage.format import Counters
 ROUNDS = 100  # of each kind
 WRITERS = 2
 KEYS = 5_000  # of each writer
-LARGEST_BATCH = 30
+LARGEST_BATCH = min(30 * SCALE, KEYS // 2)
 LONGEST_META = 400
 LONGEST_REST = 3600.0  # seconds
 PAUSE = 0.1  # seconds of undisturbed writing before each copy
@@ -340,7 +341,7 @@ def write(channel: Any, path: str, *, seed: int, writer: int) -> None:
         while True:
             documents, keys = script.step()
             if documents:
-                for _ in db.add_many(documents):
+                for _ in db.add_many(documents, transaction=TRANSACTION):
                     pass
             else:
                 db.delete_many(keys)

@@ -15,7 +15,7 @@ from acts import expected_of, make
 from figures import ControlError, Figures, going
 from oracle import Oracle, contents, flaws
 from worker import Worker, Workers
-from workload import Script, perform
+from workload import SCALE, Script, perform
 
 import fpdb
 
@@ -222,7 +222,7 @@ def strain(
     script = Script(seed, start=10**9)
 
     def add() -> None:
-        documents = [script.document() for _ in range(100)]
+        documents = [script.document() for _ in range(100 * SCALE)]
         for document in documents:
             document[3] = {**document[3], "padding": "x" * 700}
         operation = {"op": "add", "documents": documents + script.twins(), "skip": False}

@@ -6,14 +6,12 @@ from pathlib import Path
 from figures import ControlError, Figures, going
 from oracle import Oracle, Verdict
 from worker import Workers
-from workload import SIMILARITIES
+from workload import LONGEST, MOST, SIMILARITIES
 
 import fpdb
 
 ROUNDS = 1000
 CONTROL_ROUNDS = 50
-MOST = 12  # operations of one process
-LONGEST = 0.02  # seconds from the last acknowledgement to the kill
 OPENING = 10  # one of N is killed while it opens the database, or soon after
 
 

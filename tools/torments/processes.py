@@ -10,15 +10,13 @@ from typing import Any, NamedTuple
 from figures import ControlError, Figures, going
 from oracle import Oracle, Verdict
 from worker import Worker, Workers
-from workload import key_of
+from workload import LONGEST, MOST, key_of
 
 import fpdb
 
 ROUNDS = 1000
 CONTROL_ROUNDS = 50
 WRITERS, READERS = 3, 2
-MOST = 12  # operations of all from one kill to the next
-LONGEST = 0.02  # seconds more
 
 
 class Member(NamedTuple):

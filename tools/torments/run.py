@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import json
+import os
 import sys
 import tempfile
 import time
@@ -40,12 +41,20 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="rounds of each: as many as the docs speak of")
     parser.add_argument("--seed", type=int, help="what is random follows from it: the time")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="work there, and keep the files")
+    parser.add_argument(
+        "--scale",
+        type=int,
+        default=1,
+        metavar="N",
+        help="transactions N times as large, in kills, processes, copies and full",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
     options = parser.parse_args()
     names = options.names or list(TORMENTS)
     if unknown := set(names) - set(TORMENTS):
         parser.error(f"found {', '.join(sorted(unknown))}, expected {', '.join(TORMENTS)}")
     seed = int(time.time()) if options.seed is None else options.seed
+    os.environ["TORTURE_SCALE"] = str(options.scale)
     heed_interrupts()
     results = {}
     for name in names:

@@ -7,15 +7,22 @@ process needs to know nothing of what is stored, only its seed.
 """
 
 import itertools
+import os
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import fpdb
 
-KEYS = 1500  # of each writer
-CENTRES = 400
+# How many times as large transactions are, and the space of keys; workers inherit it.
+SCALE = int(os.environ.get("TORTURE_SCALE", "1"))
+KEYS = 1500 * SCALE  # of each writer
+CENTRES = 400 * SCALE
 LARGEST_BATCH = 40
+LARGEST_LOAD = 200 * SCALE
+MOST = max(12 // SCALE, 2)  # operations from one kill to the next
+LONGEST = 0.02 * SCALE  # seconds from the last acknowledgement to the kill
+TRANSACTION = 1 << 20  # documents: more than there are in any operation
 # What a database of each kind of keys is asked for: similar texts, or bits.
 SIMILARITIES = {"text": 0.8, "integer": None}
 WORDS = "kite quarry river bridge warden harbour lantern orchard meadow granite ferry signal"
@@ -84,17 +91,22 @@ class Script:
 
     def _batch(self) -> Operation:
         skip = self._skip == "batches" and self._random.random() < 0.3
-        documents = [self.document() for _ in range(self._random.randint(2, LARGEST_BATCH))]
+        # The oracle compares what is skipped with everything, so that isn't scaled.
+        largest = LARGEST_BATCH if skip else LARGEST_BATCH * SCALE
+        documents = [self.document() for _ in range(self._random.randint(2, largest))]
         return {"op": "add", "documents": documents + self.twins(), "skip": skip}
 
     def _delete(self) -> Operation:
         return {"op": "delete", "keys": [self._key()]}
 
     def _delete_many(self) -> Operation:
-        return {"op": "delete", "keys": [self._key() for _ in range(self._random.randint(2, 20))]}
+        return {
+            "op": "delete",
+            "keys": [self._key() for _ in range(self._random.randint(2, 20 * SCALE))],
+        }
 
     def _load(self) -> Operation:
-        keys = {self._key() for _ in range(self._random.randint(1, 200))}
+        keys = {self._key() for _ in range(self._random.randint(1, LARGEST_LOAD))}
         fingerprints = [self._random.getrandbits(64) for _ in keys]
         documents = [list(row) for row in zip(sorted(keys), fingerprints, strict=True)]
         return {
@@ -129,7 +141,11 @@ def perform(db: fpdb.Database, operation: Operation, *, split: bool = False) -> 
     ]
     parts = [[document] for document in documents] if split else [documents]
     skip = operation["skip"]
-    return [added.status for part in parts for added in db.add_many(part, skip_duplicates=skip)]
+    return [
+        added.status
+        for part in parts
+        for added in db.add_many(part, skip_duplicates=skip, transaction=TRANSACTION)
+    ]
 
 
 def write(
