@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 
 import fpdb
-from fpdb import interrupts
+from fpdb import interrupts, progress
 from fpdb.cli import render
 from fpdb.errors import FpdbError, IncompleteWarning
 from fpdb.processes import announce_by
@@ -118,12 +118,14 @@ def program(only: str | None = None) -> typer.Typer:
             if hasattr(module, "app"):
                 app.add_typer(module.app, name=name, rich_help_panel=panel)
             else:
+                from fpdb.cli.options import with_quiet  # not for --version
+
                 app.command(
                     name,
                     rich_help_panel=panel,
                     # A fingerprint may be a negative number, which is no option.
                     context_settings={"ignore_unknown_options": name == "distance"},
-                )(getattr(module, "evaluate" if name == "eval" else name))
+                )(with_quiet(getattr(module, "evaluate" if name == "eval" else name)))
     return app
 
 
@@ -189,6 +191,7 @@ def _run() -> int:
     """Run a command and return its exit code; print an error and its hint."""
     render.prepare_streams()
     announce_by(render.note)
+    progress.listen(render.StepLine().take)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn

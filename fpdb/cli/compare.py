@@ -15,6 +15,11 @@ from fpdb.io.records import BadRecord
 from fpdb.io.streams import read_lines, read_text
 from fpdb.models import Comparison, Overlap
 
+_COLUMNS = (
+    *("distance", "equal bits", "angle", "cosine estimate", "cosine", "jaccard", "value ratio"),
+    *("verdict", "a", "b"),
+)
+
 
 def compare(
     files: Annotated[
@@ -88,6 +93,8 @@ def compare(
     if rank:
         chosen.batch(sides)  # without it, a bad text would make every line a bad one
         compared = sorted(compared, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
+    if not as_json:
+        render.columns(*_COLUMNS)
     for found, left, right in compared:
         good += 1
         verdict = _verdict(found, largest)
@@ -168,6 +175,8 @@ def _report(
                 entries[f"{name} text"] = f"{share:.4f} of its shingles are in the other, exact"
     render.report(entries)
     if shared:
+        if shared.passages:
+            render.columns("words", "first", "second", "passage")
         for words, start, end, other_start, other_end in shared.passages:
             passage = " ".join(shared.text[start:end].split())
             render.row(words, f"{start}-{end}", f"{other_start}-{other_end}", passage)

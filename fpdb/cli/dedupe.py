@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,11 +23,6 @@ from fpdb.cli.options import (
     require_name,
     require_page,
 )
-
-_PROGRESS_SECONDS = 0.1
-# The share of a stage from which the time that is left can be estimated.
-_LEAST = 0.02
-_UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 
 InputsArgument = Annotated[
     list[str], typer.Argument(metavar="FILE|-", help="What to read; - is standard input.")
@@ -169,30 +163,11 @@ class _StageLine:
     """Shows on a terminal how far the run is, and warns once if most texts have tags."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+        self._progress = render.StepLine()
         self._warn = MarkupWarning(quiet=quiet)
-        self._stage = ""
-        self._began = self._shown = time.monotonic()
 
     def __call__(self, counts: fpdb.Deduplicated) -> None:
-        """Show the stage, its share and the time that is left, a few times a second."""
-        now = time.monotonic()
-        if counts.stage != self._stage:
-            self._stage, self._began = counts.stage, now
+        """Show the stage, its share and the time that is left."""
         self._warn(counts.markup, counts.read)
-        if self._quiet or not render.shows_progress() or now - self._shown < _PROGRESS_SECONDS:
-            return
-        self._shown = now
-        parts = [f"{counts.stage}: {counts.read:,} records, {counts.removed:,} removed"]
-        if counts.done is not None:
-            parts.append(f"{counts.done:.0%}")
-        if counts.done and counts.done >= _LEAST:
-            parts.append(f"{_duration((now - self._began) * (1 / counts.done - 1))} left")
-        rate = counts.read / counts.seconds if counts.seconds else 0
-        render.progress(", ".join([*parts, f"{rate:,.0f} records/s"]))
-
-
-def _duration(seconds: float) -> str:
-    """Return a time in its largest unit."""
-    size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
-    return f"{seconds / size:.0f} {unit}"
+        removed = f", {counts.removed:,} removed"
+        self._progress(counts.stage, counts.read, "records", counts.done, removed)

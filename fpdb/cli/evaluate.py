@@ -105,7 +105,11 @@ def evaluate(
             quality["mistakes"] = [mistake._asdict() for mistake in quality["mistakes"]]
         render.record(plain)
     else:
-        render.row("recipe", "similarity", *Rating._fields)
+        names = ("recipe", "similarity", *Rating._fields)
+        if render.shows_tables():
+            render.columns(*names)
+        else:
+            render.row(*names)
         for quality in found.recipes:
             for rating in filter(None, (quality.similar, *quality.ratings)):
                 near = (found.similarity, "-") if rating.k is None else ("-", rating.k)

@@ -73,6 +73,8 @@ def fingerprint(
             good += 1
         bad.settle(good)
         return
+    if not as_json:
+        render.columns("fingerprint", "source")
     blocks = iter(lambda: list(islice(records, _BATCH)), [])
     shorts = replaced = 0
     for block, batch in mapped(partial(_fingerprint, chosen), blocks, jobs):

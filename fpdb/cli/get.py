@@ -43,6 +43,8 @@ def get(
             found: Iterable[fpdb.Document | None] = database.scan(prefix=prefix)
         else:
             found = (database.get(parse_key(key, database.keys)) for key in keys or [])
+        if not as_json:
+            render.columns("key", "id", "fingerprint", "added", "metadata")
         for place, document in enumerate(found):
             if document is None:
                 missing += (keys or [])[place : place + 1]

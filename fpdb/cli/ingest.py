@@ -2,7 +2,6 @@
 
 import contextlib
 import sys
-import time
 from functools import partial
 from typing import Annotated
 
@@ -22,10 +21,9 @@ from fpdb.cli.options import (
     bundled,
     require,
 )
-from fpdb.cli.output import likeness, near_dict
+from fpdb.cli.output import likeness, near_dict, title_in
 from fpdb.io.files import check_path
 
-_PROGRESS_SECONDS = 0.1
 _COUNTS = (
     *("read", "added", "replaced", "unchanged"),
     *("duplicates", "short", "bad", "incomplete"),
@@ -72,6 +70,10 @@ def ingest(
     with open_to_fill(path, recipe, quiet=quiet) as database, contextlib.ExitStack() as ending:
         ending.callback(progress.summarise)
         render.leave_if_interrupted("documents that were counted are stored")
+        bits = database.similarity is None
+        if not as_json:
+            near = "distance" if bits else "similarity"
+            render.columns("skipped", "resembles", near, title=True)
         counts = fpdb.ingest(
             database,
             paths,
@@ -80,7 +82,7 @@ def ingest(
             similarity=similarity,
             jobs=jobs,
             strict=strict,
-            on_added=partial(_print_duplicate, as_json=as_json, bits=database.similarity is None),
+            on_added=partial(_print_duplicate, as_json=as_json, bits=bits),
             on_bad=bad,
             on_progress=progress,
         )
@@ -102,7 +104,8 @@ def _print_duplicate(added: fpdb.Added, *, as_json: bool, bits: bool) -> None:
             render.record(shown | {"matches": matches})
         else:
             nearest = added.matches[0]
-            render.row(added.key, nearest.key, likeness(nearest, bits=bits))
+            title = partial(title_in, nearest.meta)
+            render.row(added.key, nearest.key, likeness(nearest, bits=bits), title=title)
     except typer.Exit:
         # Nobody reads this output any more; the documents still are to be added.
         return
@@ -120,21 +123,15 @@ class ProgressLine:
         self.counts = fpdb.Ingested()
         self._quiet = quiet
         self._unit = unit
-        self._shown = time.monotonic()
+        self._progress = render.StepLine()
         self._warn = MarkupWarning(quiet=quiet)
 
     def __call__(self, counts: fpdb.Ingested) -> None:
-        """Show the counts so far, a few times a second."""
+        """Show the counts so far."""
         self.counts = counts
         self._warn(counts.markup, counts.read)
-        now = time.monotonic()
-        if self._quiet or not render.shows_progress() or now - self._shown < _PROGRESS_SECONDS:
-            return
-        self._shown = now
-        total = counts.bytes_total
-        share = f", {min(counts.bytes_read / total, 1):.0%} of the bytes" if total else ""
-        rate = counts.read / counts.seconds if counts.seconds else 0
-        render.progress(f"{counts.read:,} {self._unit}{share}, {rate:,.0f} {self._unit}/s")
+        share = counts.bytes_read / counts.bytes_total if counts.bytes_total else None
+        self._progress("", counts.read, self._unit, share)
 
     def summarise(self) -> None:
         """Print what became of the records."""

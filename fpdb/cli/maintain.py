@@ -86,6 +86,8 @@ def check(
       fpdb check copy-of-unknown-origin.fpdb --deep
     """
     found = False
+    if not as_json:
+        render.columns("where", "what")
     for problem in fpdb.check(path, deep=deep):
         found = True
         if as_json:
@@ -120,6 +122,8 @@ def repair(
       fpdb repair crawl.fpdb --output repaired.fpdb --like other.fpdb
     """
     repaired = fpdb.repair(path, output, like=like)
+    if not as_json:
+        render.columns("where", "what")
     for where, what in (*repaired.problems, *(("lost", key) for key in repaired.lost)):
         if as_json:
             render.record({"where": where, "what": what})

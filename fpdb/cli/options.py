@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 import fpdb
+from fpdb.cli import render
 from fpdb.fingerprint import PRESETS
 from fpdb.fingerprint.digits import Base
 from fpdb.models import MOST_BYTES
@@ -157,7 +158,9 @@ BaseOption = Annotated[
     Base, typer.Option("--base", help="How fingerprints are written; signed: as by Java and SQL.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", callback=render.hush, help="Print no summary.")
+]
 
 
 def bundled(
@@ -195,6 +198,26 @@ def bundled(
         return call
 
     return expand
+
+
+def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that has the option --quiet, as all have; it mutes at least the progress."""
+    signature = inspect.signature(command)
+    if "quiet" in signature.parameters:
+        return command
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        del values["quiet"]  # its callback has its effect
+        command(**values)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    quiet = inspect.Parameter("quiet", kind, default=False, annotation=QuietOption)
+    own = [each.replace(kind=kind) for each in signature.parameters.values()]
+    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*own, quiet]
+    )
+    return call
 
 
 def require(good: object, message: str) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,6 +14,7 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import JsonOption, require
 from fpdb.io.streams import packed, unpacked_name
+from fpdb.models import Key
 
 if TYPE_CHECKING:
     from fpdb.io.arrow import TableWriter
@@ -73,6 +74,8 @@ class Output:
         require(not as_json or own in (None, "jsonl"), f"--json is no format of {suffix} files")
         self.path = output
         self.form = given or _SUFFIXES[suffix]
+        if output == "-" and not given and render.shows_tables():
+            self.form = "table"
         require(output != "-" or self.form != "parquet", "Parquet needs --output FILE")
         require(
             self.form != "parquet" or output == unpacked_name(output),
@@ -82,11 +85,16 @@ class Output:
         self._table: TableWriter | None = None
 
     @contextlib.contextmanager
-    def opened(self, columns: Mapping[str, str]) -> Iterator[None]:
+    def opened(
+        self, columns: Mapping[str, str], shown: Sequence[str] = (), *, title: bool = False
+    ) -> Iterator[None]:
         """Open the output for a block that writes; a file appears, complete, when it ends.
 
-        `columns` has the name of each column, and the Arrow type of its values.
+        `columns` has the name of each column, and the Arrow type of its values. On a terminal,
+        those are `shown` that `write` gets, and titles.
         """
+        if self.form == "table":
+            render.columns(*(shown or columns), title=title)
         self._columns = list(columns)
         with contextlib.ExitStack() as stack:
             if self.path != "-":
@@ -104,13 +112,18 @@ class Output:
                 render.cells(self._columns)
             yield
 
-    def write(self, cells: Sequence[object], shown: Sequence[object] | None = None) -> None:
+    def write(
+        self,
+        cells: Sequence[object],
+        shown: Sequence[object] | None = None,
+        title: Callable[[], str] | None = None,
+    ) -> None:
         """Write one result, in the form that fits the format.
 
-        JSON leaves out what is None. A tab-separated line has the cells, unless others are `shown`.
+        JSON leaves out what is None. A line of text has the cells, unless others are `shown`.
         """
-        if self.form == "tsv":
-            render.row(*(cells if shown is None else shown))
+        if self.form in ("tsv", "table"):
+            render.row(*(cells if shown is None else shown), title=title)
         elif self.form == "csv":
             render.cells(cells)
         elif self._table:
@@ -123,6 +136,18 @@ class Output:
 def key_column(database: fpdb.Database) -> str:
     """Return the Arrow type of a column of keys."""
     return "uint64" if database.keys == "integer" else "string"
+
+
+def title_in(meta: Any) -> str:
+    """Return the title in the metadata of a document, or nothing."""
+    title = meta.get("title") if isinstance(meta, dict) else None
+    return title if isinstance(title, str) else ""
+
+
+def title_of(database: fpdb.Database, key: Key) -> str:
+    """Return the title of a stored document, or nothing."""
+    document = database.get(key)
+    return "" if document is None else title_in(document.meta)
 
 
 def format_time(seconds: int) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,7 +24,7 @@ from fpdb.cli.options import (
     require,
     require_name,
 )
-from fpdb.cli.output import Output, key_column, likeness
+from fpdb.cli.output import Output, key_column, likeness, title_of
 from fpdb.errors import InputError
 from fpdb.ingest import parse_key
 from fpdb.io.files import read_records
@@ -99,7 +100,10 @@ class ExactJoin:
             key = key_column(database) if database else "string"
             columns = {"key": key, "other": key, "similarity": "double"}
             stack.enter_context(
-                target.opened(columns | dict.fromkeys(("common", "size", "other_size"), "int64"))
+                target.opened(
+                    columns | dict.fromkeys(("common", "size", "other_size"), "int64"),
+                    tuple(columns),
+                )
             )
             for pair in found:
                 count += 1
@@ -197,11 +201,14 @@ def _write_near(
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
         key = key_column(database)
         columns = {"key": key, "other": key, "distance": "int32"}
-        with target.opened(columns | {"similarity": "double"}):
+        bits = near["k"] is not None
+        of_bits = bits or (near["similarity"] or database.similarity) is None
+        names = ("key", "other", "distance" if of_bits else "similarity")
+        with target.opened(columns | {"similarity": "double"}, names, title=True):
             for pair in database.pairs(**near):
                 count += 1
-                shown = likeness(pair, bits=near["k"] is not None)
-                target.write(pair, (pair.key, pair.other, shown))
+                shown = (pair.key, pair.other, likeness(pair, bits=bits))
+                target.write(pair, shown, partial(title_of, database, pair.key))
     return count
 
 
@@ -236,13 +243,15 @@ def clusters(
     with fpdb.open(path, readonly=not delete_duplicates) as database:
         columns = {"cluster": "int64", "role": "string", "key": key_column(database)}
         search = database.delete_duplicates if delete_duplicates else database.clusters
-        with target.opened(columns):
+        with target.opened(columns, title=True):
             found = search(k=k, keep=keep, similarity=similarity, jobs=jobs)
             for number, cluster in enumerate(found, 1):
-                target.write((number, "keep", cluster.representative))
+                keep_title = partial(title_of, database, cluster.representative)
+                target.write((number, "keep", cluster.representative), title=keep_title)
                 for key in cluster.duplicates:
                     duplicates += 1
-                    target.write((number, "duplicate", key))
+                    title = partial(title_of, database, key)
+                    target.write((number, "duplicate", key), title=title)
     if not quiet:
         outcome = "deleted" if delete_duplicates else "duplicates"
         seconds = time.monotonic() - started

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from fpdb.cli.options import (
     choose_recipe,
     require,
 )
-from fpdb.cli.output import Output, key_column, likeness, near_dict
+from fpdb.cli.output import Output, key_column, likeness, near_dict, title_in
 from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
 from fpdb.models import Asked
 
@@ -106,15 +107,16 @@ def query(
             if paths
             else (),
         )
-        with target.opened(_COLUMNS | {"key": key_column(database)}):
-            of_bits = k is not None or (similarity or database.similarity) is None
+        of_bits = k is not None or (similarity or database.similarity) is None
+        shown = ("query", "key", "distance" if of_bits else "similarity")
+        with target.opened(_COLUMNS | {"key": key_column(database)}, shown, title=True):
             counts = _show(answers, target, of_bits=of_bits)
     if paths and not quiet:
         seconds = time.monotonic() - started
         rate = f"{seconds:.2f} s, {counts['queries'] / seconds:,.0f} queries/s"
-        shown = {name: counts[name] for name in _COUNTS}
+        named = {name: counts[name] for name in _COUNTS}
         none = "" if counts["matches"] else ", no match"
-        render.note(f"{render.listed(shown, 'with a match')}{none}; {rate}")
+        render.note(f"{render.listed(named, 'with a match')}{none}; {rate}")
     if counts["short"]:
         render.note(f"short texts: {counts['short']:,} (they match texts of the same words only)")
     if counts["replaced"]:
@@ -163,7 +165,9 @@ def _show(answers: Iterable[Asked], target: Output, *, of_bits: bool) -> Counter
             for match in found:
                 near = (match.key, match.distance, match.similarity)
                 shown = (name, match.key, likeness(match, bits=of_bits))
-                target.write((str(name), *near, found.complete), shown)
+                target.write(
+                    (str(name), *near, found.complete), shown, partial(title_in, match.meta)
+                )
         if not found.complete:
             counts["incomplete"] += 1
             render.note(f"{name}: incomplete, because too many documents are that near")

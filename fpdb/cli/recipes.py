@@ -26,6 +26,8 @@ def list_recipes(as_json: JsonOption = False) -> None:
     Example:
       fpdb recipes list
     """
+    if not as_json:
+        render.columns("name", "bits", "k", "similarity", "id", "description")
     for name, recipe in PRESETS.items():
         if as_json:
             shown = {"id": recipe.id, "description": DESCRIPTIONS[name]}

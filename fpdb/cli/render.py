@@ -10,7 +10,9 @@ import io
 import json
 import os
 import re
+import stat
 import sys
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -19,14 +21,29 @@ import typer
 
 from fpdb import interrupts
 from fpdb.errors import FpdbError
+from fpdb.progress import WorkStep
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 # What may begin a formula; some spreadsheets accept the wide forms as well.
 _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
+_NUMBER = re.compile(r"-?[0-9][0-9,.]*%?|-|")
+# The widths of columns are those of the first rows: as many as this, or those of this time.
+_FIRST_ROWS, _FIRST_SECONDS = 100, 0.5
+# Steps that last less show no progress; others show it after each pause, in seconds. The time that
+# is left is estimated from a share of a step on.
+_QUICK, _PAUSE, _LEAST_SHARE = 1.0, 0.1, 0.02
+_UNITS = ((3600, "h"), (60, "min"), (1, "s"))
+# A title gets what is left of a line, if that is at least this wide.
+_LEAST_TITLE = 12
+_BOLD, _DIM, _RED, _YELLOW, _CYAN = "1", "2", "1;31", "33", "36"
 # How wide the progress line is that is shown.
 _progress_width = 0
+# Whether only what was asked for and what is wrong is printed.
+_quiet = False
 # What the command leaves if it is interrupted.
 _left = ""
+# The table whose rows are printed, on a terminal.
+_table: "_AlignedRows | None" = None
 
 
 class ExitCode(enum.IntEnum):
@@ -42,6 +59,8 @@ class ExitCode(enum.IntEnum):
 
 def prepare_streams() -> None:
     """Write UTF-8 in any locale, and escape what can't be written."""
+    global _table, _quiet
+    _table, _quiet = None, False
     leave_if_interrupted("")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -68,9 +87,27 @@ def _escaped(text: str, escape: Callable[[str], str]) -> str:
     )
 
 
-def row(*fields: object) -> None:
-    """Print one line of tab-separated fields."""
-    _write("\t".join(safe(str(field)) for field in fields))
+def columns(*names: str, title: bool = False) -> None:
+    """Set the names of the columns of the rows to come, which only a terminal gets.
+
+    With `title`, it gets the titles of documents beside them.
+    """
+    global _table  # noqa: PLW0603 - there is one terminal
+    _table = _AlignedRows([*names, "title"] if title else list(names)) if shows_tables() else None
+
+
+def shows_tables() -> bool:
+    """Return whether rows are shown to a person, aligned and with the names of their columns."""
+    return sys.stdout.isatty()
+
+
+def row(*fields: object, title: Callable[[], str] | None = None) -> None:
+    """Print one line of fields, separated by tabs, or on a terminal aligned and with a title."""
+    cells = [safe(str(field)) for field in fields]
+    if _table is None:
+        _write("\t".join(cells))
+    else:
+        _table.add([*cells, safe(title())] if title else cells)
 
 
 def record(value: Mapping[str, Any]) -> None:
@@ -90,9 +127,101 @@ def cells(values: Sequence[object]) -> None:
     _write(line.getvalue())
 
 
+def width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: a Chinese character takes two."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF")
+        for each in text
+    )
+
+
+def shortened(text: str, room: int) -> str:
+    """Cut what doesn't fit into some columns of a terminal."""
+    if width(text) <= room:
+        return text
+    kept = text[:room]
+    while width(kept) >= room:
+        kept = kept[:-1]
+    return kept + "…"
+
+
+def _terminal_width() -> int:
+    from shutil import get_terminal_size  # which imports much
+
+    return get_terminal_size().columns
+
+
+def _styled(text: str, style: str, stream: IO[str]) -> str:
+    """Return a text in a colour or weight, where a person sees it who wants that."""
+    plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain or not text else f"\x1b[{style}m{text}\x1b[0m"
+
+
+class _AlignedRows:
+    """Rows in aligned columns under a header, as wide as the first rows need."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._waiting: list[list[str]] = []
+        self._since = 0.0
+        self._widths: list[int] = []
+        self._right: list[bool] = []
+
+    def add(self, cells: list[str]) -> None:
+        """Print a row, or hold it until the widths are known."""
+        now = time.monotonic()
+        self._since = self._since if self._waiting else now
+        self._waiting.append(cells)
+        ready = len(self._waiting) >= _FIRST_ROWS or now - self._since >= _FIRST_SECONDS
+        if self._widths or ready:
+            self.print()
+
+    def print(self) -> None:
+        """Print the rows that wait, and before the first ones the header."""
+        if not self._waiting:
+            return
+        if not self._widths:
+            by_column = list(zip(*self._waiting, strict=True))
+            self._right = [all(map(_NUMBER.fullmatch, column)) for column in by_column]
+            self._widths = [
+                max(map(width, (name, *column)))
+                for name, column in zip(self._names, by_column, strict=True)
+            ]
+            if self._names[-1] == "title":
+                room = _terminal_width() - sum(self._widths[:-1])
+                room -= 2 * len(self._widths) - 2
+                shown = room >= _LEAST_TITLE and any(by_column[-1])
+                self._widths[-1] = min(self._widths[-1], room) if shown else 0
+                self._right[-1] = False
+            header = [
+                name if wide else "" for name, wide in zip(self._names, self._widths, strict=True)
+            ]
+            _write(_styled(self._line(header), _BOLD, sys.stdout))
+        for cells in self._waiting:
+            if self._names[-1] == "title":
+                *others, title = cells
+                title = shortened(title, self._widths[-1]) if self._widths[-1] else ""
+                line = self._line([*others, ""])
+                gap = " " * max(sum(self._widths[:-1]) + 2 * len(others) - width(line), 2)
+                _write(line + gap + _styled(title, _DIM, sys.stdout) if title else line)
+            else:
+                _write(self._line(cells))
+        self._waiting.clear()
+
+    def _line(self, cells: Sequence[str]) -> str:
+        """Return aligned cells as a line: numbers to the right, texts to the left."""
+        padded = (
+            " " * (wide - width(cell)) + cell if right else cell + " " * (wide - width(cell))
+            for cell, wide, right in zip(cells, self._widths, self._right, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+
 def table(rows: Sequence[Sequence[str]]) -> None:
     """Print rows in aligned columns, numbers to the right under their names."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
     for fields in rows:
         _write("  ".join(map(str.rjust, map(safe, fields), widths)).rstrip())
 
@@ -129,6 +258,8 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def _write(line: str) -> None:
+    if _progress_width and sys.stdout.isatty():
+        _end_progress()
     with _to_reader():
         sys.stdout.write(line + "\n")
 
@@ -151,6 +282,8 @@ def _to_reader() -> Iterator[None]:
 def flush() -> None:
     """Flush standard output; a reader that has gone is no error."""
     try:
+        if _table:
+            _table.print()
         sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
@@ -161,13 +294,12 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def note(message: str) -> None:
+def note(message: str, label: str = "", style: str = "") -> None:
     """Print a message to standard error, after all data printed so far."""
     flush()
     if _progress_width:
-        progress("")
-        sys.stderr.write("\r")
-    sys.stderr.write(safe(message) + "\n")
+        _end_progress()
+    sys.stderr.write(_styled(label, style, sys.stderr) + safe(message) + "\n")
 
 
 def listed(counts: Mapping[str, int], share: str = "") -> str:
@@ -199,21 +331,81 @@ def size(count: float) -> str:
 
 def warn(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning of Python as a line, in place of `warnings.showwarning`."""
-    note(f"warning: {message}")
+    note(str(message), "warning: ", _YELLOW)
 
 
-def shows_progress() -> bool:
-    """Return whether standard error is a terminal."""
-    return sys.stderr.isatty()
+def hush(quiet: bool) -> bool:
+    """Show no progress from now on, if that is wanted."""
+    global _quiet  # noqa: PLW0603 - there is one terminal
+    _quiet = quiet
+    return quiet
 
 
-def progress(message: str) -> None:
+class StepLine:
+    """Shows on a terminal how far each step is, with its rate and the time that is left."""
+
+    def __init__(self) -> None:
+        self._step, self._first = "", 0
+        self._began = self._shown = time.monotonic()
+
+    def take(self, step: WorkStep) -> None:
+        """Show a step of the library."""
+        share = step.done / step.total if step.total else None
+        self(step.name, step.done, step.unit, share)
+
+    def __call__(
+        self, step: str, done: int, unit: str, share: float | None = None, more: str = ""
+    ) -> None:
+        """Show a step from its second second on, a few times a second."""
+        now = time.monotonic()
+        if step != self._step:
+            self._step, self._first, self._began = step, done, now
+        lasted = now - self._began
+        if _quiet or lasted < _QUICK or now - self._shown < _PAUSE or not _shows_progress():
+            return
+        self._shown = now
+        parts = [f"{step + ': ' if step else ''}{done:,} {unit}{more}"]
+        if share is not None:
+            parts.append(f"{min(share, 1):.0%}")
+        if done > self._first:
+            parts.append(f"{(done - self._first) / lasted:,.0f}/s")
+        if share is not None and share >= _LEAST_SHARE:
+            parts.append(f"{_duration(lasted * max(1 / share - 1, 0))} left")
+        _show_progress(", ".join(parts))
+
+
+def _shows_progress() -> bool:
+    """Return whether a progress line reaches a terminal, and isn't mixed with what a pipe gets.
+
+    Standard output that is a pipe mostly ends at the same terminal.
+    """
+    try:
+        piped = stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):
+        piped = False
+    return sys.stderr.isatty() and not piped
+
+
+def _show_progress(message: str) -> None:
     """Show how far the work is, in place of what was shown before."""
     global _progress_width  # noqa: PLW0603 - there is one terminal
-    line = safe(message)
-    sys.stderr.write("\r" + line.ljust(_progress_width))
+    line = shortened(safe(message), _terminal_width() - 1)
+    sys.stderr.write("\r" + line + " " * (_progress_width - width(line)))
     sys.stderr.flush()
-    _progress_width = len(line)
+    _progress_width = width(line)
+
+
+def _end_progress() -> None:
+    """Remove the progress line."""
+    _show_progress("")
+    sys.stderr.write("\r")
+    sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in its largest unit."""
+    length, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
+    return f"{seconds / length:.0f} {unit}"
 
 
 def leave_if_interrupted(outcome: str) -> None:
@@ -229,6 +421,6 @@ def note_interrupt() -> None:
 
 def fail(error: FpdbError) -> None:
     """Print an error and its hint."""
-    note(f"error: {error}")
+    note(str(error), "error: ", _RED)
     if error.hint:
-        note(f"hint: {error.hint}")
+        note(error.hint, "hint: ", _CYAN)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, Marks, Rows
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
+from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import (
     LARGEST_KEY,
@@ -136,7 +137,8 @@ class Catalog(ABC):
         """Yield what the bands need of all records, which this transaction has written."""
         with txn.cursor("documents") as cursor:
             entries = iter(cursor)
-            for _ in range(0, txn.entries("documents"), _BLOCK):
+            blocks = range(0, txn.entries("documents"), _BLOCK)
+            for _ in tracked(blocks, "read the sketches", "blocks", len(blocks)):
                 ids, marks = marks_in(islice(entries, _BLOCK))
                 digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
                 yield Sketches(ids, marks[:, DIGEST_BYTES:], digests)
@@ -145,7 +147,7 @@ class Catalog(ABC):
         """Copy everything into an empty catalog of another database."""
         for name in set(self.names) - {pages.name for pages in self.pages}:
             with txn.cursor(name) as cursor:
-                for key, value in cursor:
+                for key, value in tracked(cursor, f"copy {name}", "entries", txn.entries(name)):
                     if name == "documents":
                         require_checksum(value, int.from_bytes(key))
                     into.append(name, key, value)

@@ -22,6 +22,7 @@ from fpdb.arrays import Column, Marks, Places, joined, portions, spans, unique
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.models import Document, ExactPair, Key, require_choice
+from fpdb.progress import tracked
 
 Of = Literal["shingles", "features"]
 
@@ -240,7 +241,7 @@ def sets_of_texts(
     labels: list[str] = []
     total = 0
     numbers: dict[str, int] = {}
-    remaining = iter(texts)
+    remaining = iter(tracked(texts, "read the texts", "texts", 0))
     while block := list(islice(remaining, _TEXTS)):
         if of == "shingles":
             parts += recipe.shingles_many(block)
@@ -267,12 +268,17 @@ def sets_of_texts(
     return sets_of(names, counts, labels)
 
 
+def _length(some: slice) -> int:
+    return int(some.stop - some.start)
+
+
 def similar_sets(sets: Sets, limit: Limit) -> Similar:
     """Return the pairs of distinct sets that reach a limit, by their places in `sets`."""
     join = _Join(sets, limit)
     none = np.empty(0, np.int64)
     found = [(none, none, none)]
-    for some in portions(join.work, _GATHERED):
+    parts = portions(join.work, _GATHERED)
+    for some in tracked(parts, "compare all sets", "sets", len(join.work), _length):
         codes = unique(np.concatenate([none, *join.candidates(some)]))
         first, second = np.divmod(codes, max(len(sets.sizes), 1))
         near = join.near(first, second)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fpdb.arrays import Marks, Places, Rows, differs, gathered, joined, portions, spans
 from fpdb.documents.catalog import View
 from fpdb.processes import count_jobs, mapped
+from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction
 from fpdb.tables import Index, Permutation
 from fpdb.tables.bits import Distances
@@ -155,7 +156,9 @@ def _chunks(txn: ReadTransaction, index: Index, bucket: _Pass) -> Iterator[Rows]
 def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
     """Yield the fingerprints of a table in chunks, each fingerprint once."""
     last: list[int] = []
-    for rows in gathered(pages.scan(txn, columns=words), _CHUNK):
+    scan = pages.scan(txn, columns=words)
+    read = tracked(scan, f"compare in {pages.name}", "pages", txn.entries(pages.name))
+    for rows in gathered(read, _CHUNK):
         if pages.columns > words and len(rows[0]):
             fresh = differs(*rows)
             fresh[0] = last != [int(column[0]) for column in rows]

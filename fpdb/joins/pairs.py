@@ -30,6 +30,7 @@ from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
 from fpdb.processes import mapped
+from fpdb.progress import tracked
 from fpdb.storage.format import unpack_record
 from fpdb.tables.batch import find_ids
 from fpdb.tables.bits import distances
@@ -204,7 +205,9 @@ def _meeting_at(rows: tuple[Column, Marks], crowds: Column, own: Places, other: 
 
 def _crowds(view: View, pages: Pages) -> Column:
     """Return the numbers of bands under which very many documents are, sorted."""
-    columns = gathered(pages.scan(view.txn, columns=1), _ROWS)
+    scan = pages.scan(view.txn, columns=1)
+    read = tracked(scan, "read the bands", "pages", view.txn.entries(pages.name))
+    columns = gathered(read, _ROWS)
     found = [_crowded(numbers) for [numbers] in complete_buckets(columns, 0)]
     return np.concatenate([NO_IDS, *found])
 
@@ -266,7 +269,8 @@ def shared_rows(view: View, pages: Pages) -> Iterator[Rows]:
 
     Equal ones come in one block.
     """
-    for rows in complete_buckets(gathered(pages.scan(view.txn), _ROWS), 0):
+    read = tracked(pages.scan(view.txn), "compare", "pages", view.txn.entries(pages.name))
+    for rows in complete_buckets(gathered(read, _ROWS), 0):
         shared = ~differs(*rows[:-1])
         shared[:-1] |= shared[1:]
         if shared.any():

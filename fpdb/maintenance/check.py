@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import xxhash
 
+from fpdb import progress
 from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
 from fpdb.documents.catalog import Catalog, View, id_bytes, key_bytes
 from fpdb.documents.layout import check_places, database_names, layout, read_layout, read_places
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical
-from fpdb.fingerprint.sketches import mix
+from fpdb.maintenance.digest import Digest, buckets_of, hashed
 from fpdb.models import SKETCH_BYTES, Problem
 from fpdb.processes import Streamed, Worker, require_address_space
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
@@ -52,12 +52,10 @@ ROWS, RECORDS = 1 << 16, 1 << 13  # of a table, and of documents, that are read 
 # Rows of both sides of a comparison that are named at most: they take about 60 MB.
 COMPARED = 1 << 18
 
-_BUCKET_BITS = 12
-_BUCKETS = 1 << _BUCKET_BITS
-_SEEDS = [int.from_bytes(os.urandom(8)) for _ in range(4)]
-
 _HIGH_BITS = 32  # of a fingerprint, in a row of `ids`
 _ROWS_OF_IDS = Pages("ids", keys=3, columns=3)  # looked up by all that they have
+
+_SHOWN = 1 << 16  # keys that are looked up before it is shown how many were
 
 _MISSING = "the entry of the document {} is missing"
 _STRANGE = "an entry names the document {}, which has another one"
@@ -85,10 +83,13 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     open_checks.identify(directory)
     child = Worker(Streamed(partial(read_problems, deep=deep)))
     try:
-        problem = child.call(directory)
-        while problem:
-            yield problem
-            problem = child.call(None)
+        found = child.call(directory)
+        while found:
+            if isinstance(found, progress.WorkStep):
+                progress.show(found)
+            else:
+                yield found
+            found = child.call(None)
     except WorkerError:
         killer = -(child.exit_code or 0)
         if killer <= 0 or killer in {signal.SIGKILL, signal.SIGTERM}:
@@ -99,8 +100,11 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
         child.close()
 
 
-def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
-    """Yield everything that is wrong with a database, which this process reads within limits."""
+def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem | progress.WorkStep]:
+    """Yield everything that is wrong with a database, which this process reads within limits.
+
+    Yield also, from time to time, how far it is.
+    """
     try:
         _limit(directory)
         faults: list[str] = []
@@ -112,7 +116,7 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
         with _opened(directory) as environment:
             _, index, catalog = read_layout(environment)
             with environment.read() as txn:
-                yield from check_view(View(txn, index, catalog))
+                yield from _steps(View(txn, index, catalog))
     except (FormatError, OpenError):
         raise  # what can't be opened isn't a problem of the database, but an error of the call
     except FpdbError as error:
@@ -156,9 +160,22 @@ def check_view(view: View) -> Iterator[Problem]:
     What can't be read is reported, and what depends on it isn't compared. Memory is bounded,
     however many documents there are.
     """
+    return (found for found in _steps(view) if isinstance(found, Problem))
+
+
+def _steps(view: View) -> Iterator[Problem | progress.WorkStep]:
+    """Yield everything that is wrong, and how far the check is."""
     yield from _check_header(view)
-    for name in database_names(view.index, view.catalog):
-        yield from _check_lookups(view.txn, name)
+    names = list(database_names(view.index, view.catalog))
+    total = sum(map(view.txn.entries, names))
+    done = 0
+    for name in names:
+        for found in _check_lookups(view.txn, name):
+            if isinstance(found, Problem):
+                yield found
+            else:
+                yield progress.WorkStep("look up the keys", done + found, total, "keys")
+        done += view.txn.entries(name)
     yield from check_places(view.txn)
     yield from _Check(view).problems()
 
@@ -184,8 +201,10 @@ def _check_header(view: View) -> Iterator[Problem]:
             yield Problem("header", f"{what} is {found!r}, expected {expected!r}")
 
 
-def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem]:
+def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem | int]:
     """Look every key of a tree up from its root, and compare its order with the one before.
+
+    Yield also, from time to time, how many were looked up.
 
     A scan goes from page to page and never follows a key down the tree; nearly every call does. If
     each key is found, and the keys are in order, then the place of any other key is found as well.
@@ -206,61 +225,14 @@ def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem]:
                 unfound += 1
             last = key
             count += 1
+            if count % _SHOWN == 0:
+                yield count
     if disordered:
         yield Problem(name, f"{disordered} keys aren't in order, first {first_disordered.hex()}")
     if unfound:
         yield Problem(name, f"{unfound} keys aren't found, first {first_unfound.hex()}")
     if count != txn.entries(name):
         yield Problem(name, f"{count} entries, expected {txn.entries(name)}")
-
-
-class Digest:
-    """A digest of rows, in any order: in each bucket, their number and the sum of their mixes.
-
-    Two sets of rows that differ have the same digest with a chance of one in 2**64. Nobody can
-    choose rows so that they do, because nobody can predict the seeds.
-    """
-
-    def __init__(self, blocks: Iterable[Rows] = ()) -> None:
-        self.counts = np.zeros(_BUCKETS, np.int64)
-        self.sums = np.zeros(_BUCKETS, np.uint64)
-        for rows in blocks:
-            self.add(rows)
-
-    def add(self, rows: Rows) -> None:
-        """Add rows."""
-        mixed = _mix(rows)
-        buckets = _buckets_of(mixed)
-        self.counts += np.bincount(buckets, minlength=_BUCKETS)
-        np.add.at(self.sums, buckets, mixed)
-
-    @property
-    def count(self) -> int:
-        """The number of rows."""
-        return int(self.counts.sum())
-
-    def differs(self, other: "Digest") -> Marks:
-        """Mark the buckets with other rows."""
-        marks: Marks = (self.counts != other.counts) | (self.sums != other.sums)
-        return marks
-
-
-def _mix(rows: Rows) -> Column:
-    """Return 64 bits that look random for each row."""
-    mixed = np.zeros(len(rows[0]), np.uint64)
-    for column, seed in zip(rows, _SEEDS, strict=False):
-        mixed = mix((mixed ^ column) + np.uint64(seed))
-    return mixed
-
-
-def _buckets_of(mixed: Column) -> Places:
-    """Return the bucket of each mix: its highest bits."""
-    return (mixed >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
-
-
-def _hashed(texts: Iterable[bytes]) -> Column:
-    """Return a number for each text, which represents it in rows."""
-    return np.array([xxhash.xxh3_64_intdigest(text, _SEEDS[0]) for text in texts], np.uint64)
 
 
 class RowSet(NamedTuple):
@@ -291,16 +263,19 @@ class _Check:
         self._of_records = ["short", *(pages.name for pages in bands)]
         self._faulty: set[str] = set()  # sub-databases that aren't compared any more
 
-    def problems(self) -> Iterator[Problem]:
-        """Read everything once, and compare it."""
+    def problems(self) -> Iterator[Problem | progress.WorkStep]:
+        """Read everything once, and compare it; yield also how far that is."""
         found = {}
-        for name in (*self._index.names, self._by_key, "short"):
+        names = (*self._index.names, self._by_key, "short")
+        for number, name in enumerate(names):
+            yield progress.WorkStep("compare the tables", number, len(names) + 1, "tables")
             problems: list[Problem] = []
             digest = Digest(self._stored(name, problems))
             yield from problems
             if problems:
                 self._faulty.add(name)
             found[name] = RowSet(digest, partial(self._stored, name, []))
+        yield progress.WorkStep("compare the tables", len(names), len(names) + 1, "tables")
         yield from self._compare_documents(found)
         for pages, table in zip(self._index.further, self._index.plan.tables[1:], strict=True):
             if self._faulty.isdisjoint([self._home, pages.name]):
@@ -340,9 +315,9 @@ class _Check:
                 texts.append(bytes(text))
                 ids.append(own)
                 if len(texts) == ROWS:
-                    yield [_hashed(texts), np.array(ids, np.uint64)]
+                    yield [hashed(texts), np.array(ids, np.uint64)]
                     texts, ids = [], []
-        yield [_hashed(texts), np.array(ids, np.uint64)]
+        yield [hashed(texts), np.array(ids, np.uint64)]
 
     def _table(self, pages: Pages, problems: list[Problem]) -> Iterator[Rows]:
         """Read the pages of a table."""
@@ -443,12 +418,12 @@ class _Check:
     def _rows_of(self, block: list[Stored]) -> dict[str, Rows]:
         """Return the rows that records must have; with integer keys, of short texts only."""
         short = [stored for stored in block if stored.fingerprint is None]
-        rows = {"short": [_hashed(stored.digest for stored in short), _ids_of(short)]}
+        rows = {"short": [hashed(stored.digest for stored in short), _ids_of(short)]}
         if bands := self._index.bands:
             rows[bands.pages.name] = bands.rows(block)
         if self._numbered:
             return rows | {self._home: [np.zeros(len(short), np.uint64), _ids_of(short)]}
-        names = _hashed(key_bytes(str(stored.key)) for stored in block)
+        names = hashed(key_bytes(str(stored.key)) for stored in block)
         return rows | {self._home: self._home_rows(block), self._by_key: [names, _ids_of(block)]}
 
     def _home_rows(self, block: list[Stored]) -> Rows:
@@ -529,7 +504,7 @@ def _rows_in(buckets: Places, blocks: Iterable[Rows]) -> set[tuple[int, ...]]:
     """Return the rows in some buckets."""
     rows: set[tuple[int, ...]] = set()
     for block in blocks:
-        inside = np.isin(_buckets_of(_mix(block)), buckets)
+        inside = np.isin(buckets_of(block), buckets)
         rows.update(zip(*(column[inside].tolist() for column in block), strict=True))
     return rows
 

@@ -24,6 +24,7 @@ from fpdb.documents.layout import layout, new_database, read_layout, replanned
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.models import Merged, MergedSource, require_choice, require_whole
+from fpdb.progress import tracked
 from fpdb.storage import Environment, Ongoing, WriteTransaction, open_checks
 from fpdb.storage.format import ID_BYTES, Counters, Header, Stored, renumbered, require_checksum
 from fpdb.tables.bits import Fingerprints, of_words
@@ -262,7 +263,8 @@ class _Merge:
             np.frombuffer(source.dropped, np.uint64).sort()
         for name in ("documents", "short"):
             streams = [source.read(source.entries(name)) for source in self._sources]
-            into.extend(name, heapq.merge(*streams))
+            total = sum(source.view.txn.entries(name) for source in self._sources)
+            into.extend(name, tracked(heapq.merge(*streams), f"copy {name}", "entries", total))
         taken = tuple(
             MergedSource(s.path, s.counters.documents - len(s.dropped), len(s.dropped))
             for s in self._sources
@@ -282,7 +284,9 @@ class _Merge:
     def _kept(self, streams: list[Iterator[_SourceKey]]) -> Iterator[_SourceKey]:
         """Yield each key once, with the document that stays; note the others as dropped."""
         read = [source.read(keys) for source, keys in zip(self._sources, streams, strict=True)]
-        for _, group in groupby(heapq.merge(*read), key=itemgetter(0)):
+        total = sum(source.counters.documents for source in self._sources)
+        keys = tracked(heapq.merge(*read), "merge the keys", "keys", total)
+        for _, group in groupby(keys, key=itemgetter(0)):
             rivals = list(group)
             kept = rivals[0]
             if len(rivals) > 1:

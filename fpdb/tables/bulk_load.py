@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from fpdb.arrays import Column, Marks, Rows
+from fpdb.progress import tracked
 from fpdb.storage import WriteTransaction
 from fpdb.tables.bits import Fingerprints, Permutation, as_words, distinct, order, to_array
 from fpdb.tables.index import Index
@@ -67,7 +68,8 @@ def _ranges(
     if ranges > 1:
         step = -(-count // _SAMPLE)
         sample = np.concatenate([fingerprints[::step] for fingerprints, _ in source()])
-    for pages, table in zip(index.tables, index.plan.tables, strict=True):
+    tables = list(zip(index.tables, index.plan.tables, strict=True))
+    for pages, table in tracked(tables, "sort the tables", "tables", len(tables)):
         permutation, home = table.permutation, pages is index.home
         for limits in _cut(permutation, sample, ranges):
             yield pages, _sorted(source, permutation, limits, home=home)

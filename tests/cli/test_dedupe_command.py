@@ -132,10 +132,11 @@ def test_texts_with_tags_are_warned_of(run, tmp_path):
 
 
 def test_a_terminal_shows_the_stages(run, tmp_path, source, monkeypatch):
-    from fpdb.cli import dedupe, render
+    from fpdb.cli import render
 
-    monkeypatch.setattr(render, "shows_progress", lambda: True)
-    monkeypatch.setattr(dedupe, "_PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(render, "_shows_progress", lambda: True)
+    monkeypatch.setattr(render, "_QUICK", 0)
+    monkeypatch.setattr(render, "_PAUSE", 0)
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--keep", "longest")
     shown = [part.strip() for part in done.err.split("\r")]
     for stage in ("reading: ", "comparing: ", "writing: "):

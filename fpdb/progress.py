@@ -1,0 +1,49 @@
+"""How far long work is, for whoever listens in this process: the command line shows it."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+_PAUSE = 0.1
+T = TypeVar("T")
+
+
+class WorkStep(NamedTuple):
+    """A step of some work, and how much of it is done."""
+
+    name: str
+    done: int
+    total: int
+    unit: str
+
+
+_listener: Callable[[WorkStep], object] | None = None
+
+
+def listen(function: Callable[[WorkStep], object] | None) -> None:
+    """Set the function that gets the steps of this process, several times a second."""
+    global _listener  # noqa: PLW0603 - a process has one terminal
+    _listener = function
+
+
+def show(step: WorkStep) -> None:
+    """Hand a step to the listener, if there is one."""
+    if _listener:
+        _listener(step)
+
+
+def tracked(
+    items: Iterable[T], name: str, unit: str, total: int, size: Callable[[T], int] | None = None
+) -> Iterable[T]:
+    """Return items whose reading is a step of `total` units; each is one, or has a `size`."""
+    return _tracked(items, WorkStep(name, 0, total, unit), size) if _listener else items
+
+
+def _tracked(items: Iterable[T], step: WorkStep, size: Callable[[T], int] | None) -> Iterator[T]:
+    done, due = 0, 0.0
+    for item in items:
+        if time.monotonic() >= due:
+            show(step._replace(done=done))
+            due = time.monotonic() + _PAUSE
+        yield item
+        done += size(item) if size else 1
