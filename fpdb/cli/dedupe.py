@@ -87,7 +87,7 @@ def dedupe(
       fpdb dedupe may.csv -o may-new.csv --text-field body --db corpus.fpdb
       fpdb dedupe a.jsonl b.jsonl --output-dir clean/ --keep newest:date
 
-    Copies JSON lines, CSV, TSV and Parquet; records that stay are unchanged, in their order.
+    Copies JSON lines, CSV, TSV, Parquet and Arrow; what stays is unchanged, in its order.
     With --db, a run that was interrupted goes on where it stopped.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")

@@ -23,7 +23,7 @@ from fpdb.dedupe.decide import Codes, Deduplication, RecordBlock, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io import streams
-from fpdb.io.files import SUFFIXES, Source, check_path, read_parts
+from fpdb.io.files import FORMATS, SUFFIXES, Source, check_path, read_parts
 from fpdb.io.journal import Journal, claimed_folder
 from fpdb.io.raw import COPIED, TableHead, changed, write_rows
 from fpdb.storage.drafts import sync
@@ -100,7 +100,7 @@ class Corpus:
             if form not in COPIED:
                 raise InputError(
                     f"{path} is {form or 'a directory'}, expected records in files of JSON lines, "
-                    "CSV, TSV or Parquet",
+                    "CSV, TSV, Parquet or Arrow",
                     hint="name the files themselves; fpdb ingest --skip-duplicates reads "
                     "everything, and prints what is a duplicate",
                 )
@@ -108,6 +108,12 @@ class Corpus:
                 raise InputError(
                     f"{path} is {form}, and {self.output} would be {own}",
                     hint="records are copied as they are: give the output the suffix of the input",
+                )
+            unpacked = streams.unpacked_name(str(self.output))
+            if FORMATS[form].by_path and not self.into_folder and unpacked != str(self.output):
+                raise InputError(
+                    f"{self.output} would be packed, and {form} is packed inside",
+                    hint=f"name it {unpacked}",
                 )
             forms.append(form)
         return forms

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal, Self
+from typing import IO, Any, Self
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def require() -> None:
 
 
 def blocks_of_rows(
-    form: Literal["Parquet", "Arrow"], path: str, reading: Reading, progress: Progress | None
+    form: str, path: str, reading: Reading, progress: Progress | None
 ) -> Iterator[list[Named]]:
     """Read the rows of a file, some at a time, and of them only the columns that are needed.
 
@@ -87,33 +87,42 @@ def _decoded(file: ColumnFile) -> Iterator[Any]:
         raise block
 
 
-def file_schema(path: str) -> tuple[Any, str]:
-    """Return the schema of a Parquet file and how it is packed; raise StreamError if it is none."""
-    for schema, codec in _decoded(_parquet_file(path, decoding.table_schema)):
-        return schema, codec
+def file_schema(form: str, path: str) -> tuple[Any, str]:
+    """Return the schema of a file and how it is packed; raise StreamError if it has none."""
+    for schema, packing in _decoded(ColumnFile(os.path.abspath(path), form, decoding.table_schema)):
+        return schema, packing
     raise StreamError("has no schema")
 
 
-def marked_batches(path: str, marks: Marks, progress: Progress | None) -> Iterator[Any]:
-    """Yield the marked rows of a Parquet file, as batches of Arrow."""
+def marked_batches(form: str, path: str, marks: Marks, progress: Progress | None) -> Iterator[Any]:
+    """Yield the marked rows of a file, as batches of Arrow."""
     read = partial(decoding.marked, marks=np.packbits(marks).tobytes(), count=len(marks))
-    return _shared(_parquet_file(path, read), progress)
+    return _shared(ColumnFile(os.path.abspath(path), form, read), progress)
 
 
-def _parquet_file(path: str, read: Callable[[ColumnFile], Iterator[Any]]) -> ColumnFile:
-    return ColumnFile(os.path.abspath(path), "Parquet", read)
-
-
-def write_batches(file: IO[bytes], schema: Any, codec: str, batches: Iterable[Any]) -> None:
-    """Write batches to a Parquet file, in row groups of a bounded size."""
+def write_batches(
+    file: IO[bytes], form: str, schema: Any, packing: str, batches: Iterable[Any]
+) -> None:
+    """Write batches to a file, in row groups of a bounded size."""
     import pyarrow
-    from pyarrow import parquet
+    from pyarrow import ipc, parquet
 
-    with parquet.ParquetWriter(file, schema, compression=codec) as writer:
-        for some in _row_groups(batches):
-            # The batches lack the metadata of their file.
-            table = pyarrow.Table.from_batches(some).replace_schema_metadata(schema.metadata)
-            writer.write_table(table)
+    if form == "parquet":
+        opened = parquet.ParquetWriter(file, schema, compression=packing)
+    else:
+        new = ipc.new_file if packing == "file" else ipc.new_stream
+        opened = new(file, schema, options=ipc.IpcWriteOptions(compression="lz4"))
+    try:
+        with opened as writer:
+            for some in _row_groups(batches):
+                # The batches lack the metadata of their file.
+                table = pyarrow.Table.from_batches(some).replace_schema_metadata(schema.metadata)
+                writer.write_table(table)
+    except pyarrow.ArrowInvalid as error:  # e.g. another dictionary, which only a stream can have
+        raise InputError(
+            f"what stays can't be one {form.capitalize()} file: {error}",
+            hint="write a file for each input, into a folder",
+        ) from None
 
 
 def _row_groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
@@ -249,7 +258,7 @@ def spark_files(source: str) -> tuple[list[str], SparkSchema] | None:
         return None
     paths = list(map(str, files))
     with named(source):
-        for found in _decoded(ColumnFile(os.path.abspath(paths[0]), "Parquet", decoding.schema)):
+        for found in _decoded(ColumnFile(os.path.abspath(paths[0]), "parquet", decoding.schema)):
             return paths, found
     return None
 
@@ -257,4 +266,4 @@ def spark_files(source: str) -> tuple[list[str], SparkSchema] | None:
 def fingerprint_blocks(path: str, *, sketched: bool) -> Iterator[FingerprintBlock]:
     """Yield the columns of such a file in blocks; with sketches, all of them as documents."""
     read = partial(decoding.fingerprints, sketched=sketched)
-    return _decoded(ColumnFile(os.path.abspath(path), "Parquet", read))
+    return _decoded(ColumnFile(os.path.abspath(path), "parquet", read))

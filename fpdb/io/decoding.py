@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class ColumnFile:
     """A file of columns, and the function of this module that reads it, block by block."""
 
     path: str
-    form: Literal["Parquet", "Arrow"]
+    form: str  # "parquet" or "arrow"
     read: "Callable[[ColumnFile], Iterator[Any]]"
     reading: Reading = field(default_factory=Reading)
 
@@ -72,7 +72,7 @@ class ColumnFile:
 
     def failure(self, reason: str) -> StreamError:
         """Return the error that the rest of the file can't be read."""
-        return StreamError(f"can't be read as a complete {self.form} file: {reason}")
+        return StreamError(f"can't be read as a complete {self.form.capitalize()} file: {reason}")
 
 
 class FingerprintBlock(NamedTuple):
@@ -142,8 +142,8 @@ def rows(file: ColumnFile) -> Iterator[tuple[list[Named], float]]:
     With each block comes the share of the file that was read, or 0 where it isn't known.
     """
     choose = functools.partial(_needed, file.reading)
-    opened = (_parquet if file.form == "Parquet" else _arrow)(file, choose)
-    if reason := header_reason(tuple(opened.names), file.reading):
+    opened = (_parquet if file.form == "parquet" else _arrow)(file, choose)
+    if reason := header_reason(tuple(opened.schema.names), file.reading):
         raise StreamError(reason)
     read = 0
     for block in row_blocks(opened.batches, file.reading):
@@ -165,10 +165,14 @@ Choice = Callable[[list[str]], list[str]]
 
 
 class _Opened(NamedTuple):
-    """The names of all columns, the chosen ones, and how many rows there are; 0 if unknown."""
+    """The schema of a file, its chosen columns, how it is packed, and its rows; 0 if unknown.
 
-    names: list[str]
+    Parquet has a codec. An Arrow file is in the format of a "file" or of a "stream".
+    """
+
+    schema: "pyarrow.Schema"
     batches: Batches
+    packing: str
     rows: int = 0
 
 
@@ -189,7 +193,7 @@ def _arrow(file: ColumnFile, choose: Choice) -> _Opened:
             return ipc.open_stream(source, options=ipc.IpcReadOptions(use_threads=False))
 
     def batches() -> Batches:
-        if not isinstance(reader, ipc.RecordBatchFileReader):
+        if packing == "stream":
             yield from (batch.select(fields) for batch in reader)
             return
         for number in range(reader.num_record_batches):
@@ -202,7 +206,8 @@ def _arrow(file: ColumnFile, choose: Choice) -> _Opened:
     names = list(reader.schema.names)
     chosen = set(choose(names))
     fields = [place for place, name in enumerate(names) if name in chosen]
-    return _Opened(names, map(_require_valid, _counted(file, batches())))
+    packing = "file" if isinstance(reader, ipc.RecordBatchFileReader) else "stream"
+    return _Opened(reader.schema, map(_require_valid, _counted(file, batches())), packing)
 
 
 def _require_valid(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
@@ -232,13 +237,15 @@ def _parquet(file: ColumnFile, choose: Choice, most: int = _ROWS) -> _Opened:
     from pyarrow import parquet
 
     reader = parquet.ParquetFile(file.path, buffer_size=_BUFFER, pre_buffer=False)
-    count = reader.metadata.num_rows
-    _require_plausible(file, count)
-    names = list(reader.schema_arrow.names)
-    groups = range(reader.num_row_groups)
-    chosen = choose(names)
+    about = reader.metadata
+    _require_plausible(file, about.num_rows)
+    groups = range(about.num_row_groups)
+    chosen = choose(list(reader.schema_arrow.names))
     batches = (batch for group in groups for batch in _group(reader, group, chosen, most))
-    return _Opened(names, _counted(file, batches), count)
+    filled = about.num_row_groups and about.num_columns
+    codec = about.row_group(0).column(0).compression if filled else "SNAPPY"
+    packing = "NONE" if codec == "UNCOMPRESSED" else codec
+    return _Opened(reader.schema_arrow, _counted(file, batches), packing, about.num_rows)
 
 
 def _group(file: Any, number: int, names: list[str], most: int) -> Batches:
@@ -445,20 +452,29 @@ def schema(file: ColumnFile) -> Iterator[SparkSchema]:
     )
 
 
-def table_schema(file: ColumnFile) -> Iterator[tuple[Any, str]]:
-    """Yield the schema of a Parquet file with its metadata, and how the file is packed."""
-    from pyarrow import parquet
+def _whole(file: ColumnFile) -> _Opened:
+    """Open a file with all of its columns, many rows at a time."""
+    if file.form == "parquet":
+        return _parquet(file, lambda names: names, _COPIED)
+    opened = _arrow(file, lambda names: names)
+    cut = (
+        batch.slice(rows.start, rows.stop - rows.start)
+        for batch in opened.batches
+        for rows in portions(_sizes(batch) + _ROOM // _COPIED, _ROOM)
+    )
+    return opened._replace(batches=cut)
 
-    about = parquet.ParquetFile(file.path)
-    filled = about.num_row_groups and about.metadata.num_columns
-    codec = about.metadata.row_group(0).column(0).compression if filled else "SNAPPY"
-    yield about.schema_arrow, "NONE" if codec == "UNCOMPRESSED" else codec
+
+def table_schema(file: ColumnFile) -> Iterator[tuple["pyarrow.Schema", str]]:
+    """Yield the schema of a file with its metadata, and how the file is packed."""
+    opened = _whole(file)
+    yield opened.schema, opened.packing
 
 
 def marked(
     file: ColumnFile, *, marks: bytes, count: int
 ) -> Iterator[tuple["pyarrow.RecordBatch", float]]:
-    """Yield the rows of a Parquet file, of which there are N, whose bits are set.
+    """Yield the rows of a file, of which there are N, whose bits are set.
 
     With each batch comes the share of the file that was read.
     """
@@ -466,7 +482,7 @@ def marked(
 
     wanted = np.unpackbits(np.frombuffer(marks, np.uint8), count=count).astype(bool)
     first = 0
-    for batch in _parquet(file, lambda names: names, _COPIED).batches:
+    for batch in _whole(file).batches:
         some = wanted[first : first + batch.num_rows]
         first += batch.num_rows
         if len(some) == batch.num_rows and some.any():

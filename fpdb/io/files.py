@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
 from pathlib import PurePath
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
@@ -372,8 +372,7 @@ def _columns(source: Source) -> Iterator[Named]:
 
 
 def _blocks(source: Source) -> Iterator[list[Named]]:
-    form: Literal["Parquet", "Arrow"] = "Parquet" if source.form == "parquet" else "Arrow"
-    return arrow.blocks_of_rows(form, source.path, source.reading, source.progress)
+    return arrow.blocks_of_rows(source.form, source.path, source.reading, source.progress)
 
 
 def _lines(source: Source) -> Iterator[Named]:

@@ -27,7 +27,7 @@ def _json_rows(lines: Iterator[Line], _: int) -> Iterator[Cells]:
 
 _ROWS = {"jsonl": _json_rows, "tsv": tsv_rows, "lines": tsv_rows, "csv": csv_rows}
 # The formats whose records can be copied.
-COPIED = (*_ROWS, "parquet")
+COPIED = (*_ROWS, "parquet", "arrow")
 
 
 class TableHead:
@@ -36,11 +36,13 @@ class TableHead:
     def __init__(self, source: Source) -> None:
         """Read it; raise InputError if the columns can't be used."""
         self.line = b""
+        self.form = source.form
         self.schema: Any = None
-        self.codec, reason = "", ""
+        self.packing = ""
+        reason = ""
         with streams.named(source.path):
-            if source.form == "parquet":
-                self.schema, self.codec = arrow.file_schema(source.path)
+            if source.format.by_path:
+                self.schema, self.packing = arrow.file_schema(source.form, source.path)
                 reason = header_reason(tuple(self.schema.names), source.reading)
             elif _has_header(source):
                 for _, self.line, row in _raw(source):
@@ -114,7 +116,8 @@ def write_rows(
     A source with a problem ends where that is. Raise InputError if one has another number of rows.
     """
     if header.schema is not None:
-        arrow.write_batches(file, header.schema, header.codec, _marked_batches(parts))
+        batches = _marked_batches(parts)
+        arrow.write_batches(file, header.form, header.schema, header.packing, batches)
         return
     with streams.packed(file, path) as target:
         held, size = [header.line], 0
@@ -133,7 +136,7 @@ def write_rows(
 def _marked_batches(parts: Iterable[tuple[Source, Marks]]) -> Iterator[Any]:
     for source, marks in parts:
         with streams.named(source.path), _tolerant(source):
-            yield from arrow.marked_batches(source.path, marks, source.progress)
+            yield from arrow.marked_batches(source.form, source.path, marks, source.progress)
 
 
 def _marked_rows(parts: Iterable[tuple[Source, Marks]]) -> Iterator[bytes]:
