@@ -5,23 +5,30 @@ the id itself: sorted pages of `ids` have the id, the highest 32 bits of the fin
 time of adding, and only a document with a text, a sketch or metadata has a record as well.
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Rows
+from fpdb.documents.keys import (
+    HEAD_BYTES,
+    KEYS,
+    fill_keys,
+    find_key,
+    key_bytes,
+    scan_keys,
+    splice_keys,
+)
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import (
-    LARGEST_KEY,
     Stored,
     marks_in,
     pack_record,
@@ -39,10 +46,6 @@ SLICE = 1000
 # Keys as they are loaded: uint64[n], or texts as object[n].
 Keys = NDArray[Any]
 
-_LONGEST_LMDB_KEY = 511
-_KEY_DIGEST_BYTES = 32
-# Bytes of a long key before its digest.
-_HEAD = _LONGEST_LMDB_KEY - _KEY_DIGEST_BYTES
 # Records whose sketches are read at once.
 _BLOCK = 1 << 14
 # Rows of `ids` that are made at once.
@@ -145,7 +148,7 @@ class Catalog(ABC):
 
     def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
         """Copy everything into an empty catalog of another database."""
-        for name in set(self.names) - {pages.name for pages in self.pages}:
+        for name in set(self.names) - {KEYS, *(pages.name for pages in self.pages)}:
             with txn.cursor(name) as cursor:
                 for key, value in tracked(cursor, f"copy {name}", "entries", txn.entries(name)):
                     if name == "documents":
@@ -224,7 +227,7 @@ class TextCatalog(Catalog):
     """Documents whose keys are texts, such as URLs."""
 
     kind = "text"
-    names = ("documents", "keys", "short")
+    names = ("documents", KEYS, "short")
 
     def check_key(self, key: Key) -> None:
         if not isinstance(key, str) or not key:
@@ -237,11 +240,11 @@ class TextCatalog(Catalog):
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
         found: dict[Key, Stored | None] = {}
         for key in keys:
-            number = txn.get("keys", key_bytes(str(key)))
+            number = find_key(txn, key_bytes(str(key)))
             if number is None:
                 found[key] = None
                 continue
-            found[key] = stored = self.named(txn, int.from_bytes(number))
+            found[key] = stored = self.named(txn, number)
             if stored.key != key:
                 raise _misled(key, stored.key)
         return found
@@ -251,24 +254,18 @@ class TextCatalog(Catalog):
     ) -> None:
         kept = {stored.id for stored in saved}
         replaced = {stored.id for stored in removed if stored.id in kept}
+        gone: list[bytes] = []
         for stored in removed:
             self._delete_short(txn, stored)
             if stored.id not in kept:
                 txn.delete("documents", stored.id.to_bytes(8, "big"))
-                txn.delete("keys", key_bytes(str(stored.key)))
+                gone.append(key_bytes(str(stored.key)))
         self._put_records(txn, saved)
-        # Not sorted: LMDB would halve page after page, and leave each half empty.
-        txn.put_many(
-            "keys",
-            [
-                (key_bytes(str(stored.key)), id_bytes(stored.id))
-                for stored in saved
-                if stored.id not in replaced
-            ],
-        )
+        new = [(key_bytes(str(each.key)), each.id) for each in saved if each.id not in replaced]
+        splice_keys(txn, sorted(new), sorted(gone))
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
-        there = (txn.get("keys", key_bytes(key)) is not None for key in keys.tolist())
+        there = (find_key(txn, key_bytes(key)) is not None for key in keys.tolist())
         return np.fromiter(there, np.bool_, len(keys))
 
     def fill(
@@ -282,33 +279,35 @@ class TextCatalog(Catalog):
             for number, key, fingerprint in rows:
                 stored = Stored(number, key, fingerprint, added)
                 write("documents", number.to_bytes(8, "big"), pack_record(stored, self._bits))
-        names = map(key_bytes, keys.tolist())
-        for name, number in sorted(zip(names, ids.tolist(), strict=True)):
-            write("keys", name, id_bytes(number))
+        named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
+        if txn.entries(KEYS):
+            splice_keys(txn, named)
+        else:
+            fill_keys(txn, named)
 
     def each(self, txn: ReadTransaction) -> Iterator[Stored]:
         return self.records(txn)
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
-        start = prefix.encode("utf-8", "surrogatepass")[:_HEAD]
-        last = key_bytes(str(after)) if after is not None else None
+        start = prefix.encode("utf-8", "surrogatepass")[:HEAD_BYTES]
+        last = key_bytes(str(after)) if after is not None else b""
         found: list[Stored] = []
-        with txn.cursor("keys") as cursor:
-            there = cursor.set_range(start if last is None else last)
-            if there and last is not None and bytes(cursor.key()) == last:
-                there = cursor.next()
-            before = last or b""
-            while there and len(found) < SLICE and (key := bytes(cursor.key())).startswith(start):
-                if key <= before:
-                    raise out_of_order("keys")
-                before = key
-                stored = self.named(txn, int.from_bytes(cursor.value(), "big"))
-                if key_bytes(str(stored.key)) != key:
-                    raise _misled(key.decode(errors="replace"), stored.key)
+        for entries in scan_keys(txn, max(start, last)):
+            for text, number in entries:
+                if text <= last or text < start:
+                    continue
+                if len(found) == SLICE or not text.startswith(start):
+                    return found
+                stored = self.named(txn, number)
+                if key_bytes(str(stored.key)) != text:
+                    raise _misled(text.decode(errors="replace"), stored.key)
                 if str(stored.key).startswith(prefix):
                     found.append(stored)
-                there = cursor.next()
         return found
+
+    def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
+        super().copy(txn, into)
+        fill_keys(into, chain.from_iterable(scan_keys(txn)))
 
 
 class IntegerCatalog(Catalog):
@@ -425,30 +424,6 @@ class View:
     txn: ReadTransaction
     index: Index
     catalog: Catalog
-
-
-def id_bytes(number: int) -> bytes:
-    """Return an id as a key leads to it, without the zeros in front."""
-    return number.to_bytes((number.bit_length() + 7) // 8 or 1, "big")
-
-
-def key_bytes(key: str) -> bytes:
-    """Return the bytes under which a key is found; a long one is cut, and a digest is appended."""
-    try:
-        data = key.encode()
-    except UnicodeEncodeError:
-        raise InputError(
-            f"the key {key!r} holds half a surrogate pair", hint="keys are valid Unicode"
-        ) from None
-    if len(data) < _LONGEST_LMDB_KEY:
-        return data
-    if len(data) > LARGEST_KEY:
-        raise InputError(
-            f"found a key of {len(data):,} bytes, expected at most {LARGEST_KEY:,}",
-            hint="use a digest of it as the key, and keep it in the metadata",
-        )
-    digest = hashlib.blake2b(data, digest_size=_KEY_DIGEST_BYTES).digest()
-    return data[:_HEAD] + digest
 
 
 def _missing(number: int) -> DamagedError:

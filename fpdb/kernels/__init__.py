@@ -39,6 +39,7 @@ if os.environ.get("FPDB_KERNELS", "1") != "0" and _usable():
         from fpdb.kernels import chinese as chinese
         from fpdb.kernels import pages as pages
         from fpdb.kernels import text as text
+        from fpdb.kernels import texts as texts
 
         enabled = True
 

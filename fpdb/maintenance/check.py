@@ -12,7 +12,7 @@ import resource
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ import numpy as np
 
 from fpdb import progress
 from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
-from fpdb.documents.catalog import Catalog, View, id_bytes, key_bytes
+from fpdb.documents.catalog import Catalog, View
+from fpdb.documents.keys import KEYS, key_bytes, scan_keys, seed_at
 from fpdb.documents.layout import check_places, database_names, layout, read_layout, read_places
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical
@@ -39,6 +40,7 @@ from fpdb.storage.format import (
     unpack_record,
 )
 from fpdb.storage.lmdb_file import DATA_FILE
+from fpdb.storage.texts import unpack_texts
 from fpdb.tables import Permutation
 from fpdb.tables.bits import as_words, of_words, to_array
 from fpdb.tables.pages import Pages
@@ -288,7 +290,8 @@ class _Check:
     def _stored(self, name: str, problems: list[Problem]) -> Iterator[Rows]:
         """Yield the rows of a sub-database in blocks, as far as they can be compared."""
         if name not in self._pages:
-            yield from self._entries(name, problems)
+            keys = gathered(self._keys(problems), ROWS)
+            yield from keys if name == KEYS else self._short(problems)
             return
         for rows in self._table(self._pages[name], problems):
             if not self._numbered or name not in (self._home, self._by_key):
@@ -298,26 +301,34 @@ class _Check:
             else:
                 yield [rows[1], rows[0]]
 
-    def _entries(self, name: str, problems: list[Problem]) -> Iterator[Rows]:
-        """Read `keys` or `short` as rows of a text and an id."""
-        named = name == "keys"
-        texts: list[bytes] = []
-        ids: list[int] = []
-        with self._txn.cursor(name) as cursor:
+    def _keys(self, problems: list[Problem]) -> Iterator[Rows]:
+        """Read the pages of text keys, as rows of a text and an id."""
+        last = b""
+        with self._txn.cursor(KEYS) as cursor:
             for key, value in cursor:
-                text, number = (key, value) if named else (key[:-ID_BYTES], key[-ID_BYTES:])
-                own = int.from_bytes(number[-ID_BYTES:])
-                form = id_bytes(own) if named else own.to_bytes(ID_BYTES)
-                if number != form or (len(value) and not named):
-                    what = f"the entry {bytes(key).hex()} isn't a text with an id"
-                    problems.append(Problem(name, what))
+                try:
+                    entries = unpack_texts(value, seed_at(key))
+                except DamagedError as error:
+                    problems.append(Problem(KEYS, f"page {bytes(key).hex()}: {error}"))
                     continue
-                texts.append(bytes(text))
-                ids.append(own)
-                if len(texts) == ROWS:
-                    yield [hashed(texts), np.array(ids, np.uint64)]
-                    texts, ids = [], []
-        yield [hashed(texts), np.array(ids, np.uint64)]
+                texts = [text for text, _ in entries] or [b""]
+                if key != texts[0] or texts[0] <= last:
+                    what = f"page {bytes(key).hex()} has {texts[0].hex()} after {last.hex()}"
+                    problems.append(Problem(KEYS, what))
+                last = max(last, texts[-1])
+                ids = [number for _, number in entries]
+                yield [hashed(texts[: len(ids)]), np.array(ids, np.uint64)]
+
+    def _short(self, problems: list[Problem]) -> Iterator[Rows]:
+        """Read the short texts as rows of a digest and an id."""
+        with self._txn.cursor("short") as cursor:
+            entries = ((bytes(key), len(value)) for key, value in cursor)
+            while block := list(islice(entries, ROWS)):
+                for key, length in block:
+                    if len(key) <= ID_BYTES or length:
+                        problems.append(Problem("short", f"{key.hex()} isn't a text with an id"))
+                ids = [int.from_bytes(key[-ID_BYTES:]) for key, _ in block]
+                yield [hashed(key[:-ID_BYTES] for key, _ in block), np.array(ids, np.uint64)]
 
     def _table(self, pages: Pages, problems: list[Problem]) -> Iterator[Rows]:
         """Read the pages of a table."""
@@ -552,6 +563,9 @@ def require_checksums(view: View) -> None:
     with txn.cursor("documents") as cursor:
         for number, value in cursor:
             require_checksum(value, int.from_bytes(number))
+    if view.catalog.kind == "text":
+        for _ in scan_keys(txn):
+            pass
     for _ in read_places(txn):
         pass
     if rows != counters.documents - counters.short:

@@ -19,7 +19,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from fpdb.arrays import Column, Rows, among, gathered
-from fpdb.documents.catalog import IntegerCatalog, View, id_bytes
+from fpdb.documents.catalog import IntegerCatalog, View
+from fpdb.documents.keys import fill_keys, scan_keys
 from fpdb.documents.layout import layout, new_database, read_layout, replanned
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
@@ -117,9 +118,9 @@ class _MergeSource:
 
     def keys(self, place: int) -> Iterator[_SourceKey]:
         """Yield the text keys as they are stored, with this source's place and the ids."""
-        with self.view.txn.cursor("keys") as cursor:
-            for key, number in cursor:
-                yield bytes(key), place, int.from_bytes(number), 0, 0
+        for entries in scan_keys(self.view.txn):
+            for text, number in entries:
+                yield text, place, number, 0, 0
 
     def ids(self, place: int) -> Iterator[_SourceKey]:
         """Yield the integer keys, with this source's place and the rows of `ids`."""
@@ -253,9 +254,7 @@ class _Merge:
                 next_id = source.next_id()
             bases = [source.base for source in self._sources]
             kept = self._kept([source.keys(at) for at, source in enumerate(self._sources)])
-            into.extend(
-                "keys", ((key, id_bytes(number + bases[at])) for key, at, number, _, _ in kept)
-            )
+            fill_keys(into, ((key, number + bases[at]) for key, at, number, _, _ in kept))
         else:
             kept = self._kept([source.ids(at) for at, source in enumerate(self._sources)])
             IntegerCatalog.ids.fill(into, _blocks(kept))

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from fpdb.arrays import Column, Rows, among, gathered, joined
-from fpdb.documents.catalog import Catalog, IntegerCatalog, key_bytes
+from fpdb.documents.catalog import Catalog, IntegerCatalog
+from fpdb.documents.keys import KEYS, find_key, key_bytes, seed_at
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
 from fpdb.maintenance.check import require_document, shown_id
@@ -29,6 +30,7 @@ from fpdb.storage.format import (
     unpack_record,
 )
 from fpdb.storage.survey import Entry, Stray, Survey
+from fpdb.storage.texts import TextEntry, first_text, texts_length, unpack_texts
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, of_words, to_array
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
@@ -119,7 +121,7 @@ class _Repair:
         self._tables = [] if self._named else [IntegerCatalog.ids, index.home]
         # The pages, lengths and keys of values that no leaf leads to any more, by their tree.
         self._values: dict[str, list[tuple[int, int, bytes]]] = {"documents": []}
-        self._values |= {pages.name: [] for pages in self._tables}
+        self._values |= {pages.name: [] for pages in self._tables} | {KEYS: []}
         self._next_id = 0
         self._short = self._sketches = 0
         # Sorted ids, with integer keys: of documents with a record, and of those without.
@@ -210,6 +212,10 @@ class _Repair:
                 return
         if stray.entries:
             return
+        value = stray.value[: texts_length(stray.value)]
+        if self._named and (own_key := _key_of_texts(value)):
+            self._values[KEYS].append((stray.page, len(value), own_key))
+            return
         bits = self._index.plan.bits
         value = stray.value[: record_length(stray.value, bits)]
         key = key_in_record(value, bits)
@@ -235,10 +241,19 @@ class _Repair:
         for page, length, key in self._loose:
             with contextlib.suppress(InputError):
                 wanted.setdefault(key_bytes(key), []).append((page, length))
-        for entry in self._survey.entries("keys") if wanted else ():
-            for page, length in wanted.get(entry.key, ()):
-                value = self._survey.value(page, length)
-                self._adopt_record(page, value, int.from_bytes(entry.value or b""))
+        for text, number in self._named_ids() if wanted else ():
+            for page, length in wanted.get(text, ()):
+                self._adopt_record(page, self._survey.value(page, length), number)
+
+    def _named_ids(self) -> Iterator[TextEntry]:
+        """Yield text keys with their ids, of the intact pages of keys."""
+        for entry in self._survey.entries(KEYS):
+            try:
+                yield from unpack_texts(entry.value or b"", seed_at(entry.key))
+            except DamagedError as error:
+                self._report(KEYS, f"page {entry.page}, {entry.key[:_SHOWN].hex()}: {error}")
+        for page, length, name in self._values[KEYS]:
+            yield from unpack_texts(self._survey.value(page, length), seed_at(name))
 
     def _adopt_record(self, page: int, value: bytes, number: int) -> bool:
         if number >> 8 * ID_BYTES:
@@ -253,6 +268,8 @@ class _Repair:
         for pages in self._tables:
             if len(entry.key) == pages.key_width and _is_page(entry.key, entry.value, pages):
                 return pages.name
+        if self._named and _key_of_texts(entry.value or b"") == entry.key:
+            return KEYS
         return "documents" if self._is_record(entry.key, entry.value) else None
 
     def _is_record(self, name: bytes, value: bytes | None) -> bool:
@@ -300,12 +317,9 @@ class _Repair:
 
     def _find_lost_keys(self, into: WriteTransaction) -> None:
         """Find the text keys whose documents are gone."""
-        for entry in self._survey.entries("keys"):
-            if into.get("keys", entry.key) is None:
-                number = entry.value or b""
-                stored = into.get("documents", number) if len(number) == ID_BYTES else None
-                if stored is None:
-                    self.lost.append(entry.key.decode(errors="replace"))
+        for text, _ in self._named_ids():
+            if find_key(into, text) is None:
+                self.lost.append(text.decode(errors="replace"))
 
     # Bare documents, with integer keys: rows of `ids` and of the home table, without a record
 
@@ -350,6 +364,15 @@ class _Repair:
         for rows in self._rows(self._index.home) if self._tables else ():
             *words, numbers = (column[among(rows[-1], self._bare)] for column in rows)
             yield of_words(words), numbers
+
+
+def _key_of_texts(value: bytes) -> bytes:
+    """Return the key of a page of text keys; no bytes if it isn't an intact one."""
+    key = first_text(value)
+    try:
+        return key if unpack_texts(value, seed_at(key)) else b""
+    except DamagedError:
+        return b""
 
 
 def _unpack(key: bytes, value: bytes | None, pages: Pages) -> Rows:

@@ -102,7 +102,7 @@ class Pages:
     def page_of(self, txn: ReadTransaction, first: int) -> tuple[Rows, int | None]:
         """Return the page that a row belongs to, and the first number of the next page."""
         with txn.cursor(self.name) as cursor:
-            old, upper = _page_and_next(cursor, self.key(first))
+            old, upper = page_and_next(cursor, self.key(first))
             rows = self.rows_at(cursor) if old else self.empty()
             return rows, int.from_bytes(upper[:8], "big") if upper else None
 
@@ -129,7 +129,7 @@ class Pages:
         at = 0
         with txn.cursor(self.name) as cursor:
             while at < len(keys):
-                old, upper = _page_and_next(cursor, keys[at])
+                old, upper = page_and_next(cursor, keys[at])
                 if old is None:
                     break
                 stored = self.rows_at(cursor)[: self._keys]
@@ -152,7 +152,7 @@ class Pages:
                 key = coming[come] if come < last_come else going[go]
                 if go < last_go and going[go] < key:
                     key = going[go]
-                old, upper = _page_and_next(cursor, key)
+                old, upper = page_and_next(cursor, key)
                 to_come = coming.place(upper, come)
                 to_go = going.place(upper, go) if last_go else 0
                 if old is None:
@@ -291,7 +291,7 @@ def seek(cursor: Cursor, key: bytes) -> bool:
     return True
 
 
-def _page_and_next(cursor: Cursor, key: bytes) -> tuple[bytes | None, bytes | None]:
+def page_and_next(cursor: Cursor, key: bytes) -> tuple[bytes | None, bytes | None]:
     """Go to the page that a key belongs to; return the keys of this page and of the next."""
     if not cursor.set_range(key):
         return (bytes(cursor.key()), None) if cursor.last() else (None, None)

@@ -15,6 +15,7 @@ from tiers import examples
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.documents.catalog import View
+from fpdb.documents.keys import scan_keys, splice_keys
 from fpdb.maintenance import check as checking
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
@@ -127,8 +128,11 @@ class Damager:
         self.txn.put(pages.name, key, data)
 
     def entry(self) -> None:
-        """Drop an entry of `keys` or `short`, or exchange two."""
-        name = self.dice.choice(["short", *({"keys"} & set(self.db._catalog.names))])
+        """Drop an entry of `short`, or exchange two; or do so with a key."""
+        if self.db.keys == "text" and self.dice.random() < 0.7:
+            self.key()
+            return
+        name = "short"
         one, other = self.some_entry(name), self.some_entry(name)
         kind = self.dice.choice(["drop", "exchange", "add"])
         if kind == "drop" or one[1] == other[1]:
@@ -138,6 +142,25 @@ class Damager:
             self.txn.put(name, other[0], one[1])
         else:
             self.txn.put(name, one[0] + b"!", one[1])
+
+    def key(self) -> None:
+        """Drop a text key or add one, let two lead to each other's document, or damage a page."""
+        entries = [entry for page in scan_keys(self.txn) for entry in page]
+        one, other = self.dice.sample(entries, 2)
+        kind = self.dice.choice(["drop", "exchange", "add", "flip", "moved"])
+        if kind == "drop":
+            splice_keys(self.txn, [], [one[0]])
+        elif kind == "exchange":
+            splice_keys(self.txn, sorted([(one[0], other[1]), (other[0], one[1])]))
+        elif kind == "add":
+            splice_keys(self.txn, [(one[0] + b"!", one[1])])
+        else:
+            key, value = self.some_entry("keys")
+            if kind == "moved":
+                self.txn.delete("keys", key)
+                self.txn.put("keys", key + b"!", value)
+            else:
+                self.txn.put("keys", key, value[:-1] + bytes([value[-1] ^ 1]))
 
     def record(self) -> None:
         """Give a document another fingerprint."""

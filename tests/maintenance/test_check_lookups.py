@@ -7,6 +7,7 @@ import pytest
 
 import fpdb
 from fpdb import Grams, Recipe
+from fpdb.errors import DamagedError
 from fpdb.storage.lmdb_file import BRANCH, PAGE_HEAD, REACHED, kind_of, parse_page
 from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
@@ -34,41 +35,41 @@ def change(path: Path, place: int, data: bytes) -> None:
         file.write(data)
 
 
-def wrong_way(path: Path) -> str:
-    """Let a branch lead one key, which it names, to the leaf before its own."""
+def wrong_way(path: Path) -> int:
+    """Let a branch lead one id, which it names, to the leaf before its own."""
     data = (path / "data.mdb").read_bytes()
     for number in range(2, len(data) // PAGE):
         page = data[number * PAGE :][:PAGE]
         names = [node.key for node in parse_page(page).nodes] if kind_of(page) == BRANCH else []
         with Survey(open_data(path)) as survey:
             used = survey.file.reached[number] == REACHED
-        if used and len(names) > 5 and names[5].startswith(b"page/"):
+        if used and len(names) > 5:
             place = data.index(names[5], number * PAGE)
             change(path, place + len(names[5]) - 1, bytes([names[5][-1] + 1]))
-            return names[5].decode()
-    raise AssertionError("no branch of the keys")
+            return int.from_bytes(names[5])
+    raise AssertionError("no branch of the documents")
 
 
 @pytest.mark.process
 def test_a_wrong_way_down_a_tree(path: Path) -> None:
     lost = wrong_way(path)
     with fpdb.open(path, readonly=True) as db:
-        assert len(list(db)) == COUNT  # an iteration doesn't meet it
-        assert db.get(lost) is None
-        [problem] = db.check()
-        assert problem == ("keys", f"1 keys aren't found, first {lost.encode().hex()}")
+        with pytest.raises(DamagedError, match=f"document {lost} isn't there"):
+            db.get(key(lost))
+        [problem] = db.check()  # an iteration of the records doesn't meet it
+        assert problem == ("documents", f"1 keys aren't found, first {lost:016x}")
     assert problem in list(fpdb.check(path, deep=True))
 
 
 def test_entries_out_of_order(path: Path) -> None:
     with Survey(open_data(path)) as survey:
-        leaf = survey.leaves["keys"][3]
+        leaf = survey.leaves["documents"][3]
     with (path / "data.mdb").open("rb") as file:
         file.seek(leaf * PAGE + PAGE_HEAD.size + 20)
         one, other = file.read(2), file.read(2)
     change(path, leaf * PAGE + PAGE_HEAD.size + 20, other + one)
     with fpdb.open(path, readonly=True) as db:
-        whats = [problem.what for problem in db.check() if problem.where == "keys"]
+        whats = [problem.what for problem in db.check() if problem.where == "documents"]
     assert any("1 keys aren't in order" in what for what in whats)
 
 
@@ -82,7 +83,9 @@ def test_a_tree_of_another_kind_or_length(path: Path) -> None:
     at = data.rindex(described)
     change(path, at, (keys.entries + 1).to_bytes(8, "little"))
     with fpdb.open(path, readonly=True) as db:
-        assert list(db.check()) == [("keys", f"{COUNT} entries, expected {COUNT + 1}")]
+        assert list(db.check()) == [
+            ("keys", f"{keys.entries} entries, expected {keys.entries + 1}")
+        ]
     (path / "data.mdb").write_bytes(data)
     with lmdb.open(str(path), lib_version=0, max_dbs=80) as raw, raw.begin(write=True) as txn:
         txn.drop(raw.open_db(b"short", txn=txn))

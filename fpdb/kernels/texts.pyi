@@ -1,0 +1,14 @@
+from collections.abc import Sequence
+
+def packed(
+    entries: Sequence[tuple[bytes, int]], first: int, after: int
+) -> tuple[bytearray, int]: ...
+def unpacked(value: bytes | memoryview, digest: int) -> list[tuple[bytes, int]] | None: ...
+def found(value: bytes | memoryview, digest: int, text: bytes) -> int | None: ...
+def inserted(
+    value: bytes | memoryview,
+    digest: int,
+    entries: Sequence[tuple[bytes, int]],
+    first: int,
+    after: int,
+) -> bytearray | None: ...

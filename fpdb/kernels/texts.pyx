@@ -1,0 +1,283 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Kernels of pages of texts: find one, read all, pack them, and put some into a page.
+
+`fpdb.storage.texts` has the layout, and defines each result. The caller computes the checksum of a
+page, which is compared here. A page that isn't sound is one for the definition, which raises the
+error.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+cdef extern from "Python.h":
+    object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
+    object PyBytes_FromStringAndSize(const char *data, Py_ssize_t size)
+    char *PyBytes_AsString(object data) except NULL
+    Py_ssize_t PyBytes_Size(object data) except -1
+
+cdef enum:
+    LARGEST = 4080
+    HEAD = 7
+    CHECKSUM = 4
+    LONGEST = 511
+    MOST_SHARED = 255
+
+
+cdef struct Reader:
+    # A page, and the entry that was read last: its text, its id, what it shares with the one before.
+    const uint8_t *data
+    Py_ssize_t size, at, begin
+    int left, width, length, shared
+    uint64_t number
+    uint8_t[512] text
+
+
+cdef struct Maker:
+    # A page that is made, and its last text.
+    Py_ssize_t size
+    int count, width, length
+    uint8_t[4096] data
+    uint8_t[512] text
+
+
+cdef bint opened(Reader *reader, const Py_buffer *value, uint64_t digest) noexcept nogil:
+    """Begin to read a page; return whether its head is sound."""
+    cdef uint32_t sum
+    cdef uint16_t count
+    reader.data, reader.size = <const uint8_t *>value.buf, value.len
+    if reader.size < HEAD:
+        return False
+    memcpy(&sum, reader.data, 4)
+    memcpy(&count, reader.data + CHECKSUM, 2)
+    reader.left, reader.width = count, reader.data[CHECKSUM + 2]
+    reader.at, reader.length = HEAD, 0
+    return sum == <uint32_t>digest and reader.width <= 8
+
+
+cdef bint advanced(Reader *reader) noexcept nogil:
+    """Read the next entry; return whether it is sound, and greater than the one before."""
+    cdef const uint8_t *data = reader.data
+    cdef Py_ssize_t at = reader.at, size = reader.size
+    cdef int shared, length
+    reader.begin = at
+    if at + 2 > size:
+        return False
+    shared, length = data[at], data[at + 1]
+    at += 2
+    if length >= 128:
+        if at >= size:
+            return False
+        length = length - 128 + 128 * <int>data[at]
+        at += 1
+    if (
+        at + length + reader.width > size
+        or shared > reader.length
+        or not 0 < shared + length <= LONGEST
+        or compared(reader.text + shared, reader.length - shared, data + at, length) >= 0
+    ):
+        return False
+    memcpy(reader.text + shared, data + at, length)
+    reader.shared, reader.length = shared, shared + length
+    reader.number = 0
+    memcpy(&reader.number, data + at + length, reader.width)
+    reader.at = at + length + reader.width
+    reader.left -= 1
+    return True
+
+
+cdef inline int compared(
+    const uint8_t *one, Py_ssize_t size, const uint8_t *other, Py_ssize_t other_size
+) noexcept nogil:
+    """Compare two texts."""
+    cdef int order = memcmp(one, other, min(size, other_size))
+    return order if order else (size > other_size) - (size < other_size)
+
+
+cdef bint added(
+    Maker *maker, const uint8_t *text, int length, uint64_t number, int shared
+) noexcept nogil:
+    """Add an entry; return whether it fits. What it shares is computed if that is negative."""
+    cdef int most = min(min(length, maker.length), <int>MOST_SHARED), rest
+    cdef uint8_t *at = maker.data + maker.size
+    if shared < 0:
+        shared = 0
+        while shared < most and text[shared] == maker.text[shared]:
+            shared += 1
+    rest = length - shared
+    if maker.size + 2 + (rest >= 128) + rest + maker.width > LARGEST:
+        return False
+    at[0], at[1] = shared, rest if rest < 128 else rest % 128 + 128
+    at += 2
+    if rest >= 128:
+        at[0] = rest // 128
+        at += 1
+    memcpy(at, text + shared, rest)
+    memcpy(at + rest, &number, maker.width)
+    maker.size = at + rest + maker.width - maker.data
+    memcpy(maker.text + shared, text + shared, rest)
+    maker.length = length
+    maker.count += 1
+    return True
+
+
+cdef object made(Maker *maker):
+    """Return a page that was made, with a place for its checksum."""
+    cdef uint16_t count = maker.count
+    maker.data[0] = maker.data[1] = maker.data[2] = maker.data[3] = 0
+    memcpy(maker.data + CHECKSUM, &count, 2)
+    maker.data[CHECKSUM + 2] = maker.width
+    return PyByteArray_FromStringAndSize(<const char *>maker.data, maker.size)
+
+
+cdef inline int width_of(uint64_t number) noexcept nogil:
+    cdef int width = 0
+    while number:
+        width += 1
+        number >>= 8
+    return width
+
+
+cdef tuple entry_at(object entries, Py_ssize_t place):
+    """Return an entry whose text isn't too long."""
+    cdef tuple entry = entries[place]
+    if len(entry) != 2 or not 0 < PyBytes_Size(entry[0]) <= LONGEST:
+        raise ValueError("an entry has a text that is too long, or none")
+    return entry
+
+
+def packed(entries, Py_ssize_t first, Py_ssize_t after):
+    """Pack sorted entries into a page, as many as fit; return it and the place after the last."""
+    cdef Maker maker, narrow
+    cdef Py_ssize_t place = first
+    cdef int width
+    if not 0 <= first <= after <= len(entries):
+        raise ValueError("there are fewer entries")
+    maker.size, maker.count, maker.width, maker.length = HEAD, 0, 0, 0
+    while place < after:
+        width = width_of(entries[place][1])
+        if width <= maker.width:
+            if not pack(&maker, entries, place):
+                break
+        else:
+            # Ids become wider, so those before are packed once more.
+            narrow = maker
+            maker.size, maker.count, maker.width, maker.length = HEAD, 0, width, 0
+            for each in range(first, place + 1):
+                if not pack(&maker, entries, each):
+                    return made(&narrow), place
+        place += 1
+    return made(&maker), place
+
+
+cdef bint pack(Maker *maker, object entries, Py_ssize_t place) except -1:
+    """Add one of some entries; return whether it fits."""
+    cdef tuple entry = entry_at(entries, place)
+    cdef const uint8_t *text = <const uint8_t *>PyBytes_AsString(entry[0])
+    return added(maker, text, <int>PyBytes_Size(entry[0]), entry[1], -1)
+
+
+def unpacked(value, uint64_t digest):
+    """Return the entries of a page, or None if it is one for the definition."""
+    cdef Py_buffer buffer
+    cdef Reader reader
+    cdef list entries = []
+    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+    try:
+        if not opened(&reader, &buffer, digest):
+            return None
+        while reader.left:
+            if not advanced(&reader):
+                return None
+            text = PyBytes_FromStringAndSize(<const char *>reader.text, reader.length)
+            entries.append((text, reader.number))
+        return entries if reader.at == reader.size else None
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+def found(value, uint64_t digest, bytes text):
+    """Return the id that a text leads to, -1 if it isn't there, None for the definition."""
+    cdef Py_buffer buffer
+    cdef Reader reader
+    cdef const uint8_t *wanted = <const uint8_t *>PyBytes_AsString(text)
+    cdef Py_ssize_t length = PyBytes_Size(text)
+    cdef int order
+    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+    try:
+        if not opened(&reader, &buffer, digest):
+            return None
+        while reader.left:
+            if not advanced(&reader):
+                return None
+            order = compared(reader.text, reader.length, wanted, length)
+            if order == 0:
+                return reader.number
+            if order > 0:
+                return -1
+        return -1 if reader.at == reader.size else None
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+def inserted(value, uint64_t digest, entries, Py_ssize_t first, Py_ssize_t after):
+    """Return a page with some sorted entries, of which one replaces an old one with its text.
+
+    Return None if the page must be packed anew: if it would overflow, or ids become wider; or if it
+    is one for the definition.
+    """
+    cdef Py_buffer buffer
+    cdef Reader reader
+    cdef Maker maker
+    cdef tuple entry
+    cdef const uint8_t *text = NULL
+    cdef int length = 0, order
+    cdef uint64_t number = 0
+    cdef Py_ssize_t place = first
+    cdef bint old = True, adjacent = True
+    if not 0 <= first < after <= len(entries):
+        raise ValueError("there are fewer entries")
+    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+    try:
+        if not opened(&reader, &buffer, digest):
+            return None
+        maker.size, maker.count, maker.width, maker.length = HEAD, 0, reader.width, 0
+        while True:
+            if old:
+                if reader.left:
+                    if not advanced(&reader):
+                        return None
+                elif reader.at != reader.size:
+                    return None
+                else:
+                    reader.length = 0  # all were read
+            if text == NULL and place < after:
+                entry = entry_at(entries, place)
+                text, length = <const uint8_t *>PyBytes_AsString(entry[0]), <int>PyBytes_Size(entry[0])
+                number = entry[1]
+                if width_of(number) > reader.width:
+                    return None
+            if not reader.length and text == NULL:
+                return made(&maker)
+            if not reader.length:
+                order = 1
+            elif text == NULL:
+                order = -1
+            else:
+                order = compared(reader.text, reader.length, text, length)
+            old = order <= 0
+            if order < 0:
+                # After the entry that it came after, it shares with that what it did.
+                if not added(
+                    &maker, reader.text, reader.length, reader.number,
+                    reader.shared if adjacent else -1,
+                ):
+                    return None
+                adjacent = True
+            else:
+                if not added(&maker, text, length, number, -1):
+                    return None
+                text, adjacent = NULL, False
+                place += 1
+    finally:
+        PyBuffer_Release(&buffer)
