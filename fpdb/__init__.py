@@ -14,6 +14,12 @@ import sys
 import types
 import typing
 
+if sys.platform == "win32":
+    raise ImportError(
+        "fpdb needs Linux: found Windows, which lacks the locks and names of files that keep a "
+        "database safe; use it in WSL or in a container, which the Containerfile makes"
+    )
+
 from fpdb.errors import (
     AccessError,
     ClosedError,

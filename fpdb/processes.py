@@ -74,6 +74,8 @@ def count_jobs(jobs: int) -> int:
             f"found jobs={jobs!r}, expected a whole number from 0 to {MOST}",
             hint="1 starts no worker, 0 one for each processor",
         )
+    if not jobs and not hasattr(os, "sched_getaffinity"):  # macOS
+        return os.cpu_count() or 1
     return jobs or len(os.sched_getaffinity(0))
 
 

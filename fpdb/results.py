@@ -69,7 +69,7 @@ class Results(Iterator[_T], Generic[_T]):
         except ImportError:
             raise MissingExtraError(
                 "tables are made by the package pyarrow, which isn't installed",
-                hint="pip install 'fpdb[arrow]'",
+                hint="pip install 'fpdb-store[arrow]'",
             ) from None
         types, rows = self._columns
         key = "string" if self._keys == "text" else "uint64"

@@ -118,7 +118,7 @@ def install(wanted):
     STAMP.unlink(missing_ok=True)
     pip("install", "pip>=25.1")  # the first that knows --group
     extras = f"[{','.join(wanted['extras'])}]" if wanted["extras"] else ""
-    parts = ["fpdb" + extras, *wanted["groups"]]
+    parts = ["fpdb-store" + extras, *wanted["groups"]]
     say("installing " + ", ".join(parts))
     pip(
         "install",

@@ -18,6 +18,12 @@ from fpdb.cli import render
 from fpdb.errors import FpdbError, IncompleteWarning
 from fpdb.processes import announce_by
 
+if not hasattr(fpdb, "kernels_available"):
+    sys.exit(
+        f"error: the module fpdb is that of another package: {fpdb.__file__}\n"
+        "hint: pip uninstall fpdb && pip install --force-reinstall fpdb-store"
+    )
+
 # The base of all usage errors, which typer doesn't export.
 _UsageError: type[Any] = typer.BadParameter.mro()[1]
 _SHORT_MEMORY = "there isn't enough memory for this"

@@ -186,7 +186,7 @@ def _opencc() -> Step:
     if not config.is_file():
         raise MissingExtraError(
             "the step t2s needs the package OpenCC, which isn't installed",
-            hint="pip install 'fpdb[chinese]'",
+            hint="pip install 'fpdb-store[chinese]'",
         )
     import opencc
 

@@ -16,7 +16,7 @@ try:
     from scrapy.http import Response
 except ImportError:
     raise fpdb.MissingExtraError(
-        "the pipeline is for Scrapy, which isn't installed", hint="pip install 'fpdb[scrapy]'"
+        "the pipeline is for Scrapy, which isn't installed", hint="pip install 'fpdb-store[scrapy]'"
     ) from None
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ def require() -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingExtraError(
             "Parquet and Arrow are read and written by the package pyarrow, which isn't installed",
-            hint="pip install 'fpdb[arrow]'",
+            hint="pip install 'fpdb-store[arrow]'",
         )
 
 

@@ -55,7 +55,7 @@ def require_html() -> None:
     if importlib.util.find_spec("resiliparse") is None:
         raise MissingExtraError(
             "HTML is read by the package resiliparse, which isn't installed",
-            hint="pip install 'fpdb[web]'",
+            hint="pip install 'fpdb-store[web]'",
         )
 
 

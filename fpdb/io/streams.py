@@ -78,7 +78,7 @@ def _zstandard() -> Any:
     except ImportError:
         raise MissingExtraError(
             "zstd is read and written by the package zstandard, which isn't installed",
-            hint="pip install 'fpdb[zstd]'",
+            hint="pip install 'fpdb-store[zstd]'",
         ) from None
     return zstandard
 

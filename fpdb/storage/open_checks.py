@@ -11,6 +11,7 @@ import errno
 import os
 import resource
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -270,6 +271,12 @@ def open_lmdb(
 
     Without `sync`, commits don't wait for the disk.
     """
+    if sys.platform != "linux":
+        raise OpenError(
+            f"databases are opened on Linux only, found {sys.platform}: LMDB gets files by their "
+            f"descriptors in {DESCRIPTORS}",
+            hint="recipes, fingerprints and fpdb compare work here; for the rest, use a container",
+        )
     if not os.path.isdir(DESCRIPTORS):
         raise OpenError(
             f"there is no {DESCRIPTORS}, through which LMDB opens {directory}",

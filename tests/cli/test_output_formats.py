@@ -199,4 +199,4 @@ def test_without_pyarrow_the_error_names_the_extra(run, path, tmp_path, monkeypa
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     done = run("pairs", path, "-o", tmp_path / "out.parquet")
     assert done.code == 3
-    assert "pip install 'fpdb[arrow]'" in done.err
+    assert "pip install 'fpdb-store[arrow]'" in done.err

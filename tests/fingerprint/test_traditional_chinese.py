@@ -162,4 +162,4 @@ def test_without_the_package(tmp_path, monkeypatch, loaded_anew, other):
         with pytest.raises(fpdb.MissingExtraError) as caught:
             recipe.fingerprint(text)
         assert "the package OpenCC, which isn't installed" in str(caught.value)
-        assert caught.value.hint == "pip install 'fpdb[chinese]'"
+        assert caught.value.hint == "pip install 'fpdb-store[chinese]'"

@@ -318,4 +318,4 @@ def test_without_scrapy_the_error_names_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "fpdb.integrations.scrapy")
     with pytest.raises(fpdb.MissingExtraError) as raised:
         importlib.import_module("fpdb.integrations.scrapy")
-    assert raised.value.hint == "pip install 'fpdb[scrapy]'"
+    assert raised.value.hint == "pip install 'fpdb-store[scrapy]'"

@@ -231,7 +231,7 @@ def test_without_the_extra(monkeypatch):
     monkeypatch.setattr(html.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(fpdb.MissingExtraError) as caught:
         fpdb.html_text("<p>a")
-    assert "fpdb[web]" in caught.value.hint
+    assert "fpdb-store[web]" in caught.value.hint
 
 
 def test_importing_loads_no_parser():

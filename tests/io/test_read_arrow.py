@@ -197,7 +197,7 @@ def test_without_pyarrow_the_error_names_the_extra(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError) as raised:
         read_records(path)
-    assert raised.value.hint == "pip install 'fpdb[arrow]'"
+    assert raised.value.hint == "pip install 'fpdb-store[arrow]'"
 
 
 MEASURE = """

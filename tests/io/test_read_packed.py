@@ -126,7 +126,7 @@ def test_without_the_extra(tmp_path, monkeypatch):
     ):
         with pytest.raises(MissingExtraError) as caught:
             act()
-        assert caught.value.hint == "pip install 'fpdb[zstd]'"
+        assert caught.value.hint == "pip install 'fpdb-store[zstd]'"
         assert isinstance(caught.value, ImportError)
         assert not isinstance(caught.value, InputError)
 

@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     raise fpdb.MissingExtraError(
         f"the server needs the package {error.name}, which isn't installed",
-        hint="pip install 'fpdb[serve]'",
+        hint="pip install 'fpdb-store[serve]'",
     ) from None
 
 from fpdb.integrations.server.access import Access, read_tokens

@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     raise fpdb.MissingExtraError(
         f"this is for Apache Spark; {error.name or 'a part of it'} isn't installed",
-        hint="pip install 'fpdb[spark]'",
+        hint="pip install 'fpdb-store[spark]'",
     ) from None
 
 __all__ = ["BandPlan", "clusters", "fingerprint", "pairs", "plan", "query"]

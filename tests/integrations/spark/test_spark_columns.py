@@ -168,4 +168,4 @@ def test_what_spark_itself_lacks_is_told():
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     message, hint = json.loads(done.stdout)
     assert "Apache Spark" in message
-    assert "fpdb[spark]" in hint
+    assert "fpdb-store[spark]" in hint
