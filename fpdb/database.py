@@ -391,14 +391,23 @@ class Database(Queries):
         """Delete a document; return whether it was there."""
         return self.delete_many([key]) == 1
 
-    def delete_many(self, keys: Iterable[Key]) -> int:
-        """Delete documents; return how many were there."""
+    def delete_many(self, keys: Iterable[Key], *, undo: IO[bytes] | None = None) -> int:
+        """Delete documents; return how many were there.
+
+        With `undo`, a binary file, it is one transaction, and the file gets the portable form of
+        what is deleted before that is committed: `fpdb.load` brings it back.
+        """
         keys, deleted = iter(each(keys, "keys")), 0
-        while batch := list(islice(keys, BATCH)):
+        while batch := list(islice(keys, BATCH if undo is None else None)):
             for key in batch:
                 self._catalog.check_key(key)
             with self._environment.write(self._timeout) as txn:
-                deleted += self._remove(txn, batch)
+                if undo is not None:
+                    from fpdb.maintenance import portable
+
+                    portable.save(undo, txn, self._catalog, self._header, batch)
+                for start in range(0, len(batch), BATCH):
+                    deleted += self._remove(txn, batch[start : start + BATCH])
         return deleted
 
     def delete_duplicates(

@@ -223,17 +223,12 @@ class Queries(ABC):
         return Results(found, CLUSTERS, self.keys)
 
     def clustering(self, *, similarity: float | None = None, jobs: int = 1) -> "Clustering":
-        """Find all clusters of similar texts at once, as columns, with the copies among them.
+        """Find all clusters at once, as columns, with the copies among them.
 
         They are those of `clusters`, in memory that grows with the documents that are in one.
         """
         from fpdb.joins import find_clustering
 
-        if self.similarity is None:
-            raise InputError(
-                "found a database of bits, expected one that finds texts by their similarity",
-                hint="create it with a similarity, 0.8 for instance",
-            )
         search = self._search(None, None, similarity)
         [found] = self._joined(find_clustering, search, jobs)
         return cast("Clustering", found)
@@ -259,14 +254,17 @@ class Queries(ABC):
         with self._transaction() as txn:
             return self._catalog.keys_of(txn, numbers)
 
-    def scan(self, *, prefix: str = "", added_before: float | None = None) -> Iterator[Document]:
+    def scan(
+        self, *, prefix: str = "", added_before: float | None = None, after: Key | None = None
+    ) -> Iterator[Document]:
         """Yield the stored documents in the order of their keys; what is added meanwhile may show.
 
         Keys of 511 bytes and more are in the order of their first 479 bytes.
         `prefix` takes those whose key begins with it, `added_before` those added before a time,
-        in seconds since 1970.
+        in seconds since 1970, and `after` those that come after a key.
         """
-        after: Key | None = None
+        if after is not None:
+            self._catalog.check_key(after)
         while True:
             with self._transaction() as txn:
                 found = self._catalog.slice_after(txn, after, prefix)

@@ -21,13 +21,14 @@ _CONNECTIONS = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """All clusters of similar documents at once, in columns with a row for each document.
+    """All clusters at once, in columns with a row for each document.
 
     `ids` are sorted. `firsts` has the place of the first document of the cluster, and `originals`
     that of the first one with the same text. `least` is the least similarity of the pairs that a
     document is in, estimated, 1 if there is none. Documents with the same text, or the same sketch
     and fingerprint, are compared once. `shares` counts the pairs of different texts by their
-    similarity in percent, rounded down.
+    similarity in percent, rounded down. Where bits are asked for, no document has the text of
+    another one, and nothing is counted.
     """
 
     ids: Column
@@ -82,9 +83,13 @@ def _near(view: View, k: int, jobs: int) -> tuple[Column, Places]:
 
 
 def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clustering]:
-    """Yield the clusters of similar documents, as columns: all at once."""
+    """Yield the clusters, as columns: all at once."""
     pairs = _PairTally()
-    ids, firsts, copies = _similar(view, search.similarity or 1.0, jobs, pairs.add)
+    if search.similarity is None:
+        ids, firsts = _near(view, search.k, jobs)
+        yield Clustering(ids, firsts, np.arange(len(ids)), np.ones(len(ids)), pairs.shares)
+        return
+    ids, firsts, copies = _similar(view, search.similarity, jobs, pairs.add)
     seen: dict[tuple[int, bytes], int] = {}
     originals = np.arange(len(ids))
     for place, (number, first) in enumerate(zip(ids.tolist(), firsts.tolist(), strict=True)):

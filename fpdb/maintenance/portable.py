@@ -1,9 +1,11 @@
 """The portable form of a database: JSON lines that any machine writes and reads."""
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from fpdb.errors import DamagedError, FormatError, InputError, RecipeError, Reci
 from fpdb.fingerprint import canonical
 from fpdb.io.records import json_object
 from fpdb.io.streams import TooLong, raw_lines
-from fpdb.models import DIGEST_BYTES, PORTABLE, Document
+from fpdb.models import DIGEST_BYTES, PORTABLE, Document, Key
 from fpdb.storage import ReadTransaction
 from fpdb.storage.format import Counters, Header, Stored
 
@@ -107,20 +109,38 @@ def _named(head: Head) -> str:
 
 def write(file: IO[bytes], txn: ReadTransaction, catalog: Catalog, head: Head) -> int:
     """Write the documents of a snapshot in the order of their ids; return their number."""
+    stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
+    return _write_documents(file, catalog.each(txn), head, stored_count)
+
+
+def save(
+    file: IO[bytes], txn: ReadTransaction, catalog: Catalog, header: Header, keys: Iterable[Key]
+) -> None:
+    """Write the documents with some keys, as far as they are there; they are on disk then."""
+    found = (catalog.find(txn, key) for key in dict.fromkeys(keys))
+    there = (stored for stored in found if stored is not None)
+    _write_documents(file, there, Head.of(header))
+    file.flush()
+    with contextlib.suppress(io.UnsupportedOperation):  # it is in memory
+        os.fsync(file.fileno())
+
+
+def _write_documents(
+    file: IO[bytes], documents: Iterable[Stored], head: Head, expected: int | None = None
+) -> int:
     digest, count = hashlib.sha256(), -1  # the first line isn't that of a document
     lines = chain(
         [_line({PORTABLE: VERSION, **vars(head)})],
-        (_document_line(stored, head.bits) for stored in catalog.each(txn)),
+        (_document_line(stored, head.bits) for stored in documents),
     )
     while some := list(islice(lines, BATCH)):
         count += len(some)
         data = b"".join(some)
         digest.update(data)
         _write(file, data)
-    stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
-    if count != stored_count:
+    if expected not in (None, count):
         raise DamagedError(
-            f"found {count:,} documents, the counters say {stored_count:,}", hint="run `fpdb check`"
+            f"found {count:,} documents, the counters say {expected:,}", hint="run `fpdb check`"
         )
     _write(file, _line({"documents": count, "sha256": digest.hexdigest()}))
     return count

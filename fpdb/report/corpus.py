@@ -4,22 +4,20 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
-from fpdb.fingerprint import Recipe, least_estimate
+from fpdb.fingerprint import Recipe
 from fpdb.ingest import Ingested, Run
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import whole_file
 from fpdb.models import require_similarity, require_whole
+from fpdb.report.figures import by_day, by_similarity, by_size
 from fpdb.report.gather import Gathered, collected
-from fpdb.report.page import Markup, ReportPage, bars, card, element, percent, plural, table
+from fpdb.report.page import Markup, ReportPage, card, element, percent, plural, table
 from fpdb.report.views import group_views
 
-_SIZES = ((2, 2), (3, 3), (4, 4), (5, 9), (10, 19), (20, 49), (50, 99), (100, 999), (1000, 0))
-_MOST_BARS = 60
 _MOST_HOSTS = 20
 
 
@@ -150,9 +148,17 @@ def _page(found: Gathered, first: str) -> ReportPage:
             f"if only one document of each group stays: {copies:,} of {documents:,}.",
         ),
     ]
-    figures = [_by_similarity(found), _by_size(found.sizes)]
+    figures = [by_similarity(found.shares, found.similarity), by_size(found.sizes)]
     if found.copies is not None:
-        figures.append(_by_time(found.copies))
+        figures.append(
+            by_day(
+                "When copies appeared",
+                f"{plural(sum(found.copies.values()), 'document')} with a date that "
+                "came after the first one of their group.",
+                found.copies,
+                "copies",
+            )
+        )
     top = [
         element("section", *cards, class_="cards"),
         element(
@@ -210,64 +216,6 @@ def _notes(found: Gathered, shown: int) -> Iterator[str]:
             f"{plural(found.missing, 'text of these groups is', 'texts of these groups are')} "
             "missing here: the sources don't hold them, or they have changed."
         )
-
-
-def _by_similarity(found: Gathered) -> Markup:
-    least = min(int(found.similarity * 100), 99)
-    first = next((percent for percent, count in enumerate(found.shares) if count), least)
-    width = 1 if 100 - min(first, least) <= 24 else 5
-    bins: Counter[int] = Counter()
-    for share, count in enumerate(found.shares):
-        bins[share // width * width] += count
-    start = min(first, least) // width * width
-    rows = [
-        (f"{low}–{low + width - 1}" if width > 1 and low < 100 else f"{low}", bins[low])
-        for low in range(start, 101, width)
-    ]
-    pairs = sum(found.shares)
-    return bars(
-        "Pairs by similarity, in percent",
-        f"{plural(pairs, 'pair')} of different texts by how similar they are. It is estimated, "
-        f"within a few percent; so pairs from {percent(least_estimate(found.similarity))} on are "
-        "taken. A text that is there several times is counted once.",
-        rows,
-        "pairs",
-    )
-
-
-def _by_size(sizes: Counter[int]) -> Markup:
-    rows = []
-    for low, high in _SIZES:
-        count = sum(n for size, n in sizes.items() if low <= size and (size <= high or not high))
-        label = f"{low:,}" if low == high else f"{low:,}–{high:,}" if high else f"{low:,}+"
-        rows.append((label, count))
-    while len(rows) > 3 and not rows[-1][1]:
-        rows.pop()
-    largest = max(sizes, default=0)
-    return bars(
-        "Groups by number of documents",
-        f"How many groups have two documents, three, and more. The largest has {largest:,}.",
-        rows,
-        "groups",
-    )
-
-
-def _by_time(copies: Counter[date]) -> Markup:
-    days = sorted(copies)
-    forms = ("%Y-%m-%d", "%Y-%m", "%Y")
-    spans = [(days[-1] - days[0]).days / length if days else 0 for length in (1, 30, 365)]
-    form = next((f for f, span in zip(forms, spans, strict=True) if span < _MOST_BARS), "%Y")
-    counts: Counter[str] = Counter()
-    for number in range(days[0].toordinal(), days[-1].toordinal() + 1) if days else ():
-        day = date.fromordinal(number)
-        counts[day.strftime(form)] += copies.get(day, 0)
-    return bars(
-        "When copies appeared",
-        f"{plural(sum(copies.values()), 'document')} with a date that "
-        "came after the first one of their group.",
-        list(counts.items())[-_MOST_BARS:],
-        "copies",
-    )
 
 
 def _by_host(copying: Counter[tuple[str, str]]) -> Markup:

@@ -142,6 +142,11 @@ def collected(
             _fill(store, paths, reading, jobs, run)
         else:
             store = database
+        if store.similarity is None:
+            raise InputError(
+                "found a database of bits, expected one that finds texts by their similarity",
+                hint="create it with a similarity, 0.8 for instance",
+            )
         found = store.clustering(similarity=similarity, jobs=jobs)
         choice = _ChosenGroups(store, found, top, kept)
         fields = {"date": date_field, "host": host_field}

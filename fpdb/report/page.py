@@ -234,13 +234,13 @@ class ReportPage:
 
     def render(self) -> bytes:
         """Return the page as a file."""
-        style, program = _resource("page.css"), _resource("page.js")
+        style, program = resource("page.css"), resource("page.js")
         content = {"similarity": self.similarity, "kinds": self.kinds, "groups": self.groups}
         content |= {"noun": self.noun}
         name = hashlib.sha256(safe_json(content).encode()).hexdigest()[:16]
         data = safe_json({"name": name} | content)
         policy = (
-            f"default-src 'none'; script-src {_digest(program)}; style-src {_digest(style)}; "
+            f"default-src 'none'; script-src {allowed(program)}; style-src {allowed(style)}; "
             "base-uri 'none'; form-action 'none'"
         )
         head = element(
@@ -278,10 +278,11 @@ class ReportPage:
         return f"<!doctype html>\n{element('html', head, body, lang='en')}\n".encode()
 
 
-def _resource(name: str) -> str:
-    return (importlib.resources.files("fpdb.report") / name).read_text("utf-8")
+def resource(name: str, package: str = "fpdb.report") -> str:
+    """Return a style or a program that comes with a package."""
+    return (importlib.resources.files(package) / name).read_text("utf-8")
 
 
-def _digest(content: str) -> str:
+def allowed(content: str) -> str:
     """Return the source of a policy that allows an element with this content alone."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
