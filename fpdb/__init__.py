@@ -50,6 +50,7 @@ from fpdb.errors import (
 if typing.TYPE_CHECKING:
     from fpdb.database import Database, build, create, open
     from fpdb.dedupe import Deduplicated, Removed, dedupe
+    from fpdb.explorer import Explorer
     from fpdb.fingerprint import (
         Grams,
         Hash,
@@ -85,6 +86,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "fpdb.database": "Database build create open",
     "fpdb.dedupe": "Deduplicated Removed dedupe",
+    "fpdb.explorer": "Explorer",
     "fpdb.fingerprint": "Grams Hash IdfTable Recipe Secret Weights compare distance least_estimate "
     "overlap preset read_recipe sketch_jaccard",
     "fpdb.fingerprint.digits": "format_fingerprint parse_fingerprint",
@@ -146,6 +148,7 @@ __all__ = [
     "Document",
     "DocumentNotFoundError",
     "ExactPair",
+    "Explorer",
     "FormatError",
     "FpdbError",
     "Grams",

@@ -42,7 +42,7 @@ _PANELS = {
         "pairs": "pairs",
         "clusters": "pairs",
     },
-    "Look": {"report": "report", "compare": "compare", "eval": "evaluate"},
+    "Look": {"report": "report", "explore": "explore", "compare": "compare", "eval": "evaluate"},
     "Connect": {
         "serve": "serve",
         "follow": "follow",

@@ -1,5 +1,6 @@
 """Serve a database to programs in any language and on any host."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.create import open_or_create
+from fpdb.cli.explore import TextsOption
 from fpdb.cli.options import (
     AnyRecipeOption,
     DatabaseArgument,
@@ -45,6 +47,10 @@ def serve(
         Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")
     ] = None,
     readonly: Annotated[bool, typer.Option("--readonly", help="Only answer queries.")] = False,
+    explorer: Annotated[
+        bool, typer.Option("--explorer", help="Also serve pages to look at it, at /explore/.")
+    ] = False,
+    texts: TextsOption = None,
     similarity: SimilarityOption = None,
     recipe: AnyRecipeOption = None,
     quiet: QuietOption = False,
@@ -60,7 +66,9 @@ def serve(
     it after what was accepted is answered.
     """
     require((certificate is None) == (private_key is None), "--tls-cert needs --tls-key")
+    require(explorer or not texts, "--texts are for the pages of --explorer")
     from fpdb.integrations import server  # it takes long to import, and is an extra
+    from fpdb.integrations.explorer import routes
 
     access = server.Access(server.read_tokens(token_file) if token_file else ())
     if readonly:
@@ -74,9 +82,11 @@ def serve(
             render.note(f"serving {path} at {url}")
 
     render.leave_if_interrupted("answered documents are stored")
-    with database:
+    pages = fpdb.Explorer(database, texts=texts or ()) if explorer else None
+    with database, pages or contextlib.nullcontext():
+        further = routes(pages) if pages else ()
         server.serve(
-            server.app(database, access=access, similarity=similarity),
+            server.app(database, access=access, similarity=similarity, routes=further),
             host=host,
             port=port,
             unix=unix,

@@ -216,7 +216,7 @@ def test_keys_verdicts_and_pairs_csv(page, folder, tmp_path):
     page.button("Save 3 verdicts").click()
     saved = folder / "pairs.csv"
     limit = time.monotonic() + 20
-    while not saved.exists() and time.monotonic() < limit:
+    while not (saved.exists() and saved.stat().st_size) and time.monotonic() < limit:
         time.sleep(0.02)
     assert list(read_pairs(str(saved))) == [
         ('chain,"0"', 'chain,"1"', True),

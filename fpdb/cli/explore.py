@@ -1,0 +1,84 @@
+"""Explore a database in the browser."""
+
+import os
+import sys
+import webbrowser
+from typing import Annotated
+
+import typer
+
+import fpdb
+from fpdb.cli import render
+from fpdb.cli.inputs import choose_reading
+from fpdb.cli.options import DatabaseArgument, QuietOption, bundled
+
+TextsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--texts",
+        metavar="FILE|URL",
+        help="Files with the texts, found by their keys; or a URL with {key}.",
+    ),
+]
+
+
+@bundled("key_field text_field input_format html max_bytes", reading=choose_reading)
+def explore(
+    path: DatabaseArgument,
+    reading: fpdb.Reading,
+    texts: TextsOption = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Allow decisions: deletions and verdicts.")
+    ] = False,
+    date_field: Annotated[
+        str | None,
+        typer.Option("--date-field", metavar="F", help="Field of a date in the metadata."),
+    ] = None,
+    host_field: Annotated[
+        str | None,
+        typer.Option("--host-field", metavar="F", help="Field of a host or URL; default the key."),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option("--port", metavar="N", min=0, max=65535, help="The port; 0: any free one."),
+    ] = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Explore a database in the browser.
+
+    Example:
+      fpdb explore crawl.fpdb
+      fpdb explore crawl.fpdb --texts pages.jsonl --write
+      fpdb explore crawl.fpdb --texts 'http://localhost:8000/texts/{key}'
+
+    It listens on this host only, for the browser that opens the address, which works once. Ctrl-C
+    ends it. What is deleted is first written to a file that fpdb load takes.
+    """
+    from fpdb.integrations import server  # it takes long to import, and is an extra
+    from fpdb.integrations.explorer import routes
+
+    access = server.Access(required=True)
+
+    def announce(url: str) -> None:
+        address = f"{url}/explore/?token={access.invite('write' if write else 'read')}"
+        render.row(address)
+        render.flush()
+        # Without a desktop, a browser in the terminal would be opened.
+        if sys.platform == "darwin" or os.environ.get("DISPLAY", os.environ.get("WAYLAND_DISPLAY")):
+            webbrowser.open(address)
+        if not quiet:
+            render.note("Ctrl-C ends it")
+
+    with (
+        fpdb.open(path, readonly=not write) as database,
+        fpdb.Explorer(
+            database,
+            texts=texts or (),
+            reading=reading,
+            write=write,
+            date_field=date_field,
+            host_field=host_field,
+        ) as pages,
+    ):
+        application = server.app(database, access=access, routes=routes(pages))
+        server.serve(application, port=port, on_start=announce)

@@ -1,0 +1,289 @@
+"""The explorer: which pages there are, the overview, and decisions."""
+
+import hmac
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from fpdb.database import Database
+from fpdb.errors import DocumentNotFoundError, FpdbError, InputError, ReadOnlyError
+from fpdb.explorer.context import Context
+from fpdb.explorer.decisions import Decisions
+from fpdb.explorer.documents import document_page, documents_page, near_page
+from fpdb.explorer.findings import Background, FindingTask, Groups
+from fpdb.explorer.groups import compare_page, group_page, groups_page
+from fpdb.explorer.parts import (
+    ServedPage,
+    Visit,
+    address,
+    button,
+    form,
+    hidden,
+    key_link,
+    link,
+    sent_to,
+    wide_table,
+)
+from fpdb.explorer.texts import Texts, split_sources
+from fpdb.ingest import parse_key
+from fpdb.io.records import Reading
+from fpdb.models import Key
+from fpdb.report.figures import by_day, by_similarity, by_size
+from fpdb.report.page import Markup, bars, card, element, percent, plural
+
+_CROWDED = 10
+_SHOWN = 20
+
+
+class Explorer:
+    """Pages over a database: its groups, what is near a text and why, and decisions.
+
+    Groups are looked for in a child process when it is made, and pages show them once they are
+    there. `texts` are files with the texts, found by their keys, or one URL with {key} in the place
+    of the key. Unless it may `write`, no page changes anything.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        texts: Iterable[str] = (),
+        reading: Reading | None = None,
+        write: bool = False,
+        date_field: str | None = None,
+        host_field: str | None = None,
+    ) -> None:
+        files, url = split_sources(list(texts))
+        self._folder = tempfile.TemporaryDirectory(prefix="fpdb-")
+        packed = Path(self._folder.name, "texts")
+        reading = reading or Reading()
+        background = Background(
+            FindingTask(database, files, reading, packed, date_field, host_field)
+        )
+        self._context = Context(
+            database,
+            background,
+            Texts(database, background, reading, url),
+            Decisions(database),
+            write=write and not database.readonly,
+        )
+        background.start()
+
+    def close(self) -> None:
+        """End the child process, and remove the packed texts."""
+        self._context.background.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def answer(
+        self,
+        page: str,
+        fields: Mapping[str, Sequence[str]],
+        *,
+        session: str = "",
+        posted: bool = False,
+        may_write: bool = False,
+    ) -> ServedPage:
+        """Return a page by its name, given the fields of a form; errors are pages too.
+
+        What is `posted` must have the token of the session, which all forms have.
+        """
+        visit = Visit(page or "overview", fields, session, posted, may_write)
+        try:
+            return self._answer(visit)
+        except FpdbError as error:
+            status = 404 if isinstance(error, DocumentNotFoundError) else 400
+            if isinstance(error, ReadOnlyError):
+                status = 403
+            content = [element("p", str(error), class_="warn"), element("p", error.hint or "")]
+            return self._context.framed("That didn't work", *content, status=status)
+
+    def _answer(self, visit: Visit) -> ServedPage:
+        context = self._context
+        if visit.posted:
+            given, token = visit.get("token").encode(), context.token(visit.session).encode()
+            if not hmac.compare_digest(given, token):
+                raise ReadOnlyError(
+                    "the form has no valid token",
+                    hint="open the page again, and send it from there",
+                )
+            if visit.page in _WRITING and not context.may_write(visit):
+                raise ReadOnlyError(
+                    "this explorer only reads", hint="start it with --write to decide"
+                )
+        answer = (_POSTED if visit.posted else _PAGES).get(visit.page)
+        if answer is None:
+            return context.framed("There is no such page", status=404)
+        return answer(context, visit)
+
+
+def _overview(context: Context, visit: Visit) -> ServedPage:
+    stats = context.database.stats()
+    work = context.background
+    groups, counts = work.groups, work.counts
+    cards = [
+        card(f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
+        card(f"{stats.short:,}", "short texts", "are found by equal texts only."),
+    ]
+    if groups:
+        near = percent(context.database.similarity) if context.database.similarity else ""
+        cards += [
+            card(
+                f"{len(groups.starts):,}",
+                "groups",
+                f"of documents that pairs connect, similar from {near}."
+                if near
+                else f"of documents that pairs within {plural(stats.k, 'bit')} connect.",
+            ),
+            card(
+                percent(groups.copies / max(work.counts.documents if work.counts else 1, 1)),
+                "could go",
+                f"if one document of each group stays: {groups.copies:,}.",
+            ),
+        ]
+    figures: list[Markup] = []
+    if groups:
+        figures += [_by_nearness(context, groups), by_size(Counter(groups.sizes.tolist()))]
+    if counts:
+        figures.append(by_day("When documents were added", "", counts.days, "documents"))
+    return context.framed(
+        f"{context.database.path.name}",
+        *context.status(visit),
+        element("section", *cards, class_="cards"),
+        element("section", *figures, class_="figures"),
+        *_crowded(
+            context,
+        ),
+        page="overview",
+        refresh=2 if work.stage else 0,
+    )
+
+
+def _by_nearness(context: Context, groups: Groups) -> Markup:
+    shares = groups.found.shares.tolist()
+    if context.database.similarity is not None:
+        return by_similarity(shares, context.database.similarity)
+    rows = [(f"{bits}", count) for bits, count in enumerate(shares)]
+    said = "Documents of groups, by how many bits differ from the first one of their group."
+    return bars("Documents by distance", said, rows, "documents")
+
+
+def _crowded(context: Context) -> Iterator[Markup]:
+    """Show the first bits of fingerprints that most documents have in common."""
+    counts = context.background.counts
+    if counts is None:
+        return
+    bits = int(np.log2(len(counts.prefixes)))
+    crowded = [
+        place
+        for place in np.argsort(-counts.prefixes, kind="stable")[:_CROWDED].tolist()
+        if counts.prefixes[place] > 1
+    ]
+    rows = [
+        (
+            element("code", f"{place:0{bits}b}"),
+            f"{int(counts.prefixes[place]):,}",
+            key_link(key) if key is not None else "deleted",
+        )
+        for place, key in zip(
+            crowded, context.database.keys_of(counts.samples[crowded].tolist()), strict=True
+        )
+    ]
+    if rows:
+        even = counts.prefixes.sum() / len(counts.prefixes)
+        yield element("h2", "Most crowded prefixes")
+        yield element(
+            "p",
+            f"Documents by the first {bits} bits of their fingerprints. If they were spread "
+            f"evenly, each prefix would have about {even:,.1f}. Many more are copies, or texts "
+            "with the same boilerplate, and slow down questions about bits.",
+            class_="soft",
+        )
+        yield wide_table(("prefix", "documents", "one of them"), rows, "Most crowded prefixes")
+
+
+def _verdict(context: Context, visit: Visit) -> ServedPage:
+    documents = [context.found(visit.get(name)) for name in ("key", "other")]
+    key, other = (str(document.key) for document in documents)
+    context.decisions.judge(key, other, same={"1": True, "0": False}.get(visit.get("same")))
+    return sent_to(address("compare", key=key, other=other))
+
+
+def _delete(context: Context, visit: Visit) -> ServedPage:
+    keys = _marked(context, visit)
+    if visit.get("sure") == str(len(keys)):
+        deleted, path = context.decisions.delete(keys)
+        command = f"fpdb load {context.database.path} {path}"
+        return context.framed(
+            "Deleted",
+            element(
+                "p",
+                f"{plural(deleted, 'document')} deleted. This brings them back:",
+                role="status",
+            ),
+            element("p", element("code", command)),
+        )
+    named = [element("li", key_link(key)) for key in keys[:_SHOWN]]
+    more = len(keys) - len(named)
+    again = {name: list(visit.fields.get(name, ())) for name in ("key", "of", "which")}
+    return context.framed(
+        f"Delete {plural(len(keys), 'document')}?",
+        element("ul", *named),
+        element("p", f"and {more:,} more" if more else ""),
+        element(
+            "p",
+            "Before they are deleted, a file beside the database gets what brings them back.",
+        ),
+        form(
+            "delete",
+            hidden(**again, sure=len(keys)),
+            button(f"Delete {plural(len(keys), 'document')}", class_="danger"),
+            link("No, go back", "group" if visit.get("of") else "documents", of=visit.get("of")),
+            token=context.token(visit.session),
+            class_="verdict",
+        ),
+    )
+
+
+def _marked(context: Context, visit: Visit) -> list[Key]:
+    """Return the keys to delete: those that are marked, or the others of their group."""
+    kind = context.database.keys
+    marked = dict.fromkeys(parse_key(key, kind) for key in visit.fields.get("key", ()))
+    if not marked:
+        raise InputError("no document is marked", hint="mark at least one of the group")
+    if visit.get("which") != "others":
+        return list(marked)
+    groups = context.background.groups
+    group = groups.group_of(int(visit.number("of", -1))) if groups else None
+    if groups is None or group is None:
+        raise DocumentNotFoundError("found no group of this document", hint="look again")
+    ids = groups.found.ids[groups.rows(group)].tolist()
+    keys = context.database.keys_of(ids)
+    return [key for key in keys if key is not None and key not in marked]
+
+
+def _again(context: Context, _: Visit) -> ServedPage:
+    context.background.start()
+    return sent_to("overview")
+
+
+_PAGES: dict[str, Callable[[Context, Visit], ServedPage]] = {
+    "overview": _overview,
+    "groups": groups_page,
+    "group": group_page,
+    "compare": compare_page,
+    "documents": documents_page,
+    "document": document_page,
+    "near": near_page,
+}
+_POSTED = {"near": near_page, "again": _again, "delete": _delete, "verdict": _verdict}
+_WRITING = {"delete", "verdict"}

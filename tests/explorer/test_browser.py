@@ -1,0 +1,320 @@
+"""The explorer in a real browser: `fpdb explore`, its pages at two widths, and what keys do."""
+
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import browsers
+import pytest
+
+import fpdb
+
+pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
+
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.slow("it starts a browser")]
+
+WORDS = [f"word{number}" for number in range(1500)]
+HAN = "".join(chr(0x4E00 + number) for number in range(500))
+HOSTILE = (
+    "</title><script>document.title='taken'</script><img src=x onerror=document.title=1>\u202e"
+)
+WIDTHS = (1200, 400)
+# Every element with text of its own, and how much its colour differs from what it is on.
+CONTRAST = """
+const light = (colour) => {
+  const parts = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255)
+    .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+};
+const below = (element) => {
+  for (let each = element; each; each = each.parentElement) {
+    const colour = getComputedStyle(each).backgroundColor;
+    if (!/, 0\\)$/.test(colour)) return colour;
+  }
+  return "rgb(255, 255, 255)";
+};
+return [...document.querySelectorAll("body *")]
+  .filter((each) => each.offsetParent && [...each.childNodes].some((node) =>
+    node.nodeType === 3 && node.textContent.trim()))
+  .map((each) => {
+    const [one, other] = [light(getComputedStyle(each).color), light(below(each))];
+    return [(Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05), each.outerHTML];
+  }).filter(([ratio]) => ratio < 4.5);
+"""
+
+
+def records():
+    for number in range(3):
+        words = WORDS[number * 300 :][:300]
+        yield f"https://a.example/{number}", " ".join(words)
+        words[150] = "changed"
+        yield f"https://b.example/{number}", " ".join(words)
+    yield "https://news.example/1", HAN
+    yield "https://news.example/2", HAN[:250] + "红鸢" + HAN[251:]
+    for number in range(2):
+        yield f"{HOSTILE}{number}", " ".join([HOSTILE, *WORDS[1000:1200], HOSTILE * number])
+
+
+class Explored:
+    """A browser that explores a database, which a process of its own serves."""
+
+    def __init__(self, window, address):
+        self.window = window
+        self.base = address.partition("?")[0]
+        window.get(address)
+        self.wait(lambda: "Found at" in self.body())
+
+    def wait(self, condition):
+        limit = time.monotonic() + 300
+        while not condition():
+            assert time.monotonic() < limit
+            time.sleep(0.1)
+
+    def body(self):
+        return self.window.execute_script("return document.body.innerText")
+
+    def visit(self, page):
+        self.window.get(self.base + page)
+
+    def all(self, selector):
+        return self.window.find_elements("css selector", selector)
+
+    def press(self, text):
+        [found] = [button for button in self.all("button") if button.text == text]
+        self.follow(found)
+
+    def follow(self, element):
+        self.window.execute_script("document.left = true")
+        element.click()
+        self.wait(
+            lambda: self.window.execute_script(
+                "return !document.left && document.readyState === 'complete'"
+            )
+        )
+
+    def resize(self, width, *, dark=False):
+        self.window.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def place(self, text):
+        """Return the page to which a link leads."""
+        [found] = [each for each in self.all("a") if text in each.text][:1]
+        return found.get_attribute("href").removeprefix(self.base)
+
+    def pages(self):
+        """Return an address of each page."""
+        self.visit("groups?order=large")
+        group = self.all("a.head")[0].get_attribute("href").removeprefix(self.base)
+        self.visit(group)
+        pair = self.place("compare")
+        self.visit(group)
+        document = self.all("td a.name")[0].get_attribute("href").removeprefix(self.base)
+        return ["overview", "groups", group, pair, "documents", document, "near"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explored")
+    source = folder / "texts.jsonl"
+    source.write_text(
+        "".join(json.dumps({"key": key, "text": text}) + "\n" for key, text in records())
+    )
+    with fpdb.create(folder / "crawl.fpdb") as database:
+        fpdb.ingest(database, str(source))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def window(folder):
+    with browsers.started(folder) as window:
+        yield window
+
+
+def serving(*arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fpdb", "explore", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return process, process.stdout.readline().strip()
+
+
+def end(process):
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def explored(window, folder):
+    process, address = serving(
+        folder / "crawl.fpdb", "--texts", folder / "texts.jsonl", "--write", "--quiet"
+    )
+    yield Explored(window, address)
+    end(process)
+
+
+@pytest.fixture(autouse=True)
+def _no_message_of_the_browser(window):
+    yield
+    messages = [entry["message"] for entry in window.get_log("browser")]
+    assert [message for message in messages if "favicon.ico" not in message] == []
+
+
+def test_each_page_fits_and_can_be_read(explored):
+    pages = explored.pages()
+    assert len(set(pages)) == 7
+    for width in WIDTHS:
+        for dark in (False, True):
+            explored.resize(width, dark=dark)
+            for page in pages:
+                explored.visit(page)
+                size = "return document.documentElement.scrollWidth - innerWidth"
+                assert explored.window.execute_script(size) <= 0, (page, width)
+                assert explored.window.execute_script(CONTRAST) == [], (page, dark)
+
+
+def test_what_a_screen_reader_finds(explored):
+    for page in explored.pages():
+        explored.visit(page)
+        tree = explored.window.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        named = [
+            (node["role"]["value"], node.get("name", {}).get("value", ""))
+            for node in tree
+            if not node["ignored"] and "role" in node
+        ]
+        controls = {"button", "checkbox", "combobox", "link", "navigation", "region", "searchbox"}
+        controls |= {"textbox", "spinbutton", "Date", "image", "DisclosureTriangle"}
+        assert [each for each in named if each[0] in controls and not each[1].strip()] == []
+        roles = [role for role, _ in named]
+        assert roles.count("main") == 1
+        headings = [int(level) for level in re.findall("<h([1-6])", explored.window.page_source)]
+        assert headings[0] == 1
+        assert headings.count(1) == 1
+
+
+def test_pages_are_used_by_the_keyboard(explored):
+    explored.resize(1200)
+    explored.visit("groups?host=a.example")
+    active = explored.window.switch_to
+    active.active_element.send_keys("\ue004")  # Tab
+    assert active.active_element.text == "To the content"
+    outline = "return getComputedStyle(document.activeElement).outlineStyle"
+    for _ in range(40):
+        if "head" in (active.active_element.get_attribute("class") or ""):
+            break
+        active.active_element.send_keys("\ue004")
+        shown = explored.window.execute_script(outline)
+        assert shown != "none", active.active_element.get_attribute("outerHTML")
+    active.active_element.send_keys("\ue007")  # Enter
+    explored.wait(lambda: explored.all("del"))
+    [fold] = [each for each in explored.all(".two summary") if "equal words" in each.text][:1]
+    before = explored.body()
+    assert "word20 " not in before.replace("\n", " ")[200:] or "word60" not in before
+    fold.send_keys("\ue007")
+    assert "word60" in explored.body()
+
+
+def test_a_text_is_pasted_and_judged(explored):
+    explored.visit("near")
+    text = " ".join(WORDS[:300]).replace("word77 ", "word77 another ")
+    explored.all("textarea")[0].send_keys(f"{text} 红鸢")
+    explored.press("Find what is near")
+    assert next(each.text for each in explored.all(".two del") if each.text) == "another"
+    assert explored.all("textarea")[0].get_attribute("value") == f"{text} 红鸢"
+    explored.visit("compare?key=https://a.example/1&other=https://b.example/1")
+    explored.press("Different")
+    assert "Your verdict: different" in explored.body()
+    explored.press("Take it back")
+    assert "Are they the same?" in explored.body()
+
+
+def test_documents_are_deleted_after_a_confirmation(explored, folder):
+    explored.visit("groups?host=a.example&order=large")
+    explored.follow(explored.all("a.head")[0])
+    keys = [each.text for each in explored.all("td a.name")]
+    explored.all("input[type=checkbox]")[0].click()
+    explored.press("Keep the marked, delete the others …")
+    assert keys[1] in explored.body()
+    explored.press("Delete 1 document")
+    assert "1 document deleted" in explored.body()
+    with fpdb.open(folder / "crawl.fpdb") as database:
+        assert keys[0] in database
+        assert keys[1] not in database
+        command = explored.all("code")[0].text.split()
+        assert command[:2] == ["fpdb", "load"]
+        fpdb.load(command[2], command[3])
+        assert keys[1] in database
+
+
+def test_hostile_texts_stay_texts(explored):
+    for page in ("groups", "documents", f"document?key={HOSTILE}0", "no<script>"):
+        explored.visit(page)
+        assert "fpdb" in explored.window.title
+        assert explored.all("img, script, [onerror]") == []
+    explored.visit(f"compare?key={HOSTILE}0&other={HOSTILE}1")
+    assert "⟦U+202E⟧" in explored.all(".two ins")[0].text
+    explored.window.get_log("browser")  # the page that isn't there
+
+
+def test_the_address_works_once(explored, window, folder):
+    process, address = serving(folder / "crawl.fpdb")
+    assert Explored(window, address).all("form[action=again]")
+    window.delete_all_cookies()
+    window.get(address)
+    assert "Found at" not in window.page_source
+    window.get_log("browser")
+    end(process)
+
+
+@pytest.mark.full
+def test_no_page_of_a_million_documents_takes_a_second(window, tmp_path):
+    chance = random.Random(5)
+    with fpdb.create(tmp_path / "large.fpdb") as database:
+        database.close()
+    kept = []
+
+    def documents():
+        for number in range(1_000_000):
+            words = chance.choices(WORDS, k=50)
+            if number % 5 == 4:
+                words = list(chance.choice(kept))
+                words[chance.randrange(50)] = "changed"
+            elif len(kept) < 20_000:
+                kept.append(words)
+            yield fpdb.Document(f"https://h{number % 997}.example/a/{number}", " ".join(words))
+
+    with fpdb.open(tmp_path / "large.fpdb") as database:
+        for _ in database.add_many(documents(), jobs=2, transaction=50_000):
+            pass
+    process, address = serving(tmp_path / "large.fpdb", "--write")
+    explored = Explored(window, address)
+    slow = []
+    filtered = ["groups?host=h9&order=new&page=40", "groups?least_size=3&least_share=90"]
+    for width in WIDTHS:
+        explored.resize(width)
+        for page in [*explored.pages(), *filtered]:
+            explored.visit(page)
+            entry = (
+                "const [entry] = performance.getEntriesByType('navigation'); return entry.duration"
+            )
+            duration = explored.window.execute_script(entry)
+            if duration > 1000:
+                slow.append((page, width, duration))
+        explored.visit("near")
+        explored.all("textarea")[0].send_keys(" ".join(kept[0]))
+        began = time.monotonic()
+        explored.press("Find what is near")
+        assert explored.all("td a.name")
+        if (took := time.monotonic() - began) > 1:
+            slow.append(("near", width, took))
+    end(process)
+    assert slow == []

@@ -1,0 +1,506 @@
+"""The pages of the explorer, without a server: what they show, and what forms do."""
+
+import json
+import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import numpy as np
+import pytest
+from outlines import Outline
+
+import fpdb
+from fpdb.explorer.findings import Groups
+from fpdb.io.tables import read_pairs
+from fpdb.joins import Clustering
+from fpdb.report.page import visible
+
+pytestmark = pytest.mark.process
+
+WORDS = [f"word{number}" for number in range(2000)]
+HAN = "".join(chr(0x4E00 + number) for number in range(600))
+HOSTILE = (
+    "<script>alert(1)</script></style></title></textarea><img src=x onerror=alert(1)> "
+    "&lt;b&gt; \u2028 javascript:alert(1) \u202egnp.exe\u202c \x07\x1b[31m '\"` {{7*7}}"
+)
+DAYS = {"a": "2024-01-05", "b": "2024-03-07"}
+
+
+def records():
+    """Yield an edited group, copies, a group of Chinese, one of hostile texts, and a single one."""
+    words = WORDS[:200]
+    yield "https://a.example/story", " ".join(words), DAYS["a"]
+    yield "https://b.example/story", " ".join([*words[:100], "changed", *words[101:]]), DAYS["b"]
+    for copy in range(3):
+        yield f"https://c.example/{copy}", " ".join(WORDS[300:380]), DAYS["a"]
+    yield "https://news.example/1", HAN, DAYS["b"]
+    yield "https://news.example/2", HAN[:300] + "红鸢" + HAN[301:], DAYS["b"]
+    for number in range(2):
+        text = " ".join([HOSTILE, *WORDS[400:600], HOSTILE * number])
+        yield f"{HOSTILE}{number}", text, DAYS["b"]
+    yield "https://d.example/alone ", " ".join(WORDS[700:800]), ""
+
+
+class Visitor:
+    """Sees pages as a browser of one session does."""
+
+    def __init__(self, explorer, *, may_write=True):
+        self.explorer = explorer
+        self.may_write = may_write
+        self.seen = ""
+
+    def get(self, address, status=200):
+        split = urlsplit(address)
+        fields = {}
+        for name, value in parse_qsl(split.query, keep_blank_values=True):
+            fields.setdefault(name, []).append(value)
+        return self._take(self.explorer.answer(split.path, fields, **self.who), status)
+
+    @property
+    def who(self):
+        return {"session": "mine", "may_write": self.may_write}
+
+    def post(self, page, status=200, **fields):
+        token = re.search('name="token" value="([^"]*)"', self.get("near"))[1]
+        given = {
+            name: value if isinstance(value, list) else [value] for name, value in fields.items()
+        }
+        found = self.explorer.answer(page, {"token": [token]} | given, posted=True, **self.who)
+        return self._take(found, status)
+
+    def _take(self, found, status):
+        assert found.status == status, found.body.decode()
+        self.page = found
+        self.seen = found.body.decode()
+        return self.seen
+
+    def links(self, page):
+        return [
+            link.replace("&amp;", "&") for link in re.findall(rf'href="({page}\?[^"]*)"', self.seen)
+        ]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("source") / "texts.jsonl"
+    lines = [{"key": key, "text": text, "day": day} for key, text, day in records()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def database(tmp_path):
+    with filled(tmp_path) as database:
+        yield database
+
+
+def filled(folder):
+    database = fpdb.create(folder / "crawl.fpdb")
+    documents = (fpdb.Document(key, text, {"day": day}) for key, text, day in records())
+    list(database.add_many(documents))
+    return database
+
+
+def explored(database, **options):
+    explorer = fpdb.Explorer(database, **options)
+    wait_for(explorer)
+    return explorer
+
+
+def wait_for(explorer):
+    work = explorer._context.background
+    limit = time.monotonic() + 60
+    while work.stage and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert not work.stage
+    assert not work.error
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory, source):
+    """Return a visitor that changes nothing, though it could."""
+    with (
+        filled(tmp_path_factory.mktemp("read")) as database,
+        explored(database, texts=[str(source)], write=True, date_field="day") as explorer,
+    ):
+        yield Visitor(explorer)
+
+
+@pytest.fixture
+def visitor(database, source):
+    with explored(database, write=True) as explorer:
+        yield Visitor(explorer)
+
+
+def test_the_overview_counts(reader):
+    seen = reader.get("")
+    assert "<b>10</b> <span>documents</span>" in seen
+    assert "<b>4</b> <span>groups</span>" in seen
+    assert "if one document of each group stays: 5." in seen
+    assert "3: 1" in re.search("Groups by number of documents. [^<]*", seen)[0]
+    [crowded] = re.findall(r"<code>([01]+)</code></td><td>3</td>", seen)
+    assert len(crowded) == 16
+    assert "Found at" in seen
+
+
+def test_groups_are_filtered_and_sorted(reader):
+    def shown(query):
+        seen = reader.get(f"groups?{query}")
+        return re.findall(r'class="keys" dir="auto">([^ <]*)', seen)
+
+    edited, copies, han, hostile = (
+        "https://a.example/story",
+        "https://c.example/0",
+        "https://news.example/1",
+        "&lt;script&gt;alert(1)&lt;/script&gt;&lt;/style&gt;&lt;/title&gt;&lt;/textarea&gt;&lt;img",
+    )
+    assert set(shown("")) == {edited, copies, han, hostile}
+    assert shown("order=large")[0] == copies
+    assert shown("")[-1] == copies
+    assert shown("least_size=3") == [copies]
+    assert copies not in shown("most_share=99")
+    assert shown("least_share=100") == [copies]
+    assert shown("host=A.EXAMPLE") == [edited]
+    assert shown("host=b.example") == [edited]
+    assert shown("last_day=2024-02-01&order=large") == [copies, edited]
+    assert set(shown("first_day=2024-02-01")) == {edited, han, hostile}
+    assert shown("first_day=nonsense&least_size=x&page=-1&order=?") == shown("")
+    assert shown("page=9") == []
+
+
+def test_a_group_shows_what_differs(reader):
+    reader.get("groups?host=a.example")
+    seen = reader.get(reader.links("group")[0])
+    assert seen.count("<del>word100</del>") == 2  # beside each other, and as one text
+    assert seen.count("<ins>changed</ins>") == 2
+    assert "equal words ⋯" in seen
+    assert re.search("9[0-9]\xa0% similar. ", seen)
+    assert "only in the second: 3" in seen
+    assert "word99 changed word101" in seen
+    reader.get("groups?host=news.example")
+    seen = reader.get(reader.links("group")[0])
+    assert f"<del>{HAN[300]}</del>" in seen
+    assert 'lang="zh"' in seen
+    reader.get("groups?host=c.example")
+    seen = reader.get(reader.links("group")[0])
+    assert "3 documents with 1 different text" in seen
+    assert "word379" in seen
+    assert "<del>" not in seen
+
+
+def test_the_votes_of_bits_that_differ(reader):
+    seen = reader.get("compare?key=https://a.example/story&other=https://b.example/story")
+    apart = int(re.search("differ in ([0-9]+) of 64 bits", seen)[1])
+    recipe = fpdb.recipe("web")
+    texts = dict(each[:2] for each in records())
+    found = [recipe.explain(texts[f"https://{host}.example/story"]) for host in "ab"]
+    changed = found[0].fingerprint ^ found[1].fingerprint
+    rows = re.findall(r"<tr><td>(\d+)</td><td>([+-][^<]*)</td><td>([+-][^<]*)</td>", seen)
+    assert len(rows) == apart == changed.bit_count() > 0
+    for bit, *votes in rows:
+        assert changed >> int(bit) & 1
+        assert votes == [f"{each.votes[int(bit)]:+.3g}" for each in found]
+
+
+def test_documents_are_listed_by_prefix_and_shown(reader):
+    reader.get("documents?prefix=https://c.")
+    assert reader.links("document") == [
+        f"document?key=https%3A%2F%2Fc.example%2F{copy}" for copy in range(3)
+    ]
+    reader.get("documents?prefix=https://d")
+    seen = reader.get(reader.links("document")[0])
+    assert '<dd dir="auto">https://d.example/alone </dd>' in seen
+    assert "word799" in seen
+    assert "No other stored document is near." in seen
+    seen = reader.get("document?key=https://a.example/story")
+    assert reader.links("compare") == [
+        "compare?key=https%3A%2F%2Fa.example%2Fstory&other=https%3A%2F%2Fb.example%2Fstory"
+    ]
+    assert "found no document" in reader.get("document?key=nothing", 404)
+    reader.get("nothing", 404)
+
+
+def test_what_is_near_a_text_html_or_a_fingerprint(reader):
+    text = " ".join([*WORDS[:50], "other", *WORDS[51:200]])
+    seen = reader.post("near", text=text, kind="text")
+    assert reader.links("document")[:2] == [
+        "document?key=https%3A%2F%2Fa.example%2Fstory",
+        "document?key=https%3A%2F%2Fb.example%2Fstory",
+    ]
+    assert "<del>other</del>" in seen
+    seen = reader.post("near", text=text, kind="text", match="https://b.example/story")
+    assert "<ins>changed</ins>" in seen
+    page = f"<html><body><main><p>{text}</p></main></body></html>"
+    assert "<del>other</del>" in reader.post("near", text=page, kind="html")
+    number = fpdb.recipe("web").fingerprint(" ".join(WORDS[300:380]))
+    seen = reader.post("near", text=f"{number:x}", kind="fingerprint")
+    assert len(set(reader.links("document"))) == 3
+    reader.post("near", 400, text="no hex", kind="fingerprint")
+    assert "No other stored document is near" in reader.post("near", text="a b c d", kind="text")
+
+
+def test_hostile_texts_keys_and_metadata_bring_no_markup(reader):
+    key = f"{HOSTILE}0"
+    for page in ("near", "groups", "documents", "document", "compare"):
+        given = {"key": [key], "other": [f"{HOSTILE}1"], "host": [HOSTILE], "prefix": [HOSTILE]}
+        seen = reader._take(reader.explorer.answer(page, given, **reader.who), 200)
+        check_harmless(seen, reader.page.headers)
+    check_harmless(reader.post("near", text=HOSTILE * 3, kind="text"), reader.page.headers)
+    seen = reader.post("delete", key=key, which="marked")
+    check_harmless(seen, reader.page.headers)
+    assert key in unquote(reader.links("document")[0].replace("+", " "))
+    reader.get(f"{HOSTILE}?a=b".replace("?", ""), 404)
+    check_harmless(reader.seen, reader.page.headers)
+
+
+def check_harmless(seen, headers):
+    # Void elements have no end.
+    outline = Outline(re.sub("<input([^>]*)>", r"<input\1></input>", seen))
+    assert not {"script", "img", "b>"} & set(outline.elements)
+    assert outline.elements["style"] == 1
+    named = {name for _, name in outline.attributes}
+    assert not {name for name in named if name.startswith("on")} | (named & {"src", "style"})
+    assert all(tag == "a" for tag, name in outline.attributes if name == "href")
+    assert not re.search('(href|action)="(?!#|[a-z]*(\\?|"))', seen)
+    body = seen.partition("</head>")[2]
+    shown = re.sub(r'(value|href)="[^"]*"|<textarea.*?</textarea>', "", body, flags=re.S)
+    assert shown == visible(shown)
+    policy = dict(rule.split(" ", 1) for rule in headers["Content-Security-Policy"].split("; "))
+    assert policy.pop("style-src").startswith("'sha256-")
+    assert policy == {
+        "default-src": "'none'",
+        "base-uri": "'none'",
+        "form-action": "'self'",
+        "frame-ancestors": "'none'",
+    }
+
+
+def test_deleted_documents_can_be_brought_back(visitor, database, tmp_path):
+    before = {key: database[key] for key in database}
+    visitor.get("groups?host=c.example")
+    group = visitor.links("group")[0].partition("=")[2]
+    keys = [f"https://c.example/{copy}" for copy in range(3)]
+    seen = visitor.post("delete", of=group, which="others", key=keys[1])
+    assert "Delete 2 documents?" in seen
+    assert len(database) == 10
+    # Another number than was confirmed asks again.
+    visitor.post("delete", of=group, which="others", key=keys[1], sure="3")
+    assert len(database) == 10
+    seen = visitor.post("delete", of=group, which="others", key=keys[1], sure="2")
+    assert sorted(before.keys() - set(database)) == [keys[0], keys[2]]
+    [undo] = tmp_path.glob("crawl.fpdb-deleted-*.fpdb.jsonl")
+    assert undo.stat().st_mode & 0o777 == 0o600
+    assert str(undo) in seen
+    assert "There were 10 documents then, and are 8 now." in visitor.get("overview")
+    assert "was deleted" in visitor.get(f"group?of={group}", 404)
+    fpdb.load(database.path, str(undo))
+    for key in keys:
+        assert database[key].sketch == before[key].sketch
+        assert database[key].added == before[key].added
+        assert database[key].meta == before[key].meta
+    visitor.post("delete", key=keys[0], which="marked", sure="1")
+    assert keys[0] not in database
+    assert "no document is marked" in visitor.post("delete", 400, of=group, which="others")
+
+
+def test_verdicts_are_kept_in_a_file(visitor, database, source, tmp_path):
+    keys = {"key": "https://a.example/story", "other": "https://b.example/story"}
+    hostile = {"key": f"{HOSTILE}0", "other": f"{HOSTILE}1"}
+    for pair, same in ((keys, "1"), (hostile, "0")):
+        visitor.post("verdict", 303, **pair, same=same)
+    place = visitor.page.headers["Location"]
+    assert place.startswith("compare?key=")
+    assert "Your verdict: different" in visitor.get(place)
+    path = tmp_path / "crawl.fpdb-pairs.csv"
+    assert list(read_pairs(str(path))) == [
+        (*keys.values(), True),
+        (*hostile.values(), False),
+    ]
+    with explored(database, write=True) as again:
+        assert "Your verdict: different" in Visitor(again).get(place)
+    visitor.post("verdict", 303, key=keys["other"], other=keys["key"], same="-")
+    assert "Are they the same?" in visitor.get(visitor.page.headers["Location"])
+    assert list(read_pairs(str(path))) == [(*hostile.values(), False)]
+
+
+def test_a_form_needs_the_token_of_its_session(reader):
+    token = re.search('name="token" value="([^"]*)"', reader.get("near"))[1]
+    fields = {"key": ["https://a.example/story"], "which": ["marked"], "sure": ["1"]}
+    for page in ("delete", "verdict", "near", "again"):
+        for session, given in (("mine", ""), ("mine", "é"), ("other", token)):
+            found = reader.explorer.answer(
+                page, fields | {"token": [given]}, session=session, posted=True, may_write=True
+            )
+            assert found.status == 403
+    assert reader.explorer.answer("delete", fields, session="mine", may_write=True).status == 404
+    reader.get("document?key=https://a.example/story")
+
+
+def test_without_write_nothing_changes(database, source):
+    explorer = explored(database, texts=[str(source)])
+    for explorer_writes, may_write in ((False, True), (True, False)):
+        if explorer_writes:
+            explorer.close()
+            explorer = explored(database, write=True)
+        visitor = Visitor(explorer, may_write=may_write)
+        for page in ("delete", "verdict"):
+            visitor.post(
+                page, 403, key="https://a.example/story", which="marked", sure="1", same="1"
+            )
+        seen = visitor.get("compare?key=https://a.example/story&other=https://b.example/story")
+        assert "Are they the same?" not in seen
+        assert "Delete" not in visitor.get("document?key=https://a.example/story")
+    explorer.close()
+    assert len(database) == 10
+    assert list(database.path.parent.iterdir()) == [database.path]
+
+
+def test_texts_that_changed_or_are_missing(database, tmp_path):
+    lines = [
+        {"key": "https://a.example/story", "text": "something else"},
+        {"key": "https://c.example/0", "text": "an older version"},
+        {"key": "https://c.example/0", "text": " ".join(WORDS[300:380])},
+    ]
+    source = tmp_path / "texts.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines) + "no record\n")
+    explorer = explored(database, texts=[str(source)])
+    visitor = Visitor(explorer)
+    assert "The text has changed since" in visitor.get("document?key=https://a.example/story")
+    assert "The text isn&#x27;t there." in visitor.get("document?key=https://b.example/story")
+    seen = visitor.get("document?key=https://c.example/0")
+    assert "word379" in seen
+    assert "has changed" not in seen
+    explorer.close()
+    explorer = explored(database)
+    assert "No texts were given" in Visitor(explorer).get("document?key=https://c.example/0")
+    explorer.close()
+
+
+class TextServer(BaseHTTPRequestHandler):
+    """Serves the texts of documents by their keys, one as HTML, one that leads elsewhere."""
+
+    def do_GET(self):
+        key = unquote(self.path.removeprefix("/texts/"))
+        text = {each[0]: each[1] for each in records()}.get(key)
+        if key == "https://c.example/1":
+            self.send_response(302)
+            self.send_header("Location", "/texts/https%3A%2F%2Fc.example%2F0")
+            self.end_headers()
+            return
+        self.send_response(200 if text else 404)
+        if key == "https://c.example/2":
+            text = f"<html><body><main><p>{text}</p></main></body></html>"
+            self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write((text or "").encode())
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_texts_are_fetched_from_where_a_crawler_has_them(database):
+    with HTTPServer(("127.0.0.1", 0), TextServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/texts/{{key}}"
+        explorer = explored(database, texts=[address])
+        visitor = Visitor(explorer)
+        seen = visitor.get("compare?key=https://a.example/story&other=https://b.example/story")
+        assert "<del>word100</del>" in seen
+        seen = visitor.get("compare?key=https://c.example/0&other=https://c.example/2")
+        assert "The same words in the same order" in seen
+        assert "can&#x27;t be read: HTTP Error 302" in visitor.get(
+            "document?key=https://c.example/1"
+        )
+        database.add("https://gone.example/", "a text that no server has any more, alas")
+        assert "isn&#x27;t there" in visitor.get("document?key=https://gone.example/")
+        explorer.close()
+        server.shutdown()
+    for given in (["http://localhost/x"], ["http://localhost/{key}", "a.jsonl"]):
+        with pytest.raises(fpdb.InputError, match="expected files, or one URL with"):
+            fpdb.Explorer(database, texts=given)
+
+
+def test_a_database_of_bits_with_integer_keys(tmp_path):
+    numbers = [3, 1, 0, 0xFF << 56, 0xFF << 56, (1 << 40) - 1]
+    with fpdb.create(tmp_path / "bits.fpdb", similarity=None, k=3, keys="integer") as database:
+        database.add_fingerprints(range(10, 16), np.array(numbers, np.uint64))
+        explorer = explored(database, write=True)
+        visitor = Visitor(explorer)
+        seen = visitor.get("")
+        assert "Documents by distance. 0: 3; 1: 1; 2: 1" in seen
+        visitor.get("groups")
+        assert len(visitor.links("group")) == 2
+        assert "2 bits" in visitor.seen
+        seen = visitor.get("group?of=12")
+        assert re.findall(r"<td>(\d)</td><td><a href=.compare", seen) == ["1", "2"]
+        visitor.get("documents?prefix=13")
+        assert visitor.links("document") == [f"document?key={key}" for key in (13, 14, 15)]
+        assert "differ in 1 of 64 bits" in visitor.get("compare?key=10&other=11")
+        visitor.post("near", text="1", kind="fingerprint")
+        assert visitor.links("document")[0] == "document?key=11"
+        explorer.close()
+
+
+def test_groups_are_looked_for_again(visitor, database):
+    database.add("https://d.example/copy", " ".join(WORDS[700:800]))
+    visitor.post("again", 303)
+    wait_for(visitor.explorer)
+    assert "<b>5</b> <span>groups</span>" in visitor.get("")
+
+
+def test_the_search_for_groups_ends_with_an_error_that_pages_show(tmp_path, source):
+    with fpdb.create(tmp_path / "empty.fpdb") as database:
+        explorer = explored(database)
+        visitor = Visitor(explorer)
+        assert "<b>0</b> <span>groups</span>" in visitor.get("")
+        assert "0 of 0 groups" in visitor.get("groups")
+        assert "There are none." in visitor.get("documents")
+        explorer.close()
+        explorer = fpdb.Explorer(database, texts=[str(tmp_path / "missing.jsonl")])
+        work = explorer._context.background
+        limit = time.monotonic() + 60
+        while work.stage and time.monotonic() < limit:
+            time.sleep(0.02)
+        assert "Groups can&#x27;t be found" in Visitor(explorer).get("")
+        explorer.close()
+
+
+def test_groups_agree_with_a_loop():
+    chance = np.random.default_rng(3)
+    count = 500
+    firsts = np.arange(count)
+    for place in range(count):
+        other = chance.integers(0, place + 1)
+        firsts[place] = firsts[other] if chance.random() < 0.7 else place
+    originals = np.where(chance.random(count) < 0.5, np.arange(count), firsts)
+    least, days = chance.random(count), chance.integers(1, 50, count).astype(np.int32)
+    hosts = chance.integers(-1, 5, count).astype(np.int32)
+    ids = np.sort(chance.choice(10_000, count, replace=False)).astype(np.uint64)
+    found = Clustering(ids, firsts, originals, least, np.zeros(101, np.int64))
+    groups = Groups(found, days, hosts, list("abcde"), 0.0, 0.0)
+    expected = {}
+    for place, first in enumerate(firsts.tolist()):
+        expected.setdefault(first, []).append(place)
+    assert [groups.rows(group).tolist() for group in range(len(expected))] == [
+        expected[first] for first in sorted(expected)
+    ]
+    for group, first in enumerate(sorted(expected)):
+        rows = expected[first]
+        assert all(groups.group_of(int(ids[row])) == group for row in rows)
+        assert groups.texts[group] == sum(originals[row] == row for row in rows)
+    assert groups.group_of(20_000) is None
+    chosen = groups.chosen(sizes=(2, 5), shares=(0.1, 0.9), days=(5, 20), host="c", order="large")
+    wanted = [
+        rows
+        for rows in expected.values()
+        if 2 <= len(rows) <= 5
+        and 0.1 <= min(least[rows]) <= 0.9
+        and max(days[rows]) >= 5
+        and min(days[rows]) <= 20
+        and 2 in hosts[rows]
+    ]
+    wanted.sort(key=lambda rows: (-len(rows), min(least[rows])))
+    assert [groups.rows(group).tolist() for group in chosen.tolist()] == wanted
+    assert wanted
