@@ -60,10 +60,15 @@ async def query(request: Request) -> Response | LinesResponse:
     return _json(found(await server.read(server.near, question)))
 
 
-async def get_document(request: Request) -> Response:
-    """Return what is stored of a document."""
+async def documents(request: Request) -> Response:
+    """Return what is stored of a document, or delete it."""
     server: Server = request.app.state.server
     key = _key(request, server.database)
+    if request.method == "DELETE":
+        _require_writer(request)
+        if not await server.read(server.database.delete, key):
+            raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
+        return Response(status_code=HTTPStatus.NO_CONTENT)
     document = await server.read(server.database.get, key)
     if document is None:
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
@@ -79,16 +84,6 @@ async def get_document(request: Request) -> Response:
             meta=document.meta,
         )
     )
-
-
-async def delete_document(request: Request) -> Response:
-    """Delete a document."""
-    server: Server = request.app.state.server
-    _require_writer(request)
-    key = _key(request, server.database)
-    if not await server.read(server.database.delete, key):
-        raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
-    return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 async def stats(request: Request) -> Response:
@@ -115,8 +110,7 @@ FREQUENT = {("POST", "/v1/check"): check, ("POST", "/v1/query"): query}
 ROUTES = [
     Route("/v1/check", check, methods=["POST"]),
     Route("/v1/query", query, methods=["POST"]),
-    Route("/v1/documents", get_document, methods=["GET"]),
-    Route("/v1/documents", delete_document, methods=["DELETE"]),
+    Route("/v1/documents", documents, methods=["GET", "DELETE"]),
     Route("/v1/stats", stats, methods=["GET"]),
     Route("/healthz", healthz, methods=["GET"]),
     Route("/metrics", metrics, methods=["GET"]),

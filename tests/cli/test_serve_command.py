@@ -1,0 +1,314 @@
+"""The server as a process: signals, sockets, TLS, and clients that don't keep to the rules."""
+
+import contextlib
+import http.client
+import json
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import fpdb
+
+pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
+
+pytestmark = pytest.mark.process
+
+TEXT = (
+    "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more than "
+    "last year. Their young will fly before the summer is over, and begin the long journey south."
+)
+# A server that waits for nothing for long.
+HASTY = """
+import sys, fpdb
+from fpdb.integrations import server
+from fpdb.integrations.server import serving
+serving._HEAD_SECONDS = 0.3
+with fpdb.create(sys.argv[1]) as database:
+    server.serve(
+        server.app(database, limits=server.Limits(seconds=0.6, document=100_000)),
+        port=0,
+        on_start=lambda url: print("serving at", url, file=sys.stderr, flush=True),
+    )
+"""
+
+
+def port_of(process):
+    """Wait until a server listens; return its port."""
+    for line in process.stderr:
+        if found := re.search(rb"serving.* at https?://127\.0\.0\.1:([0-9]+)", line):
+            return int(found[1])
+    raise AssertionError(process.wait())
+
+
+def ended(process, number=signal.SIGTERM):
+    process.send_signal(number)
+    return process.wait(60)
+
+
+@contextlib.contextmanager
+def connected(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    with contextlib.closing(connection):
+        yield connection
+
+
+def check(connection, key, text=TEXT, **headers):
+    body = json.dumps({"key": key, "text": text})
+    connection.request("POST", "/v1/check", body, headers)
+    response = connection.getresponse()
+    return response.status, json.loads(response.read())
+
+
+def text_of(number):
+    return " ".join(f"word{place}of{number}" for place in range(12))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "crawl.fpdb"
+
+
+def test_sigterm_answers_what_was_accepted(start, path):
+    process = start("serve", path, "--port", 0)
+    port = port_of(process)
+    statuses = []
+
+    def crawl(name):
+        with connected(port) as connection, contextlib.suppress(OSError, http.client.HTTPException):
+            for number in range(10_000):
+                key = f"{name}/{number}"
+                statuses.append((key, check(connection, key, text_of(key))[1]["status"]))
+
+    threads = [threading.Thread(target=crawl, args=[name]) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    with connected(port) as connection:  # which sends lines, and doesn't end
+        lines = b'{"key":"x","text":"kites"}\n'
+        connection.putrequest("POST", "/v1/check")
+        connection.putheader("Content-Type", "application/x-ndjson")
+        connection.putheader("Transfer-Encoding", "chunked")
+        connection.endheaders()
+        connection.send(b"%x\r\n%s\r\n" % (len(lines), lines))
+        response = connection.getresponse()
+        assert json.loads(response.readline()) == {"key": "x", "status": "short"}
+        while len(statuses) < 40:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert response.read() == b""
+    for thread in threads:
+        thread.join()
+    assert process.wait(60) == 0
+    assert {status for _, status in statuses} == {"added"}
+    with fpdb.open(path, readonly=True) as db:
+        assert {key for key, _ in statuses} <= set(db)
+        assert len(db) <= len(statuses) + 1 + len(threads)
+
+
+def test_a_kill_loses_nothing_that_was_answered(start, path):
+    answered = []
+
+    def crawl(port, name):
+        with connected(port) as connection, contextlib.suppress(OSError, http.client.HTTPException):
+            for number in range(10_000):
+                key = f"{name}/{number}"
+                status, found = check(connection, key, text_of(key))
+                assert (status, found["status"]) == (200, "added")
+                answered.append(key)
+
+    for run in range(2):
+        process = start("serve", path, "--port", 0)
+        port = port_of(process)
+        before = len(answered)
+        threads = [threading.Thread(target=crawl, args=[port, f"{run}{name}"]) for name in "abcdef"]
+        for thread in threads:
+            thread.start()
+        while len(answered) < before + 60:
+            time.sleep(0.01)
+        process.kill()
+        for thread in threads:
+            thread.join()
+    with fpdb.open(path) as db:
+        assert set(answered) <= set(db)
+        assert list(db.check()) == []
+
+
+def test_clients_that_are_slow_or_lie_cost_nothing_for_long(path):
+    process = subprocess.Popen([sys.executable, "-c", HASTY, path], stderr=subprocess.PIPE)
+    try:
+        port = port_of(process)
+        head = b"POST /v1/check HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        sent = {
+            "nothing": b"",
+            "half a head": head,
+            "lines that are empty": b"\r\n\r\n",
+            "no HTTP": b"\x16\x03\x01\x02\x00",
+            "half a body": head + b'Content-Length: 100\r\n\r\n{"key":',
+            "no end of lines": head
+            + b'Content-Type: application/x-ndjson\r\nContent-Length: 99\r\n\r\n{"key":"a"}\n',
+            "an endless head": head + b"A: " + b"x" * 100_000,
+            "a body that is too long": head + b"Content-Length: 1000000\r\n\r\n" + b"x" * 200_000,
+            "less than it says, then a request": head
+            + b'Content-Length: 9\r\n\r\n{"key":"a","text":"kites"}GET / HTTP/1.1\r\n\r\n',
+        }
+        expected = {
+            "no HTTP": b"HTTP/1.1 400",
+            "half a body": b"HTTP/1.1 503",
+            "no end of lines": b"nothing came for 0.6 seconds",
+            "a body that is too long": b"HTTP/1.1 413",
+            "less than it says, then a request": b"HTTP/1.1 400",
+        }
+        clients = {name: socket.create_connection(("127.0.0.1", port)) for name in sent}
+        for name, client in clients.items():
+            client.settimeout(20)
+            with contextlib.suppress(OSError):  # it may be refused before all is sent
+                client.sendall(sent[name])
+        with connected(port) as connection:
+            assert check(connection, "z")[0] == 200
+        for name, client in clients.items():
+            got = bytearray()
+            if name in {"half a body", "no end of lines"}:  # which may go on with another request
+                while expected[name] not in got:
+                    got += client.recv(1 << 16) or pytest.fail(f"{name}: {bytes(got)}")
+            else:
+                with contextlib.suppress(ConnectionError):
+                    while part := client.recv(1 << 16):
+                        got += part
+            assert expected.get(name, b"") in got, (name, bytes(got))
+            client.close()
+        with connected(port) as connection:
+            assert check(connection, "z")[1]["status"] == "unchanged"
+        assert ended(process) == 0
+        assert process.stderr.read() == b""
+    finally:
+        process.kill()
+        process.stderr.close()
+        process.wait()
+
+
+def test_a_unix_socket_is_for_its_owner(start, tmp_path, path):
+    place = tmp_path / "fpdb.sock"
+    for _ in range(2):  # the second one replaces the socket of the one that was killed
+        process = start("serve", path, "--unix", place)
+        for line in process.stderr:
+            if b"serving" in line:
+                break
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(place))
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: fpdb\r\nConnection: close\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
+        assert place.stat().st_mode & 0o002 == 0
+        other = start("serve", path, "--unix", place)
+        assert other.wait(60) == 3
+        assert b"Address already in use" in other.stderr.read()
+        process.kill()
+        process.wait()
+    process = start("serve", path, "--unix", place)
+    for line in process.stderr:
+        if b"serving" in line:
+            break
+    assert ended(process, signal.SIGINT) == 130
+    assert not place.exists()
+
+
+def test_other_hosts_need_a_token(start, path, tmp_path):
+    refused = start("serve", path, "--host", "0.0.0.0", "--port", 0)
+    assert refused.wait(60) == 3
+    assert b"hint: give a --token-file" in refused.stderr.read()
+    tokens = tmp_path / "tokens"
+    tokens.write_text("write 0123456789abcdef\n")
+    tokens.chmod(0o600)
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=False, capture_output=True,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("openssl can't make a certificate")
+    options = ("--tls-cert", certificate, "--tls-key", key, "--token-file", tokens)
+    process = start("serve", path, "--port", 0, *options)
+    port = port_of(process)
+    trusted = ssl.create_default_context(cafile=certificate)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusted, timeout=30)
+    with contextlib.closing(connection):
+        assert check(connection, "a")[0] == 401
+        assert check(connection, "a", authorization="Bearer 0123456789abcdef")[0] == 200
+    assert ended(process) == 0
+
+
+@pytest.mark.parametrize("option", ["--port", "--token-file", "--tls-cert"])
+def test_what_can_t_be_used_is_an_error_with_a_hint(start, path, tmp_path, option):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        value = taken.getsockname()[1] if option == "--port" else tmp_path / "none"
+        more = ["--tls-key", tmp_path / "none"] if option == "--tls-cert" else []
+        process = start("serve", path, option, value, *more)
+        assert process.wait(60) == 3
+    said = process.stderr.read()
+    assert b"error: " in said
+    assert b"hint: " in said
+
+
+@pytest.mark.full
+def test_ten_thousand_connections_and_another_one(start, path):
+    import resource
+
+    needed, (soft, hard) = 12_000, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < needed:
+        pytest.skip(f"{hard} files may be open")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        process = start("serve", path, "--port", 0)
+        port = port_of(process)
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(10_000)]
+        with connected(port) as connection:
+            assert check(connection, "a")[0] == 200
+        body = json.dumps({"key": "a", "text": TEXT}).encode()
+        request = b"POST /v1/check HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n"
+        for client in clients:
+            client.settimeout(60)
+            client.sendall(request % len(body) + body)
+        statuses = {client.recv(1 << 16)[:12] for client in clients}
+        assert b"HTTP/1.1 200" in statuses
+        assert statuses <= {b"HTTP/1.1 200", b"HTTP/1.1 503"}
+        for client in clients:
+            client.close()
+        assert ended(process) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.full
+def test_calls_at_random_get_the_answers_that_are_described(start, path):
+    schemathesis = Path(sys.executable).with_name("schemathesis")
+    if not schemathesis.exists():
+        pytest.skip("schemathesis isn't installed")
+    process = start("serve", path, "--port", 0)
+    port = port_of(process)
+    with connected(port) as connection:
+        connection.request("GET", "/openapi.json")
+        described = json.loads(connection.getresponse().read())
+    for methods in described["paths"].values():  # the tool can't make lines
+        for call in methods.values():
+            call.get("requestBody", {"content": {}})["content"].pop("application/x-ndjson", None)
+    schema = path.with_name("openapi.json")
+    schema.write_text(json.dumps(described))
+    # A document may need more than its schema says, so a valid one may be refused.
+    done = subprocess.run(
+        [schemathesis, "run", schema, "--url", f"http://127.0.0.1:{port}", "--max-examples", "300",
+         "--phases", "examples,coverage,fuzzing", "--exclude-checks", "positive_data_acceptance",
+         "--no-color"],
+        check=False, capture_output=True, text=True, cwd=path.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert ended(process) == 0
+    assert process.stderr.read() == b""
