@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import fpdb
 from fpdb.integrations.batcher import Batcher, added_to
+from fpdb.integrations.remote import Remote
 
 try:
     from itemadapter import ItemAdapter
@@ -76,7 +77,11 @@ def _recipe(value: Any) -> fpdb.Recipe:
 
 
 SETTINGS = {
-    "FPDB_DATABASE": Setting("", "the directory of the database", _name),
+    "FPDB_DATABASE": Setting(
+        "", "the directory of the database, or the address of a server", _name
+    ),
+    "FPDB_TOKEN": Setting("", "the token for a server", str),
+    "FPDB_AWAY": _one_of("wait", "pass", "fail"),
     "FPDB_FIELD": Setting("text", "the field with the text, or a list of fields to join", _names),
     "FPDB_MARKUP": _one_of("text", "html"),
     "FPDB_KEY_FIELD": Setting("url", "the field with the key", _name),
@@ -108,7 +113,8 @@ def _read(settings: "BaseSettings") -> dict[str, Any]:
 class NearDuplicatesPipeline:
     """Stores a fingerprint of each item, and tags or drops the near-duplicates of stored ones.
 
-    It reads the settings in `SETTINGS`. A database that doesn't exist is created.
+    It reads the settings in `SETTINGS`. A database that doesn't exist is created. `fpdb serve` may
+    be in its place.
     """
 
     def __init__(self, crawler: "Crawler") -> None:
@@ -117,7 +123,8 @@ class NearDuplicatesPipeline:
         if self._settings["FPDB_MARKUP"] == "html":
             fpdb.html_text("")  # raises now if a package is missing
         self._reported: set[str] = set()
-        self._database = _open(self._settings)
+        self._ending: asyncio.Future[None] | None = None
+        self._database: fpdb.Database | Remote = _open(self._settings)
 
     @classmethod
     def from_crawler(cls, crawler: "Crawler") -> Self:
@@ -133,8 +140,11 @@ class NearDuplicatesPipeline:
                 "found a reactor without asyncio, expected the one that Scrapy uses by default",
                 hint="leave TWISTED_REACTOR out of the settings",
             ) from None
-        add = added_to(self._database, self._settings["FPDB_SIMILARITY"] or None)
-        self._batcher = Batcher(add)
+        self._batcher = Batcher(
+            self._database.add
+            if isinstance(self._database, Remote)
+            else added_to(self._database, self._settings["FPDB_SIMILARITY"] or None)
+        )
         self._pages = ThreadPoolExecutor(2, "fpdb-pages")
 
     async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
@@ -160,6 +170,8 @@ class NearDuplicatesPipeline:
             self._count("failed")
             message = "Items pass unchecked while the database fails: %s; %s"
             self._report(logging.ERROR, message, error, error.hint)
+            if self._settings["FPDB_AWAY"] == "fail" and isinstance(self._database, Remote):
+                self._end_crawl()
             return item
         self._count(added.status)
         if not added.matches.complete:
@@ -216,15 +228,28 @@ class NearDuplicatesPipeline:
             self._reported.add(message)
             logger.log(level, message, *values, exc_info=level == logging.ERROR)
 
+    def _end_crawl(self) -> None:
+        """Close the spider, once."""
+        if self._ending is None and self._crawler.engine is not None:
+            closing = self._crawler.engine.close_spider_async(reason="fpdb_failed")
+            self._ending = asyncio.ensure_future(closing)
+
     def _count(self, what: str) -> None:
         if self._crawler.stats is not None:
             self._crawler.stats.inc_value(f"fpdb/{what}")
 
 
-def _open(settings: dict[str, Any]) -> fpdb.Database:
-    """Create the database, or open the existing one."""
+def _open(settings: dict[str, Any]) -> fpdb.Database | Remote:
+    """Create the database, or open the existing one, or reach the server."""
     path, recipe, k = (settings[f"FPDB_{name}"] for name in ("DATABASE", "RECIPE", "K"))
     similarity = settings["FPDB_SIMILARITY"]
+    if path.startswith(("http://", "https://", "unix:")):
+        if not (recipe is k is similarity is None):
+            raise fpdb.InputError(
+                "found FPDB_RECIPE, FPDB_K or FPDB_SIMILARITY, expected none of them with a server",
+                hint="the server's database has a recipe, and `fpdb serve` takes --similarity",
+            )
+        return Remote(path, settings["FPDB_TOKEN"], patient=settings["FPDB_AWAY"] == "wait")
     wanted: dict[str, Any] = {} if similarity is None else {"similarity": similarity or None}
     try:
         return fpdb.create(path, recipe=recipe or "web", k=k, **wanted)

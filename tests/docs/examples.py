@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 RUN = {"python", "pycon", "console"}
-SHOWN = {"json", "text", "toml"}  # a block of any other language is a mistake
+SHOWN = {"go", "json", "text", "toml"}  # a block of any other language is a mistake
 OPENING = re.compile(r"(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<language>\{?[\w-]*\}?)")
 NOT_RUN = re.compile(r"\s*<!--\s*not run\b:?\s*(?P<reason>.*?)\s*-->\s*")
 EXIT = re.compile(r"#\s*exit (\d+)\s*$", re.MULTILINE)

@@ -1,5 +1,9 @@
 """Every code block of the documentation runs and prints what its page says."""
 
+import contextlib
+import os
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,12 +24,19 @@ pytestmark = pytest.mark.process
 SPARK = ROOT / "docs" / "howto" / "spark.md"
 PAGES[PAGES.index(SPARK)] = pytest.param(SPARK, marks=pytest.mark.spark)
 
+# Its examples are in several languages, and call a server.
+LANGUAGES = ROOT / "docs" / "howto" / "crawlers-in-other-languages.md"
+
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request, warm_commands):
     monkeypatch.chdir(tmp_path)
     if path == SPARK:
         request.getfixturevalue("java")
+    if path == LANGUAGES:
+        if not shutil.which("node"):
+            pytest.skip("Node isn't installed")
+        request.addfinalizer(lambda: end(tmp_path / "serve.pid"))
     if path.parent == ROOT:  # the README is read in a checkout
         (tmp_path / "sample").symlink_to(ROOT / "sample")
     report = None
@@ -35,3 +46,10 @@ def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request, wa
         report = str(error)
     if report:
         pytest.fail(report, pytrace=False)  # the page is at fault, so show no test code
+
+
+def end(file):
+    """End the process of a page that failed before it did so itself."""
+    if file.exists():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGTERM)

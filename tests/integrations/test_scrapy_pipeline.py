@@ -310,6 +310,55 @@ def test_a_database_that_fails_lets_items_pass_and_says_so_once(path, caplog, mo
     assert "no write lock; wait" in said.getMessage()
 
 
+class FakeServer:
+    """Has what the pipeline calls of a server."""
+
+    keys = "text"
+    patient = None
+
+    def __init__(self, address, token, *, patient):
+        type(self).patient = patient
+        self.fails = token == "fails"
+
+    def add(self, documents):
+        if self.fails:
+            return [fpdb.OpenError("the server doesn't answer")] * len(documents)
+        return [fpdb.Added(each.key, None, "added", fpdb.Matches()) for each in documents]
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("away", ["wait", "pass", "fail"])
+def test_the_database_may_be_a_server(monkeypatch, away):
+    monkeypatch.setattr("fpdb.integrations.scrapy.Remote", FakeServer)
+    items = [{"url": url, "text": TEXT} for url in ("a", "b")]
+    out, stats = process("http://127.0.0.1:7373", items, FPDB_AWAY=away)
+    assert (out, stats) == (items, {"fpdb/added": 2})
+    assert FakeServer.patient == (away == "wait")
+
+
+@pytest.mark.parametrize("away", ["pass", "fail"])
+def test_items_pass_while_the_server_is_away(monkeypatch, away):
+    closed = []
+
+    class Engine:
+        async def close_spider_async(self, *, reason):
+            closed.append(reason)
+
+    monkeypatch.setattr("fpdb.integrations.scrapy.Remote", FakeServer)
+    monkeypatch.setattr(FakeCrawler, "engine", Engine(), raising=False)
+    items = [{"url": url, "text": TEXT} for url in ("a", "b")]
+    out, stats = process("unix:sock", items, FPDB_AWAY=away, FPDB_TOKEN="fails")
+    assert (out, stats) == (items, {"fpdb/failed": 2})
+    assert closed == (["fpdb_failed"] if away == "fail" else [])
+
+
+def test_a_server_has_settings_of_its_own():
+    with pytest.raises(fpdb.InputError, match="none of them with a server"):
+        process("http://127.0.0.1:7373", [], FPDB_K=3)
+
+
 def test_without_scrapy_the_error_names_the_extra(monkeypatch):
     import importlib
     import sys

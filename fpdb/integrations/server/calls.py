@@ -238,7 +238,8 @@ def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes) -> Body:
 
 
 def _json(value: Any) -> Response:
-    return Response(_encode(value), media_type="application/json")
+    # The end of the line is for those who call it in a terminal.
+    return Response(_encode(value) + b"\n", media_type="application/json")
 
 
 def _key(request: Request, database: fpdb.Database) -> str | int:

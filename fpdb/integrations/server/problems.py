@@ -75,7 +75,7 @@ def response_to(error: Exception) -> Response:
         hint=getattr(error, "hint", "") or None,
     )
     return Response(
-        msgspec.json.encode(details), status, headers, media_type="application/problem+json"
+        msgspec.json.encode(details) + b"\n", status, headers, media_type="application/problem+json"
     )
 
 

@@ -1,0 +1,149 @@
+"""Check documents by a server, as if its database were here; while it is away, wait for it."""
+
+import http.client
+import json
+import logging
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import fpdb
+
+logger = logging.getLogger(__name__)
+
+# For the answer to one request.
+_SECONDS = 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
+_TRIES = 6
+_ADDRESSES = "http://HOST:PORT, https://HOST:PORT or unix:PATH"
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """A connection over a Unix socket."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class _AwayError(Exception):
+    """The server can't answer now."""
+
+
+class Remote:
+    """The database of a server, for one thread at a time.
+
+    What was sent and has no answer is sent again: stored twice, it is `unchanged`. A server that is
+    away is tried again after pauses that grow, until it answers, or if `patient` is false for about
+    eight seconds.
+    """
+
+    def __init__(self, address: str, token: str = "", *, patient: bool = True) -> None:
+        """Ask the server what its keys are; raise OpenError if it doesn't answer."""
+        parts = urlsplit(address)
+        if parts.scheme == "unix":
+            self._connection: http.client.HTTPConnection = _UnixConnection(parts.path, _SECONDS)
+        elif parts.scheme in {"http", "https"} and parts.hostname and not parts.path.strip("/"):
+            secure = parts.scheme == "https"
+            kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+            self._connection = kind(parts.hostname, parts.port, timeout=_SECONDS)
+        else:
+            raise fpdb.InputError(
+                f"found the address {address!r}, expected {_ADDRESSES}",
+                hint="`fpdb serve` prints its address",
+            )
+        self._address = address
+        self._patient = patient
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            stats = json.loads(self._call("GET", "/v1/stats").read())
+        except (_AwayError, OSError, http.client.HTTPException, ValueError) as error:
+            self._connection.close()
+            raise fpdb.OpenError(
+                f"the server {address} doesn't answer: {error}",
+                hint="start `fpdb serve` first, or correct the address",
+            ) from None
+        self.keys: str = stats["keys"]
+
+    def add(self, documents: Sequence[fpdb.Document]) -> list[fpdb.Added | fpdb.FpdbError]:
+        """Add documents, except near-duplicates; return the outcomes, or an error for each."""
+        found: list[fpdb.Added | fpdb.FpdbError] = []
+        tries = 0
+        while len(found) < len(documents):
+            before = len(found)
+            try:
+                self._send(documents[before:], found)
+            except fpdb.FpdbError as error:  # it was refused, and so would it be again
+                return found + [error] * (len(documents) - len(found))
+            except (_AwayError, OSError, http.client.HTTPException, ValueError) as error:
+                self._connection.close()
+                tries = 0 if len(found) > before else tries + 1
+                away = fpdb.OpenError(
+                    f"the server {self._address} doesn't answer: {error}",
+                    hint="is `fpdb serve` running?",
+                )
+                if not self._patient and tries >= _TRIES:
+                    return found + [away] * (len(documents) - len(found))
+                if tries == 1:
+                    logger.warning("Waiting for the server: %s", away)
+                time.sleep(min(_FIRST_PAUSE * 2**tries, _LONGEST_PAUSE))
+        if tries:
+            logger.info("The server %s answers again", self._address)
+        return found
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _send(
+        self,
+        documents: Sequence[fpdb.Document],
+        found: list[fpdb.Added | fpdb.FpdbError],
+    ) -> None:
+        """Send documents, and append the outcomes of those that are answered."""
+        lines = [
+            json.dumps({"key": each.key, "text": each.text, "meta": each.meta}).encode()
+            for each in documents
+        ]
+        response = self._call("POST", "/v1/check", b"\n".join(lines))
+        for _ in documents:
+            answer: dict[str, Any] = json.loads(response.readline())
+            if answer["status"] == "failed":
+                raise _AwayError(answer.get("error", ""))
+            found.append(_outcome(answer))
+        response.read()
+
+    def _call(self, method: str, path: str, body: bytes | None = None) -> http.client.HTTPResponse:
+        headers = {"Content-Type": "application/x-ndjson"} if body else {}
+        self._connection.request(method, path, body, self._headers | headers)
+        response = self._connection.getresponse()
+        if response.status == http.client.OK:
+            return response
+        problem = response.read().decode("utf-8", "replace")
+        if response.status >= http.client.INTERNAL_SERVER_ERROR:
+            raise _AwayError(problem)
+        raise fpdb.AccessError(
+            f"the server {self._address} refuses: {problem:.300}",
+            hint="the address, the token and the versions of both sides should fit",
+        )
+
+
+def _outcome(answer: dict[str, Any]) -> fpdb.Added | fpdb.FpdbError:
+    """Return what became of a document, as the server's line says."""
+    if answer["status"] == "error":
+        return fpdb.InputError(answer["error"], hint=answer.get("hint", ""))
+    matches = fpdb.Matches()
+    matches.complete = answer.get("complete", True)
+    if "duplicate_of" in answer:
+        near = fpdb.Match(
+            answer["duplicate_of"], 0, answer["distance"], answer.get("similarity"), None
+        )
+        matches.append(near)
+    return fpdb.Added(answer["key"], None, answer["status"], matches)
