@@ -13,6 +13,7 @@ import dedupe
 import group
 import numpy
 import plot
+import serving
 import similarity
 import store
 import tables
@@ -157,7 +158,30 @@ def run_dedupe(options):
     return {"machine": machine(), "rows": rows}, f"{' '.join(notes)} {measured}\n\n{table(rows)}"
 
 
-RUNS = {"texts": run_texts, "similarity": run_similarity, "dedupe": run_dedupe, "store": run_store}
+def run_serve(options):
+    """Measure the server; give what to keep, and the body of the page."""
+    rows, note = serving.run(options.rounds)
+    measured = (
+        f"{serving.DOCUMENTS:,} documents in a row, {serving.FEW:,} where each waits for the disk; "
+        f"{note}. Measured on {machine()}; files on {file_system()}; medians of "
+        f"{rounds(options.rounds)}."
+    )
+    if options.sizes:
+        few, many = serving.memory_after(options.sizes[0])
+        measured += (
+            f" Memory of the server's own: {few:,.0f} MiB after {10 * serving.DOCUMENTS:,} "
+            f"requests, {many:,.0f} MiB after {options.sizes[0]:,}."
+        )
+    return {"machine": machine(), "rows": rows}, f"{measured}\n\n{table(rows)}"
+
+
+RUNS = {
+    "texts": run_texts,
+    "similarity": run_similarity,
+    "dedupe": run_dedupe,
+    "serve": run_serve,
+    "store": run_store,
+}
 
 
 def main():
@@ -168,7 +192,9 @@ def main():
     parser.add_argument(
         "--bands", type=int, metavar="N", help="look up in the bands alone of N similar texts too"
     )
-    parser.add_argument("--sizes", type=int, nargs="+", help="numbers of documents: 1 M and 10 M")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", help="numbers of documents: 1 M and 10 M; of requests"
+    )
     parser.add_argument("--data", nargs="+", choices=KINDS, default=KINDS, help="fingerprints")
     names = [side.name for side in CONTENDERS[1:]]
     parser.add_argument("--peers", nargs="*", choices=names, default=names, help="beside fpdb")
