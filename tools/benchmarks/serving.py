@@ -41,8 +41,8 @@ def server(folder, kind):
         [sys.executable, "-m", "fpdb", "serve", path, "--port", "0"], stderr=subprocess.PIPE
     )
     try:
-        line = process.stderr.readline().decode()
-        yield int(re.search(r":(\d+)\n", line)[1]), process
+        said = (re.search(rb"serving .*:(\d+)\n", line) for line in process.stderr)
+        yield int(next(filter(None, said))[1]), process
     finally:
         process.terminate()
         process.wait()
