@@ -45,7 +45,7 @@ class Ingested:
     weren't added, because they resemble stored ones; `short` ones were added, but have no
     fingerprint. `skipped` counts records of web archives that hold no page, by the reason.
     `incomplete` counts documents whose search for near-duplicates a budget ended, so that one may
-    have been missed. `invalid_utf8` counts records in which bytes that are no UTF-8 were replaced
+    have been missed. `invalid_utf8` counts records in which bytes that aren't UTF-8 were replaced
     by U+FFFD, and `markup` texts that weren't read as HTML but have tags. `bytes_read` are bytes as
     they are in the files, of `bytes_total`, which is None if only reading to the end would show it.
     """
@@ -230,7 +230,7 @@ def documents_of(
 
     The columns are named as the fields of `Reading`: the key is "key", "id" or "url" and the text
     "text", "content" or "body" unless others are named, several texts are joined, and "*" keeps
-    all other columns as metadata. A row that is no document is an `InputError`. It needs pyarrow,
+    all other columns as metadata. A row that isn't a document is an `InputError`. It needs pyarrow,
     and a bounded amount of memory besides the table.
     """
     reading = Reading(

@@ -77,12 +77,12 @@ class Queries(ABC):
 
     @property
     def k(self) -> int:
-        """The largest distance that counts as a match where bits are asked for."""
+        """The largest distance that counts as a match where bits are compared."""
         return self._usual.k
 
     @property
     def similarity(self) -> float | None:
-        """The least similarity that counts as a match; None if bits are asked for."""
+        """The least similarity that counts as a match; None if bits are compared."""
         return self._usual.similarity
 
     @property
@@ -326,12 +326,12 @@ class Queries(ABC):
         if k is not None and similarity is not None:
             raise InputError(
                 f"found k={k} and similarity={similarity}, expected one of them",
-                hint="k asks for fingerprints with few other bits, similarity for similar texts",
+                hint="k compares fingerprints, similarity compares texts",
             )
         if similarity is not None and not self._catalog.sketched:
             raise InputError(
                 "the database keeps no sketches, by which similar texts are found",
-                hint="create it with a similarity, or ask for what is within k",
+                hint="create it with a similarity, or query with k",
             )
         if k is None:
             return self._usual._replace(limit=limit, similarity=similarity or self.similarity)

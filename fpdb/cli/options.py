@@ -110,12 +110,12 @@ BitsOption = Annotated[
 NewKOption = Annotated[
     int | None,
     typer.Option(
-        "--k", "-k", metavar="K", min=0, help="The largest distance where bits are asked for."
+        "--k", "-k", metavar="K", min=0, help="The largest distance where bits are compared."
     ),
 ]
 KOption = Annotated[
     int | None,
-    typer.Option("--k", "-k", metavar="K", min=0, help="Ask for bits: the largest distance."),
+    typer.Option("--k", "-k", metavar="K", min=0, help="Compare bits: the largest distance."),
 ]
 SimilarityOption = Annotated[
     float | None,

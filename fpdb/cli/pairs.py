@@ -174,7 +174,7 @@ def pairs(
       fpdb pairs --exact news.tsv --of features --similarity 0.8
 
     Each line holds two keys, the older document first, and their similarity, or the distance of
-    their fingerprints where bits are asked for.
+    their fingerprints where bits are compared.
     """
     started = time.monotonic()
     chosen = None if recipe is None else choose_recipe(recipe)

@@ -77,7 +77,7 @@ def query(
       fpdb query crawl.fpdb pages.parquet --output matches.parquet
 
     Each line holds a query, the key of a match, and their similarity, or the distance of their
-    fingerprints where bits are asked for.
+    fingerprints where bits are compared.
     """
     require(similarity is None or not fingerprints, "--similarity compares texts")
     numbers = {digits: _parse_fingerprint(digits, reading.base) for digits in fingerprints or ()}

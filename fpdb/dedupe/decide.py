@@ -49,7 +49,7 @@ class Removed(NamedTuple):
     """A record that was left out, and the kept one that it resembles.
 
     Their keys are followed by their places: the file and the line or row. The similarity is None
-    where bits are asked for; `distance` is that of the fingerprints.
+    where bits are compared; `distance` is that of the fingerprints.
     """
 
     key: Key
@@ -216,7 +216,7 @@ class Deduplication:
         if self.k is not None and self.similarity is not None:
             raise InputError(
                 f"found k={self.k} and similarity={self.similarity}, expected one of them",
-                hint="k asks for fingerprints with few other bits, similarity for similar texts",
+                hint="k compares fingerprints, similarity compares texts",
             )
         fields = (newest,) if newest else ()
         self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)

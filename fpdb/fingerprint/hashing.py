@@ -167,7 +167,7 @@ def _mersenne(choice: Hash, _bits: int) -> FeatureHash:
     def digest(feature: str) -> bytes:
         if len(feature) != 1 or not feature.isascii():
             raise InputError(
-                f"the feature {feature!r} is no ASCII character",
+                f"the feature {feature!r} isn't an ASCII character",
                 hint="this recipe hashes ASCII characters only; take another recipe for this text",
             )
         return numbers[4 * ord(feature) :][:4]

@@ -127,7 +127,7 @@ class Recipe:
         return self._engine.sketches(each(texts, "texts"))
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
-        """Return the hashes of a text's distinct shingles, sorted: the set behind its sketch."""
+        """Return the hashes of a text's distinct shingles, sorted; its sketch is of this set."""
         return self.shingles_many([text])[0]
 
     def shingles_many(self, texts: Iterable[str]) -> list[NDArray[np.uint64]]:

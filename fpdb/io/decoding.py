@@ -315,7 +315,7 @@ def _excess(largest: int) -> str:
 def _decoded(
     batch: "pyarrow.RecordBatch", sizes: NDArray[np.int64], largest: int
 ) -> tuple[list[dict[str, Any]], set[int]] | str:
-    """Return rows by the names of columns, and which of them are no UTF-8; or what is wrong."""
+    """Return rows by the names of columns, and which of them aren't UTF-8; or what is wrong."""
     names, columns = batch.schema.names, list[list[Any]]()
     replaced: set[int] = set()
     for name, array in zip(names, batch.columns, strict=True):
@@ -334,7 +334,7 @@ def _decoded(
 
 
 def _values(array: Any) -> tuple[list[Any], set[int]]:
-    """Return values as JSON could hold them, and which of them are no UTF-8."""
+    """Return values as JSON could hold them, and which of them aren't UTF-8."""
     import pyarrow
     from pyarrow import types
 

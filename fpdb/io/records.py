@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A document as it was read; `replaced` says that bytes that are no UTF-8 were replaced.
+    """A document as it was read; `replaced` says that bytes that aren't UTF-8 were replaced.
 
     A negative fingerprint is a two's complement, of a width that only its database has.
     """
@@ -133,9 +133,9 @@ def json_object(data: bytes | str) -> dict[str, Any] | str:
     except RecursionError:
         return "is nested too deeply"
     except json.JSONDecodeError as error:
-        return f"is no JSON: {error.msg} at column {error.colno}"
+        return f"isn't JSON: {error.msg} at column {error.colno}"
     except UnicodeDecodeError as error:
-        return f"is no UTF-8: {error.reason} at byte {error.start}"
+        return f"isn't UTF-8: {error.reason} at byte {error.start}"
     except ValueError:
         return "holds a JSON number with too many digits"
     return found if type(found) is dict else "is JSON, but no object"

@@ -112,7 +112,7 @@ def similar_pairs(
     """
     bands = view.index.bands
     if bands is None:
-        raise DamagedError("a database without bands was asked for similar texts")
+        raise DamagedError("a database without bands was queried for similar texts")
     crowds = _crowds(view, bands.pages)
     compare = _PairSearch(bands.shape, view.index.plan.bits, crowds, least_estimate(similarity))
     for _, found in mapped(compare, _meetings_of(view, bands.pages, copies), jobs):

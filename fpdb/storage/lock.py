@@ -7,7 +7,7 @@ right after releasing it, can't overtake the one that has been waiting.
 
 A signal handler may raise after any call, and before the first statement of any function, also of
 an `__exit__`. So the lock belongs to an object: to release it twice does no harm, and it is
-released when nothing refers to its owner any more. Threads queue at RLocks because only these tell
+released when nothing refers to its owner any more. Threads queue at RLocks because only these show
 whether a thread has one, after an exception out of `acquire`.
 """
 

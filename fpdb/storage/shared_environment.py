@@ -319,7 +319,7 @@ class SharedEnvironment:
         raise moved(self.directory)
 
     def open_anew(self) -> None:
-        """Open the environment again, with the largest map that can be had now."""
+        """Open the environment again, with the largest map that is possible now."""
         with table_lock:
             self.barred = True
             self.lock.is_held()  # which ends what an exception has left

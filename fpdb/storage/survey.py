@@ -222,7 +222,7 @@ class Survey:
         self.problems += [Problem(DATA_FILE, fault) for fault in faults]
         if meta is None:
             raise DamagedError(
-                "both meta pages are lost, and nothing else tells documents from deleted ones",
+                "both meta pages are lost, and deleted documents can't be distinguished",
                 hint="restore the database from a backup",
             )
         last_page = meta.last_page

@@ -241,7 +241,7 @@ def _check_size(hits: int) -> None:
     if hits > MOST_HITS:
         raise InputError(
             f"the answer has {hits:,} hits, at most {MOST_HITS:,} are given at once",
-            hint="ask for fewer fingerprints at a time, or give a limit",
+            hint="query with fewer fingerprints at a time, or give a limit",
         )
 
 

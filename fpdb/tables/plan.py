@@ -177,7 +177,7 @@ class Plan:
         if known is None:
             if not 0 <= wanted <= self.bits:
                 raise PlanError(
-                    f"k = {wanted} in {self.bits} bits", hint=f"Ask for k from 0 to {self.bits}."
+                    f"k = {wanted} in {self.bits} bits", hint=f"use k from 0 to {self.bits}"
                 )
             known = find_probes([table.held for table in self.tables], wanted)
             self._probes[wanted] = known

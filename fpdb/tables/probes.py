@@ -42,7 +42,7 @@ def find_probes(prefixes: Sequence[int], k: int) -> tuple[TableProbes, ...]:
     if count > MOST_PROBES:
         raise PlanError(
             f"k = {k} takes {count:,} probes on these tables; at most {MOST_PROBES:,} are made",
-            hint="ask for a smaller k, or build tables for a larger one",
+            hint="use a smaller k, or build tables for a larger one",
         )
     return tuple(
         TableProbes(table, _changes(width, radius))

@@ -211,8 +211,8 @@ def test_pairs_outside_of_ascii_are_counted_for_ascii_mt(run):
     done = run("compare", "--pairs", "-", "-r", "ascii-mt", "--json", stdin=stdin)
     assert (done.code, json.loads(done.out)["a"]) == (4, "b")
     assert done.err.splitlines() == [
-        "-:1: the feature 'ï' is no ASCII character",
-        "-:3: the feature 'ï' is no ASCII character",
+        "-:1: the feature 'ï' isn't an ASCII character",
+        "-:3: the feature 'ï' isn't an ASCII character",
         "bad pairs: 2",
     ]
     ranked = run("compare", "-t", "a", "--rank", "-", "-r", "ascii-mt", stdin="ï\na\n".encode())
@@ -220,7 +220,7 @@ def test_pairs_outside_of_ascii_are_counted_for_ascii_mt(run):
     wrong = run("compare", "-t", "ï", "--rank", "-", "-r", "ascii-mt", stdin=b"a\nb\n")
     assert (wrong.code, wrong.err.splitlines()[0]) == (
         3,
-        "error: the feature 'ï' is no ASCII character",
+        "error: the feature 'ï' isn't an ASCII character",
     )
 
 

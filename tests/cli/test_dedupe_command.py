@@ -103,7 +103,7 @@ def test_what_is_bad_is_named(run, tmp_path, source):
     source.write_text(source.read_text() + "no JSON\n")
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--bad", "drop")
     assert done.code == 4
-    assert f"{source}:7: is no JSON" in done.err
+    assert f"{source}:7: isn't JSON" in done.err
     assert "bad 1" in done.err
     done = run("dedupe", source, "-o", tmp_path / "failed.jsonl", "--bad", "fail")
     assert done.code == 3

@@ -114,7 +114,7 @@ def test_bad_records_are_said_and_counted(run, documents):
     documents.write_text(documents.read_text() + "{broken\n")
     outcome = run("eval", documents)
     assert outcome.code == 4
-    assert "is no JSON" in outcome.err
+    assert "isn't JSON" in outcome.err
     assert "bad records: 1" in outcome.err
 
 

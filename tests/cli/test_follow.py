@@ -103,7 +103,7 @@ def test_a_broken_line_is_answered_in_its_place_and_the_stream_goes_on(follow):
         (None, "error", "-:5"),
         ("c", "short", "-:6"),
     ]
-    assert verdicts[1]["error"].startswith("is no JSON")
+    assert verdicts[1]["error"].startswith("isn't JSON")
     assert "bad 3" in err
 
 

@@ -152,7 +152,7 @@ def test_workers_look_ready_fingerprints_up(run, tmp_path, monkeypatch):
     assert [row[:3] for row in done.rows] == [[f"q{n}", str(n), "2"] for n in range(600)]
     few = ["query", path, "--format", "tsv", *command[3:-1], "70"]
     wrong = run(*few, "--jobs", 2, stdin=b"q\t0\n")
-    assert wrong.err == "error: k = 70 in 64 bits\nhint: Ask for k from 0 to 64.\n"
+    assert wrong.err == "error: k = 70 in 64 bits\nhint: use k from 0 to 64\n"
 
 
 def test_matches_that_a_worker_sends_are_still_marked_as_incomplete():

@@ -192,7 +192,7 @@ def test_with_a_database_only_its_documents_are_compared_by_its_recipe(run, tmp_
         "pairs", tmp_path / "a.fpdb", "--exact", tmp_path / "texts.jsonl", "--of", "features"
     )
     assert done.rows == [["0", "2", "1.0000"]]
-    assert f"texts.jsonl:{len(lines) + 1}: is no JSON" in done.err
+    assert f"texts.jsonl:{len(lines) + 1}: isn't JSON" in done.err
     assert ("'one', expected a whole number" in done.err) == (keys == "integer")
     assert done.err.splitlines()[-2:] == [
         "not in the database, and not compared: 1",

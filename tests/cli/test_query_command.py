@@ -208,7 +208,7 @@ def test_bad_records_are_reported_and_skipped(run, path):
     ).encode()
     done = run("query", path, stdin=stdin)
     assert (done.code, [row[1] for row in done.rows]) == (4, ["u1", "u2"])
-    assert done.err.startswith("-:2: is no JSON")
+    assert done.err.startswith("-:2: isn't JSON")
     assert done.err.splitlines()[-1] == "bad records: 1"
 
 

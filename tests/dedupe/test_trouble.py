@@ -38,7 +38,7 @@ def test_bad_records_are_kept_or_dropped(tmp_path, mixed, bad, keep):
 @pytest.mark.parametrize("database", [True, False])
 def test_a_bad_record_may_fail_the_run_before_anything_is_stored(tmp_path, mixed, database):
     path = tmp_path / "corpus.fpdb" if database else None
-    with pytest.raises(fpdb.InputError, match=r"in\.jsonl:1: is no JSON"):
+    with pytest.raises(fpdb.InputError, match=r"in\.jsonl:1: isn't JSON"):
         fpdb.dedupe(mixed, tmp_path / "out.jsonl", bad="fail", database=path)
     assert not (tmp_path / "out.jsonl").exists()
     assert not list(tmp_path.glob("*.part"))

@@ -169,6 +169,6 @@ def test_weights_whose_sum_is_not_exact_are_refused():
 
 def test_ascii_mt_refuses_other_characters_and_names_them():
     for text in ("naïve", "中", "\x80", "a\ud800"):
-        with pytest.raises(InputError, match="is no ASCII character") as caught:
+        with pytest.raises(InputError, match="isn't an ASCII character") as caught:
             fpdb.recipe("ascii-mt").fingerprint(text)
         assert "another recipe" in caught.value.hint

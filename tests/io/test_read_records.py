@@ -147,8 +147,8 @@ def test_fingerprint_and_text(tmp_path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"id": 1, "text": "t"', "is no JSON: Expecting ',' delimiter at column"),
-        ("no", "is no JSON: Expecting value at column 1"),
+        ('{"id": 1, "text": "t"', "isn't JSON: Expecting ',' delimiter at column"),
+        ("no", "isn't JSON: Expecting value at column 1"),
         ('[{"id": 1}]', "is JSON, but no object"),
         ("null", "is JSON, but no object"),
         ("[" * 100_000, "is nested too deeply"),

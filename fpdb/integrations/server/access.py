@@ -23,7 +23,7 @@ Role = Literal["read", "write"]
 
 COOKIE = "fpdb_session"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-# Paths that load balancers ask for, without a token.
+# Paths that load balancers request, without a token.
 _OPEN_TO_ALL = frozenset({"/healthz"})
 _READING = frozenset({"GET", "HEAD"})
 _TOKEN_LINE = re.compile(r"(read|write)\s+(\S{16,})")

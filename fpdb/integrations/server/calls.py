@@ -222,7 +222,7 @@ def _lines(
 
 
 def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes) -> Body:
-    """Decode JSON; raise InputError if it is no such document, ProblemError if it is no JSON."""
+    """Decode JSON; raise InputError if it isn't such a document, ProblemError if it isn't JSON."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
@@ -232,7 +232,7 @@ def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes) -> Body:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProblemError(
             HTTPStatus.BAD_REQUEST,
-            f"this is no JSON in UTF-8: {error}",
+            f"this isn't JSON in UTF-8: {error}",
             hint="send one JSON object, or one a line as application/x-ndjson",
         ) from None
 

@@ -15,7 +15,7 @@ _Digits = Annotated[
     ),
 ]
 _Similarity = Annotated[float, Meta(gt=0, le=1, description="the least Jaccard similarity")]
-_Distance = Annotated[int, Meta(ge=0, le=128, description="ask for bits: the largest distance")]
+_Distance = Annotated[int, Meta(ge=0, le=128, description="compare bits: the largest distance")]
 _DocumentKey = Annotated[
     str | int,
     Meta(description="the name of the document: text, or a number where keys are integers"),

@@ -170,7 +170,7 @@ class Server:
         if question.similarity is not None:
             raise fpdb.InputError(
                 "found a similarity and a ready fingerprint, expected a text, which alone has one",
-                hint="leave similarity out, or ask for what is within k",
+                hint="leave similarity out, or query with k",
             )
         return self.database.query_fingerprint(number, k=k, limit=limit)
 

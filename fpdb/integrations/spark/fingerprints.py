@@ -39,7 +39,7 @@ class FingerprintType(NamedTuple):
     """The width of the fingerprints of a column, and what computed them.
 
     That is the id of a recipe, the similarity that sketches were made for, and the k where bits are
-    asked for.
+    compared.
     """
 
     bits: int
@@ -77,7 +77,7 @@ def fingerprint(
         key: The column of keys: strings or integers.
         recipe: A recipe, or the name of a preset.
         similarity: What near texts have at least, unless a question says another; by default the
-            recipe's, 0.8 with `web`. With None there are no sketches, and bits are asked for.
+            recipe's, 0.8 with `web`. With None there are no sketches, and bits are compared.
 
     Returns:
         A DataFrame with the columns `key`, `fingerprint` (bigint; for 128 bits a struct of two;

@@ -1,6 +1,6 @@
 """Pairs of near documents, clusters, and matches of questions, as a database finds them.
 
-Similar documents are found by their sketches, or where bits are asked for, those within k.
+Similar documents are found by their sketches, or where bits are compared, those within k.
 Documents with the same fingerprint (and the same sketch, if that counts) are a group, which is
 joined as one row, its smallest key being the lead. The last step expands groups to documents.
 """
@@ -73,7 +73,7 @@ def pairs(
     Args:
         df: The columns of `fingerprint`; for bits `key` and `fingerprint`. Each key occurs once.
         similarity: The least Jaccard similarity, by sketches; by default that of `fingerprint`.
-        k: Ask for bits instead, and at most this distance; without sketches by default that of the
+        k: Compare bits instead, and at most this distance; without sketches by default that of the
             recipe, or 3. Then `similarity` is null.
         spanning: Pair the documents of a group with the first of them only, and of two near groups
             only the first documents: fewer rows, which connect the same documents. A million
@@ -139,7 +139,7 @@ def _search(kind: FingerprintType, similarity: float | None, k: int | None) -> _
     if similarity is not None and k is not None:
         raise fpdb.InputError(
             f"found k={k} and similarity={similarity}, expected one of them",
-            hint="k asks for fingerprints with few other bits, similarity for similar texts",
+            hint="k compares fingerprints, similarity compares texts",
         )
     if k is not None:
         return _Wanted(None, k)
@@ -166,7 +166,7 @@ def _documents(df: DataFrame, kind: FingerprintType, search: _Wanted) -> DataFra
     if "sketch" not in df.columns:
         raise fpdb.InputError(
             "the documents have no sketches to find similar ones by",
-            hint="fingerprint them with a similarity, or ask for what is within k",
+            hint="fingerprint them with a similarity, or query with k",
         )
     digest = F.col("digest") if "digest" in df.columns else F.lit(None).cast("binary")
     columns.append(F.coalesce("sketch", digest).alias("likeness"))
@@ -190,7 +190,7 @@ def _near(
 ) -> DataFrame:
     """Return near pairs: `lead`, `other_lead`, `distance`, `similarity`.
 
-    A lead is the key of a group, or where bits are asked for, its fingerprint.
+    A lead is the key of a group, or where bits are compared, its fingerprint.
     """
     if isinstance(plan, BandPlan):
         fits = plan.similarity == search.similarity
