@@ -482,8 +482,8 @@ class RecipeQuality:
     features, which have no pairs, `unsketched` those without a sketch. Distance d occurs
     `true_distances[d]` times among the true pairs, and `other_distances[d]` times among random
     pairs that aren't true. `bit_shares` has for each bit, the lowest first, the share of the
-    fingerprints in which it is set; about one half is best. `mistakes` are as many as were asked
-    for: wrong pairs, the least similar first, then missed ones, the most similar first.
+    fingerprints in which it is set; about one half is best. `mistakes` are as many as
+    requested: wrong pairs, the least similar first, then missed ones, the most similar first.
     """
 
     recipe: str
