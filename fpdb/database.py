@@ -109,12 +109,26 @@ class Database(Queries):
     ) -> Self:
         """Create a database and open it; there must not be one at the path.
 
-        Texts with this `similarity` are near each other: of each one a sketch is kept, with the
-        bands that find it. With `similarity=None` it is a database of bits, where fingerprints
-        within `k` are near: for ready fingerprints, titles and the smallest files. Similarity and k
-        are the recipe's, 0.8 and 7 with `web`, and the plan is the best one for this k and
-        `capacity` documents, unless they are given. A write waits for other writers up to `timeout`
-        seconds.
+        A database keeps a sketch of each text, with the bands that find texts of this similarity.
+        With `similarity=None` it is a database of bits, where fingerprints within `k` match: for
+        ready fingerprints, titles and the smallest files.
+
+        Args:
+            path: The directory of the database, on a local disk.
+            recipe: The name of a preset, or a recipe; it never changes.
+            similarity: The least similarity that counts as a match; by default that of the recipe,
+                0.8 with "web". None for a database of bits.
+            k: The largest distance that counts as a match in a database of bits; by default that of
+                the recipe.
+            capacity: The number of documents to choose the plan for; it isn't a limit.
+            keys: "text", or "integer" for numbers from 0 to 2**64 - 1.
+            plan: The tables, e.g. one of `fpdb.plans`; by default the best for k and the capacity.
+            timeout: How many seconds a write waits for other writers.
+
+        Raises:
+            DatabaseExistsError: There is a database, a file, or a directory with other files.
+            OpenError: It can't be created there, e.g. on a network file system.
+            RecipeError, PlanError: There is no such recipe or plan.
         """
         chosen, described = _describe(
             recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
@@ -138,8 +152,9 @@ class Database(Queries):
     ) -> Iterator[Self]:
         """Create a database for a `with` block to fill, faster than one that is in its place.
 
-        It is made beside the path and moved there when the block ends, complete and on disk for
-        good. If the block fails, there is none. The handle ends with the block.
+        It is made beside the path and moved there when the block ends, complete and synced. If the
+        block fails, there is none. The handle ends with the block. The arguments and errors are
+        those of `create`.
         """
         chosen, described = _describe(
             recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
@@ -157,10 +172,22 @@ class Database(Queries):
         k: int | None = None,
         timeout: float = LOCK_SECONDS,
     ) -> Self:
-        """Open an existing database; a recipe or k that is given must be the stored one.
+        """Open an existing database; it never creates one.
 
-        A keyed recipe must be given, because its secret isn't stored. One with a larger `largest`
-        lets this handle take larger texts. A write waits for other writers up to `timeout` seconds.
+        Args:
+            path: The directory of the database.
+            readonly: Refuse to write through this handle.
+            recipe: The stored recipe, which must be given if it is keyed, because its secret isn't
+                stored. One with a larger `largest` lets this handle take larger texts.
+            k: The stored k, if you want it checked.
+            timeout: How many seconds a write waits for other writers.
+
+        Raises:
+            DatabaseNotFoundError: Nothing is at the path.
+            NotADatabaseError, FormatError: What is there isn't a database that this version reads.
+            RecipeMismatchError: The recipe or k isn't the stored one.
+            DamagedError: It is damaged, or a copy that isn't complete.
+            AccessError: It belongs to another user, and can't be read.
         """
         environment = Environment.open(path, readonly=readonly, verify=require_complete_copy)
         try:
@@ -207,7 +234,10 @@ class Database(Queries):
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Open a `Snapshot` of this moment, for a `with` block that asks many questions."""
+        """Open a `Snapshot` of this moment, for a `with` block with many questions.
+
+        It has every question of a database. While it is open, the file grows with what is written.
+        """
         with self._environment.read() as txn:
             yield Snapshot(self._preparer, txn)
 
@@ -223,8 +253,25 @@ class Database(Queries):
         """Add one document, or replace the one with its key; durable when it returns.
 
         With `skip_duplicates`, a document that resembles a stored one isn't added: looking and
-        adding are one transaction, so of two crawlers with the same page only one adds it. It
-        resembles what `query` would find, with another `similarity` if that is given.
+        adding are one transaction, so of two crawlers with the same page only one adds it.
+
+        Args:
+            key: Your name for the document: text of at most 64 KiB, or with integer keys a number.
+            text: Its text, which isn't stored.
+            meta: A value that JSON can hold, stored with it.
+            skip_duplicates: Don't add a document with a new key that resembles a stored one.
+            similarity: The least similarity of a duplicate; by default that of the database. Only
+                with `skip_duplicates`.
+
+        Returns:
+            What became of it: its `status` is "added", "replaced", "unchanged", "duplicate" or
+            "short", and the `matches` of a duplicate are the stored documents that it resembles.
+
+        Raises:
+            InputError: The key, the text or the metadata can't be stored.
+            LockTimeoutError: Another process wrote for longer than the `timeout` of the handle.
+            DiskFullError: The disk is full. Like all errors, it leaves what was stored as it was.
+            ReadOnlyError, ClosedError: The handle was opened for reading, or is closed.
         """
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         return self._add(self._preparer.prepare([Document(key, text, meta)]), duplicates)[0]
@@ -240,12 +287,23 @@ class Database(Queries):
     ) -> Iterator[Added]:
         """Add documents in transactions of a thousand or so; yield each once it is durable.
 
-        Nothing is added before the result is iterated, as a for loop does. With several `jobs`,
-        worker processes make the fingerprints, and this one stores; 0 means all processors.
-        What is stored and yielded, and in which order, doesn't depend on it.
+        Nothing is added before the result is iterated, as a for loop does.
 
-        A larger `transaction`, in documents, writes more of them to each page, which is faster
-        where none is needed soon: other writers wait until it ends.
+        Args:
+            documents: Any iterable of `fpdb.Document`.
+            skip_duplicates: As in `add`; documents of one call are compared with each other too.
+            similarity: As in `add`.
+            jobs: The number of processes that make the fingerprints; 0 for one a processor. What is
+                stored and yielded, and in which order, doesn't depend on it.
+            transaction: The number of documents in a transaction. A larger one is faster, but other
+                writers wait until it ends, and nothing is yielded before.
+
+        Yields:
+            What `add` returns, for each document in order.
+
+        Raises:
+            InputError: A document can't be stored. Nothing of its transaction is, all before it is.
+            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         require_whole("transaction", transaction, 1)
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
@@ -343,13 +401,24 @@ class Database(Queries):
     def add_fingerprints(
         self, keys: Iterable[Key], fingerprints: Any, *, memory: int = MEMORY
     ) -> int:
-        """Add documents whose fingerprints are known; return how many were new or changed.
+        """Add documents whose fingerprints are known.
 
-        `keys` may be an array of numbers; `fingerprints` is an array as `recipe.fingerprint_many`
-        returns it, or any numbers. Of a key that comes twice, the last counts. An empty database
-        is filled in one transaction, which sorts in about `memory` bytes besides the arrays and
-        the copies that are made of those that may be written to. To others a million documents are
-        added at a time; if that is interrupted, run it again.
+        An empty database is filled in one transaction. To others a million documents are added at a
+        time; if that is interrupted, run it again.
+
+        Args:
+            keys: One for each fingerprint, e.g. an array of numbers. Of a key that comes twice, the
+                last counts.
+            fingerprints: An array as `recipe.fingerprint_many` returns it, or any numbers.
+            memory: About how many bytes to sort in, besides the arrays and the copies that are made
+                of those that may be written to.
+
+        Returns:
+            How many were new or changed.
+
+        Raises:
+            InputError: There aren't as many keys as fingerprints, or one can't be stored.
+            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         require_whole("memory", memory, LEAST_MEMORY)
         array = unchanging(as_fingerprints(fingerprints, self.plan.bits))
@@ -388,14 +457,26 @@ class Database(Queries):
         return replaced
 
     def delete(self, key: Key) -> bool:
-        """Delete a document; return whether it was there."""
+        """Delete a document; return whether it was there.
+
+        Raises:
+            InputError: The key isn't of the kind of the database.
+            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
+        """
         return self.delete_many([key]) == 1
 
     def delete_many(self, keys: Iterable[Key], *, undo: IO[bytes] | None = None) -> int:
-        """Delete documents; return how many were there.
+        """Delete documents, a thousand in a transaction; return how many were there.
 
-        With `undo`, a binary file, it is one transaction, and the file gets the portable form of
-        what is deleted before that is committed: `fpdb.load` brings it back.
+        Args:
+            keys: The keys of the documents; one that isn't stored is ignored.
+            undo: A binary file, which gets the portable form of what is deleted, so that
+                `fpdb.load` brings it back. The deletion is then one transaction.
+
+        Raises:
+            InputError: A key isn't of the kind of the database; the thousands before it are
+                deleted.
+            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         keys, deleted = iter(each(keys, "keys")), 0
         while batch := list(islice(keys, BATCH if undo is None else None)):
@@ -420,8 +501,12 @@ class Database(Queries):
     ) -> list[Cluster]:
         """Delete all documents of each cluster but its representative; return the clusters.
 
-        It is one transaction: other writers wait until the clusters are found and deleted.
-        The arguments are those of `clusters`.
+        It is one transaction: other writers wait until the clusters are found and deleted. The
+        arguments are those of `clusters`.
+
+        Raises:
+            InputError, PlanError: As in `clusters`.
+            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         from fpdb.joins import find_clusters
 
@@ -481,12 +566,20 @@ class Database(Queries):
     ) -> None:
         """Write a new database with the same documents and ids, without free pages.
 
-        With a capacity, a k or a similarity, its tables and bands are those of the best plan for
-        them. It is made beside the path and moved there once it is complete. What is added
-        meanwhile isn't in it.
-
         Without a path, it replaces this database, and writers wait until it has. Handles in all
         processes go on with it; with other tables, they raise MovedError and must be opened again.
+
+        Args:
+            path: Where the new database is made; what others add meanwhile isn't in it.
+            capacity: The number of documents to plan for; by default the tables stay the same.
+            k: The k of the new database, with tables for it.
+            similarity: The similarity of the new database, with bands for it.
+            memory: About how many bytes to sort in.
+
+        Raises:
+            DatabaseExistsError: There is something at the path.
+            PlanError, InputError: There are no such tables or bands.
+            LockTimeoutError, DiskFullError: As in `add`.
         """
         require_whole("memory", memory, LEAST_MEMORY)
         head = replanned(self._header, k=k, capacity=capacity, similarity=similarity)

@@ -124,6 +124,15 @@ def ingest(
         on_added: Called for each document, once it is durable.
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far, before anything is read and after each part.
+
+    Returns:
+        How many records were read, and what became of them.
+
+    Raises:
+        InputError: A path can't be read, no record has the fields, or with `strict` one is bad.
+        LockTimeoutError, DiskFullError, ReadOnlyError: As in `Database.add`.
+        MissingExtraError: A format needs a package that isn't installed.
+        WorkerError: A worker was killed.
     """
     run = Run(strict, on_bad, on_progress, on_added)
     counts, reading = run.counts, reading or Reading()
@@ -169,6 +178,13 @@ def follow(
         skip_duplicates: Don't add a document that resembles a stored one.
         similarity: The least similarity at which a document is a duplicate.
         on_note: Called with a line of text when a file is replaced or cut.
+
+    Yields:
+        An `Answer` for each line: its key, status and matches, or why it can't be used.
+
+    Raises:
+        InputError: The source isn't "-" or a directory.
+        LockTimeoutError, DiskFullError, ReadOnlyError: As in `Database.add`.
     """
     reading = reading or Reading()
     known = () if source == "-" else database.file_places()
@@ -202,10 +218,27 @@ def query_files(
     jobs: int = 1,
     on_bad: Callable[[BadRecord], object] | None = None,
 ) -> Generator[Asked, None, None]:
-    """Find the stored documents near each record of files, directories or standard input ("-").
+    """Find the stored documents that resemble each record of files, directories or "-".
 
     Records need no key; one without goes by the place where it was read. Paths are checked at once.
-    With several `jobs`, each process opens the database; the answers and their order are the same.
+
+    Args:
+        database: Where to look.
+        paths: Files, directories, and "-" for standard input.
+        reading: How files become records; by default, their suffixes say it.
+        k: Compare fingerprints, at most this distance.
+        limit: Return the nearest documents of each only, at most this number.
+        similarity: The least similarity that counts; by default that of the database.
+        jobs: The number of processes, each of which opens the database; 0 for one a processor. The
+            answers and their order don't depend on it.
+        on_bad: Called for each record that can't be used.
+
+    Returns:
+        An iterator of `Asked`: the key or place of a record, and its matches.
+
+    Raises:
+        InputError: A path can't be read, or the question can't be answered, as in `Database.query`.
+        MissingExtraError: A format needs a package that isn't installed.
     """
     reading = dataclasses.replace(reading or Reading(), keyed=False)
     paths = [paths] if isinstance(paths, str) else list(paths)
@@ -228,10 +261,19 @@ def documents_of(
 ) -> Iterator[Document]:
     """Yield the rows of a table as documents: of pandas, polars, Hugging Face or any Arrow table.
 
-    The columns are named as the fields of `Reading`: the key is "key", "id" or "url" and the text
-    "text", "content" or "body" unless others are named, several texts are joined, and "*" keeps
-    all other columns as metadata. A row that isn't a document is an `InputError`. It needs pyarrow,
-    and a bounded amount of memory besides the table.
+    It needs pyarrow, and a bounded amount of memory besides the table.
+
+    Args:
+        table: A DataFrame, a table or reader of pyarrow, or an object with the Arrow interface.
+        key: The column of the key; by default "key", "id" or "url".
+        text: The column of the text, or several that are joined; by default "text", "content" or
+            "body".
+        meta: The columns that become metadata, or "*" for all others.
+        fingerprint: A column of ready fingerprints, in place of texts.
+
+    Raises:
+        InputError: A row isn't a document.
+        MissingExtraError: pyarrow isn't installed.
     """
     reading = Reading(
         key_field=key,

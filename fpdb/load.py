@@ -69,6 +69,14 @@ def load(
         on_progress: Called with the counts so far.
         new: What `fpdb.create` takes, for a database that isn't there; a database that is there
             must have been created with the same, except for the capacity.
+
+    Returns:
+        How many were read, and what became of them.
+
+    Raises:
+        InputError: The source can't be read, or with `strict` a record is bad.
+        RecipeMismatchError: The database has another recipe, similarity or kind of keys.
+        LockTimeoutError, DiskFullError: As in `Database.add`.
     """
     reading = reading or Reading()
     run = _Load(strict, on_bad, on_progress, path=path, memory=memory, new=new)

@@ -98,11 +98,27 @@ class Queries(ABC):
         k: int | None = None,
         limit: int | None = None,
     ) -> Matches:
-        """Find the stored documents near a text, the nearest first.
+        """Find the stored documents that resemble a text, the nearest first.
 
-        Near is what has a similarity, by default that of the database; or with `k`, what has a
-        fingerprint within k. A text that is too short for a fingerprint finds those
-        of the same words only, and none if it has hardly any.
+        A text that is too short for a fingerprint finds those of the same words only, and none if
+        it has hardly any.
+
+        Args:
+            text: The text to look up.
+            similarity: The least similarity that counts; by default that of the database. A lower
+                one finds the share that `plan.bands.recall` returns.
+            k: Compare fingerprints instead, at most this distance; complete for any k.
+            limit: Return the nearest documents only, at most this number.
+
+        Returns:
+            A list of `Match`: key, similarity, distance and metadata. Its `complete` is False if
+            a budget ended the search.
+
+        Raises:
+            InputError: The text is too large, both similarity and k are given, or a similarity in a
+                database of bits.
+            PlanError: The k takes too many probes on these tables.
+            DamagedError, ClosedError: The database is damaged; the handle is closed.
         """
         search = self._search(k, limit, similarity)
         [question] = self._preparer.questions([text], sketched=search.similarity is not None)
@@ -118,11 +134,23 @@ class Queries(ABC):
         limit: int | None = None,
         jobs: int = 1,
     ) -> Results[Matches]:
-        """Find the stored documents near each of many texts, a thousand of them together.
+        """Find the stored documents that resemble each of many texts, a thousand together.
 
-        The answers are those of `query`. With several `jobs`, worker processes make the
-        fingerprints and look them up, or of a snapshot only make them; 0 means all processors. The
-        answers and their order don't depend on it.
+        Args:
+            texts: Any iterable of texts.
+            similarity: As in `query`.
+            k: As in `query`.
+            limit: As in `query`.
+            jobs: The number of processes that make the fingerprints and look them up, or of a
+                snapshot only make them; 0 for one a processor. The answers and their order don't
+                depend on it.
+
+        Returns:
+            An iterator of what `query` returns, for each text in order; `to_arrow`, `to_pandas` and
+            `to_polars` make a table of it.
+
+        Raises:
+            InputError, PlanError, DamagedError, ClosedError: As in `query`.
         """
         search = self._search(k, limit, similarity)
         source = iter(each(texts, "texts"))
@@ -154,10 +182,20 @@ class Queries(ABC):
     def query_fingerprint(
         self, fingerprint: int, *, k: int | None = None, limit: int | None = None
     ) -> Matches:
-        """Find the stored documents within k of a fingerprint, by default the k of the database.
+        """Find the stored documents within k of a fingerprint, the nearest first.
 
-        It reads at most a million candidates; if that ends the search, the matches are marked as
-        not complete.
+        Args:
+            fingerprint: A number of the width of the database.
+            k: The largest distance; by default the k of the database.
+            limit: Return the nearest documents only, at most this number.
+
+        Returns:
+            A list of `Match`. Its `complete` is False if it ended after a million candidates
+            or ten thousand documents.
+
+        Raises:
+            InputError: The fingerprint is too wide.
+            PlanError: The k takes too many probes on these tables.
         """
         search = self._usual
         if k is not None or limit is not None:
@@ -169,12 +207,21 @@ class Queries(ABC):
     def query_fingerprints(
         self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
     ) -> Hits:
-        """Find the stored documents near each of many fingerprints, all of them together.
+        """Find the stored documents within k of each of many fingerprints, all together.
 
-        Returns arrays: the places of the queries, the ids of the documents, the distances, sorted
-        by query, distance and id; and for each query whether its answer is complete. Each query
-        has the budgets of `query_fingerprint`. A `limit` takes the nearest documents of each,
-        those with the lowest ids where distances are equal.
+        Args:
+            fingerprints: An array as `recipe.fingerprint_many` returns it, or any numbers.
+            k: The largest distance; by default the k of the database.
+            limit: Take the nearest documents of each only; of equal distances the lowest ids.
+
+        Returns:
+            Arrays: the places of the queries, the ids of the documents, the distances, sorted by
+            query, distance and id; and for each query whether its answer is complete, as in
+            `query_fingerprint`.
+
+        Raises:
+            InputError: A fingerprint is too wide, or the answer has more than 134,217,728 hits.
+            PlanError: The k takes too many probes on these tables.
         """
         search = self._search(self.k if k is None else k, limit)
         array = as_fingerprints(fingerprints, self.plan.bits)
@@ -184,16 +231,28 @@ class Queries(ABC):
     def pairs(
         self, *, similarity: float | None = None, k: int | None = None, jobs: int = 1
     ) -> Results[Pair]:
-        """Find all pairs of stored documents near each other, in no particular order.
+        """Find all pairs of stored documents that match, in no particular order.
 
-        Near means what it means in `query`. Pairs within k are complete; of those with a
-        similarity, bands find the share that `plan.bands.recall` gives. If very many documents
-        agree in a band, it warns by an `IncompleteWarning`. Short texts have no pairs. A thousand
-        copies have half a million pairs, but are one of the `clusters`. One transaction
-        lasts as long as the result is iterated.
+        Pairs within k are complete; of those with a similarity, bands find the share that
+        `plan.bands.recall` returns. Short texts have no pairs. A thousand copies have half a
+        million pairs, but are one of the `clusters`.
 
-        With several `jobs`, this process reads and worker processes compare; 0 means all
-        processors. The pairs and their order don't depend on it.
+        Args:
+            similarity: The least similarity of a pair; by default that of the database.
+            k: Compare fingerprints instead, at most this distance.
+            jobs: The number of processes that compare; 0 for one a processor. The pairs and their
+                order don't depend on it.
+
+        Returns:
+            An iterator of `Pair`, which reads one snapshot; `to_arrow`, `to_pandas` and `to_polars`
+            make a table of it.
+
+        Raises:
+            InputError: Both similarity and k are given, or a similarity in a database of bits.
+            PlanError: The k takes too many probes on these tables.
+
+        Warns:
+            IncompleteWarning: Very many documents agree in a band, so some pairs may be missing.
         """
         from fpdb.joins import find_pairs
 
@@ -210,10 +269,22 @@ class Queries(ABC):
     ) -> Results[Cluster]:
         """Find the documents that pairs connect, in the order of their first ones.
 
-        A cluster is represented by its first document, the one with the smallest id, or with
-        `keep="longest"` by the one with the longest text. A chain of near documents is one
-        cluster, so a duplicate may differ more from its representative than near ones do. `jobs`
-        is that of `pairs`.
+        A chain of near documents is one cluster, so a duplicate may differ more from its
+        representative than near ones do.
+
+        Args:
+            similarity: As in `pairs`.
+            k: As in `pairs`.
+            keep: Which document represents a cluster: "first", the one with the smallest id, or
+                "longest", the one with the longest text.
+            jobs: As in `pairs`.
+
+        Returns:
+            An iterator of `Cluster`, which reads one snapshot; `to_arrow`, `to_pandas` and
+            `to_polars` make a table of it.
+
+        Raises:
+            InputError, PlanError: As in `pairs`.
         """
         from fpdb.joins import find_clusters
 
@@ -240,7 +311,10 @@ class Queries(ABC):
             yield from find(self._view(txn), search, jobs)
 
     def get(self, key: Key, default: Any = None) -> Document | Any:
-        """Return the stored document with a key, or the default."""
+        """Return the stored document with a key, or the default.
+
+        Its text isn't stored, so it is empty. `db[key]` raises DocumentNotFoundError instead.
+        """
         with self._transaction() as txn:
             stored = self._catalog.find(txn, key)
         return default if stored is None else to_document(stored)
@@ -260,8 +334,11 @@ class Queries(ABC):
         """Yield the stored documents in the order of their keys; what is added meanwhile may show.
 
         Keys of 511 bytes and more are in the order of their first 479 bytes.
-        `prefix` takes those whose key begins with it, `added_before` those added before a time,
-        in seconds since 1970, and `after` those that come after a key.
+
+        Args:
+            prefix: Yield those whose key begins with it.
+            added_before: Yield those that were added before a time, in seconds since 1970.
+            after: Yield those that come after this key.
         """
         if after is not None:
             self._catalog.check_key(after)

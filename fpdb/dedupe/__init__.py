@@ -66,6 +66,13 @@ def dedupe(
         on_removed: Called for each record that is removed; not for those of an interrupted run.
         on_bad: Called for each record that can't be compared.
         on_progress: Called with the counts so far.
+
+    Returns:
+        The counts, a table, or an iterator of records, by the source.
+
+    Raises:
+        InputError: The source, the output or the options don't fit, or with `bad="fail"` a record.
+        MissingExtraError: A format needs a package that isn't installed.
     """
     run = Deduplication(
         reading or Reading(),

@@ -184,7 +184,7 @@ def _page_before(txn: WriteTransaction, key: bytes) -> tuple[bytes, list[TextEnt
 def _cut(entries: list[TextEntry]) -> list[list[TextEntry]] | None:
     """Cut entries evenly into two pages that have room for some more, or else into more pages.
 
-    Nothing is returned if they are so many, or so long, that they are filled instead.
+    Return nothing if they are too many, or too long, and are filled instead.
     """
     lasts = [b"", *map(_text, entries)]
     sizes = [
