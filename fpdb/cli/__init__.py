@@ -103,7 +103,7 @@ def program(only: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="fpdb",
-        help="Find near-duplicate documents by their fingerprints.\n\n"
+        help="Find near-duplicate documents.\n\n"
         "Example:\n  fpdb dedupe pages.jsonl -o clean.jsonl\n"
         "  fpdb ingest crawl.fpdb pages.jsonl --skip-duplicates\n"
         "  fpdb query crawl.fpdb page.txt",

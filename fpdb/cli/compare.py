@@ -44,7 +44,9 @@ def compare(
     recipe: RecipeOption = "web",
     k: Annotated[
         int | None,
-        typer.Option("--k", "-k", metavar="K", min=0, help="Print whether the distance is in k."),
+        typer.Option(
+            "--k", "-k", metavar="K", min=0, help="Print whether the distance is up to K."
+        ),
     ] = None,
     below: Annotated[
         int | None,

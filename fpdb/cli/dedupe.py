@@ -73,7 +73,7 @@ def dedupe(
     ] = None,
     bad: Annotated[
         Literal["keep", "drop", "fail"],
-        typer.Option("--bad", help="What becomes of records that can't be compared."),
+        typer.Option("--bad", help="What to do with records that can't be compared."),
     ] = "keep",
     jobs: JobsOption = 1,
     as_json: JsonOption = False,

@@ -51,21 +51,21 @@ class ExactJoin:
             Literal["shingles", "features"],
             typer.Option(
                 "--of",
-                help="What a text is the set of: runs of words, or the recipe's features.",
+                help="Compare sets of word runs, or of the recipe's features.",
                 rich_help_panel=_EXACT,
             ),
         ] = "shingles",
         above: Annotated[
             bool,
             typer.Option(
-                "--above", help="More than --similarity, not as much.", rich_help_panel=_EXACT
+                "--above", help="Above --similarity, not equal to it.", rich_help_panel=_EXACT
             ),
         ] = False,
         containment: Annotated[
             bool,
             typer.Option(
                 "--containment",
-                help="The share of the smaller set that is in the larger.",
+                help="Compare by the share of the smaller set in the other.",
                 rich_help_panel=_EXACT,
             ),
         ] = False,

@@ -55,7 +55,7 @@ def plan(
       fpdb plan --bits 64 -k 3 --documents 2**34
       fpdb plan --documents 8e9 --machines 200
 
-    An asterisk marks the plan that fpdb create takes, a dash two extremes that none takes: all
+    An asterisk marks the plan that fpdb create takes, dashes two that it never takes: all
     fingerprints within k looked up in one table, and a table for each choice of k bits. Times and
     bytes are estimates. With a similarity, it is the plan for texts and the recall of its
     bands.

@@ -66,7 +66,11 @@ def idf(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="FILE", callback=require_name, help="Where the table goes."
+            "--output",
+            "-o",
+            metavar="FILE",
+            callback=require_name,
+            help="Where to write the table.",
         ),
     ],
     recipe: RecipeOption = "words",

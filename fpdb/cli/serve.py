@@ -37,7 +37,7 @@ def serve(
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help="Who may get in: lines of `read TOKEN` or `write TOKEN`; mode 600.",
+            help="Tokens of clients: lines of `read TOKEN` or `write TOKEN`; mode 600.",
         ),
     ] = None,
     certificate: Annotated[

@@ -129,7 +129,7 @@ def query(
     questions: Annotated[
         str, typer.Argument(metavar="QUESTIONS", help="The fingerprints to look for.")
     ],
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Those to look among.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="The fingerprints to search.")],
     output: OutputArgument,
     k: KOption = None,
     similarity: SimilarityOption = None,
