@@ -27,7 +27,7 @@ class Clustering:
     that of the first one with the same text. `least` is the least similarity of the pairs that a
     document is in, estimated, 1 if there is none. Documents with the same text, or the same sketch
     and fingerprint, are compared once. `shares` counts the pairs of different texts by their
-    similarity in percent, rounded down. Where bits are asked for, no document has the text of
+    similarity in percent, rounded down. Where bits are compared, no document has the text of
     another one, and nothing is counted.
     """
 
