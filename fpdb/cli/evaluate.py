@@ -95,6 +95,8 @@ def evaluate(
         listed_only=listed_only,
         mistakes=_MISTAKES if report else 0,
     )
+    if not found.documents:
+        bad.settle(0)
     if report:
         shown = fpdb.report_evaluation(found, given, report)
     if as_json:
@@ -148,16 +150,17 @@ def _summarise(found: fpdb.models.Evaluation) -> None:
     """Print what was measured."""
     limits = found.thresholds
     truth = "exact similarity of the texts" if found.exact else "the listed pairs"
+    equal = f", left out: pairs of equal texts {found.equal:,}" if found.equal else ""
     render.note(
-        f"{found.documents:,} documents, true pairs {found.true:,} (similarity from "
-        f"{limits.truth_from:g}; truth: {truth}), left out: pairs of equal texts {found.equal:,}"
+        f"{render.plural(found.documents, 'document')}, true pairs {found.true:,} (similarity from "
+        f"{limits.truth_from:g}; truth: {truth}){equal}"
     )
     render.note(
         f"right: similarity from {limits.right_from:g}; wrong: below {limits.wrong_below:g}; "
         "others aren't counted"
     )
     for quality in found.recipes:
-        render.note(
-            f"{quality.recipe}: texts too short {quality.short:,}"
-            + (f", without a sketch {quality.unsketched:,}" if found.similarity else "")
-        )
+        unsketched = quality.unsketched if found.similarity else 0
+        if quality.short or unsketched:
+            left_out = {"texts too short": quality.short, "without a sketch": unsketched}
+            render.note(f"{quality.recipe}: {render.listed(left_out)}")

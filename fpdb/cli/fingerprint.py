@@ -12,7 +12,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading
+from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, note_terminal
 from fpdb.cli.options import (
     BaseOption,
     BitsOption,
@@ -64,7 +64,9 @@ def fingerprint(
     """
     chosen = choose_recipe(recipe)
     bad, good = BadRecords(), 0
-    records = _read(files or ([] if texts else ["-"]), texts or [], reading, bad)
+    paths = files or ([] if texts else ["-"])
+    note_terminal(paths)
+    records = _read(paths, texts or [], reading, bad)
     if explain:
         for place, record in enumerate(records):
             if place and not as_json:

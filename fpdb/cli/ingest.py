@@ -28,7 +28,7 @@ _COUNTS = (
     *("read", "added", "replaced", "unchanged"),
     *("duplicates", "short", "bad", "incomplete"),
 )
-_SKIPPED = {"status": "another status than 200", "type": "another type"}
+_SKIPPED = {"status": "with another status than 200", "type": "of another type"}
 
 SkipDuplicatesOption = Annotated[
     bool, typer.Option("--skip-duplicates", help="Don't add near-duplicates of stored documents.")
@@ -141,7 +141,10 @@ class ProgressLine:
         rate = (counts.read - counts.bad) / seconds if seconds else 0
         render.note(f"{outcomes(counts)}; {seconds:.2f} s, {rate:,.0f} {self._unit}/s")
         if counts.skipped:
-            named = [f"{_SKIPPED.get(why, why)} {n:,}" for why, n in sorted(counts.skipped.items())]
+            named = [
+                f"{n:,} {_SKIPPED.get(why, f'of type {why}')}"
+                for why, n in sorted(counts.skipped.items())
+            ]
             render.note(f"records of archives that hold no page: {', '.join(named)}")
         if counts.markup:
             render.note(f"texts with tags, which --html main would read: {counts.markup:,}")

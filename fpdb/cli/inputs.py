@@ -1,5 +1,8 @@
 """The options that say how files are read, the same in every command, and what they turn into."""
 
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
@@ -12,7 +15,7 @@ from fpdb.models import LARGEST_TEXT
 
 _FIELDS = "Fields"
 _INPUT = "Input"
-_SHOWN = 100
+_SHOWN, _ALIKE = 100, 5
 # Texts with tags are no accident from this number on, if they are half of all texts.
 _MUCH_MARKUP = 20
 
@@ -105,18 +108,28 @@ class MarkupWarning:
 
 
 class BadRecords:
-    """Prints the first records that can't be used, and counts all of them."""
+    """Prints the first records that can't be used, a few of each reason, and counts all of them."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self._shown = 0
+        self._reasons: Counter[str] = Counter()
 
     def __call__(self, bad: BadRecord) -> None:
         """Take a record that can't be used."""
         self.count += 1
-        if self.count <= _SHOWN:
-            render.note(f"{bad.source}: {bad.reason}")
-        elif self.count == _SHOWN + 1:
+        if self._shown > _SHOWN:
+            return
+        self._reasons[bad.reason] += 1
+        alike = self._reasons[bad.reason]
+        if alike > _ALIKE + 1:
+            return
+        self._shown += 1
+        if self._shown > _SHOWN:
             render.note("further bad records are only counted")
+        elif alike > _ALIKE:
+            render.note(f"further ones like this are only counted: {bad.reason}")
+        else:
+            render.note(f"{bad.source}: {bad.reason}")
 
     def settle(self, good: int) -> None:
         """End the command with exit code 4, or with an error if no record was good."""
@@ -129,3 +142,9 @@ class BadRecords:
                 hint="the reasons are above; --format, --key-field and --text-field say what a "
                 "record is",
             )
+
+
+def note_terminal(paths: Sequence[str]) -> None:
+    """Print what a command waits for if it reads what is typed on a terminal."""
+    if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
+        render.note("type or paste a text; Ctrl-D on an empty line ends it")

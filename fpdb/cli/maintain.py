@@ -24,11 +24,18 @@ from fpdb.maintenance.check import require_complete_copy
 from fpdb.storage import Environment
 
 
-def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
+def stats(
+    path: DatabaseArgument,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also what only the store is concerned with.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show counts, sizes and how it was created.
 
     Example:
       fpdb stats crawl.fpdb
+      fpdb stats crawl.fpdb --verbose
     """
     # Only counts are read, for which another user's lock file need not be trusted.
     environment = Environment.open(
@@ -47,27 +54,32 @@ def stats(path: DatabaseArgument, as_json: JsonOption = False) -> None:
             f", the oldest by process {found.snapshots.oldest_pid}, "
             f"{found.snapshots.behind:,} transactions behind"
         )
-    entries = {
+    entries: dict[str, object] = {
         "path": found.path,
-        "uuid": found.uuid,
-        "created": plain["created"],
-        "recipe": f"{found.recipe} ({found.recipe_id})",
-        "bits": found.bits,
-        "similarity": found.similarity or "off",
-        "k": found.k,
-        "keys": found.keys,
-        "plan": found.plan,
-        "capacity": f"{found.capacity:,}",
         "documents": f"{found.documents:,}",
         "short": f"{found.short:,}",
+        "recipe": f"{found.recipe} ({found.recipe_id})",
+        "similarity": found.similarity or "off",
         **({} if found.similarity is None else {"sketches": f"{found.sketches:,}"}),
-        "bytes": f"{found.bytes:,}",
-        "bytes used": f"{found.bytes_used:,}",
+        "k": found.k,
+        "keys": found.keys,
+        "capacity": f"{found.capacity:,}",
+        "size": render.size(found.bytes),
         "bytes per document": "-" if each is None else f"{each:,.1f}",
-        "open snapshots": snapshots,
+        "created": plain["created"],
     }
-    for table in found.tables:
-        entries[table.name] = f"prefix {table.prefix}, {table.pages:,} pages"
+    if verbose or found.snapshots.open:
+        entries["open snapshots"] = snapshots
+    if verbose:
+        entries |= {
+            "uuid": found.uuid,
+            "bits": found.bits,
+            "plan": found.plan,
+            "bytes": f"{found.bytes:,}",
+            "bytes used": f"{found.bytes_used:,}",
+        }
+        for table in found.tables:
+            entries[table.name] = f"prefix {table.prefix}, {render.plural(table.pages, 'page')}"
     render.report(entries)
 
 

@@ -11,7 +11,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading
+from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, note_terminal
 from fpdb.cli.options import (
     AnyRecipeOption,
     DatabaseArgument,
@@ -82,6 +82,7 @@ def query(
     require(similarity is None or not fingerprints, "--similarity compares texts")
     numbers = {digits: _parse_fingerprint(digits, reading.base) for digits in fingerprints or ()}
     paths = files or ([] if texts or fingerprints else ["-"])
+    note_terminal(paths)
     bad = BadRecords()
     started = time.monotonic()
     chosen = None if recipe is None else choose_recipe(recipe)

@@ -76,7 +76,7 @@ def header_reason(names: tuple[str, ...], reading: Reading) -> str:
     for what, choice in wanted:
         if not set(choice) & set(names):
             there = dict.fromkeys(names, "")
-            return f"can't be used; is it one? {lacking(what, choice, there)}"
+            return f"lacks a column: {lacking(what, choice, there)}"
     return ""
 
 

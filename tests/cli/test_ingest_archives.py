@@ -28,7 +28,7 @@ def test_ingest_and_again(run, tmp_path, jobs):
     offset = len(packed(*RECORDS))
     assert f"{archive}:{offset}: what follows this record is damaged, or no record" in done.err
     assert "read 42, added 41, bad 1;" in done.err
-    assert "records of archives that hold no page: request 1\n" in done.err
+    assert "records of archives that hold no page: 1 of type request\n" in done.err
     with fpdb.open(path) as db:
         stored = db["http://a.example/7"]
         assert stored.meta["title"] == "Page 7"

@@ -248,8 +248,18 @@ def test_bad_records_cost_only_themselves(run, path, tmp_path):
     assert keys_in(path) == [page["url"] for page in good]
 
 
+def test_records_that_are_bad_alike_are_shown_a_few_times(run, path):
+    stdin = b'{"title": "a"}\n' * 250 + b'{"key": "k", "text": "a good one"}\n'
+    *lines, last = run("ingest", path, "--quiet", stdin=stdin).err.splitlines()
+    reason = "found no key: expected the field 'key' or 'id' or 'url', there are: 'title'"
+    assert lines == [f"-:{n}: {reason}; --key-field names another" for n in range(1, 6)]
+    assert last.startswith("further ones like this are only counted: found no key")
+
+
 def test_at_most_a_hundred_bad_records_are_shown(run, path):
-    stdin = b"x\n" * 250 + b'{"key": "k", "text": "a good one"}\n'
+    run("create", path, "--key-type", "integer")
+    bad = [{"key": f"x{n}", "text": "a text"} for n in range(250)]
+    stdin = jsonl([*bad, {"key": 7, "text": "a good one"}])
     done = run("ingest", path, "--quiet", stdin=stdin)
     lines = done.err.splitlines()
     assert (done.code, len(lines)) == (4, 101)

@@ -155,7 +155,7 @@ def test_fingerprint_and_text(tmp_path):
         ('{"a":' * 100_000, "is nested too deeply"),
         (f'{{"id": {"9" * 5000}, "text": "t"}}', "holds a JSON number with too many digits"),
         ('{"text": "t", "ID": 1}', "found no key: expected the field 'key' or 'id' or 'url'"),
-        ('{"text": "t", "ID": 1}', "there are: 'ID', 'text'"),
+        ('{"text": "t", "ID": 1}', "there are: 'ID', 'text'; --key-field names another"),
         ('{"id": 1, "Text": "t"}', "found no text: expected the field 'text' or 'content' or"),
         ('{"id": 1, "text": null}', "there are: 'id'"),
         ("{}", "there are: none"),
