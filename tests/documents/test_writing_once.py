@@ -1,5 +1,6 @@
 """One transaction of many documents: the pages that it touches, and the bytes of a record."""
 
+import gc
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -224,3 +225,28 @@ def test_damaged_counters_stop_a_write_before_it_begins(tmp_path: Path) -> None:
 def _spoil_counters(db: Database) -> None:
     with db._environment.write() as txn:
         txn.put("counters", b"counters", bytes(40))
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_off_while_documents_are_added(tmp_path: Path, on: bool) -> None:
+    seen: list[bool] = []
+
+    def places(_: object) -> dict[Any, Any]:
+        seen.append(gc.isenabled())
+        if len(seen) == 2:
+            raise LookupError
+        return {}
+
+    with fpdb.create(tmp_path / "db") as db:
+        prepared = db.preparer.prepare([fpdb.Document("a", "some words of a text")])
+        if not on:
+            gc.disable()
+        try:
+            db.add_prepared(prepared, places=places)
+            assert gc.isenabled() is on
+            with pytest.raises(LookupError):
+                db.add_prepared(prepared, places=places)
+            assert gc.isenabled() is on
+        finally:
+            gc.enable()
+    assert seen == [False, False]
