@@ -195,26 +195,26 @@ def test_clients_that_are_slow_or_lie_cost_nothing_for_long(path):
 
 def test_a_unix_socket_is_for_its_owner(start, tmp_path, path):
     place = tmp_path / "fpdb.sock"
-    for _ in range(2):  # the second one replaces the socket of the one that was killed
+
+    def started():
         process = start("serve", path, "--unix", place)
-        for line in process.stderr:
-            if b"serving" in line:
-                break
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(place))
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: fpdb\r\nConnection: close\r\n\r\n")
-            assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
-        assert place.stat().st_mode & 0o002 == 0
-        other = start("serve", path, "--unix", place)
-        assert other.wait(60) == 3
-        assert b"Address already in use" in other.stderr.read()
-        process.kill()
-        process.wait()
-    process = start("serve", path, "--unix", place)
-    for line in process.stderr:
-        if b"serving" in line:
-            break
-    assert ended(process, signal.SIGINT) == 130
+        assert any(b"serving" in line for line in process.stderr)
+        return process
+
+    first = started()
+    assert place.stat().st_mode & 0o002 == 0
+    other = start("serve", path, "--unix", place)
+    assert other.wait(60) == 3
+    assert b"Address already in use" in other.stderr.read()
+    first.kill()
+    first.wait()
+    assert place.exists()
+    second = started()  # in the place of the one that was killed
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(place))
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: fpdb\r\nConnection: close\r\n\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
+    assert ended(second, signal.SIGINT) == 130
     assert not place.exists()
 
 
