@@ -259,6 +259,20 @@ def test_a_thousand_checks_of_one_page_store_it_once(db):
     assert statuses.count("added") == len(db) == 1
 
 
+def test_the_application_may_be_mounted_in_another(db):
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    async def run():
+        outer = Starlette(routes=[Mount("/near", app=server.app(db))])
+        checked = await call(outer, "POST", "/near/v1/check", {"key": "a", "text": TEXT})
+        return checked, await call(outer, "GET", "/near/v1/documents?key=a")
+
+    checked, found = asyncio.run(run())
+    assert checked.json["status"] == "added"
+    assert found.json["key"] == "a"
+
+
 # Who gets in
 
 
