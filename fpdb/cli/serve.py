@@ -62,8 +62,8 @@ def serve(
       fpdb serve crawl.fpdb --host 0.0.0.0 --token-file tokens
       fpdb serve crawl.fpdb --unix /run/fpdb.sock
 
-    Answers once a document is durable. http://127.0.0.1:7373/docs describes the calls. SIGTERM ends
-    it after what was accepted is answered.
+    Answers once a document is durable. /docs describes the calls. SIGTERM
+    ends the server after what was accepted is answered.
     """
     require((certificate is None) == (private_key is None), "--tls-cert needs --tls-key")
     require(explorer or not texts, "--texts are for the pages of --explorer")
