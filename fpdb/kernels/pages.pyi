@@ -22,6 +22,14 @@ def packed(rows: list[Column], largest: int) -> bytearray | int: ...
 
 class RowsToInsert:
     def __init__(self, rows: Column) -> None: ...
+    def insert(
+        self,
+        at: PageCursor,
+        put: Callable[[bytes, bytearray], object],
+        keys: int,
+        first: int,
+        most: int,
+    ) -> int: ...
     def into(
         self, value: bytes | memoryview, digest: int, first: int, after: int
     ) -> bytearray | None: ...

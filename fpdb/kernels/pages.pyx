@@ -480,6 +480,69 @@ cdef class RowsToInsert:
         finally:
             PyBuffer_Release(&buffer)
 
+    def insert(self, PageCursor at not None, put, int keys, Py_ssize_t first, Py_ssize_t most):
+        """Put rows into the pages that they belong to, from one on; return the first that is left.
+
+        The first N columns are the key. A page that must be packed anew, gets more than so many
+        rows, or is one for the definition, is left with all that come after.
+        """
+        cdef Py_ssize_t count = self.rows.shape[1], after
+        cdef uint32_t checksum
+        cdef bytes key, upper, old
+        cdef bytearray grown
+        if at.columns != self.rows.shape[0] or not 1 <= keys <= at.columns or first < 0:
+            raise ValueError("the rows are those of another table")
+        most = min(most, MOST_ROWS)
+        while first < count:
+            key = self.key(keys, first)
+            upper = None
+            if at.to_range(key) is True:
+                upper = bytes(at.cursor.key())
+                if upper == key or len(upper) != 8 * keys or not at.to_previous():
+                    break
+            elif not at.cursor.last():
+                break
+            if not at.read_key() or not at.read_page():
+                break
+            after = first + 1
+            while after < count and after <= first + most and self.precedes(after, upper):
+                after += 1
+            if after - first > most:
+                break
+            grown = self.grown(&at.page, first, after)
+            if grown is None:
+                break
+            body = memoryview(grown)[CHECKSUM:]
+            checksum = <uint32_t>(<uint64_t>at.digest(body, at.own_seed))
+            memcpy(PyByteArray_AsString(grown), &checksum, CHECKSUM)
+            old = bytes(at.cursor.key())
+            put(old, grown)
+            first = after
+        return first
+
+    cdef bytes key(self, int keys, Py_ssize_t row):
+        """Return the key of a row as bytes, which sort as its numbers."""
+        cdef uint8_t[8 * MOST_COLUMNS] data
+        cdef int column, place
+        for column in range(keys):
+            for place in range(8):
+                data[8 * column + place] = <uint8_t>(self.rows[column, row] >> 56 - 8 * place)
+        return PyBytes_FromStringAndSize(<const char *>data, 8 * keys)
+
+    cdef bint precedes(self, Py_ssize_t row, bytes upper):
+        """Return whether a row comes before a key, if there is one."""
+        cdef const uint8_t *data
+        cdef uint64_t number
+        cdef int column
+        if upper is None:
+            return True
+        data = upper
+        for column in range(<int>(len(upper) // 8)):
+            number = read_big(data + 8 * column)
+            if self.rows[column, row] != number:
+                return self.rows[column, row] < number
+        return False
+
     def merged(self, value, int keys, uint64_t digest, Py_ssize_t first, Py_ssize_t after):
         """Return the columns of a page with some of the rows, as bytes of uint64, one by one.
 
@@ -549,30 +612,32 @@ cdef class RowsToInsert:
         self, const Py_buffer *value, uint64_t digest, Py_ssize_t first, Py_ssize_t after
     ):
         cdef Page page
+        if (
+            not 0 <= first < after <= self.rows.shape[1]
+            or after - first > MOST_ROWS
+            or not opened(&page, value, <int>self.rows.shape[0], digest)
+        ):
+            return bytearray()
+        return self.grown(&page, first, after)
+
+    cdef object grown(self, const Page *page, Py_ssize_t first, Py_ssize_t after):
         cdef int columns = <int>self.rows.shape[0], column, width
         cdef Py_ssize_t count = after - first, row
         cdef int64_t[MOST_ROWS] places
         cdef int64_t place = 0, before
         cdef uint64_t number
-        cdef size_t size, at
+        cdef size_t size = page.size, at
         cdef uint16_t total
         cdef uint8_t *data
         cdef const uint8_t *old
-        if (
-            not 0 <= first < after <= self.rows.shape[1]
-            or count > MOST_ROWS
-            or not opened(&page, value, columns, digest)
-        ):
-            return bytearray()
-        size = page.size
         for column in range(columns):
             size += count * page.width[column]
         if not page.width[0] or size > LARGEST:
             return None
         for row in range(count):
             number = self.rows[0, first + row]
-            place = bound(&page, number, False, place)
-            if place == 0 or (place < page.count and cell(&page, 0, place) == number):
+            place = bound(page, number, False, place)
+            if place == 0 or (place < page.count and cell(page, 0, place) == number):
                 return None
             places[row] = place
             for column in range(columns):

@@ -8,7 +8,7 @@ Part of the file format: docs/reference/format.md has the layout, and none of it
 
 import struct
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -149,6 +149,23 @@ class NewRows:
         self._numbers: list[list[int]] = []
         self._rows = rows
         self._inserter = kernels.pages.RowsToInsert(np.stack(rows)) if kernels.enabled else None
+
+    def insert(
+        self,
+        at: "kernels.pages.PageCursor | None",
+        put: Callable[[bytes, bytearray], object],
+        keys: int,
+        first: int,
+        most: int,
+    ) -> int:
+        """Put rows into the pages that they belong to, from one on; return the first that is left.
+
+        Without a kernel, all are left; with it, those from the first page on that `into` can't
+        grow, or that gets more than so many rows. The first N columns are the key of a row.
+        """
+        if self._inserter is None or at is None:
+            return first
+        return self._inserter.insert(at, put, keys, first, most)
 
     def into(
         self, value: memoryview, columns: int, seed: int, first: int, after: int

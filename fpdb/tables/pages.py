@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -148,7 +149,12 @@ class Pages:
         new = NewRows(insert)
         come = go = 0
         with txn.cursor(self.name) as cursor:
+            at = self.reader(cursor) if kernels.enabled and not last_go else None
+            put = partial(txn.put, self.name)
             while come < last_come or go < last_go:
+                come = new.insert(at, put, self._keys, come, _FEW)
+                if at and come == last_come:
+                    break
                 key = coming[come] if come < last_come else going[go]
                 if go < last_go and going[go] < key:
                     key = going[go]

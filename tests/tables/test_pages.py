@@ -12,7 +12,9 @@ import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import examples
+from twins import defined
 
+from fpdb import kernels
 from fpdb.arrays import Rows
 from fpdb.errors import DamagedError
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
@@ -182,6 +184,31 @@ def test_many_random_batches_agree_with_a_sorted_set(pages: Pages, undone: Any) 
             assert content(txn, pages) == [expected[key] for key in sorted(expected)]
 
     undone(work)
+
+
+@pytest.mark.skipif(not kernels.enabled, reason="there are no kernels")
+@pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
+@pytest.mark.parametrize("bits", [20, 33, 64])
+def test_kernels_splice_the_same_pages(pages: Pages, bits: int, undone: Any) -> None:
+    def spliced(made: list[list[tuple[bytes, bytes]]]) -> None:
+        dice = np.random.default_rng(bits)
+
+        def work(txn: WriteTransaction) -> None:
+            for size in (1, 3000, 1, 40, 700, 0, 2000, 300):
+                drawn = dice.integers(0, (1 << bits) - 1, (size, pages.columns), np.uint64)
+                insert = {tuple(row[: pages._keys]): tuple(row) for row in drawn.tolist()}
+                pages.splice(txn, as_rows(list(insert.values()), pages.columns), pages.empty())
+                made.append(entries(txn, pages))
+
+        undone(work)
+
+    made: list[list[tuple[bytes, bytes]]] = []
+    expected: list[list[tuple[bytes, bytes]]] = []
+    spliced(made)
+    with defined():
+        spliced(expected)
+    assert len(expected[-1]) > 1
+    assert made == expected
 
 
 def test_a_batch_writes_each_page_once(undone: Any) -> None:
