@@ -127,7 +127,8 @@ def splice_keys(
             if upper is not None:
                 to_come = bisect_left(insert, upper, come, key=_text)
                 to_go = bisect_left(remove, upper, go)
-            if old and to_go == go and kernels.enabled:
+            # What comes before all keys is a new first key of its page.
+            if old and old <= key and to_go == go and kernels.enabled:
                 seed, page = seed_at(old), cursor.value()
                 digest = xxhash.xxh3_64_intdigest(page[4:], seed)
                 grown = kernels.texts.inserted(page, digest, insert, come, to_come)

@@ -291,8 +291,7 @@ class WriteTransaction(ReadTransaction):
 
     def put(self, name: str, key: bytes, value: bytes | bytearray | memoryview) -> None:
         """Store a value under a key, replacing what was there."""
-        # A cursor finds keys near the last one faster.
-        self.kept_cursor(name).put(key, value)
+        self.raw.put(key, value, db=self.databases[name])
 
     def append(
         self, name: str, key: bytes | memoryview, value: bytes | bytearray | memoryview
@@ -300,9 +299,11 @@ class WriteTransaction(ReadTransaction):
         """Store a value under a key after all others, which is faster and leaves no gaps."""
         self.raw.put(key, value, append=True, db=self.databases[name])
 
-    def put_many(self, name: str, entries: Iterable[tuple[bytes, bytes | memoryview]]) -> None:
+    def put_many(self, name: str, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Store values under their keys, replacing what was there."""
-        self.kept_cursor(name).putmulti(entries)
+        put, database = self.raw.put, self.databases[name]
+        for key, value in entries:
+            put(key, value, db=database)
 
     def extend(self, name: str, entries: Iterable[tuple[bytes, bytes | memoryview]]) -> None:
         """Store values in the order of their keys, after all others."""

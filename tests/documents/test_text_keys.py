@@ -196,3 +196,11 @@ def test_the_bytes_of_a_page_of_keys_stay_what_they_are() -> None:
     body = b"\3\0\2" + b"\0\x08http://a\5\0" + b"\x08\1b\2\1" + b"\7\x83\1b" + b"c" * 130 + b"\0\0"
     assert page[4:] == body
     assert page[:4].hex() == "e598e88b"
+
+
+def test_a_key_before_all_others_is_the_first_of_its_page(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db") as db:
+        for key in ("14", "20", "10", "05"):
+            db.add(key, f"these are some words of the text {key}")
+            assert not list(db.check())
+        assert list(db) == ["05", "10", "14", "20"]
