@@ -10,10 +10,10 @@ from fpdb.fingerprint.sketches import exact_shares
 from fpdb.report.differences import differences
 from fpdb.report.page import Markup, element, language_of, percent, plural, table
 
-# The characters of a text that are compared, and the features whose votes are counted: a page
-# takes less than a second.
-_COMPARED = 60_000
-_VOTERS = 2_000
+# The characters of a text that are compared, and the most shingles of texts whose features and
+# votes are shown: a page takes less than a second.
+_COMPARED = 40_000
+_MOST_SHINGLES = 1_500
 # Features that are named.
 _NAMED = 12
 # Of equal passages that are longer than the first, the second is shown at both ends.
@@ -187,11 +187,14 @@ def _why(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Iterator[
         if side.fingerprint is not None
     ]
     texts = [side.text for side in (first, second) if side.text is not None]
-    tallies = [recipe.features(text) for text in texts]
-    if len(tallies) == 2:
-        inner.append(_features(*tallies))
-    if apart and tallies and all(len(tally) <= _VOTERS for tally in tallies):
-        inner.append(_votes(recipe, texts, apart, named=first.text is not None))
+    if max(map(len, recipe.shingles_many(texts)), default=0) > _MOST_SHINGLES:
+        inner.append(element("p", "The texts are too long to show their features and votes."))
+    else:
+        tallies = [recipe.features(text) for text in texts]
+        if len(tallies) == 2:
+            inner.append(_features(*tallies))
+        if apart and tallies:
+            inner.append(_votes(recipe, texts, apart, named=first.text is not None))
     yield element("details", element("summary", "Why: features, votes and bits"), *inner)
 
 

@@ -12,10 +12,11 @@ import pytest
 from outlines import Outline
 
 import fpdb
+from fpdb.explorer.comparison import ComparedSide, comparison
 from fpdb.explorer.findings import Groups
 from fpdb.io.tables import read_pairs
 from fpdb.joins import Clustering
-from fpdb.report.page import visible
+from fpdb.report.page import Markup, visible
 
 pytestmark = pytest.mark.process
 
@@ -202,6 +203,17 @@ def test_the_votes_of_bits_that_differ(reader):
     for bit, *votes in rows:
         assert changed >> int(bit) & 1
         assert votes == [f"{each.votes[int(bit)]:+.3g}" for each in found]
+
+
+def test_long_texts_show_no_features(reader):
+    long = " ".join(f"{word}x{number}" for number in range(2) for word in WORDS)
+    seen = reader.post("near", text=f"{' '.join(WORDS[:200])} {long}", kind="text", match="")
+    assert "No other stored document is near" in seen
+    pair = [ComparedSide(Markup(), long, 0, None), ComparedSide(Markup(), f"new {long}", 1, None)]
+    shown = comparison(fpdb.recipe("web"), *pair)
+    assert "<ins>new</ins>" in shown
+    assert "too long to show their features" in shown
+    assert "Features in both" not in shown
 
 
 def test_documents_are_listed_by_prefix_and_shown(reader):
