@@ -1,7 +1,7 @@
 """Documents by key and by id: what is stored of each, besides its rows in the tables.
 
 A document with a text key has a record, and `keys` leads from the key to its id. An integer key is
-the id itself: sorted pages of `ids` have the id, the highest 32 bits of the fingerprint and the
+the id itself: sorted pages of `ids` have the id, the highest 24 bits of the fingerprint and the
 time of adding, and only a document with a text, a sketch or metadata has a record as well.
 """
 
@@ -38,6 +38,7 @@ from fpdb.storage.format import (
 from fpdb.tables import Index
 from fpdb.tables.bands import Sketches
 from fpdb.tables.bits import Fingerprints
+from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.pages import Pages, out_of_order
 
 # Documents that are read in one step.
@@ -355,7 +356,7 @@ class IntegerCatalog(Catalog):
         return self.record(txn, number) or Stored(number, number, None, 0)
 
     def _bare(self, txn: ReadTransaction, number: int, high: int, added: int) -> Stored:
-        if high >> 32 or added > LATEST:
+        if high >> HIGH_BITS or added > LATEST:
             raise DamagedError(
                 "a page can't be read: it is one of another table", hint="run `fpdb check`"
             )
@@ -367,7 +368,7 @@ class IntegerCatalog(Catalog):
     def write(
         self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
     ) -> None:
-        below = self._bits - 32
+        below = self._bits - HIGH_BITS
         rows = [(d.id, (d.fingerprint or 0) >> below, d.added) for d in saved]
         columns = np.array(sorted(rows), np.uint64).reshape(-1, 3).T
         kept = {stored.id for stored in saved}
@@ -394,7 +395,7 @@ class IntegerCatalog(Catalog):
 
     def _rows(self, ids: Column, fingerprints: Fingerprints, added: int) -> Iterator[Rows]:
         words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
-        below = np.uint64(0 if self._bits == 32 else 32)
+        below = np.uint64(min(self._bits, 64) - HIGH_BITS)
         for start in range(0, len(ids), _ROWS):
             some = slice(start, start + _ROWS)
             yield [ids[some], words[some] >> below, np.full(len(ids[some]), added, np.uint64)]

@@ -42,6 +42,9 @@ cdef struct Page:
     # Where each column begins, and what is added to its numbers.
     size_t[4] start
     uint64_t[4] base
+    # Of eight bytes that end with a number: how many bits are before it, and those that are its.
+    int[4] before
+    uint64_t[4] mask
 
 
 cdef bint opened(Page *page, const Py_buffer *value, int columns, uint64_t digest) noexcept nogil:
@@ -63,11 +66,11 @@ cdef bint opened(Page *page, const Py_buffer *value, int columns, uint64_t diges
     at = HEAD + 8 * columns
     for column in range(MOST_COLUMNS):
         width = page.widths >> 4 * column & 15
-        # The first column is searched in place, so it has a width of machine numbers.
-        if width > 8 or (column == 0 and width in (3, 5, 6, 7)) or (column >= columns and width):
+        if width > 8 or (column >= columns and width):
             return False
         if column < columns:
             page.width[column], page.start[column], page.base[column] = width, at, 0
+            page.before[column], page.mask[column] = (64 - 8 * width if width else 0), -(width > 0)
             if width < 8:
                 memcpy(&page.base[column], data + HEAD + 8 * column, 8)
             at += <size_t>width * count
@@ -76,16 +79,10 @@ cdef bint opened(Page *page, const Py_buffer *value, int columns, uint64_t diges
 
 cdef inline uint64_t cell(const Page *page, int column, int64_t row) noexcept nogil:
     """Return a number of a page; its row must be there."""
-    cdef uint64_t number = 0
-    cdef int width = page.width[column]
-    cdef const uint8_t *at = page.data + page.start[column] + row * width
-    if width == 8:
-        memcpy(&number, at, 8)
-    elif width == 4:
-        memcpy(&number, at, 4)
-    else:
-        memcpy(&number, at, width)
-    return number + page.base[column]
+    cdef uint64_t number
+    # What comes before a column is longer than eight bytes.
+    memcpy(&number, page.data + page.start[column] + (row + 1) * page.width[column] - 8, 8)
+    return (number >> page.before[column] & page.mask[column]) + page.base[column]
 
 
 cdef int64_t bound(const Page *page, uint64_t number, bint right, int64_t low) noexcept nogil:
@@ -425,16 +422,15 @@ cdef object packed_columns(Py_buffer *columns, int count, size_t largest):
     cdef uint8_t *end
     for column in range(count):
         low = high = number_at(&columns[column], 0)
-        if column == 0:  # which is sorted, and searched in place: as wide as a machine's number
-            high = number_at(&columns[0], rows - 1) - low
-            widths[0] = 8 if high >> 32 else 4 if high >> 16 else 2 if high >> 8 else high > 0
+        if column == 0:  # which is sorted
+            high = number_at(&columns[0], rows - 1)
         else:
             for row in range(1, rows):
                 number = number_at(&columns[column], row)
                 low, high = min(low, number), max(high, number)
-            widths[column] = 0
-            while widths[column] < 8 and high - low >> 8 * widths[column]:
-                widths[column] += 1
+        widths[column] = 0
+        while widths[column] < 8 and high - low >> 8 * widths[column]:
+            widths[column] += 1
         bases[column] = 0 if widths[column] == 8 else low
         nibbles |= <uint16_t>(widths[column] << 4 * column)
         size += rows * widths[column]

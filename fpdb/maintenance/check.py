@@ -43,6 +43,7 @@ from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.texts import unpack_texts
 from fpdb.tables import Permutation
 from fpdb.tables.bits import as_words, of_words, to_array
+from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.pages import Pages
 
 # The limits of the child process: far more than an intact database needs.
@@ -54,7 +55,6 @@ ROWS, RECORDS = 1 << 16, 1 << 13  # of a table, and of documents, that are read 
 # Rows of both sides of a comparison that are named at most: they take about 60 MB.
 COMPARED = 1 << 18
 
-_HIGH_BITS = 32  # of a fingerprint, in a row of `ids`
 _ROWS_OF_IDS = Pages("ids", keys=3, columns=3)  # looked up by all that they have
 
 _SHOWN = 1 << 16  # keys that are looked up before it is shown how many were
@@ -297,7 +297,7 @@ class _Check:
             if not self._numbered or name not in (self._home, self._by_key):
                 yield rows
             elif name == self._home:
-                yield [rows[0] >> np.uint64(min(self._bits, 64) - _HIGH_BITS), rows[-1]]
+                yield [rows[0] >> np.uint64(min(self._bits, 64) - HIGH_BITS), rows[-1]]
             else:
                 yield [rows[1], rows[0]]
 
@@ -453,7 +453,7 @@ class _Check:
             for number in ids[~held].tolist():
                 yield Problem(self._home, _MISSING.format(number))
         if self._by_key not in self._faulty:
-            high = [(stored.fingerprint or 0) >> self._bits - _HIGH_BITS for stored in block]
+            high = [(stored.fingerprint or 0) >> self._bits - HIGH_BITS for stored in block]
             added = [stored.added for stored in block]
             rows = [_ids_of(block), np.array(high, np.uint64), np.array(added, np.uint64)]
             for number in rows[0][~_ROWS_OF_IDS.holds(self._txn, rows)].tolist():

@@ -34,12 +34,12 @@ from fpdb.storage.texts import TextEntry, first_text, texts_length, unpack_texts
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, of_words, to_array
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
+from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.pages import Pages
 
 _BATCH = 1 << 12
 _SHOWN = 24
 _BEYOND = 1 << 40  # an id that no database has reached
-_HIGH_BITS = 32  # of a fingerprint, in a row of `ids`
 
 
 def repair(
@@ -325,7 +325,7 @@ class _Repair:
 
     def _write_bare(self, into: WriteTransaction) -> None:
         """Write the rows of `ids` of the bare documents whose row of the home table is intact."""
-        below = np.uint64(min(self._index.plan.bits, 64) - _HIGH_BITS)
+        below = np.uint64(min(self._index.plan.bits, 64) - HIGH_BITS)
         home = ([rows[-1], rows[0] >> below] for rows in self._rows(self._index.home))
         ids, high = joined(home)
         bare, first, counts = np.unique(ids, return_index=True, return_counts=True)
@@ -382,7 +382,7 @@ def _unpack(key: bytes, value: bytes | None, pages: Pages) -> Rows:
     if page_length(value, pages.columns) != len(value):
         raise DamagedError("it has another number of columns")
     # With 128 bits, a page of the home table has as many columns as one of `ids`.
-    if pages is IntegerCatalog.ids and (rows[1] >> np.uint64(_HIGH_BITS)).any():
+    if pages is IntegerCatalog.ids and (rows[1] >> np.uint64(HIGH_BITS)).any():
         raise DamagedError("it is one of another table")
     return rows
 

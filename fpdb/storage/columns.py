@@ -31,7 +31,6 @@ _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     8: np.dtype("<u8"),
 }
 _LOWEST = [np.dtype(f"V{width}") for width in range(9)]  # the last N bytes of a number
-_SEARCHED = {0, *_TYPES}  # widths of the first column
 _CODES: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _FEW = 8
 _MOST_COLUMNS = 4  # as many widths as 16 bits hold
@@ -65,26 +64,14 @@ class Shape(NamedTuple):
 
 def shape_of(rows: Rows) -> Shape:
     """Return the shape of rows whose first column is sorted."""
-    first = rows[0]
-    low = int(first[0])
-    width = _searched(int(first[-1]) - low)
-    bases, widths, row = [0 if width == 8 else low], [width], width
-    for column in rows[1:]:
-        low = int(column.min())
-        width = ((int(column.max()) - low).bit_length() + 7) // 8
-        bases.append(0 if width == 8 else low)
+    bases, widths, row = [], [], 0
+    for index, column in enumerate(rows):
+        low, high = (column.min(), column.max()) if index else (column[0], column[-1])
+        width = (int(high - low).bit_length() + 7) // 8
+        bases.append(0 if width == 8 else int(low))
         widths.append(width)
         row += width
-    return Shape(bases, widths, _HEAD.size + 8 * len(rows) + row * len(first))
-
-
-def _searched(span: int) -> int:
-    """Return the width of the first column, which is searched in place."""
-    if span >= 1 << 32:
-        return 8
-    if span >= 1 << 16:
-        return 4
-    return 2 if span >= 1 << 8 else 1 if span else 0
+    return Shape(bases, widths, _HEAD.size + 8 * len(rows) + row * len(rows[0]))
 
 
 def rows_that_fit(shape: Shape) -> int:
@@ -219,7 +206,7 @@ def with_rows(
             return None
         bases = _BASES[columns].unpack_from(value, _HEAD.size)
         low = 0 if width == 8 else bases[0]
-        numbers = value[start : start + width * count].cast(_CODES[width])
+        numbers = _searchable(value, start, count, width)
         places = []
         for number in rows[0]:
             place = bisect_left(numbers, number - low)
@@ -261,7 +248,7 @@ def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, 
 
 
 def narrow_column(value: memoryview, columns: int, seed: int) -> tuple[Sequence[int], int]:
-    """Return the first column of a page as it is stored, and what to add to its numbers."""
+    """Return the first column of a page in a form to search in, and what to add to its numbers."""
     try:
         # As in `_opened`, whose call would be felt here: a query reads a page for each band.
         checksum, count, widths, low = _unpack_head_and_base(value)
@@ -271,7 +258,7 @@ def narrow_column(value: memoryview, columns: int, seed: int) -> tuple[Sequence[
             _opened(value, columns, seed)  # which raises the error
         if not (width := widths & 15):
             return bytes(count), low
-        return value[start : start + count * width].cast(_CODES[width]), low if width < 8 else 0
+        return _searchable(value, start, count, width), low if width < 8 else 0
     except (struct.error, ValueError, KeyError) as error:
         raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
 
@@ -306,7 +293,7 @@ def page_length(value: memoryview | bytes, columns: int) -> int:
         return 0
     _, count, widths = _HEAD.unpack_from(value)
     each = [widths >> 4 * index & 15 for index in range(_MOST_COLUMNS)]
-    if each[0] not in _SEARCHED or max(each) > 8 or any(each[columns:]):
+    if max(each) > 8 or any(each[columns:]):
         return 0
     length: int = _HEAD.size + 8 * columns + count * sum(each)
     return length
@@ -362,8 +349,6 @@ def _opened(value: memoryview | bytes, columns: int, seed: int) -> tuple[int, in
 
 
 def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: int, at: int) -> Rows:
-    if widths & 15 not in _SEARCHED:
-        raise ValueError(f"its first column is {widths & 15} bytes wide")
     rows: Rows = []
     for index, base in enumerate(_BASES[wanted].unpack_from(value, _HEAD.size)):
         width = widths >> 4 * index & 15
@@ -375,6 +360,13 @@ def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: in
             rows.append(np.full(count, base, np.uint64))
         at += width * count
     return rows
+
+
+def _searchable(value: memoryview, at: int, count: int, width: int) -> Sequence[int]:
+    """Return a column without its base, uncopied if its numbers are as wide as memory has them."""
+    if width in _CODES:
+        return value[at : at + count * width].cast(_CODES[width])
+    return _widened(value, at, count, width).data
 
 
 def _narrowed(column: Column, width: int) -> bytes:

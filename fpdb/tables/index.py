@@ -26,6 +26,8 @@ from fpdb.tables.bits import (
 from fpdb.tables.pages import Pages, read_words, seek
 from fpdb.tables.plan import Plan
 
+# Of a fingerprint, by which the home table has few pages for that of an id.
+HIGH_BITS = 24
 _WORD_BITS = 64
 _WORD = (1 << _WORD_BITS) - 1
 # Sorts after every key that begins with the bytes before it.
@@ -191,11 +193,11 @@ class Index:
             found = stop == len(rows[0]) and cursor.next()
 
     def locate(self, txn: ReadTransaction, high: int, number: int) -> int | None:
-        """Find the fingerprint of a document, given its 32 highest bits and the id.
+        """Find the fingerprint of a document, given its highest bits and the id.
 
         A page is one step, and so is a run of equal fingerprints, however long.
         """
-        below = self.plan.bits - 32
+        below = self.plan.bits - HIGH_BITS
         candidate, end = high << below, (high + 1) << below
         with txn.cursor(self.home.name) as cursor:
             while candidate < end and seek(cursor, self._home_key(candidate, number)):

@@ -457,7 +457,7 @@ def test_a_row_of_ids_that_isnt_that_of_the_record_is_reported(db: Database, col
     if db._catalog.kind == "text":  # it has no rows of ids
         return
     document, ids = db[key_of(db, WITH_TEXT)], db._catalog.ids
-    row = [document.id, (document.fingerprint or 0) >> (db.plan.bits - 32), document.added]
+    row = [document.id, (document.fingerprint or 0) >> (db.plan.bits - 24), document.added]
     row[column] = (row[column] or 0) ^ 1
     changed = [np.array([number], np.uint64) for number in row]
     found = problems(db, lambda txn, _: ids.splice(txn, changed, ids.empty()))

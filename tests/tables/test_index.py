@@ -11,6 +11,7 @@ from fpdb.tables import Index, Plan
 from fpdb.tables import pages as pages_module
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
 from fpdb.tables.bulk_load import load_tables, source_of
+from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
@@ -310,13 +311,13 @@ def test_the_ids_of_one_fingerprint_span_pages(
 
 
 @pytest.mark.parametrize("bits", [32, 64, 128])
-def test_a_document_is_located_by_its_id_and_the_highest_32_bits(bits: int, undone: Undone) -> None:
+def test_a_document_is_located_by_its_id_and_the_highest_bits(bits: int, undone: Undone) -> None:
     index = Index(home_plan(bits, 1, 8))
-    below = bits - 32
+    below = bits - HIGH_BITS
     dice = np.random.default_rng(2)
     placed: list[tuple[int, int]] = []
     number = 0
-    for high in (0, 1, 5, 2**31, 2**32 - 2, 2**32 - 1):
+    for high in (0, 1, 5, 2**23, 2**24 - 2, 2**24 - 1):
         lows = sorted(
             {0, (1 << below) - 1, *(int(n) % (1 << below) for n in dice.integers(0, 2**63, 40))}
         )
@@ -333,7 +334,7 @@ def test_a_document_is_located_by_its_id_and_the_highest_32_bits(bits: int, undo
         for place in [0, number - 1, *range(0, number, 37)]:
             fingerprint, own = placed[place][0], int(ids[place])
             assert index.locate(txn, fingerprint >> below, own) == fingerprint
-        for high, own in ((0, number + 5), (5, number + 5), (2**32 - 1, 2**64 - 2), (3, 4)):
+        for high, own in ((0, number + 5), (5, number + 5), (2**24 - 1, 2**64 - 2), (3, 4)):
             assert index.locate(txn, high, own) is None
         # The right id under other bits isn't there.
         assert index.locate(txn, 0, int(ids[-1])) is None
@@ -360,9 +361,9 @@ def test_a_wide_run_is_crossed_in_few_steps(
 ) -> None:
     """Neither a run of equal fingerprints nor a crowd of near ones makes locating slow."""
     index = Index(home_plan(64, 1, 8))
-    crowd = [5 << 32 | n for n in range(3000)]
-    run = [5 << 32 | 3000] * 100_000
-    last = 5 << 32 | 3001
+    crowd = [5 << 64 - HIGH_BITS | n for n in range(3000)]
+    run = [5 << 64 - HIGH_BITS | 3000] * 100_000
+    last = 5 << 64 - HIGH_BITS | 3001
     steps = 0
     original = pages_module.seek
 
