@@ -50,6 +50,7 @@ from fpdb.models import (
     require_whole,
 )
 from fpdb.processes import count_jobs, mapped
+from fpdb.progress import log
 from fpdb.queries import KEPT, Queries, Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.format import Counters, FilePlace, FilePlaces, Header, Stored
@@ -135,7 +136,9 @@ class Database(Queries):
         )
         new = new_database(described)
         environment = Environment.create(path, *new, verify=require_complete_copy)
-        return cls(environment, chosen, timeout=timeout)
+        made = cls(environment, chosen, timeout=timeout)
+        log("INFO", "created %s: recipe %s, similarity %s", path, chosen.name, made.similarity)
+        return made
 
     @classmethod
     @contextlib.contextmanager
@@ -192,10 +195,12 @@ class Database(Queries):
         environment = Environment.open(path, readonly=readonly, verify=require_complete_copy)
         try:
             chosen = preset(recipe) if isinstance(recipe, str) else recipe
-            return cls(environment, chosen, k, timeout=timeout)
+            database = cls(environment, chosen, k, timeout=timeout)
         except BaseException:
             environment.close()
             raise
+        log("INFO", "opened %s%s: recipe %s", path, " to read" * readonly, database.recipe.name)
+        return database
 
     @property
     def path(self) -> Path:

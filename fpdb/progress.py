@@ -1,5 +1,9 @@
-"""How far long work is, for whoever listens in this process: the command line shows it."""
+"""What happens, for whoever listens: the logger `fpdb`, and how far long work is, for one listener.
 
+The command line shows the latter.
+"""
+
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
@@ -18,6 +22,16 @@ class WorkStep(NamedTuple):
 
 
 _listener: Callable[[WorkStep], object] | None = None
+
+
+def log(level: str, message: str, *values: object) -> None:
+    """Log to the logger `fpdb`, if this process has imported `logging`, which takes long."""
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        logger = logging.getLogger("fpdb")
+        if not logger.handlers:  # the program says where its messages go
+            logger.addHandler(logging.NullHandler())
+        logger.log(logging.getLevelName(level), message, *values)
 
 
 def listen(function: Callable[[WorkStep], object] | None) -> None:

@@ -9,6 +9,7 @@ from fpdb.documents.catalog import View
 from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.models import Document, Key, Match, Matches
+from fpdb.progress import log
 from fpdb.storage import unpack
 from fpdb.storage.format import Stored
 from fpdb.tables import Hits, find_together, near_many
@@ -249,6 +250,8 @@ def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
     """Return the matches of one query."""
     found = Matches(matches)
     found.complete = complete
+    if not complete:
+        log("WARNING", "an answer is incomplete: too many documents are that near")
     return found
 
 

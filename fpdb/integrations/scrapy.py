@@ -1,6 +1,7 @@
 """An item pipeline for Scrapy that finds near-duplicates as they are crawled."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from fpdb.integrations.remote import Remote
 
 try:
     from itemadapter import ItemAdapter
-    from scrapy.exceptions import DropItem
+    from scrapy.exceptions import DropItem, NotConfigured
     from scrapy.http import Response
 except ImportError:
     raise fpdb.MissingExtraError(
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 logger = logging.getLogger(__name__)
+# After as many items, none of which could be used, a field is likely misnamed.
+_FIRST = 20
 
 
 class Setting(NamedTuple):
@@ -69,6 +72,11 @@ def _one_of(*choices: str) -> Setting:
     return Setting(choices[0], f"one of {', '.join(choices)}", choose)
 
 
+def _truth(value: Any) -> bool:
+    known = {"1": True, "true": True, "0": False, "false": False}  # as Scrapy's own settings
+    return known[str(value).lower()]
+
+
 def _recipe(value: Any) -> fpdb.Recipe:
     if isinstance(value, fpdb.Recipe):
         return value
@@ -77,6 +85,8 @@ def _recipe(value: Any) -> fpdb.Recipe:
 
 
 SETTINGS = {
+    "FPDB_ENABLED": Setting("1", "True or False", _truth),
+    "FPDB_RESET": Setting("0", "True or False", _truth),
     "FPDB_DATABASE": Setting(
         "", "the directory of the database, or the address of a server", _name
     ),
@@ -102,7 +112,7 @@ def _read(settings: "BaseSettings") -> dict[str, Any]:
             values[name] = None if found is None else setting.convert(found)
         except fpdb.FpdbError:
             raise
-        except (TypeError, ValueError):
+        except (KeyError, TypeError, ValueError):
             raise fpdb.InputError(
                 f"found {name} = {found!r}, expected {setting.expected}",
                 hint="set it in the settings of the project or the spider",
@@ -120,11 +130,24 @@ class NearDuplicatesPipeline:
     def __init__(self, crawler: "Crawler") -> None:
         self._crawler = crawler
         self._settings = _read(crawler.settings)
+        if not self._settings["FPDB_ENABLED"]:
+            raise NotConfigured("FPDB_ENABLED is off")
         if self._settings["FPDB_MARKUP"] == "html":
             fpdb.html_text("")  # raises now if a package is missing
         self._reported: set[str] = set()
         self._ending: asyncio.Future[None] | None = None
+        self._usable = self._unusable = 0
         self._database: fpdb.Database | Remote = _open(self._settings)
+        stored = ""
+        if not isinstance(self._database, Remote):
+            stored = f" with {len(self._database):,} documents"
+        logger.info(
+            "Near-duplicates are found by %s%s, the texts of items in %s; fpdb %s",
+            self._settings["FPDB_DATABASE"],
+            stored,
+            " and ".join(self._settings["FPDB_FIELD"]),
+            fpdb.__version__,
+        )
 
     @classmethod
     def from_crawler(cls, crawler: "Crawler") -> Self:
@@ -163,6 +186,16 @@ class NearDuplicatesPipeline:
                 raise added
         except fpdb.InputError as error:
             self._count("unusable")
+            self._unusable += 1
+            if self._unusable == _FIRST and not self._usable:
+                self._report(
+                    logging.WARNING,
+                    "None of the first %s items could be used: %s (it has the fields %s); "
+                    "FPDB_FIELD and FPDB_KEY_FIELD name fields",
+                    _FIRST,
+                    error,
+                    ", ".join(map(str, adapter)) or "none",
+                )
             key = adapter.get(self._settings["FPDB_KEY_FIELD"])
             logger.debug("No fingerprint of %s: %s", key, error)
             return item
@@ -173,6 +206,7 @@ class NearDuplicatesPipeline:
             if self._settings["FPDB_AWAY"] == "fail" and isinstance(self._database, Remote):
                 self._end_crawl()
             return item
+        self._usable += 1
         self._count(added.status)
         if not added.matches.complete:
             self._count("incomplete")
@@ -239,6 +273,13 @@ class NearDuplicatesPipeline:
             self._crawler.stats.inc_value(f"fpdb/{what}")
 
 
+def _empty(path: str) -> None:
+    """Delete all documents of a database, and the database."""
+    with contextlib.suppress(fpdb.DatabaseNotFoundError), fpdb.open(path) as database:
+        database.delete_many(list(database))
+        database.remove_if_empty()
+
+
 def _open(settings: dict[str, Any]) -> fpdb.Database | Remote:
     """Create the database, or open the existing one, or reach the server."""
     path, recipe, k = (settings[f"FPDB_{name}"] for name in ("DATABASE", "RECIPE", "K"))
@@ -249,7 +290,14 @@ def _open(settings: dict[str, Any]) -> fpdb.Database | Remote:
                 "found FPDB_RECIPE, FPDB_K or FPDB_SIMILARITY, expected none of them with a server",
                 hint="the server's database has a recipe, and `fpdb serve` takes --similarity",
             )
+        if settings["FPDB_RESET"]:
+            raise fpdb.InputError(
+                "found FPDB_RESET with a server, expected it with a database of this crawler alone",
+                hint="other clients of the server may need its documents",
+            )
         return Remote(path, settings["FPDB_TOKEN"], patient=settings["FPDB_AWAY"] == "wait")
+    if settings["FPDB_RESET"]:
+        _empty(path)
     wanted: dict[str, Any] = {} if similarity is None else {"similarity": similarity or None}
     try:
         return fpdb.create(path, recipe=recipe or "web", k=k, **wanted)

@@ -27,6 +27,7 @@ from fpdb.errors import (
     ReadOnlyError,
 )
 from fpdb.models import Snapshots
+from fpdb.progress import log
 from fpdb.storage import drafts, shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -74,6 +75,8 @@ class ReadTransaction:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         shared, fault = self._shared, error if isinstance(error, lmdb.Error) else None
+        if isinstance(error, DamagedError):
+            log("ERROR", "%s is damaged: %s", self._handle.path, error)
         self.cursors, self.kept = {}, {}
         if self._mark not in shared.active:
             self._leave(error)

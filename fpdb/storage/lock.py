@@ -29,6 +29,7 @@ import lmdb
 
 from fpdb.errors import LockTimeoutError
 from fpdb.processes import announce, is_stopped
+from fpdb.progress import log
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_file
 
@@ -237,10 +238,12 @@ class WriteLock:
                 if announced <= now:
                     announced = began + timeout
                     _, name, hint = self._holder()
-                    announce(
+                    what = (
                         f"waiting at most {timeout:g} s for {name}, which writes to "
                         f"{self.directory}: {hint}"
                     )
+                    announce(what)
+                    log("WARNING", "%s", what)
                 time.sleep(min(pause, began + timeout - now))
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:

@@ -15,6 +15,10 @@ from fpdb.integrations.scrapy import NearDuplicatesPipeline  # noqa: E402
 TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more."
 
 
+def said_by_pipeline(caplog):
+    return [each for each in caplog.records if each.name == "fpdb.integrations.scrapy"]
+
+
 class Stats(dict):
     def inc_value(self, name):
         self[name] = self.get(name, 0) + 1
@@ -95,7 +99,7 @@ def test_an_item_that_has_no_field_for_the_tag_passes_and_that_is_said_once(path
     out, stats = process(path, items)
     assert out == items
     assert stats == {"fpdb/added": 1, "fpdb/duplicate": 2, "fpdb/untagged": 2}
-    [said] = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    [said] = [each for each in said_by_pipeline(caplog) if each.levelno >= logging.ERROR]
     assert "Bare have no field near_duplicate_of" in said.getMessage()
 
 
@@ -112,7 +116,7 @@ def test_an_incomplete_search_is_counted_and_warned_of_once(path, caplog, monkey
     out, stats = process(path, items)
     assert [item.get("near_duplicate_of") for item in out] == ["original", "original"]
     assert stats == {"fpdb/duplicate": 2, "fpdb/incomplete": 2}
-    [said] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    [said] = [each for each in said_by_pipeline(caplog) if each.levelno >= logging.WARNING]
     assert said.levelno == logging.WARNING
     assert "near-duplicates of a was incomplete" in said.getMessage()
 
@@ -306,7 +310,7 @@ def test_a_database_that_fails_lets_items_pass_and_says_so_once(path, caplog, mo
     out, stats = process(path, items)
     assert out == items
     assert stats == {"fpdb/failed": 2}
-    [said] = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    [said] = [each for each in said_by_pipeline(caplog) if each.levelno >= logging.ERROR]
     assert "no write lock; wait" in said.getMessage()
 
 
@@ -368,3 +372,34 @@ def test_without_scrapy_the_error_names_the_extra(monkeypatch):
     with pytest.raises(fpdb.MissingExtraError) as raised:
         importlib.import_module("fpdb.integrations.scrapy")
     assert raised.value.hint == "pip install 'fpdb-store[scrapy]'"
+
+
+def test_the_opening_and_a_wrong_field_are_logged_once(path, caplog):
+    caplog.set_level(logging.INFO, "fpdb.integrations.scrapy")
+    items = [{"url": str(number), "body": TEXT} for number in range(30)]
+    process(path, items)
+    opening, warning = said_by_pipeline(caplog)
+    assert f"{path} with 0 documents" in opening.getMessage()
+    assert warning.levelname == "WARNING"
+    assert "None of the first 20 items" in warning.getMessage()
+    assert "the fields url, body" in warning.getMessage()
+    caplog.clear()
+    process(path, [{"url": "a", "text": TEXT}, *items])
+    assert [record.levelname for record in said_by_pipeline(caplog)] == ["INFO"]
+
+
+def test_the_pipeline_can_be_turned_off(path):
+    with pytest.raises(scrapy.exceptions.NotConfigured):
+        process(path, [], FPDB_ENABLED="0")
+    assert not path.exists()
+    with pytest.raises(fpdb.InputError, match="FPDB_ENABLED = 'perhaps'"):
+        process(path, [], FPDB_ENABLED="perhaps")
+
+
+def test_a_reset_forgets_what_is_stored(path):
+    items = [{"url": "a", "text": TEXT}]
+    process(path, items, FPDB_RECIPE="char-4")
+    _, stats = process(path, [{"url": "b", "text": TEXT}], FPDB_RESET="1", FPDB_RECIPE="web")
+    assert stats == {"fpdb/added": 1}
+    with fpdb.open(path) as db:
+        assert list(db) == ["b"]

@@ -1,0 +1,38 @@
+"""The logger `fpdb`: what a program sees of a database without asking for it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+import fpdb
+from fpdb.documents.lookup import to_matches
+from fpdb.errors import DamagedError
+
+
+def test_what_happens_to_a_database_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fpdb")
+    path = tmp_path / "crawl.fpdb"
+    fpdb.create(path).close()
+    fpdb.open(path, readonly=True).close()
+    assert not to_matches((), complete=False).complete
+    with fpdb.open(path) as db, pytest.raises(DamagedError), db._environment.read():
+        raise DamagedError("the checksum of a page is wrong")
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", f"created {path}: recipe web, similarity 0.8"),
+        ("INFO", f"opened {path} to read: recipe web"),
+        ("WARNING", "an answer is incomplete: too many documents are that near"),
+        ("INFO", f"opened {path}: recipe web"),
+        ("ERROR", f"{path} is damaged: the checksum of a page is wrong"),
+    ]
+    assert {record.name for record in caplog.records} == {"fpdb"}
+
+
+def test_a_program_that_sets_up_no_logging_gets_nothing_on_its_terminal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert not to_matches((), complete=False).complete
+    assert capfd.readouterr().err == ""
+    assert any(isinstance(each, logging.NullHandler) for each in logging.getLogger("fpdb").handlers)
