@@ -20,6 +20,18 @@ def overlap(recipe: Recipe, first: str, second: str) -> Overlap:
     Texts share a passage of three words, or five characters of a script without spaces, and more:
     what shingles are made of. Passages are in the order of the first text, in which they don't
     overlap; what was moved is found as well.
+
+    Args:
+        recipe: How the texts are cleaned.
+        first: The text whose passages are returned.
+        second: The text to look for them in.
+
+    Returns:
+        The `passages`, the `share` of the first text's shingles that the second has, and the
+        `other_share`.
+
+    Raises:
+        InputError: A text is too large.
     """
     text, own = recipe.placed_shingles(first)
     other_text, other = recipe.placed_shingles(second)

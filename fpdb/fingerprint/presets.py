@@ -113,7 +113,11 @@ PRESETS: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _DESCRIBED}
 
 
 def preset(name: str) -> Recipe:
-    """Return a recipe that comes with fpdb."""
+    """Return a recipe that comes with fpdb.
+
+    Raises:
+        RecipeError: None has this name; the hint names the nearest.
+    """
     try:
         return PRESETS[name]
     except (KeyError, TypeError):

@@ -87,20 +87,42 @@ class Recipe:
         return Recipe, tuple(getattr(self, own.name) for own in dataclasses.fields(self))
 
     def fingerprint(self, text: str) -> int:
-        """Return the fingerprint of a text; raise `ShortTextError` if it is too short."""
+        """Return the fingerprint of a text, a number of `bits` bits.
+
+        Raises:
+            ShortTextError: It has fewer distinct features than the recipe's minimum.
+            InputError: It is too large, or has a character that the recipe's hash doesn't take.
+        """
         return to_int(self._long_enough(self._engine.batch([text]))[0])
 
     def fingerprint_many(self, texts: Iterable[str]) -> NDArray[np.uint64]:
-        """Return the fingerprints of texts; raise `ShortTextError` if any is too short."""
+        """Return the fingerprints of texts, an array of uint64; at 128 bits two words for each.
+
+        Raises:
+            ShortTextError: A text has too few features; `batch` marks such texts instead.
+            InputError: As in `fingerprint`; the message names the text by its place.
+        """
         return self._long_enough(self.batch(texts), "text {} of the batch")
 
     def fingerprint_segments(self, segments: Segments) -> int:
-        """Fingerprint a text that is already cut: segments, or (word, tag) pairs if tags count."""
+        """Return the fingerprint of a text that is already cut and cleaned.
+
+        Args:
+            segments: Words, or (word, tag) pairs if the recipe weighs tags.
+
+        Raises:
+            ShortTextError: There are too few features.
+            InputError: There are tags and the recipe takes none, or the other way round.
+        """
         segments = self._checked(segments)
         return to_int(self._long_enough(self._engine.batch_of_segments([segments]))[0])
 
     def fingerprint_features(self, features: Mapping[str, float]) -> int:
-        """Fingerprint features with weights of your own."""
+        """Return the fingerprint of features with weights of your own, from 0.
+
+        Raises:
+            InputError: A weight is negative, or not a finite number.
+        """
         _check_weights(features)
         return to_int(self._long_enough(self._engine.batch_of_features([features]))[0])
 
@@ -114,7 +136,19 @@ class Recipe:
         return self._engine.explain(self._engine.tally_segments(self._checked(source)))
 
     def batch(self, texts: Iterable[str], *, sketches: bool = False) -> Batch:
-        """Fingerprint texts, count the features of each, and sketch them if asked to."""
+        """Fingerprint texts, and mark those that are too short.
+
+        Args:
+            texts: Any iterable of texts.
+            sketches: Also return the sketch of each.
+
+        Returns:
+            Arrays of the same length: `fingerprints`, which mean nothing where `short` is true, and
+            the number of `features`.
+
+        Raises:
+            InputError: As in `fingerprint`.
+        """
         return self._engine.batch(each(texts, "texts"), sketched=sketches)
 
     def sketch(self, text: str) -> bytes:
@@ -158,7 +192,11 @@ class Recipe:
         return self._engine.distinct_features(each(texts, "texts"))
 
     def replace(self, **changes: Any) -> "Recipe":
-        """Return a recipe with other parts; give it a new name, because it is another recipe."""
+        """Return a recipe with other parts; give it a new name, because it is another recipe.
+
+        Raises:
+            RecipeError: The parts don't fit together.
+        """
         return dataclasses.replace(self, **changes)
 
     def with_bits(self, bits: int) -> "Recipe":
@@ -302,7 +340,20 @@ def distance(first: int, second: int) -> int:
 
 
 def compare(recipe: Recipe, first: str, second: str) -> Comparison:
-    """Compare two texts: what their fingerprints and sketches estimate, and the exact values."""
+    """Compare two texts: what their fingerprints and sketches estimate, and the exact values.
+
+    Args:
+        recipe: How the texts are fingerprinted.
+        first: A text; one that is too short is compared by its features.
+        second: Another one.
+
+    Returns:
+        Among others the `distance`, the exact `shingle_jaccard`, and `sketch_jaccard`, its
+        estimate.
+
+    Raises:
+        InputError: A text is too large, or has a character that the recipe doesn't take.
+    """
     batch = recipe.batch([first, second], sketches=True)
     left, right = map(to_int, batch.fingerprints)
     features, others = recipe.features(first), recipe.features(second)

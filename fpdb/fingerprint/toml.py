@@ -21,6 +21,10 @@ def read_recipe(path: str | Path) -> Recipe:
 
     `base = "web"` starts from a preset. Paths in the file (`grams.stop_words`, `weights.idf`
     and `hash.secret_file`) are relative to it. The name is the file's unless it has another.
+
+    Raises:
+        RecipeError: The file doesn't describe a recipe.
+        InputError: A file can't be read.
     """
     import tomllib  # only recipes of one's own need it
 

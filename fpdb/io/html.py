@@ -22,12 +22,23 @@ def html_text(
     main: bool = True,
     max_bytes: int = LARGEST_TEXT,
 ) -> HtmlText:
-    """Return the text of an HTML page: its main content, or all of it when `main` is false.
+    """Return the text of an HTML page: its main content, or all of it. It needs the extra `web`.
 
-    Bytes are decoded by their byte order mark, the charset of `content_type`, the one that the
-    page declares, or what they look like: the first that decodes them without an error. A page of
-    more than `max_bytes`, or one that takes more than 2 seconds of processor time or 256 MiB, is an
-    `HtmlError`. Needs the extra `web`.
+    Args:
+        data: The page as it was received, or decoded. Bytes are decoded by their byte order mark,
+            the charset of `content_type`, the one that the page declares, or what they look like:
+            the first that decodes them without an error.
+        content_type: The header Content-Type of the page.
+        main: Leave out navigation, footers and the like.
+        max_bytes: The largest page to parse.
+
+    Returns:
+        The `text`, the `title`, and the `encoding` that decoded the page.
+
+    Raises:
+        HtmlError: The page is larger than `max_bytes`, or takes more than 2 seconds of processor
+            time or 256 MiB.
+        MissingExtraError: The extra `web` isn't installed.
     """
     size = len(data.encode("utf-8", "replace") if isinstance(data, str) else data)
     if size > max_bytes:

@@ -67,6 +67,12 @@ def evaluate(
         listed_only: Ignore the pairs that aren't listed.
         mistakes: The most wrong pairs and the most missed ones to name, of each recipe: among those
             that are found by similarity, or without one within the largest k.
+
+    Returns:
+        The counts of true and equal pairs, and of each recipe its `ratings` by k, and `similar`.
+
+    Raises:
+        InputError: A document has no text, two have the same key, or there are more than 100,000.
     """
     chosen = [preset(recipe) if isinstance(recipe, str) else recipe for recipe in recipes]
     if not chosen:

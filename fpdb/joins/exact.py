@@ -65,6 +65,13 @@ def exact_pairs(
         above: Yield only pairs that are more similar than `similarity`.
         containment: Take for similarity the share of the smaller set that is in the larger one,
             instead of the Jaccard similarity, the share of both together that is in both.
+
+    Yields:
+        Pairs of keys with their similarity, and the sizes that it is made of.
+
+    Raises:
+        InputError: A document has no text, the similarity isn't above 0 and at most 1, or the texts
+            have too many elements.
     """
     require_choice("of", of, ("shingles", "features"))
     limit = Limit.of(similarity, above=above, containment=containment)

@@ -64,6 +64,15 @@ def repair(
         like: A database that was created with the same recipe, k, keys and plan; its header is
             taken if that of the damaged one is lost.
         memory: About how many bytes sorting may take; integer keys take 40 bytes a document more.
+
+    Returns:
+        How many documents came back, how many are missing, and the keys of lost ones if they can be
+        read.
+
+    Raises:
+        DatabaseExistsError: There is something at `new`.
+        DamagedError: Nothing can be saved, or the header is lost and `like` isn't given.
+        StorageError: Somebody wrote to the database meanwhile.
     """
     require_whole("memory", memory, LEAST_MEMORY)
     directory = open_checks.resolved(path)

@@ -80,6 +80,13 @@ def report(
         strict: Raise InputError at the first bad record.
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far.
+
+    Returns:
+        The counts of what was read and found, and the path and size of the page.
+
+    Raises:
+        InputError: A path can't be read, or with `strict` a record is bad.
+        MissingExtraError: A format needs a package that isn't installed.
     """
     require_whole("top", top, 1)
     require_similarity(similarity)
