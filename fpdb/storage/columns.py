@@ -148,7 +148,7 @@ class NewRows:
         """Put rows into the pages that they belong to, from one on; return the first that is left.
 
         Without a kernel, all are left; with it, those from the first page on that `into` can't
-        grow, or that gets more than so many rows. The first N columns are the key of a row.
+        grow, or that gets more than `most` rows. The first N columns are the key of a row.
         """
         if self._inserter is None or at is None:
             return first
