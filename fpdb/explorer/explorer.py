@@ -30,6 +30,7 @@ from fpdb.explorer.parts import (
 )
 from fpdb.explorer.texts import Texts, split_sources
 from fpdb.ingest import parse_key
+from fpdb.io.files import check_path
 from fpdb.io.records import Reading
 from fpdb.models import Key
 from fpdb.report.figures import by_day, by_similarity, by_size
@@ -58,9 +59,11 @@ class Explorer:
         host_field: str | None = None,
     ) -> None:
         files, url = split_sources(list(texts))
+        reading = reading or Reading()
+        for path in files:
+            check_path(path, reading)
         self._folder = tempfile.TemporaryDirectory(prefix="fpdb-")
         packed = Path(self._folder.name, "texts")
-        reading = reading or Reading()
         background = Background(
             FindingTask(database, files, reading, packed, date_field, host_field)
         )

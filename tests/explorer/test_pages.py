@@ -1,5 +1,6 @@
 """The pages of the explorer, without a server: what they show, and what forms do."""
 
+import dataclasses
 import json
 import re
 import threading
@@ -469,13 +470,17 @@ def test_the_search_for_groups_ends_with_an_error_that_pages_show(tmp_path, sour
         assert "<b>0</b> <span>groups</span>" in visitor.get("")
         assert "0 of 0 groups" in visitor.get("groups")
         assert "There are none." in visitor.get("documents")
-        explorer.close()
-        explorer = fpdb.Explorer(database, texts=[str(tmp_path / "missing.jsonl")])
+        missing = str(tmp_path / "missing.jsonl")
+        with pytest.raises(fpdb.InputError, match=r"missing\.jsonl"):
+            fpdb.Explorer(database, texts=[missing])
+        # It was there when the explorer was made.
         work = explorer._context.background
+        work.task = dataclasses.replace(work.task, files=[missing])
+        visitor.post("again", 303)
         limit = time.monotonic() + 60
         while work.stage and time.monotonic() < limit:
             time.sleep(0.02)
-        assert "Groups can&#x27;t be found" in Visitor(explorer).get("")
+        assert "Groups can&#x27;t be found" in visitor.get("")
         explorer.close()
 
 
