@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from examples import ExampleError, Page
 
 ROOT = Path(__file__).resolve().parents[2]

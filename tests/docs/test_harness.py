@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from examples import ExampleError, Page
 
 pytestmark = pytest.mark.process
