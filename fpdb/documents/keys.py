@@ -4,7 +4,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from operator import itemgetter
 
 import xxhash
@@ -19,7 +19,6 @@ from fpdb.storage.texts import (
     TextEntry,
     find_text,
     pack_texts,
-    shared_bytes,
     unpack_texts,
 )
 from fpdb.tables.pages import out_of_order, page_and_next, seek
@@ -34,8 +33,6 @@ _BLOCK = 1 << 14
 # As of the pages of tables: one this small is joined with the one before if both then fill at most
 # this, and two share their entries if both then fill at most that.
 _SMALL, _ROOMY, _SHARED = LARGEST // 4, LARGEST * 3 // 4, LARGEST * 7 // 8
-# About what an entry takes beside the end of its text.
-_BESIDE = 5
 
 _text = itemgetter(0)
 
@@ -187,15 +184,9 @@ def _cut(entries: list[TextEntry]) -> list[list[TextEntry]] | None:
 
     Return nothing if they are too many, or too long, and are filled instead.
     """
-    lasts = [b"", *map(_text, entries)]
-    sizes = [
-        len(text) - shared_bytes(last, text)
-        for last, (text, _) in zip(lasts, entries, strict=False)
-    ]
-    ends = list(accumulate(size + _BESIDE for size in sizes))
     for count, largest in ((2, _SHARED), (3, LARGEST), (4, LARGEST)):
-        places = [bisect_left(ends, ends[-1] * part // count) for part in range(1, count)]
-        parts = [entries[low:high] for low, high in pairwise([0, *places, len(entries)])]
+        ends = [len(entries) * part // count for part in range(count + 1)]
+        parts = [entries[low:high] for low, high in pairwise(ends)]
         if all(part and _size(part) <= largest for part in parts):
             return parts
     return None

@@ -32,7 +32,7 @@ def pack_texts(entries: Sequence[TextEntry], first: int, after: int) -> tuple[by
     last, size, width, place = b"", HEAD, 0, first
     for place in range(first, after):
         text, number = entries[place]
-        shared = shared_bytes(last, text)
+        shared = _shared_bytes(last, text)
         rest = text[shared:]
         length = len(rest)
         head = (
@@ -55,7 +55,7 @@ def pack_texts(entries: Sequence[TextEntry], first: int, after: int) -> tuple[by
     return page, place
 
 
-def shared_bytes(last: bytes, text: bytes) -> int:
+def _shared_bytes(last: bytes, text: bytes) -> int:
     """Return how many bytes of a text aren't stored, because the one before begins with them."""
     most = min(len(last), len(text), _MOST_SHARED)
     if last[:most] == text[:most]:
