@@ -20,6 +20,7 @@ KEYS = 1500 * SCALE  # of each writer
 CENTRES = 400 * SCALE
 LARGEST_BATCH = 40
 LARGEST_LOAD = 200 * SCALE
+LARGEST_DELETION = min(20 * SCALE, 1000)  # more are several transactions
 MOST = max(12 // SCALE, 2)  # operations from one kill to the next
 LONGEST = 0.02 * SCALE  # seconds from the last acknowledgement to the kill
 TRANSACTION = 1 << 20  # documents: more than there are in any operation
@@ -102,7 +103,7 @@ class Script:
     def _delete_many(self) -> Operation:
         return {
             "op": "delete",
-            "keys": [self._key() for _ in range(self._random.randint(2, 20 * SCALE))],
+            "keys": [self._key() for _ in range(self._random.randint(2, LARGEST_DELETION))],
         }
 
     def _load(self) -> Operation:
