@@ -21,7 +21,7 @@ from typing import Any
 from figures import ControlError, Figures, going
 from oracle import Contents, contents, flaws
 from worker import Workers
-from workload import SCALE, TRANSACTION
+from workload import LARGEST_DELETION, SCALE, TRANSACTION
 
 import fpdb
 from fpdb.storage.format import Counters
@@ -72,7 +72,7 @@ class Script:
         chance = self._chance
         numbers = chance.sample(range(KEYS), chance.randint(1, LARGEST_BATCH))
         if chance.random() < 0.25:
-            keys = [f"{self._name}/{number}" for number in numbers]
+            keys = [f"{self._name}/{number}" for number in numbers[:LARGEST_DELETION]]
             # One that is stored: a transaction that changes nothing couldn't be detected.
             while keys[0] not in self.documents:
                 keys[0] = f"{self._name}/{chance.randrange(KEYS)}"

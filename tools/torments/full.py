@@ -264,7 +264,7 @@ def strain(
         channel.hear()
         if limited:
             size = (Path(path) / "data.mdb").stat().st_size
-            allowed = size // 4 if act in MAKES else size + 2 * _MIB
+            allowed = min(size // 4, _MIB // 4) if act in MAKES else size + 2 * _MIB
             hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
             resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, hard))
         channel.tell(ended=_outcome(fill_up, "done"))
