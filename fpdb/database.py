@@ -199,7 +199,8 @@ class Database(Queries):
         except BaseException:
             environment.close()
             raise
-        log("INFO", "opened %s%s: recipe %s", path, " to read" * readonly, database.recipe.name)
+        name = database._header["recipe"].get("name")
+        log("INFO", "opened %s%s: recipe %s", path, " to read" * readonly, name)
         return database
 
     @property
