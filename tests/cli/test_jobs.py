@@ -88,7 +88,8 @@ def test_ingest_gives_the_same_whatever_the_number_of_jobs(
     said = [line for line in err.splitlines() if ".jsonl:" in line]
     numbers = [int(line.split(":")[1]) for line in said]
     assert numbers == sorted(numbers)
-    assert len(numbers) == 31
+    assert 5 < len(numbers) < 31  # a few of each reason
+    assert "bad 31" in err
     assert "read 121, added " in err
     assert len(rows) > 50
 
