@@ -74,9 +74,11 @@ def serve(
         scheme = "https" if certificate else "http"
         on_start(f"unix:{unix}" if unix else f"{scheme}://{_authority(listener)}")
         sys.setswitchinterval(_SWITCH_SECONDS)
-        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is raised again at the end
+        runner = _Runner(config, server)
+        # One that comes before the server takes signals ends it too; at the end it is raised again.
+        before = signal.signal(signal.SIGTERM, runner.end)
         try:
-            _Runner(config, server).run([listener])
+            runner.run([listener])
         finally:
             signal.signal(signal.SIGTERM, before)
 
@@ -91,6 +93,10 @@ class _Runner(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+
+    def end(self, _: int, __: FrameType | None) -> None:
+        """End the server, once it has started."""
+        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
