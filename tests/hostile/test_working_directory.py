@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,8 @@ COMMANDS = {
     "create": ["../x.fpdb", "--recipe", "web"],
     "get": ["../x.fpdb", "k1"],
     "delete": ["../x.fpdb", "absent"],
+    "serve": ["../x.fpdb", "--port", "0"],
+    "explore": ["../x.fpdb"],
     "stats": ["../x.fpdb"],
     "check": ["../x.fpdb", "--deep"],
     "backup": ["../x.fpdb", "--output", "../copy.fpdb"],
@@ -131,6 +134,8 @@ COMMANDS = {
     "recipes show": ["web"],
     "recipes idf": ["../lines.txt", "--output", "../idf.tsv"],
 }
+# These run until they are ended.
+ENDLESS = ("serve", "explore")
 # Those that make what others need come first.
 FIRST = ("create", "ingest", "export", "load", "backup", "compact")
 
@@ -160,16 +165,22 @@ def test_no_command_imports_from_the_working_directory(hostile, tmp_path, starte
     begin = {"script": [script], "module": ["-P", "-m", "fpdb"]}[started]
     place_files(tmp_path)
     for name in names:
-        done = subprocess.run(
+        with subprocess.Popen(
             [sys.executable, *begin, *name.split(), *COMMANDS[name]],
-            check=False,
             cwd=hostile,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-        )
-        assert (done.returncode, executed(hostile)) == (0, ""), (name, done.stderr)
+        ) as process:
+            if name in ENDLESS:
+                assert "http" in process.stdout.readline()  # it listens
+                process.terminate()
+            output, _ = process.communicate()
+        codes = (0, -signal.SIGTERM) if name in ENDLESS else (0,)
+        assert process.returncode in codes, (name, output)
+        assert executed(hostile) == "", name
 
 
 @pytest.mark.spark
