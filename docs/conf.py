@@ -8,7 +8,7 @@ import fpdb
 project = "fpdb"
 author = "The fpdb authors"
 copyright = "The fpdb authors"
-release = version = version_of("fpdb")
+release = version = version_of("fpdb-store")
 language = "en"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
