@@ -159,7 +159,9 @@ def main():
         parser.error(f"found {', '.join(sorted(unknown))}, expected {', '.join(every)}")
     before = json.loads(RAW.read_text("utf-8")) if options.again or options.copies else {}
     raw = {
-        "versions": [*(f"{each} {version(each)}" for each in ("fpdb", *peers.PACKAGES, "numpy"))],
+        "versions": [
+            *(f"{each} {version(each)}" for each in ("fpdb-store", *peers.PACKAGES, "numpy"))
+        ],
         "corpora": before.get("corpora", {}),
         "copies": before.get("copies", {}),
     }

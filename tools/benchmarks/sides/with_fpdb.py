@@ -16,7 +16,7 @@ from fpdb.tables.pages import seek
 class Fpdb(Side):
     """A database of bits with integer keys; the key is the id."""
 
-    version = f"fpdb {version('fpdb')}"
+    version = f"fpdb {version('fpdb-store')}"
     database = None
     snapshot = None
 
