@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import fpdb
+from fpdb.storage.format import key_in_record
 from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 
@@ -21,13 +22,14 @@ def path(tmp_path):
 
 
 def lose_leaf(path: Path) -> set[str]:
-    """Overwrite a page of records, and give the keys that stood on it."""
+    """Overwrite a page of records, and return the keys that were on it."""
     with Survey(open_data(path)) as survey:
         leaf = survey.leaves["documents"][1]
-        ids = {
-            int.from_bytes(entry.key) for entry in survey.entries("documents") if entry.page == leaf
+        keys = {
+            key_in_record(entry.value, bits=64)
+            for entry in survey.entries("documents")
+            if entry.page == leaf
         }
-        keys = {e.key.decode() for e in survey.entries("keys") if int.from_bytes(e.value) in ids}
     with (path / "data.mdb").open("r+b") as file:
         file.seek(leaf * PAGE)
         file.write(b"\xff" * PAGE)

@@ -207,7 +207,7 @@ def test_jobs_change_nothing(source):
 def test_a_file_that_fails_leaves_the_page_that_was_there(source, tmp_path):
     (tmp_path / "report.html").write_text("old")
     source.write_text(source.read_text() + "no json\n")
-    with pytest.raises(fpdb.InputError, match="no JSON"):
+    with pytest.raises(fpdb.InputError, match="isn't JSON"):
         report(source, strict=True)
     assert (tmp_path / "report.html").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["news.jsonl", "report.html"]
