@@ -1,4 +1,4 @@
-"""The package: its name where anyone is told to install it, and systems that it doesn't run on."""
+"""The package: its name wherever pages install it, and systems that it doesn't run on."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ import fpdb.cli
 
 
 def pages():
-    """Yield the files in which somebody could be told how to install fpdb."""
+    """Yield the files that may say how to install fpdb."""
     yield from (path for path in ROOT.iterdir() if path.suffix in {".md", ".toml"})
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*"):
@@ -37,7 +37,7 @@ def pages():
                 yield path
 
 
-def test_nobody_is_told_to_install_the_other_package():
+def test_no_page_installs_the_other_package():
     assert INSTALL.search("pip install 'fpdb[web]'")
     assert INSTALL.search("uv add fpdb")
     assert not INSTALL.search("pip install 'fpdb-store[web]'; pip install /src/fpdb")
