@@ -55,7 +55,6 @@ def explore(
     ends it. What is deleted is first written to a file that fpdb load takes.
     """
     from fpdb.integrations import server  # it takes long to import, and is an extra
-    from fpdb.integrations.explorer import routes
 
     access = server.Access(required=True)
 
@@ -80,5 +79,5 @@ def explore(
             host_field=host_field,
         ) as pages,
     ):
-        application = server.app(database, access=access, routes=routes(pages))
+        application = server.app(database, access=access, explorer=pages)
         server.serve(application, port=port, on_start=announce)

@@ -68,7 +68,6 @@ def serve(
     require((certificate is None) == (private_key is None), "--tls-cert needs --tls-key")
     require(explorer or not texts, "--texts are for the pages of --explorer")
     from fpdb.integrations import server  # it takes long to import, and is an extra
-    from fpdb.integrations.explorer import routes
 
     access = server.Access(server.read_tokens(token_file) if token_file else ())
     if readonly:
@@ -84,9 +83,8 @@ def serve(
     render.leave_if_interrupted("answered documents are stored")
     pages = fpdb.Explorer(database, texts=texts or ()) if explorer else None
     with database, pages or contextlib.nullcontext():
-        further = routes(pages) if pages else ()
         server.serve(
-            server.app(database, access=access, similarity=similarity, routes=further),
+            server.app(database, access=access, similarity=similarity, explorer=pages),
             host=host,
             port=port,
             unix=unix,

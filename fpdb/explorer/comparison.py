@@ -9,6 +9,7 @@ from fpdb.fingerprint.digits import format_fingerprint
 from fpdb.fingerprint.sketches import exact_shares
 from fpdb.report.differences import differences
 from fpdb.report.page import Markup, element, language_of, percent, plural, table
+from fpdb.report.views import UNSPACED, likeness
 
 # The characters of a text that are compared, and the most shingles of texts whose features and
 # votes are shown: a page takes less than a second.
@@ -16,9 +17,9 @@ _COMPARED = 40_000
 _MOST_SHINGLES = 1_500
 # Features that are named.
 _NAMED = 12
-# Of equal passages that are longer than the first, the second is shown at both ends.
+# Equal passages that are longer than the first are shown at their ends, as long as the second;
+# without spaces between words, half of it.
 _LONG, _EDGE = 360, 140
-_UNSPACED = ("zh", "ja")
 
 
 @dataclass(frozen=True)
@@ -34,46 +35,31 @@ class ComparedSide:
 
 def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Markup:
     """Return the texts of two documents beside each other, and why they are near."""
-    parts = [
+    names = (
         element(
             "div",
-            *(element("div", element("b", side.name), _note(side)) for side in (first, second)),
-            class_="names",
+            element("b", side.name),
+            element("p", side.note, class_="warn") if side.note else "",
         )
-    ]
+        for side in (first, second)
+    )
+    parts = [element("div", *names, class_="names")]
     if first.text is not None and second.text is not None:
         parts += _texts(recipe, first.text, second.text)
     else:
         parts += [
-            element("div", side.text[:_COMPARED], class_="text", dir="auto", lang=_language(side))
+            _cell([side.text[:_COMPARED]], language_of(side.text))
             for side in (first, second)
             if side.text is not None
         ]
-    parts += _why(recipe, first, second)
-    return element("section", *parts)
-
-
-def _note(side: ComparedSide) -> str:
-    return element("p", side.note, class_="warn") if side.note else ""
-
-
-def _language(side: ComparedSide) -> str | None:
-    return language_of(side.text or "")
+    return element("section", *parts, *_why(recipe, first, second))
 
 
 def _texts(recipe: Recipe, text: str, other: str) -> Iterator[Markup]:
     one, two = text[:_COMPARED], other[:_COMPARED]
     found = differences(one, two)
     share, contained = exact_shares(*recipe.shingles_many([text, other]))
-    what = "characters" if language_of(one) in _UNSPACED else "words"
-    sentence = f"{percent(share)} similar. " if share is not None else ""
-    if all(piece.same for piece in found.pieces):
-        sentence += "The same words in the same order; only white space differs."
-    else:
-        sentence += (
-            f"{percent(found.only)} of the {what} are only in the first text, "
-            f"{percent(found.other_only)} of the other's only in the second."
-        )
+    sentence = likeness(found, share, "first", one)
     if contained is not None:
         sentence += f" {percent(contained)} of the smaller one is in the other."
     yield element("p", sentence, class_="facts")
@@ -84,9 +70,7 @@ def _texts(recipe: Recipe, text: str, other: str) -> Iterator[Markup]:
             rows.equal(piece.text, first=number == 0, last=number == last)
         else:
             rows.change(piece.text, piece.other)
-    beside, merged = rows.finished()
-    yield element("div", *beside, class_="two")
-    yield element("div", *merged, class_="one")
+    yield element("div", *rows.finished())
     rest = len(text) - len(one) + len(other) - len(two) + found.rest + found.other_rest
     if rest:
         note = f"{plural(rest, 'character')} at the end weren't compared"
@@ -94,18 +78,20 @@ def _texts(recipe: Recipe, text: str, other: str) -> Iterator[Markup]:
 
 
 class _DrawnRows:
-    """The rows of two texts, which end where lines end: beside each other, and as one text."""
+    """The rows of two texts, which end where lines end.
 
-    def __init__(self, language: str | None, other_language: str | None) -> None:
-        self._languages = language, other_language
-        self._sides: tuple[list[str], list[str]] = [], []
-        self._both: list[str] = []
-        self._beside: list[Markup] = []
-        self._merged: list[Markup] = []
+    Both cells of a row have all of it, and the style hides what is only in the other text, or the
+    second cell where there is no room.
+    """
+
+    def __init__(self, *languages: str | None) -> None:
+        self._languages = languages
+        self._row: list[str] = []
+        self._rows: list[Markup] = []
 
     def equal(self, text: str, *, first: bool, last: bool) -> None:
         """Add a passage that both have; of a long one, the middle is folded."""
-        dense = self._languages[0] in _UNSPACED
+        dense = self._languages[0] in UNSPACED
         edge = _EDGE // 2 if dense else _EDGE
         start = 0 if first else _cut(text, edge)
         stop = len(text) if last else _cut(text, len(text) - edge)
@@ -113,50 +99,39 @@ class _DrawnRows:
             self._add(text)
             return
         self._add(text[:start])
-        self._close()
         middle = text[start:stop]
-        size = len(middle) if dense else len(middle.split())
+        size, unit = (len(middle), "character") if dense else (len(middle.split()), "word")
         inner = _DrawnRows(*self._languages)
         inner._add(middle)
-        unit = "equal character" if dense else "equal word"
-        summary = element("summary", f"⋯ {plural(size, unit)} ⋯")
-        for rows, own in zip((self._beside, self._merged), inner.finished(), strict=True):
-            rows.append(element("details", summary, *own, class_="folded"))
+        summary = element("summary", f"⋯ {plural(size, f'equal {unit}')} ⋯")
+        folded = element("details", summary, *inner.finished(), class_="folded")
+        self.finished().append(folded)
         self._add(text[stop:])
 
     def change(self, text: str, other: str) -> None:
         """Add what each of the texts has in place of the other's."""
-        for side, name, own in zip(self._sides, ("del", "ins"), (text, other), strict=True):
-            bare = own.rstrip()
-            if own:
-                marked = element(name, re.sub(r"\n\s*\n", "\n", bare))
-                space = re.sub(r"\n\s*", "\n", own[len(bare) :])
-                for each in (side, self._both):
-                    each += [marked, space]
+        self._row += [
+            element(name, re.sub(r"\n\s*\n", "\n", own))
+            for name, own in (("del", text), ("ins", other))
+            if own
+        ]
         if any(re.search(r"\n\s*$", own) for own in (text, other)):
-            self._close()
+            self.finished()
 
-    def finished(self) -> tuple[list[Markup], list[Markup]]:
-        """Return both forms."""
-        self._close()
-        return self._beside, self._merged
+    def finished(self) -> list[Markup]:
+        """End the row, and return all of them."""
+        if self._row:
+            cells = [_cell(self._row, language) for language in self._languages]
+            self._rows.append(element("div", *cells, class_="row"))
+            self._row = []
+        return self._rows
 
     def _add(self, text: str) -> None:
         for line in text.splitlines(keepends=True):
             if line.strip() or not line.endswith("\n"):
-                for side in (*self._sides, self._both):
-                    side.append(line)
+                self._row.append(line)
             if line.endswith("\n"):
-                self._close()
-
-    def _close(self) -> None:
-        if not self._both:
-            return
-        cells = [_cell(side, lang) for side, lang in zip(self._sides, self._languages, strict=True)]
-        self._beside.append(element("div", *cells, class_="row"))
-        self._merged.append(_cell(self._both, self._languages[0]))
-        for side in (*self._sides, self._both):
-            side.clear()
+                self.finished()
 
 
 def _cell(content: Sequence[str], language: str | None) -> Markup:
@@ -175,41 +150,44 @@ def _why(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Iterator[
     if first.sketch and second.sketch:
         share = sketch_jaccard(first.sketch, second.sketch)
         facts.append(f"By their sketches, they are {percent(max(share, 0.0))} similar.")
+    numbers = [side.fingerprint for side in (first, second) if side.fingerprint is not None]
     apart: list[int] = []
-    if first.fingerprint is not None and second.fingerprint is not None:
-        changed = first.fingerprint ^ second.fingerprint
+    if len(numbers) == 2:
+        changed = numbers[0] ^ numbers[1]
         apart = [bit for bit in range(recipe.bits) if changed >> bit & 1]
         facts.append(f"Their fingerprints differ in {len(apart)} of {recipe.bits} bits.")
     inner = [element("p", " ".join(facts))] if facts else []
     inner += [
-        element("p", element("code", format_fingerprint(side.fingerprint, recipe.bits)))
-        for side in (first, second)
-        if side.fingerprint is not None
+        element("p", element("code", format_fingerprint(number, recipe.bits))) for number in numbers
     ]
-    texts = [side.text for side in (first, second) if side.text is not None]
-    if max(map(len, recipe.shingles_many(texts)), default=0) > _MOST_SHINGLES:
+    texts = {
+        name: side.text
+        for name, side in (("first", first), ("second", second))
+        if side.text is not None
+    }
+    if max(map(len, recipe.shingles_many(list(texts.values()))), default=0) > _MOST_SHINGLES:
         inner.append(element("p", "The texts are too long to show their features and votes."))
     else:
-        tallies = [recipe.features(text) for text in texts]
-        if len(tallies) == 2:
-            inner.append(_features(*tallies))
-        if apart and tallies:
-            inner.append(_votes(recipe, texts, apart, named=first.text is not None))
+        if len(texts) == 2:
+            inner.append(_features(*map(recipe.features, texts.values())))
+        if apart and texts:
+            inner.append(_votes(recipe, texts, apart))
     yield element("details", element("summary", "Why: features, votes and bits"), *inner)
 
 
 def _features(first: dict[str, float], second: dict[str, float]) -> Markup:
     shared = first.keys() & second.keys()
-    columns = {
-        f"in both: {len(shared):,}": _heaviest(shared, first),
-        f"only in the first: {len(first) - len(shared):,}": _heaviest(first.keys() - shared, first),
-        f"only in the second: {len(second) - len(shared):,}": _heaviest(
-            second.keys() - shared, second
-        ),
-    }
     lists = [
-        element("div", element("h4", f"Features {head}"), element("ul", *items))
-        for head, items in columns.items()
+        element(
+            "div",
+            element("h4", f"Features {where}: {len(names):,}"),
+            element("ul", *_heaviest(names, weights)),
+        )
+        for where, names, weights in (
+            ("in both", shared, first),
+            ("only in the first", first.keys() - shared, first),
+            ("only in the second", second.keys() - shared, second),
+        )
     ]
     return element("div", *lists, class_="figures")
 
@@ -222,16 +200,15 @@ def _heaviest(features: Iterable[str], weights: dict[str, float]) -> Iterator[Ma
         yield element("li", element("bdi", feature[:80]), weight)
 
 
-def _votes(recipe: Recipe, texts: Sequence[str], apart: Sequence[int], *, named: bool) -> Markup:
+def _votes(recipe: Recipe, texts: dict[str, str], apart: Sequence[int]) -> Markup:
     """Return the votes on the bits that differ; small ones are those that few features turn."""
-    found = [recipe.explain(text) for text in texts]
-    places = ["first", "second"] if len(found) == 2 else ["first" if named else "second"]
+    found = [recipe.explain(text) for text in texts.values()]
     rows = []
     for bit in sorted(apart, key=lambda bit: abs(found[0].votes[bit])):
-        ranks = [each.weakest.index(bit) + 1 for each in found]
         votes = [f"{each.votes[bit]:+.3g}" for each in found]
-        rows.append((str(bit), *votes, *(f"{rank} of {recipe.bits}" for rank in ranks)))
-    head = ("bit", *(f"{place}: votes" for place in places), *(f"{p}: rank" for p in places))
+        ranks = [f"{each.weakest.index(bit) + 1} of {recipe.bits}" for each in found]
+        rows.append((str(bit), *votes, *ranks))
+    head = ("bit", *(f"{name}: votes" for name in texts), *(f"{name}: rank" for name in texts))
     return element(
         "div",
         element("h4", "The bits that differ"),
@@ -241,5 +218,5 @@ def _votes(recipe: Recipe, texts: Sequence[str], apart: Sequence[int], *, named:
             "bit. The bit of rank 1 is the one that the fewest votes would turn.",
             class_="soft",
         ),
-        element("div", table(head, rows), class_="wide"),
+        table(head, rows, "The bits that differ"),
     )

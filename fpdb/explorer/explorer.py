@@ -11,12 +11,18 @@ import numpy as np
 
 from fpdb.database import Database
 from fpdb.errors import DocumentNotFoundError, FpdbError, InputError, ReadOnlyError
-from fpdb.explorer.context import Context
 from fpdb.explorer.decisions import Decisions
-from fpdb.explorer.documents import document_page, documents_page, near_page
 from fpdb.explorer.findings import Background, FindingTask, Groups
-from fpdb.explorer.groups import compare_page, group_page, groups_page
+from fpdb.explorer.pages import (
+    compare_page,
+    document_page,
+    documents_page,
+    group_page,
+    groups_page,
+    near_page,
+)
 from fpdb.explorer.parts import (
+    Context,
     ServedPage,
     Visit,
     address,
@@ -26,7 +32,6 @@ from fpdb.explorer.parts import (
     key_link,
     link,
     sent_to,
-    wide_table,
 )
 from fpdb.explorer.texts import Texts, split_sources
 from fpdb.ingest import parse_key
@@ -34,10 +39,12 @@ from fpdb.io.files import check_path
 from fpdb.io.records import Reading
 from fpdb.models import Key
 from fpdb.report.figures import by_day, by_similarity, by_size
-from fpdb.report.page import Markup, bars, card, element, percent, plural
+from fpdb.report.page import Markup, bars, cards, element, percent, plural, table
 
 _CROWDED = 10
 _SHOWN = 20
+# Documents that a request deletes, of whose time that takes a third at most on slow disks.
+_DELETED = 50_000
 
 
 class Explorer:
@@ -100,7 +107,9 @@ class Explorer:
 
         What is `posted` must have the token of the session, which all forms have.
         """
-        visit = Visit(page or "overview", fields, session, posted, may_write)
+        context = self._context
+        token = context.token(session)
+        visit = Visit(page or "overview", fields, token, posted, may_write and context.write)
         try:
             return self._answer(visit)
         except FpdbError as error:
@@ -108,18 +117,17 @@ class Explorer:
             if isinstance(error, ReadOnlyError):
                 status = 403
             content = [element("p", str(error), class_="warn"), element("p", error.hint or "")]
-            return self._context.framed("That didn't work", *content, status=status)
+            return context.framed("That didn't work", *content, status=status)
 
     def _answer(self, visit: Visit) -> ServedPage:
         context = self._context
         if visit.posted:
-            given, token = visit.get("token").encode(), context.token(visit.session).encode()
-            if not hmac.compare_digest(given, token):
+            if not hmac.compare_digest(visit.get("token").encode(), visit.token.encode()):
                 raise ReadOnlyError(
                     "the form has no valid token",
                     hint="open the page again, and send it from there",
                 )
-            if visit.page in _WRITING and not context.may_write(visit):
+            if visit.page in _WRITING and not visit.may_write:
                 raise ReadOnlyError(
                     "this explorer only reads", hint="start it with --write to decide"
                 )
@@ -130,42 +138,32 @@ class Explorer:
 
 
 def _overview(context: Context, visit: Visit) -> ServedPage:
-    stats = context.database.stats()
-    work = context.background
-    groups, counts = work.groups, work.counts
-    cards = [
-        card(f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
-        card(f"{stats.short:,}", "short texts", "are found by equal texts only."),
+    database, work = context.database, context.background
+    stats, groups, counts = database.stats(), work.groups, work.counts
+    numbers = [
+        (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
+        (f"{stats.short:,}", "short texts", "are found by equal texts only."),
     ]
-    if groups:
-        near = percent(context.database.similarity) if context.database.similarity else ""
-        cards += [
-            card(
-                f"{len(groups.starts):,}",
-                "groups",
-                f"of documents that pairs connect, similar from {near}."
-                if near
-                else f"of documents that pairs within {plural(stats.k, 'bit')} connect.",
-            ),
-            card(
-                percent(groups.copies / max(work.counts.documents if work.counts else 1, 1)),
-                "could go",
-                f"if one document of each group stays: {groups.copies:,}.",
-            ),
-        ]
     figures: list[Markup] = []
     if groups:
+        near = f"of documents that pairs within {plural(stats.k, 'bit')} connect."
+        if database.similarity is not None:
+            near = f"of documents that pairs connect, similar from {percent(database.similarity)}."
+        share = groups.copies / max(counts.documents if counts else 1, 1)
+        stays = f"if one document of each group stays: {groups.copies:,}."
+        numbers += [
+            (f"{len(groups.starts):,}", "groups", near),
+            (percent(share), "could go", stays),
+        ]
         figures += [_by_nearness(context, groups), by_size(Counter(groups.sizes.tolist()))]
     if counts:
         figures.append(by_day("When documents were added", "", counts.days, "documents"))
     return context.framed(
-        f"{context.database.path.name}",
+        database.path.name,
         *context.status(visit),
-        element("section", *cards, class_="cards"),
+        cards(numbers),
         element("section", *figures, class_="figures"),
-        *_crowded(
-            context,
-        ),
+        *_crowded(context),
         page="overview",
         refresh=2 if work.stage else 0,
     )
@@ -186,19 +184,17 @@ def _crowded(context: Context) -> Iterator[Markup]:
     if counts is None:
         return
     bits = int(np.log2(len(counts.prefixes)))
-    crowded = [
-        place
-        for place in np.argsort(-counts.prefixes, kind="stable")[:_CROWDED].tolist()
-        if counts.prefixes[place] > 1
-    ]
+    places = np.argsort(-counts.prefixes, kind="stable")[:_CROWDED]
+    places = places[counts.prefixes[places] > 1]
+    keys = context.database.keys_of(counts.samples[places].tolist())
     rows = [
         (
             element("code", f"{place:0{bits}b}"),
-            f"{int(counts.prefixes[place]):,}",
-            key_link(key) if key is not None else "deleted",
+            f"{count:,}",
+            "deleted" if key is None else key_link(key),
         )
-        for place, key in zip(
-            crowded, context.database.keys_of(counts.samples[crowded].tolist()), strict=True
+        for place, count, key in zip(
+            places.tolist(), counts.prefixes[places].tolist(), keys, strict=True
         )
     ]
     if rows:
@@ -211,7 +207,7 @@ def _crowded(context: Context) -> Iterator[Markup]:
             "with the same boilerplate, and slow down questions about bits.",
             class_="soft",
         )
-        yield wide_table(("prefix", "documents", "one of them"), rows, "Most crowded prefixes")
+        yield table(("prefix", "documents", "one of them"), rows, "Most crowded prefixes")
 
 
 def _verdict(context: Context, visit: Visit) -> ServedPage:
@@ -222,36 +218,39 @@ def _verdict(context: Context, visit: Visit) -> ServedPage:
 
 
 def _delete(context: Context, visit: Visit) -> ServedPage:
+    """Delete documents after a confirmation, at most as many as a request has time for."""
     keys = _marked(context, visit)
+    content: list[Markup] = []
+    again = {name: list(visit.fields.get(name, ())) for name in ("of", "which", "key")}
     if visit.get("sure") == str(len(keys)):
-        deleted, path = context.decisions.delete(keys)
+        deleted, path = context.decisions.delete(keys[:_DELETED])
+        said = f"{plural(deleted, 'document')} deleted. This brings them back:"
         command = f"fpdb load {context.database.path} {path}"
-        return context.framed(
-            "Deleted",
-            element(
-                "p",
-                f"{plural(deleted, 'document')} deleted. This brings them back:",
-                role="status",
-            ),
-            element("p", element("code", command)),
-        )
+        content = [element("p", said, role="status"), element("p", element("code", command))]
+        keys = keys[_DELETED:]
+        if not keys:
+            return context.framed("Deleted", *content)
+        if visit.get("which") == "marked":
+            again["key"] = [str(key) for key in keys]
+    some = plural(min(len(keys), _DELETED), "document")
     named = [element("li", key_link(key)) for key in keys[:_SHOWN]]
     more = len(keys) - len(named)
-    again = {name: list(visit.fields.get(name, ())) for name in ("key", "of", "which")}
     return context.framed(
-        f"Delete {plural(len(keys), 'document')}?",
+        f"Delete {some}?",
+        *content,
         element("ul", *named),
         element("p", f"and {more:,} more" if more else ""),
         element(
             "p",
-            "Before they are deleted, a file beside the database gets what brings them back.",
+            "Before they are deleted, a file beside the database gets what brings them back."
+            + (f" A step deletes {_DELETED:,} of them." if len(keys) > _DELETED else ""),
         ),
         form(
             "delete",
-            hidden(**again, sure=len(keys)),
-            button(f"Delete {plural(len(keys), 'document')}", class_="danger"),
+            *hidden(**again, sure=len(keys)),
+            button(f"Delete {some}", class_="danger"),
             link("No, go back", "group" if visit.get("of") else "documents", of=visit.get("of")),
-            token=context.token(visit.session),
+            token=visit.token,
             class_="verdict",
         ),
     )

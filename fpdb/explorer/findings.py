@@ -5,6 +5,7 @@ A child process finds them on a snapshot, while pages say how far it is, and han
 
 import contextlib
 import dataclasses
+import sqlite3
 import threading
 import time
 import zlib
@@ -17,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places, ranked, run_starts
+from fpdb.arrays import Column, Marks, Places, ranked
 from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.ingest import parse_key
@@ -30,7 +30,7 @@ from fpdb.joins import Clustering
 from fpdb.models import Document, Key
 from fpdb.processes import Streamed, Worker
 from fpdb.queries import Snapshot
-from fpdb.report.gather import host_of, parse_day
+from fpdb.report.gather import GroupColumns, host_of, parse_day
 
 # The leading bits of fingerprints by which documents are counted, at most.
 _PREFIX = 16
@@ -65,48 +65,27 @@ class Counts:
     samples: Column
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """All groups at one moment: a row for each of their documents, by id, as in `Clustering`.
+class Groups(GroupColumns):
+    """All groups at one moment.
 
-    `days` and `hosts` are by row, too, hosts by their place among the `names`. The rows of a group
-    are together in the `order`, from one of the `starts` on.
+    `days` and `hosts` are by row, which are the documents by id, hosts by their place among the
+    `names`.
     """
 
-    found: Clustering
-    days: NDArray[np.int32]
-    hosts: NDArray[np.int32]
-    names: Sequence[str]
-    at: float
-    seconds: float
-    order: Places = field(init=False)
-    starts: Places = field(init=False)
-    sizes: Places = field(init=False)
-    texts: Places = field(init=False)
-    least: NDArray[np.float64] = field(init=False)
-    first_days: NDArray[np.int32] = field(init=False)
-    last_days: NDArray[np.int32] = field(init=False)
-
-    def __post_init__(self) -> None:
-        found = self.found
-        order = np.argsort(found.firsts, kind="stable")
-        starts = run_starts(found.firsts[order])
-        own = (found.originals == np.arange(len(found.ids))).astype(np.int64)
-        columns: dict[str, Any] = {
-            "order": order,
-            "starts": starts,
-            "sizes": np.diff(starts, append=len(order)),
-            "texts": self._reduced(np.add, own[order], starts),
-            "least": self._reduced(np.minimum, found.least[order], starts),
-            "first_days": self._reduced(np.minimum, self.days[order], starts),
-            "last_days": self._reduced(np.maximum, self.days[order] % _NO_DAY, starts),
-        }
-        for name, column in columns.items():
-            object.__setattr__(self, name, column)
-
-    @staticmethod
-    def _reduced(by: np.ufunc, column: NDArray[Any], starts: Places) -> NDArray[Any]:
-        return by.reduceat(column, starts) if len(starts) else column
+    def __init__(
+        self,
+        found: Clustering,
+        days: NDArray[np.int32],
+        hosts: NDArray[np.int32],
+        names: Sequence[str],
+        at: float,
+        seconds: float,
+    ) -> None:
+        super().__init__(found)
+        self.hosts, self.names = hosts, names
+        self.at, self.seconds = at, seconds
+        self.first_days = self.reduced(np.minimum, days)
+        self.last_days = self.reduced(np.maximum, days % _NO_DAY)
 
     @property
     def copies(self) -> int:
@@ -121,10 +100,6 @@ class Groups:
             return None
         first = self.found.firsts[row]
         return int(self.found.firsts[self.order[self.starts]].searchsorted(first))
-
-    def rows(self, group: int) -> Places:
-        """Return the rows of a group's documents, the first one first."""
-        return self.order[self.starts[group] :][: self.sizes[group]]
 
     def chosen(
         self,
@@ -154,24 +129,18 @@ class Groups:
         return chosen
 
 
-@dataclass(frozen=True, eq=False)
-class TextPlaces:
-    """Where the packed texts of keys are in a file, by the sorted hashes of the keys."""
+@dataclass(frozen=True)
+class PackedTexts:
+    """The texts of keys in a file of SQLite, compressed."""
 
-    hashes: Column
-    starts: Column
-    sizes: Column
     path: Path
 
-    def texts(self, key: Key) -> Iterator[str]:
-        """Yield the texts that were read of a key, the last one first."""
-        number = np.uint64(_hash(key))
-        low, high = (int(self.hashes.searchsorted(number, side)) for side in ("left", "right"))
-        with self.path.open("rb") as file:
-            for place in range(high - 1, low - 1, -1):
-                file.seek(int(self.starts[place]))
-                data = zlib.decompress(file.read(int(self.sizes[place])))
-                yield data.decode("utf-8", "surrogatepass")
+    def texts(self, key: Key) -> list[str]:
+        """Return the texts that were read of a key, the last one first."""
+        query = "SELECT text FROM texts WHERE key = ? ORDER BY rowid DESC"
+        with contextlib.closing(sqlite3.connect(self.path)) as file:
+            rows = file.execute(query, [_bytes(str(key))]).fetchall()
+        return [zlib.decompress(row[0]).decode("utf-8", "surrogatepass") for row in rows]
 
 
 @dataclass
@@ -186,7 +155,7 @@ class Background:
     error: str = ""
     counts: Counts | None = None
     groups: Groups | None = None
-    places: TextPlaces | None = None
+    packed: PackedTexts | None = None
     started: float = 0.0
     _child: Worker | None = None
     _thread: threading.Thread | None = None
@@ -209,7 +178,7 @@ class Background:
 
     def _run(self, child: Worker) -> None:
         task = self.task
-        if self.places:  # the files are read once
+        if self.packed:  # the files are read once
             task = dataclasses.replace(task, files=())
         try:
             found = child.call(task)
@@ -221,8 +190,8 @@ class Background:
                         self.counts = found
                     case Groups():
                         self.groups = found
-                    case TextPlaces():
-                        self.places = found
+                    case PackedTexts():
+                        self.packed = found
                 found = child.call(None)
         except Exception as error:  # whatever ended it, pages say so
             self.error = str(error)
@@ -230,7 +199,7 @@ class Background:
         self.stage = ""
 
 
-def read_findings(task: FindingTask) -> Iterator[str | Counts | Groups | TextPlaces]:
+def read_findings(task: FindingTask) -> Iterator[str | Counts | Groups | PackedTexts]:
     """Yield what a database and its texts hold, and before each part lines about the progress."""
     with task.database.snapshot() as snapshot:
         reader = _DocumentReader(task, snapshot)
@@ -320,28 +289,28 @@ class _DocumentReader:
         )
 
 
-def _read_texts(task: FindingTask) -> Iterator[str | TextPlaces]:
-    """Pack the texts of all files into one, and yield where they are."""
-    hashes, starts, sizes = array("Q"), array("Q"), array("Q")
-    with task.packed.open("wb") as file:
+def _read_texts(task: FindingTask) -> Iterator[str | PackedTexts]:
+    """Pack the texts of all files into one."""
+    task.packed.unlink(missing_ok=True)  # of a try that failed
+    with contextlib.closing(sqlite3.connect(task.packed)) as file:
+        file.execute("PRAGMA journal_mode = OFF")
+        file.execute("CREATE TABLE texts (key BLOB, text BLOB)")
+        number = 0
         for path in task.files:
             for record in read_records(path, task.reading):
                 if isinstance(record, BadRecord) or record.key is None or record.text is None:
                     continue
-                if len(hashes) % _STEP == 0:
-                    yield f"reading texts: {len(hashes):,} so far"
+                if number % _STEP == 0:
+                    yield f"reading texts: {number:,} so far"
+                number += 1
                 with contextlib.suppress(InputError):
-                    key = parse_key(record.key, task.database.keys)
-                    data = zlib.compress(record.text.encode("utf-8", "surrogatepass"), 1)
-                    hashes.append(_hash(key))
-                    starts.append(file.tell())
-                    sizes.append(len(data))
-                    file.write(data)
-    numbers = np.frombuffer(hashes, np.uint64)
-    order = np.argsort(numbers, kind="stable")
-    at, length = (np.frombuffer(column, np.uint64)[order] for column in (starts, sizes))
-    yield TextPlaces(numbers[order], at, length, task.packed)
+                    key = _bytes(str(parse_key(record.key, task.database.keys)))
+                    row = key, zlib.compress(_bytes(record.text), 1)
+                    file.execute("INSERT INTO texts VALUES (?, ?)", row)
+        file.execute("CREATE INDEX keys ON texts (key)")
+        file.commit()
+    yield PackedTexts(task.packed)
 
 
-def _hash(key: Key) -> int:
-    return xxhash.xxh3_64_intdigest(str(key).encode("utf-8", "surrogatepass"))
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

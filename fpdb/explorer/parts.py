@@ -1,14 +1,33 @@
-"""The parts of which pages are made: the frame, links, forms, tables of documents."""
+"""What all pages share: the database and what is found in it, the frame, links and forms."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import hmac
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from html import escape
+from itertools import chain
 from urllib.parse import urlencode
 
+from fpdb.database import Database
+from fpdb.explorer.comparison import ComparedSide
+from fpdb.explorer.decisions import Decisions
+from fpdb.explorer.findings import Background
+from fpdb.explorer.texts import Texts
+from fpdb.fingerprint.digits import format_fingerprint
+from fpdb.ingest import parse_key
 from fpdb.models import Document, Key
-from fpdb.report.page import Markup, allowed, element, language_of, plural, resource
+from fpdb.report.page import (
+    Markup,
+    allowed,
+    element,
+    language_of,
+    plural,
+    resource,
+    title_of,
+    whole_page,
+)
 
 ROWS = 50
 EXCERPT = 5_000
@@ -23,16 +42,16 @@ _PAGES = {
 
 @dataclass(frozen=True)
 class Visit:
-    """A request: the name of a page, its fields, the session it belongs to, and what it may do.
+    """A request: the name of a page, its fields, the token of its forms, and what it may do.
 
-    A visit that was `posted` may change something, and so must have the token of its session.
+    A visit that was `posted` may change something, and so must have the token.
     """
 
     page: str
     fields: Mapping[str, Sequence[str]]
-    session: str = ""
-    posted: bool = False
-    may_write: bool = False
+    token: str
+    posted: bool
+    may_write: bool
 
     def get(self, name: str, default: str = "") -> str:
         """Return a field as it was given, or the default if it is empty."""
@@ -66,17 +85,10 @@ def framed(
         element("a", name, href=place, aria_current="page" if place == page else None)
         for place, name in _PAGES.items()
     ]
-    head = element(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup('<meta name="color-scheme" content="light dark">'),
-        element("title", f"{title} · fpdb"),
-        element("style", Markup(style)),
-    )
     heading = element("h1", title, dir="auto", lang=language_of(title))
-    body = element(
-        "body",
+    html = whole_page(
+        f"{title} · fpdb",
+        style,
         element("a", "To the content", href="#content", class_="skip"),
         element("nav", *links, aria_label="Pages"),
         element("main", heading, *content, id="content"),
@@ -87,12 +99,10 @@ def framed(
         "Content-Security-Policy": f"default-src 'none'; style-src {allowed(style)}; "
         "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
         "Cache-Control": "no-store",
-        "Referrer-Policy": "same-origin",
         "X-Content-Type-Options": "nosniff",
         "Cross-Origin-Opener-Policy": "same-origin",
     } | ({"Refresh": str(refresh)} if refresh else {})
-    html = f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-    return ServedPage(html.encode("utf-8", "replace"), status, headers)
+    return ServedPage(html, status, headers)
 
 
 @cache
@@ -107,9 +117,7 @@ def sent_to(place: str) -> ServedPage:
 
 def address(page: str, /, **fields: object) -> str:
     """Return the address of a page, without the fields that are empty."""
-    given = {
-        name.rstrip("_"): str(value) for name, value in fields.items() if value not in (None, "")
-    }
+    given = {name: str(value) for name, value in fields.items() if value not in (None, "")}
     return f"{page}?{urlencode(given)}" if given else page
 
 
@@ -127,24 +135,17 @@ def key_link(key: Key) -> Markup:
 
 def entry(label: str, name: str, value: object = "", kind: str = "text", **more: object) -> Markup:
     """Return a field of a form with its label."""
-    shown = Markup(f'<input type="{kind}" name="{name}" value="{escape(str(value))}"')
-    given = "".join(
-        f' {word.replace("_", "-")}="{escape(str(content))}"' for word, content in more.items()
-    )
-    return element(
-        "label", *([element("span", label)] if label else []), Markup(f"{shown}{given}>")
-    )
+    field = element("input", type=kind, name=name, value=value, **more)
+    return element("label", *([element("span", label)] if label else []), field)
 
 
-def hidden(**fields: object) -> Markup:
+def hidden(**fields: object) -> list[Markup]:
     """Return fields of a form that aren't shown; of a list, each value."""
-    return Markup(
-        "".join(
-            f'<input type="hidden" name="{name.rstrip("_")}" value="{escape(str(value))}">'
-            for name, values in fields.items()
-            for value in (values if isinstance(values, list) else [values])
-        )
-    )
+    return [
+        element("input", type="hidden", name=name, value=value)
+        for name, values in fields.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
 
 
 def choice(label: str, name: str, value: str, choices: Mapping[str, str]) -> Markup:
@@ -164,38 +165,32 @@ def button(text: str, **attributes: object) -> Markup:
 def form(page: str, *content: str, token: str = "", class_: str = "tools") -> Markup:
     """Return a form; one with a token is posted."""
     method = "post" if token else "get"
-    given = [hidden(token=token)] if token else []
+    given = hidden(token=token) if token else []
     return element("form", *given, *content, action=page, method=method, class_=class_)
 
 
 def pager(page: str, number: int, total: int, /, **fields: object) -> Markup:
     """Return links to the pages before and after one of a list."""
     pages = -(-total // ROWS)
-    if pages < 2:
-        return Markup()
     before = [link("‹ Before", page, page=number - 1, **fields)] if number > 1 else []
     after = [link("After ›", page, page=number + 1, **fields)] if number < pages else []
     place = element("span", f"page {number:,} of {pages:,}", class_="soft")
-    return element("nav", *before, place, *after, class_="pager", aria_label="Pages of the list")
+    return paged(*before, place, *after) if pages > 1 else Markup()
+
+
+def paged(*links: Markup) -> Markup:
+    """Return links to other pages of a list."""
+    return element("nav", *links, class_="pager", aria_label="Pages of the list")
 
 
 def facts(given: Mapping[str, str]) -> Markup:
     """Return names with what they are, without those that are empty."""
-    rows = [
-        element("dt", name) + element("dd", value, dir="auto")
+    rows = (
+        (element("dt", name), element("dd", value, dir="auto"))
         for name, value in given.items()
         if value
-    ]
-    return element("dl", *map(Markup, rows))
-
-
-def wide_table(head: Sequence[str], rows: Iterable[Sequence[str]], label: str) -> Markup:
-    """Return a table that is as wide as it must be."""
-    header = element("tr", *(element("th", name, scope="col") for name in head))
-    lines = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
-    inner = element("table", element("thead", header), element("tbody", *lines))
-    # It can be scrolled by the keyboard, so it needs a name.
-    return element("div", inner, class_="wide", role="region", aria_label=label, tabindex=0)
+    )
+    return element("dl", *chain.from_iterable(rows))
 
 
 def moment(seconds: float | None) -> str:
@@ -218,3 +213,76 @@ def excerpt(text: str | None) -> list[Markup]:
     rest = len(text) - EXCERPT
     more = [element("p", plural(rest, "further character"), class_="soft")] if rest > 0 else []
     return [shown, *more]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all pages share."""
+
+    database: Database
+    background: Background
+    texts: Texts
+    decisions: Decisions
+    write: bool
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+
+    def token(self, session: str) -> str:
+        """Return the token that forms of a session have."""
+        return hmac.digest(self.secret, session.encode(), "sha256").hex()
+
+    def framed(self, title: str, *content: str, page: str = "", **more: int) -> ServedPage:
+        """Return a page of this database."""
+        recipe = self.database.recipe
+        footer = f"{self.database.path}, recipe {recipe.name} ({recipe.id}). " + (
+            "Decisions may be made here." if self.write else "Nothing can be changed here."
+        )
+        return framed(title, *content, page=page, footer=footer, **more)
+
+    def status(self, visit: Visit) -> Iterator[Markup]:
+        """Say when the groups were found, and what is under way."""
+        work = self.background
+        if work.stage:
+            seconds = time.time() - work.started
+            yield element(
+                "p", f"{work.stage}, {seconds:.0f} s since the start", class_="note", role="status"
+            )
+        if work.error:
+            yield element("p", f"Groups can't be found: {work.error}", class_="note")
+        if work.stage:
+            return
+        said = ""
+        if groups := work.groups:
+            said = f"Found at {moment(groups.at)} UTC in {groups.seconds:.0f} s."
+            before = work.counts.documents if work.counts else 0
+            if (now := len(self.database)) != before:
+                said += f" There were {before:,} documents then, and are {now:,} now."
+        found = element("span", said, class_="soft")
+        yield form("again", found, button("Look again"), token=visit.token)
+
+    def found(self, key: str) -> Document:
+        """Return the document with a key of a form, or raise DocumentNotFoundError."""
+        return self.database[parse_key(key, self.database.keys)]
+
+    def title(self, document: Document) -> str:
+        """Return the title of a document: of its metadata, or the beginning of its text."""
+        text = None
+        if not self.texts.address and not title_in(document):
+            text = self.texts.of(document).text
+        return title_of(title_in(document) or text or "") or str(document.key)
+
+    def side(self, document: Document) -> ComparedSide:
+        """Return a document to be compared."""
+        found = self.texts.of(document)
+        name = key_link(document.key)
+        return ComparedSide(name, found.text, document.fingerprint, document.sketch, found.note)
+
+    def group_link(self, document: Document) -> list[Markup]:
+        """Return a link to the group of a document, if it is in one."""
+        groups = self.background.groups
+        if groups is None or groups.group_of(document.id or 0) is None:
+            return []
+        return [element("p", link("The group of this document", "group", of=document.id))]
+
+    def digits(self, fingerprint: int) -> str:
+        """Return a fingerprint as it is written."""
+        return format_fingerprint(fingerprint, self.database.plan.bits)

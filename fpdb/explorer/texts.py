@@ -37,8 +37,12 @@ class Texts:
         """Return the text of a document."""
         if not self.address and not self.background.task.files:
             return FoundText(None, "No texts were given: fpdb doesn't store them.")
+        packed = self.background.packed
         try:
-            texts = self._fetched(document) if self.address else self._read(document)
+            if self.address:
+                texts = self._fetched(document)
+            else:
+                texts = packed.texts(document.key) if packed else []
         except (OSError, ValueError, FpdbError) as error:
             return FoundText(None, f"The text can't be read: {error}")
         note = ""
@@ -48,13 +52,9 @@ class Texts:
                 return FoundText(texts[digests.index(document.digest)])
             note = "The text has changed since it was stored."
         elif not texts:
-            reading = not self.address and self.background.places is None
+            reading = not self.address and packed is None
             note = "The texts are still being read." if reading else "The text isn't there."
         return FoundText(texts[0] if texts else None, note)
-
-    def _read(self, document: Document) -> list[str]:
-        places = self.background.places
-        return list(places.texts(document.key)) if places else []
 
     def _fetched(self, document: Document) -> list[str]:
         """Fetch a text, by HTTP alone and without going where an answer leads."""

@@ -10,6 +10,8 @@ from typing import Generic, NamedTuple, TypeVar
 import fpdb
 
 Answer = TypeVar("Answer")
+# What became of a document, or why it can't be stored.
+Outcome = fpdb.Added | fpdb.FpdbError
 
 # The most documents, and about the most characters, that are stored together.
 _DOCUMENTS = 1000
@@ -97,16 +99,16 @@ class Batcher(Generic[Answer]):
 
 def added_to(
     database: fpdb.Database, similarity: float | None = None
-) -> Callable[[Sequence[fpdb.Document]], list[fpdb.Added | fpdb.FpdbError]]:
+) -> Callable[[Sequence[fpdb.Document]], list[Outcome]]:
     """Return a function that adds documents to a database, except near-duplicates.
 
     A document that can't be used gets an error in place of an outcome, and all do if the database
     fails.
     """
 
-    def add(documents: Sequence[fpdb.Document]) -> list[fpdb.Added | fpdb.FpdbError]:
+    def add(documents: Sequence[fpdb.Document]) -> list[Outcome]:
         prepared, refused = database.preparer.sift(documents)
-        found: list[fpdb.Added | fpdb.FpdbError] = []
+        found: list[Outcome] = []
         try:
             found += database.add_prepared(prepared, skip_duplicates=True, similarity=similarity)
         except fpdb.FpdbError as error:

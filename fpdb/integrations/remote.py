@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import fpdb
+from fpdb.integrations.batcher import Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +73,9 @@ class Remote:
             ) from None
         self.keys: str = stats["keys"]
 
-    def add(self, documents: Sequence[fpdb.Document]) -> list[fpdb.Added | fpdb.FpdbError]:
+    def add(self, documents: Sequence[fpdb.Document]) -> list[Outcome]:
         """Add documents, except near-duplicates; return the outcomes, or an error for each."""
-        found: list[fpdb.Added | fpdb.FpdbError] = []
+        found: list[Outcome] = []
         tries = 0
         while len(found) < len(documents):
             before = len(found)
@@ -102,11 +103,7 @@ class Remote:
         """Close the connection."""
         self._connection.close()
 
-    def _send(
-        self,
-        documents: Sequence[fpdb.Document],
-        found: list[fpdb.Added | fpdb.FpdbError],
-    ) -> None:
+    def _send(self, documents: Sequence[fpdb.Document], found: list[Outcome]) -> None:
         """Send documents, and append the outcomes of those that are answered."""
         lines = [
             json.dumps({"key": each.key, "text": each.text, "meta": each.meta}).encode()
@@ -135,15 +132,13 @@ class Remote:
         )
 
 
-def _outcome(answer: dict[str, Any]) -> fpdb.Added | fpdb.FpdbError:
+def _outcome(answer: dict[str, Any]) -> Outcome:
     """Return what became of a document, as the server's line says."""
     if answer["status"] == "error":
         return fpdb.InputError(answer["error"], hint=answer.get("hint", ""))
     matches = fpdb.Matches()
     matches.complete = answer.get("complete", True)
     if "duplicate_of" in answer:
-        near = fpdb.Match(
-            answer["duplicate_of"], 0, answer["distance"], answer.get("similarity"), None
-        )
-        matches.append(near)
+        near = answer["duplicate_of"], 0, answer["distance"], answer.get("similarity"), None
+        matches.append(fpdb.Match(*near))
     return fpdb.Added(answer["key"], None, answer["status"], matches)

@@ -13,7 +13,7 @@ from fpdb.report.gather import Version
 from fpdb.report.page import (
     Markup,
     ReportPage,
-    card,
+    cards,
     element,
     language_of,
     percent,
@@ -68,34 +68,37 @@ def report_evaluation(
 
 
 def _top(found: Evaluation) -> Iterator[Markup]:
+    limits = found.thresholds
     for quality in found.recipes:
         rating = _main(quality)
-        limits = found.thresholds
-        missed = found.true - rating.found
-        cards = [
-            card(
+        numbers = [
+            (
                 _share(rating.recall),
                 "found",
                 f"the recall: {rating.found:,} of {found.true:,} pairs that are similar from "
                 f"{percent(limits.truth_from)}.",
             ),
-            card(
+            (
                 _share(rating.precision),
                 "right",
                 f"the precision: of the reported pairs, {rating.right:,} are right, similar from "
                 f"{percent(limits.right_from)}, and {rating.wrong:,} wrong, below "
                 f"{percent(limits.wrong_below)}.",
             ),
-            card(f"{rating.wrong:,}", "wrong pairs", "were reported, but are hardly similar."),
-            card(f"{missed:,}", "missed pairs", "are similar, but weren't reported."),
-            card(
+            (f"{rating.wrong:,}", "wrong pairs", "were reported, but are hardly similar."),
+            (
+                f"{found.true - rating.found:,}",
+                "missed pairs",
+                "are similar, but weren't reported.",
+            ),
+            (
                 f"{rating.reported:,}",
                 "reported pairs",
                 f"of texts that differ; {rating.equal:,} more of equal texts count for nothing.",
             ),
         ]
         yield element("h2", f"Recipe {quality.recipe}")
-        yield element("section", *cards, class_="cards")
+        yield cards(numbers)
     rows = [
         (
             quality.recipe,
@@ -116,7 +119,7 @@ def _top(found: Evaluation) -> Iterator[Markup]:
             f"The truth is {truth}. Recall counts the found among the true pairs, "
             "precision the right among the right and wrong ones.",
         ),
-        element("div", table(head, rows), class_="wide"),
+        table(head, rows, "Similarity and all distances"),
     )
 
 
@@ -144,13 +147,13 @@ def _notes(found: Evaluation, shown: int) -> Iterator[str]:
 def _views(found: Evaluation, texts: dict[Key, str]) -> Iterator[dict[str, Any]]:
     named = [(quality.recipe, each) for quality in found.recipes for each in quality.mistakes]
     cleaning = preset("web")
-    room = Room([2 * len(texts[each.other]) + 2_000 for _, each in named])
-    for recipe, mistake in named:
+    room = Room(len(named))
+    for recipe, mistake in sorted(named, key=lambda each: len(texts[each[1].other])):
         text, other = texts[mistake.key], texts[mistake.other]
         most = room.of_group()
         kind = "wrong" if mistake.wrong else "missed"
         first, second = (version_view(Version(1, [(key, "")])) for key in mistake[:2])
-        pair = pair_view(cleaning, text, other, most - 2_500, room)
+        pair = pair_view(cleaning, text, other, most - 2_500, room, "first")
         view = {
             "t": visible(title_of(text)),
             "lang": language_of(text),
@@ -159,6 +162,7 @@ def _views(found: Evaluation, texts: dict[Key, str]) -> Iterator[dict[str, Any]]
             "label": f"{recipe}: {kind}",
             "more": 0,
             "low": pair["s"],
+            "share": pair["share"],
             "left": "First",
             "right": "Second",
             "facts": [["true similarity", f"{mistake.similarity:.4f}"]],

@@ -15,7 +15,7 @@ from fpdb.io.streams import whole_file
 from fpdb.models import require_similarity, require_whole
 from fpdb.report.figures import by_day, by_similarity, by_size
 from fpdb.report.gather import Gathered, collected
-from fpdb.report.page import Markup, ReportPage, card, element, percent, plural, table
+from fpdb.report.page import Markup, ReportPage, cards, element, percent, plural, table
 from fpdb.report.views import group_views
 
 _MOST_HOSTS = 20
@@ -126,48 +126,39 @@ def report(
 def _page(found: Gathered, first: str) -> ReportPage:
     groups, left_out = group_views(found)
     documents, copies = found.documents, found.identical + found.edited
-    share = copies / documents if documents else 0.0
-    cards = [
-        card(
-            f"{documents:,}",
-            "documents",
-            f"were compared: {_read(found)}.",
-        ),
-        card(
+    numbers = [
+        (f"{documents:,}", "documents", f"were compared: {_read(found)}."),
+        (
             f"{found.clusters:,}",
             "groups",
             "of documents that are near-duplicates of each other, or of one between them. The "
             f"{first} of each group counts as the kept one.",
         ),
-        card(
+        (
             f"{found.identical:,}",
             "identical copies",
             "have exactly the text of an earlier document of their group.",
         ),
-        card(
+        (
             f"{found.edited:,}",
             "edited copies",
             "resemble an earlier document of their group, and have a text of their own.",
         ),
-        card(
-            percent(share),
+        (
+            percent(copies / documents if documents else 0.0),
             "could go",
             f"if only one document of each group stays: {copies:,} of {documents:,}.",
         ),
     ]
     figures = [by_similarity(found.shares, found.similarity), by_size(found.sizes)]
     if found.copies is not None:
-        figures.append(
-            by_day(
-                "When copies appeared",
-                f"{plural(sum(found.copies.values()), 'document')} with a date that "
-                "came after the first one of their group.",
-                found.copies,
-                "copies",
-            )
+        said = (
+            f"{plural(sum(found.copies.values()), 'document')} with a date that came after the "
+            "first one of their group."
         )
+        figures.append(by_day("When copies appeared", said, found.copies, "copies"))
     top = [
-        element("section", *cards, class_="cards"),
+        cards(numbers),
         element(
             "p",
             f"Two documents are near-duplicates if they are at least {percent(found.similarity)} "
@@ -239,5 +230,5 @@ def _by_host(copying: Counter[tuple[str, str]]) -> Markup:
             f"source of the others. {plural(own, 'copy is', 'copies are')} of the same host."
             + (f" {plural(more, 'further pair')} of hosts aren't listed." if more else ""),
         ),
-        element("div", table(("first at", "then at", "documents"), rows), class_="wide"),
+        table(("first at", "then at", "documents"), rows, "Who has copies of whom"),
     )

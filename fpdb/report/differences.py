@@ -230,9 +230,8 @@ def _begin_after_signs(
         before, own, after = stretches[place - 1 : place + 2]
         if own.same or 0 not in own.sizes:
             continue
-        if own.sizes[0]:
-            side, start, stop = words, own.start, own.stop
-        else:
+        side, start, stop = words, own.start, own.stop
+        if not own.sizes[0]:
             side, start, stop = others, own.other_start, own.other_stop
         shift = 0
         while (
@@ -241,11 +240,9 @@ def _begin_after_signs(
             and not side[start + shift].isalnum()
         ):
             shift += 1
-        if shift:
-            middle = own.start + shift, own.stop + shift
-            other_middle = own.other_start + shift, own.other_stop + shift
-            stretches[place - 1 : place + 2] = [
-                before._replace(stop=middle[0], other_stop=other_middle[0]),
-                Stretch(*middle, *other_middle, same=False),
-                after._replace(start=middle[1], other_start=other_middle[1]),
-            ]
+        middle = Stretch(*(number + shift for number in own[:4]), same=False)
+        stretches[place - 1 : place + 2] = [
+            before._replace(stop=middle.start, other_stop=middle.other_start),
+            middle,
+            after._replace(start=middle.stop, other_start=middle.other_stop),
+        ]

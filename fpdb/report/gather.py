@@ -16,10 +16,11 @@ from datetime import UTC, date, datetime
 from email.utils import parsedate
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpdb.arrays import Marks, Places, run_starts
 from fpdb.database import Database
@@ -196,31 +197,45 @@ def _fill(database: Database, paths: Sequence[str], reading: Reading, jobs: int,
         run.show()
 
 
+class GroupColumns:
+    """Groups by columns, which have a value for each: sizes, different texts, least similarity.
+
+    The rows of a group are together in the `order`, from one of the `starts` on.
+    """
+
+    def __init__(self, found: Clustering) -> None:
+        self.found = found
+        self.order: Places = np.argsort(found.firsts, kind="stable")
+        self.starts: Places = run_starts(found.firsts[self.order])
+        self.sizes: Places = np.diff(self.starts, append=len(self.order))
+        own = found.originals == np.arange(len(found.ids))
+        self.texts = self.reduced(np.add, own.astype(np.int64))
+        self.least = self.reduced(np.minimum, found.least)
+
+    def reduced(self, by: np.ufunc, column: NDArray[Any]) -> NDArray[Any]:
+        """Return a value for each group of a column by row."""
+        ordered = column[self.order]
+        return by.reduceat(ordered, self.starts) if len(ordered) else ordered
+
+    def rows(self, group: int) -> Places:
+        """Return the rows of a group's documents, the first one first."""
+        return self.order[self.starts[group] :][: self.sizes[group]]
+
+
 class _ChosenGroups:
     """The groups to show: edited ones before those of copies alone, and the least similar first."""
 
     def __init__(self, database: Database, found: Clustering, top: int, kept: Marks | None) -> None:
-        # Members of a group are together here, in the order of their numbers.
-        self._order = np.argsort(found.firsts, kind="stable")
-        self._starts = run_starts(found.firsts[self._order])
         self._found = found
         self._kept = None if kept is None else np.isin(found.ids, kept.nonzero()[0])
         self.groups: list[Group] = []
         self.wanted: dict[int, tuple[Version, bytes | None]] = {}
-        if not len(self._order):
-            return
-        stops = np.append(self._starts[1:], len(self._order))
-        edited = found.originals[self._order] == self._order
-        texts = np.add.reduceat(edited.astype(np.int64), self._starts)
-        least = np.minimum.reduceat(found.least[self._order], self._starts)
-        sizes = stops - self._starts
-        chosen = np.lexsort((-sizes, least, texts == 1))[:top]
+        every = GroupColumns(found)
+        chosen = np.lexsort((-every.sizes, every.least, every.texts == 1))[:top]
         for number in chosen.tolist():
-            members = self._order[self._starts[number] : stops[number]]
-            versions = self._versions(database, members)
-            self.groups.append(
-                Group(len(members), int(texts[number]), float(least[number]), versions)
-            )
+            rows = every.rows(number)
+            texts, least = int(every.texts[number]), float(every.least[number])
+            self.groups.append(Group(len(rows), texts, least, self._versions(database, rows)))
 
     def _versions(self, database: Database, members: Places) -> list[Version]:
         """Return the texts of a group to show: that of the kept one and those that differ most."""

@@ -4,10 +4,8 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const app = document.getElementById("app");
   const store = `fpdb-${data.name}`;
-  const LONG = 360, EDGE = 140;
-  const wide = matchMedia("(min-width: 701px)");
   const unspaced = (lang) => lang === "zh" || lang === "ja";
-  let verdicts = {}, beside = wide.matches, at = -1;
+  let verdicts = {}, beside = matchMedia("(min-width: 701px)").matches, at = -1;
   try { verdicts = JSON.parse(localStorage.getItem(store)) || {}; } catch { /* nothing is kept */ }
 
   function make(name, properties = {}, ...children) {
@@ -22,101 +20,77 @@
     made.append(...children.flat());
     return made;
   }
+  const button = (text, onclick, properties = {}) =>
+    make("button", { type: "button", onclick, ...properties }, text);
   const visible = (text) => String(text).replace(/[\p{C}\u2028\u2029]/gu, (sign) =>
     `⟦U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟧`);
   const count = (number, noun, many) =>
     `${number.toLocaleString("en")} ${number === 1 ? noun : many || `${noun}s`}`;
-  function percent(share) {
-    if (share > 0 && share < 0.001) return "<\u00a00.1\u00a0%";
-    const digits = share === 0 || share === 1 || (share >= 0.005 && share < 0.995) ? 0 : 1;
-    return `${(digits ? Math.min(share * 100, 99.9) : share * 100).toFixed(digits)}\u00a0%`;
-  }
 
-  // The texts of a pair, beside each other or as one, in rows that begin after equal passages.
-  function drawn(version, lang, unfolded) {
-    const box = make("div", { class: beside ? "two" : "one" });
-    let left = [], right = [];
+  // The texts of a pair, in rows that begin after equal passages. Both cells of a row have all of
+  // it, and the style hides what is only in the other text, or the second cell.
+  function drawn(version, lang) {
+    const box = make("div");
+    let into = box, row = [];
     const cell = (content, language) =>
       make("div", { class: "text", lang: language || "", dir: "auto" }, content);
     function close() {
-      if (!left.length && !right.length) return;
-      if (beside) box.append(make("div", { class: "row" }, cell(left, lang), cell(right, version.lang)));
-      else box.append(cell(left, lang));
-      left = []; right = [];
+      const copy = row.map((part) => part.cloneNode?.(true) ?? part);
+      if (row.length) into.append(make("div", { class: "row" }, cell(row, lang), cell(copy, version.lang)));
+      row = [];
     }
     function equal(text) {
       for (const line of text.split(/(?<=\n)/)) {
-        if (!line) continue;
-        if (line.trim() || !line.endsWith("\n")) {
-          left.push(line);
-          if (beside) right.push(line);
-        }
+        if (/\S|[^\n]$/.test(line)) row.push(line);
         if (line.endsWith("\n")) close();
       }
     }
-    function change([one, other]) {
-      const mark = (side, name, text) => {
-        const bare = text.trimEnd();
-        if (text) side.push(make(name, {}, bare.replace(/\n\s*\n/g, "\n")),
-          text.slice(bare.length).replace(/\n\s*/, "\n"));
-      };
-      mark(left, "del", one);
-      mark(beside ? right : left, "ins", other);
-      if (/\n\s*$/.test(one) || /\n\s*$/.test(other)) close();
-    }
     function note(text) {
       close();
-      box.append(make("p", { class: "fold" }, text));
+      into.append(make("p", { class: "fold" }, text));
     }
-    const pieces = version.d;
-    pieces.forEach((piece, place) => {
-      if (Array.isArray(piece)) return change(piece);
-      if (typeof piece === "number") {
-        const last = place === pieces.length - 1;
-        return note(last
-          ? `${count(piece, "further character")} left out here, to keep this file small`
-          : `${count(piece, "equal character")} left out here, to keep this file small`);
+    const [LONG, EDGE] = unspaced(lang) ? [180, 70] : [360, 140];
+    version.d.forEach((piece, place) => {
+      const last = place === version.d.length - 1;
+      if (Array.isArray(piece)) {
+        ["del", "ins"].forEach((name, side) =>
+          piece[side] && row.push(make(name, {}, piece[side].replace(/\n\s*\n/g, "\n"))));
+        if (piece.some((side) => /\n\s*$/.test(side))) close();
+      } else if (typeof piece === "number") {
+        note(`${count(piece, `${last ? "further" : "equal"} character`)} left out here, to keep this file small`);
+      } else {
+        const from = place === 0 ? 0 : cut(piece, EDGE);
+        const to = last ? piece.length : cut(piece, piece.length - EDGE);
+        if (to - from < LONG) return equal(piece);
+        equal(piece.slice(0, from));
+        close();
+        const middle = piece.slice(from, to);
+        const units = unspaced(lang) ? count([...middle].length, "equal character")
+          : count(middle.trim().split(/\s+/).length, "equal word");
+        into = make("details", { class: "folded" }, make("summary", {}, `⋯ ${units} ⋯`));
+        equal(middle);
+        close();
+        box.append(into);
+        into = box;
+        equal(piece.slice(to));
       }
-      const edge = unspaced(lang) ? EDGE / 2 : EDGE;
-      const from = place === 0 ? 0 : cutAfter(piece, edge);
-      const to = place === pieces.length - 1 ? piece.length : cutBefore(piece, piece.length - edge);
-      if (unfolded || to - from < (unspaced(lang) ? LONG / 2 : LONG)) return equal(piece);
-      equal(piece.slice(0, from));
-      close();
-      const middle = piece.slice(from, to);
-      const units = unspaced(lang) ? count([...middle].length, "equal character")
-        : count(middle.trim().split(/\s+/).length, "equal word");
-      box.append(make("button", {
-        class: "fold", type: "button", title: "Show this passage",
-        onclick: (event) => {
-          const shown = drawn({ ...version, d: [middle] }, lang, true);
-          event.currentTarget.replaceWith(...shown.childNodes);
-        },
-      }, `⋯ ${units} ⋯`));
-      equal(piece.slice(to));
     });
     close();
     if (version.rest) note(`${count(version.rest, "character")} at the end weren't compared`);
     return box;
   }
-  function cutAfter(text, place) {
-    const space = text.slice(place, place + 30).search(/\s/);
-    return Math.min(text.length, space < 0 ? place : place + space + 1);
-  }
-  function cutBefore(text, place) {
-    const space = text.slice(Math.max(place - 30, 0), Math.max(place, 0)).search(/\s/);
-    return Math.max(0, space < 0 ? place : Math.max(place - 30, 0) + space + 1);
-  }
+  // A place after white space near to a place.
+  const cut = (text, place) =>
+    Math.min(text.length, place + text.slice(place, place + 30).search(/\s/) + 1);
 
   function names(version, heading) {
-    const shown = version.k.slice(0, 5), rest = version.k.slice(5);
-    const box = make("div", {}, make("b", {}, heading),
-      shown.map((key) => make("span", { class: "name", dir: "auto" }, visible(key))));
+    const shown = version.k.map((key) => make("span", { class: "name", dir: "auto" }, visible(key)));
+    const rest = shown.splice(5), box = make("div", {}, make("b", {}, heading), shown);
     const unnamed = version.n - version.k.length;
     const more = unnamed > 0 ? `and ${count(unnamed, "further document")} with this text` : "";
     if (rest.length) {
       box.append(make("details", {}, make("summary", {}, `${count(version.n - 5, "more document")}`),
-        rest.map((key) => make("span", { class: "name", dir: "auto" }, visible(key))), more));
+        rest, more));
     } else if (more) box.append(make("span", { class: "soft" }, more));
     return box;
   }
@@ -128,12 +102,11 @@
       this.view = view;
       this.number = number;
       this.version = view.v.length > 1 ? 1 : 0;
-      this.folded = true;
       this.words = [view.t, ...view.v.flatMap((version) => version.k)].join("\n").toLowerCase();
       this.marks = make("span", { class: "marks" });
       this.head = make("button", { class: "head", type: "button", "aria-expanded": "false",
         onclick: () => { move(this); this.toggle(); } },
-        make("span", { class: "share" }, view.kind === "identical" ? "same" : percent(view.low)),
+        make("span", { class: "share" }, view.share),
         make("span", { class: "title", lang: view.lang, dir: "auto" }, view.t || "(no title)"),
         make("span", { class: "size" }, this.size()),
         make("span", { class: "keys" }, view.v.map((version) => visible(version.k[0] ?? "?")).join(" · ")),
@@ -166,15 +139,14 @@
       const parts = [];
       if (view.chain) {
         parts.push(make("p", { class: "warn" }, "A chain: not all of these documents are near-duplicates of "
-          + `the kept one; the least similar is ${percent(view.chain)} similar. Documents between them connect them.`));
+          + `the kept one; the least similar is ${view.share} similar. Documents between them connect them.`));
       }
       if (view.v.length > 2) {
         parts.push(make("div", { class: "tabs", role: "group", "aria-label": "Compare the kept text with" },
           make("span", { class: "soft" }, "Compare the kept text with"),
-          view.v.slice(1).map((other, place) => make("button", { type: "button",
-            "aria-pressed": String(place + 1 === this.version), class: place + 1 === this.version ? "" : "plain",
-            onclick: () => this.choose(place + 1) },
-            `${place + 1}${other.s === undefined ? "" : `: ${percent(other.s)}`}`)),
+          view.v.slice(1).map((other, place) => button(
+            `${place + 1}${other.share === undefined ? "" : `: ${other.share}`}`,
+            () => this.choose(place + 1), { "aria-pressed": String(place + 1 === this.version) })),
           view.more ? make("span", { class: "soft" }, `${count(view.more, "further text")} left out`) : ""));
       }
       if (this.version === 0) parts.push(make("div", {}, names(kept, heading(kept, "Kept and copies"))));
@@ -191,35 +163,27 @@
       this.body.replaceChildren(...parts.flat());
     }
     compared(kept, version) {
-      const what = unspaced(version.lang) ? "characters" : "words";
-      const [own, others] = version.only;
-      const first = view => view.left ? "first" : "kept";
-      let sentence = `${percent(version.s)} similar. `;
-      if (!version.d.some(Array.isArray)) sentence += "The same words in the same order; only white space differs.";
-      else {
-        sentence += `${percent(own)} of the ${what} on the left are only in the ${first(this.view)} text, `
-          + `${percent(others)} of those on the right only in the other one.`;
-      }
-      if (!beside) sentence = sentence.replace(" on the left", "").replace(" of those on the right", "");
-      const facts = make("details", {}, make("summary", {}, "Details"), make("dl", {},
-        ...[["similarity", version.s.toFixed(4)], ["containment", `${version.in.toFixed(4)} of the smaller text`],
-          ...(this.view.facts || []), ["characters", version.size.map((size) => size.toLocaleString("en")).join(" and ")],
-          ["read at", [...kept.src, ...version.src].filter(Boolean).join(" and ")]]
-          .filter(([, value]) => value)
-          .flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
+      const details = [...version.facts, ...(this.view.facts || []),
+        ["read at", [...kept.src, ...version.src].filter(Boolean).join(" and ")]];
       const verdict = verdicts[this.name(this.version)];
       const unsaved = kept.cut || version.cut ? " (not saved: a key is too long)" : "";
-      const buttons = ["same", "different", "unsure"].map((word) => make("button", { type: "button",
-        "aria-pressed": String(verdict === word), onclick: () => this.judge(word) },
-        word[0].toUpperCase() + word.slice(1)));
-      return [make("p", { class: "facts" }, sentence),
+      const texts = drawn(version, kept.lang ?? version.lang);
+      const fold = button("Show all", () => {
+        const folds = [...texts.querySelectorAll(".folded")], open = folds.some((each) => !each.open);
+        for (const each of folds) each.open = open;
+        fold.textContent = open ? "Fold equal passages" : "Show all";
+      });
+      return [make("p", { class: "facts" }, version.say),
         make("div", { class: "verdict" }, make("span", { class: "soft" },
-          (verdict ? `Your verdict: ${verdict}` : "Are they the same?") + unsaved), buttons, make("span", { class: "spread" }),
-        make("button", { type: "button", onclick: () => { this.folded = !this.folded; this.show(); } },
-          this.folded ? "Show all" : "Fold equal passages"),
-        make("button", { type: "button", onclick: () => { beside = !beside; redraw(); } },
-          beside ? "As one text" : "Side by side")),
-        drawn(version, this.view.v[0].lang ?? version.lang, !this.folded), facts];
+          (verdict ? `Your verdict: ${verdict}` : "Are they the same?") + unsaved),
+          ["same", "different", "unsure"].map((word) =>
+            button(word[0].toUpperCase() + word.slice(1), () => this.judge(word),
+              { "aria-pressed": String(verdict === word) })),
+          make("span", { class: "spread" }), fold,
+          button(beside ? "As one text" : "Side by side", () => { beside = !beside; redraw(); })),
+        texts, make("details", {}, make("summary", {}, "Details"), make("dl", {},
+          details.filter(([, value]) => value)
+            .flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])))];
     }
     choose(version) {
       if (version < 1 || version >= this.view.v.length) return;
@@ -239,7 +203,10 @@
   }
 
   const groups = data.groups.map((view, number) => new Group(view, number));
-  const redraw = () => groups.forEach((group) => group.body && group.show());
+  function redraw() {
+    app.className = beside ? "" : "one";
+    groups.forEach((group) => group.body && group.show());
+  }
   const option = (value, text) => make("option", { value }, text);
   const least = Math.min(Math.floor(100 * data.similarity),
     ...data.groups.map((view) => Math.floor(100 * view.low)));
@@ -250,7 +217,7 @@
   const order = make("select", {}, option("given", "least similar first"), option("similar", "most similar first"),
     option("large", "largest first"), option("title", "by title"));
   const shown = make("span", { class: "total", role: "status" });
-  const save = make("button", { type: "button", onclick: exported });
+  const save = button("", exported);
   const list = make("div", { id: "list" });
   const collator = new Intl.Collator();
   const orders = {
@@ -335,6 +302,7 @@
     app.append(make("div", { class: "tools" }, make("label", { class: "search" }, search),
       make("label", {}, "Show", kind), make("label", {}, "Similarity", from, "to", to, "%"),
       make("label", {}, "Sort", order), save, shown), help, list);
+    redraw();
     showExport();
     filter();
   }

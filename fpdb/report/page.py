@@ -30,6 +30,8 @@ _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 # The characters that are kept at both ends of equal passages: all, or fewer if room is short.
 _KEPT = (1 << 30, 1500, 150)
 _WIDTH, _HEIGHT = 420, 150
+# Elements without an end.
+_VOID = frozenset({"input", "meta"})
 
 
 class Markup(str):
@@ -48,7 +50,7 @@ def element(name: str, /, *children: str, **attributes: object) -> Markup:
     inner = "".join(
         child if isinstance(child, Markup) else html.escape(visible(child)) for child in children
     )
-    return Markup(f"<{name}{given}>{inner}</{name}>")
+    return Markup(f"<{name}{given}>{inner}" + ("" if name in _VOID else f"</{name}>"))
 
 
 def visible(text: str) -> str:
@@ -198,21 +200,29 @@ def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) 
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """Return a table."""
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], label: str = "") -> Markup:
+    """Return a table; one with a label is as wide as it must be, and scrolls."""
     header = element("tr", *(element("th", name, scope="col") for name in head))
     lines = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
-    return element("table", element("thead", header), element("tbody", *lines))
+    inner = element("table", element("thead", header), element("tbody", *lines))
+    if not label:
+        return inner
+    # It can be scrolled by the keyboard, so it needs a name.
+    return element("div", inner, class_="wide", role="region", aria_label=label, tabindex=0)
 
 
-def card(number: str, name: str, sentence: str) -> Markup:
-    """Return a number with its name and a sentence that explains it."""
-    return element(
-        "div",
-        element("p", element("b", number), " ", element("span", name), class_="number"),
-        element("p", sentence),
-        class_="card",
-    )
+def cards(given: Iterable[tuple[str, str, str]]) -> Markup:
+    """Return numbers, each with its name and a sentence that explains it."""
+    found = [
+        element(
+            "div",
+            element("p", element("b", number), " ", element("span", name), class_="number"),
+            element("p", sentence),
+            class_="card",
+        )
+        for number, name, sentence in given
+    ]
+    return element("section", *found, class_="cards")
 
 
 @dataclass
@@ -235,31 +245,18 @@ class ReportPage:
     def render(self) -> bytes:
         """Return the page as a file."""
         style, program = resource("page.css"), resource("page.js")
-        content = {"similarity": self.similarity, "kinds": self.kinds, "groups": self.groups}
-        content |= {"noun": self.noun}
+        names = ("similarity", "kinds", "groups", "noun")
+        content = {name: getattr(self, name) for name in names}
         name = hashlib.sha256(safe_json(content).encode()).hexdigest()[:16]
         data = safe_json({"name": name} | content)
         policy = (
             f"default-src 'none'; script-src {allowed(program)}; style-src {allowed(style)}; "
             "base-uri 'none'; form-action 'none'"
         )
-        head = element(
-            "head",
-            Markup('<meta charset="utf-8">'),
-            Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-            Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Markup('<meta name="color-scheme" content="light dark">'),
-            Markup('<meta name="referrer" content="no-referrer">'),
-            element("title", self.title),
-            element("style", Markup(style)),
-        )
-        body = element(
-            "body",
-            element(
-                "header",
-                element("h1", self.title),
-                element("p", self.subtitle),
-            ),
+        return whole_page(
+            self.title,
+            style,
+            element("header", element("h1", self.title), element("p", self.subtitle)),
             element(
                 "main",
                 *self.top,
@@ -274,8 +271,28 @@ class ReportPage:
             element("footer", element("p", self.footer)),
             element("script", Markup(data), type="application/json", id="data"),
             element("script", Markup(program)),
+            policy=policy,
         )
-        return f"<!doctype html>\n{element('html', head, body, lang='en')}\n".encode()
+
+
+def whole_page(title: str, style: str, *content: Markup, policy: str = "") -> bytes:
+    """Return a page as a file, with its policy unless a header has that."""
+    named = {
+        "viewport": "width=device-width, initial-scale=1",
+        "color-scheme": "light dark",
+        "referrer": "same-origin",
+    }
+    rule = [element("meta", http_equiv="Content-Security-Policy", content=policy)] if policy else []
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        *rule,
+        *(element("meta", name=name, content=given) for name, given in named.items()),
+        element("title", title),
+        element("style", Markup(style)),
+    )
+    page = element("html", head, element("body", *content), lang="en")
+    return f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
 
 
 def resource(name: str, package: str = "fpdb.report") -> str:

@@ -1,42 +1,38 @@
 """Groups as the program of a page takes them: compared, and cut to what a file holds."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import exact_shares, least_estimate
-from fpdb.report.differences import differences
+from fpdb.report.differences import Differences, differences
 from fpdb.report.gather import Gathered, Group, Version
-from fpdb.report.page import fit, language_of, plural, safe_json, visible
+from fpdb.report.page import fit, language_of, percent, plural, safe_json, visible
 
 MOST_BYTES = 5_000_000
 # Of these, what the page takes besides its groups, and what each group may take in any case.
 _FRAME = 200_000
 _LEAST = 4_000
 _LARGEST_PAIR = 200_000
+# What is said of a pair, besides its texts.
+_SAID = 300
 _EXCERPT = 1_500
 _LONGEST_KEY, _SHORTEST_KEY = 1_000, 100
+# Languages whose words are characters here.
+UNSPACED = ("zh", "ja")
 
 
 class Room:
     """The bytes of a page that are left; groups that need less leave more to those after them."""
 
-    def __init__(self, sizes: Iterable[int]) -> None:
-        """Take about how many bytes each group needs."""
-        self._sizes = list(sizes)[::-1]
+    def __init__(self, groups: int) -> None:
+        self._groups = groups
         self._bytes = MOST_BYTES - _FRAME
         self.left_out = 0
 
     def of_group(self) -> int:
-        """Return the bytes that the next group may take: what all may that need as much."""
-        left, limit = self._bytes, 0
-        for number, size in enumerate(sorted(self._sizes)):
-            limit = left // (len(self._sizes) - number)
-            if size > limit:
-                break
-            left -= size
-        self._sizes.pop()
-        return max(min(limit, self._bytes - len(self._sizes) * _LEAST), _LEAST)
+        """Return the bytes that the next group may take."""
+        self._groups -= 1
+        return max(self._bytes // (self._groups + 1), _LEAST)
 
     def take(self, size: int) -> None:
         """Count the bytes of a group."""
@@ -45,10 +41,9 @@ class Room:
 
 def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the groups, and notes on what of them isn't in the page."""
-    # The least similar ones come last here, and get what is left.
-    room = Room(_size(group) for group in reversed(found.groups))
+    room = Room(len(found.groups))
     views = []
-    for group in reversed(found.groups):
+    for group in sorted(found.groups, key=_size):
         most = room.of_group()
         view = _group(found, group, room, most)
         while (size := len(safe_json(view).encode()) + 1) > most and len(view["v"]) > 2:
@@ -60,7 +55,6 @@ def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
         room.take(size)
         views.append(view)
     # By the similarity that is shown; until here, it was estimated.
-    views.reverse()
     views.sort(key=lambda view: (view["kind"] == "identical", view["low"]))
     notes = []
     if room.left_out:
@@ -82,7 +76,7 @@ def _group(found: Gathered, group: Group, room: Room, most: int) -> dict[str, An
     text = found.text_of(kept)
     versions = [version_view(kept)]
     named = 2 * len(safe_json(versions[0])) * len(group.versions)
-    allowed = (most * 9 // 10 - named) // max(len(others), 1)
+    allowed = (most * 9 // 10 - named) // max(len(others), 1) - _SAID
     lowest, compared = 1.0, 0
     for other in others:
         versions.append(version_view(other))
@@ -103,6 +97,7 @@ def _group(found: Gathered, group: Group, room: Room, most: int) -> dict[str, An
         "low": round(lowest if compared == group.texts - 1 else min(lowest, group.least), 4),
         "v": versions,
     }
+    view["share"] = percent(view["low"]) if group.texts > 1 else "same"
     # Two texts alone may be less similar than estimated, but are no chain.
     if group.texts > 2 and lowest < least_estimate(found.similarity):
         view["chain"] = round(lowest, 4)
@@ -131,7 +126,9 @@ def _shorten_keys(views: list[dict[str, Any]], longest: int = _SHORTEST_KEY) -> 
         view["src"] = [source[-longest:] for source in view["src"]]
 
 
-def pair_view(recipe: Recipe, text: str, other: str, allowed: int, room: Room) -> dict[str, Any]:
+def pair_view(
+    recipe: Recipe, text: str, other: str, allowed: int, room: Room, first: str = "kept"
+) -> dict[str, Any]:
     """Return how similar two texts are, and what differs in them."""
     found = differences(text, other)
     fitted = fit(found.pieces, min(max(allowed, 500), _LARGEST_PAIR))
@@ -140,10 +137,26 @@ def pair_view(recipe: Recipe, text: str, other: str, allowed: int, room: Room) -
     share, contained = exact_shares(*recipe.shingles_many([text, other]))
     return {
         "s": round(share or 0.0, 4),
-        "in": round(contained or 0.0, 4),
-        "only": [round(found.only, 6), round(found.other_only, 6)],
-        "size": [len(text), len(other)],
+        "share": percent(share or 0.0),
+        "say": likeness(found, share, first, text),
+        "facts": [
+            ["similarity", f"{share or 0.0:.4f}"],
+            ["containment", f"{contained or 0.0:.4f} of the smaller text"],
+            ["characters", f"{len(text):,} and {len(other):,}"],
+        ],
         "d": fitted.pieces,
         "rest": rest,
         "lang": language_of(other),
     }
+
+
+def likeness(found: Differences, share: float | None, first: str, text: str) -> str:
+    """Say how similar two texts are, and how much only one of them has."""
+    said = "" if share is None else f"{percent(share)} similar. "
+    if all(piece.same for piece in found.pieces):
+        return f"{said}The same words in the same order; only white space differs."
+    what = "characters" if language_of(text) in UNSPACED else "words"
+    return (
+        f"{said}{percent(found.only)} of the {what} are only in the {first} text, "
+        f"{percent(found.other_only)} of the other's only in that one."
+    )

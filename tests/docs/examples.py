@@ -52,17 +52,22 @@ class Block:
 class Page:
     """A Markdown file, and the folder and namespace that its blocks share.
 
-    `commands` is a directory for the beginning of PATH: the one of the `fpdb` to run.
+    `commands` is a directory for the beginning of PATH: the one of the `fpdb` to run. What is
+    `replaced` is run otherwise than the file has it.
     """
 
     path: Path
     folder: Path
     commands: Path = Path(sys.executable).parent
+    replaced: dict[str, str] = field(default_factory=dict)
     names: dict[str, object] = field(default_factory=lambda: {"__name__": "__main__"})
 
     def run(self) -> None:
         """Run every block in order; raise ExampleError at the first that fails."""
-        for block in blocks(self.path.read_text(encoding="utf-8"), self.path.name):
+        text = self.path.read_text(encoding="utf-8")
+        for old, new in self.replaced.items():
+            text = text.replace(old, new)
+        for block in blocks(text, self.path.name):
             getattr(self, f"run_{block.language}")(block)
 
     def place(self, line: int) -> str:

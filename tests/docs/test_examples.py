@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,12 @@ def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request, wa
     monkeypatch.chdir(tmp_path)
     if path == SPARK:
         request.getfixturevalue("java")
+    replaced = {}
     if path == LANGUAGES:
+        with socket.socket() as free:  # the usual port may be taken by another run of the tests
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        replaced = {"7373": port, "fpdb serve crawl.fpdb": f"fpdb serve crawl.fpdb --port {port}"}
         if not shutil.which("node"):
             pytest.skip("Node isn't installed")
         request.addfinalizer(lambda: end(tmp_path / "serve.pid"))
@@ -42,7 +48,7 @@ def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request, wa
         (tmp_path / "sample").symlink_to(ROOT / "sample")
     report = None
     try:
-        Page(path, tmp_path, warm_commands).run()
+        Page(path, tmp_path, warm_commands, replaced).run()
     except ExampleError as error:
         report = str(error)
     if report:

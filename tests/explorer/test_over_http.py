@@ -1,4 +1,4 @@
-"""The explorer as routes of the server: sessions, roles, and requests of other sites."""
+"""The explorer as pages of the server: sessions, roles, and requests of other sites."""
 
 import asyncio
 import re
@@ -12,8 +12,6 @@ import fpdb
 pytestmark = pytest.mark.process
 
 server = pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
-
-from fpdb.integrations.explorer import routes  # noqa: E402
 
 TEXT = " ".join(f"word{number}" for number in range(60))
 
@@ -30,7 +28,7 @@ def browse(database, visits, *, role="write", write=True):
 
     async def run(explorer):
         access = server.Access(required=True)
-        app = server.app(database, access=access, routes=routes(explorer))
+        app = server.app(database, access=access, explorer=explorer)
         first = await call(app, "GET", f"/explore/?token={access.invite(role)}")
         assert (first.status, first.headers["location"]) == (303, "/explore/")
         cookie = first.headers["set-cookie"].partition(";")[0]

@@ -175,8 +175,8 @@ def test_groups_are_filtered_and_sorted(reader):
 def test_a_group_shows_what_differs(reader):
     reader.get("groups?host=a.example")
     seen = reader.get(reader.links("group")[0])
-    assert seen.count("<del>word100</del>") == 2  # beside each other, and as one text
-    assert seen.count("<ins>changed</ins>") == 2
+    assert seen.count("<del>word100 </del>") == 2  # in both cells, of which one hides it
+    assert seen.count("<ins>changed </ins>") == 2
     assert "equal words ⋯" in seen
     assert re.search("9[0-9]\xa0% similar. ", seen)
     assert "only in the second: 3" in seen
@@ -212,7 +212,7 @@ def test_long_texts_show_no_features(reader):
     assert "No other stored document is near" in seen
     pair = [ComparedSide(Markup(), long, 0, None), ComparedSide(Markup(), f"new {long}", 1, None)]
     shown = comparison(fpdb.recipe("web"), *pair)
-    assert "<ins>new</ins>" in shown
+    assert "<ins>new </ins>" in shown
     assert "too long to show their features" in shown
     assert "Features in both" not in shown
 
@@ -242,11 +242,11 @@ def test_what_is_near_a_text_html_or_a_fingerprint(reader):
         "document?key=https%3A%2F%2Fa.example%2Fstory",
         "document?key=https%3A%2F%2Fb.example%2Fstory",
     ]
-    assert "<del>other</del>" in seen
+    assert "<del>other </del>" in seen
     seen = reader.post("near", text=text, kind="text", match="https://b.example/story")
-    assert "<ins>changed</ins>" in seen
+    assert "<ins>changed </ins>" in seen
     page = f"<html><body><main><p>{text}</p></main></body></html>"
-    assert "<del>other</del>" in reader.post("near", text=page, kind="html")
+    assert "<del>other </del>" in reader.post("near", text=page, kind="html")
     number = fpdb.recipe("web").fingerprint(" ".join(WORDS[300:380]))
     seen = reader.post("near", text=f"{number:x}", kind="fingerprint")
     assert len(set(reader.links("document"))) == 3
@@ -269,8 +269,7 @@ def test_hostile_texts_keys_and_metadata_bring_no_markup(reader):
 
 
 def check_harmless(seen, headers):
-    # Void elements have no end.
-    outline = Outline(re.sub("<input([^>]*)>", r"<input\1></input>", seen))
+    outline = Outline(seen)
     assert not {"script", "img", "b>"} & set(outline.elements)
     assert outline.elements["style"] == 1
     named = {name for _, name in outline.attributes}
@@ -420,7 +419,7 @@ def test_texts_are_fetched_from_where_a_crawler_has_them(database):
         explorer = explored(database, texts=[address])
         visitor = Visitor(explorer)
         seen = visitor.get("compare?key=https://a.example/story&other=https://b.example/story")
-        assert "<del>word100</del>" in seen
+        assert "<del>word100 </del>" in seen
         seen = visitor.get("compare?key=https://c.example/0&other=https://c.example/2")
         assert "The same words in the same order" in seen
         assert "can&#x27;t be read: HTTP Error 302" in visitor.get(

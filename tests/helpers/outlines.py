@@ -20,7 +20,7 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.elements[tag] += 1
         self.attributes.update((tag, name) for name, _ in attributes)
-        if tag not in {"meta", "br"}:
+        if tag not in {"meta", "br", "input"}:
             self._open.append(tag)
 
     def handle_endtag(self, tag):

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 from importlib.resources import files
@@ -89,6 +90,7 @@ def test_the_policy_allows_the_program_and_the_style_alone(page):
     text = page.read_text(encoding="utf-8")
     outline = Outline(text)
     [policy] = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    policy = html.unescape(policy)
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules == {
         "default-src": "'none'",

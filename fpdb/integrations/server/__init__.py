@@ -8,7 +8,6 @@ import fpdb
 try:
     import msgspec  # noqa: F401
     import prometheus_client  # noqa: F401
-    import starlette  # noqa: F401
     import uvicorn  # noqa: F401
 except ImportError as error:
     raise fpdb.MissingExtraError(
@@ -18,17 +17,7 @@ except ImportError as error:
 
 from fpdb.integrations.server.access import Access, read_tokens
 from fpdb.integrations.server.application import Application, app
-from fpdb.integrations.server.problems import ProblemError
-from fpdb.integrations.server.server import Limits, Server
+from fpdb.integrations.server.server import Limits
 from fpdb.integrations.server.serving import serve
 
-__all__ = [
-    "Access",
-    "Application",
-    "Limits",
-    "ProblemError",
-    "Server",
-    "app",
-    "read_tokens",
-    "serve",
-]
+__all__ = ["Access", "Application", "Limits", "app", "read_tokens", "serve"]

@@ -7,24 +7,21 @@ import re
 import secrets
 import stat
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from starlette.responses import RedirectResponse
-from starlette.types import Scope
-
 import fpdb
-from fpdb.integrations.server.problems import ProblemError
+from fpdb.integrations.server.replies import ProblemError, Reply
 
 Role = Literal["read", "write"]
 
-COOKIE = "fpdb_session"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-# Paths that load balancers request, without a token.
-_OPEN_TO_ALL = frozenset({"/healthz"})
+# Paths that load balancers and browsers request without a token.
+_OPEN_TO_ALL = frozenset({"/healthz", "/favicon.ico"})
 _READING = frozenset({"GET", "HEAD"})
 _TOKEN_LINE = re.compile(r"(read|write)\s+(\S{16,})")
 _COOKIE = re.compile(rb"(?:^|;\s*)fpdb_session=([\w-]+)")
@@ -64,13 +61,9 @@ class Access:
         self._invitations[_digest(token)] = role
         return token
 
-    def welcome(self, scope: Scope) -> RedirectResponse | None:
+    def welcome(self, scope: Mapping[str, Any]) -> Reply | None:
         """Begin the session of a browser that comes with an invitation, or return None."""
-        if (
-            not self._invitations
-            or scope["method"] != "GET"
-            or b"token=" not in scope["query_string"]
-        ):
+        if not self._invitations or scope["method"] != "GET":
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"))
         role = _role_of(self._invitations, dict(query).get("token", ""))
@@ -80,17 +73,15 @@ class Access:
         session = secrets.token_urlsafe(32)
         self._roles[_digest(session)] = role
         rest = urlencode([each for each in query if each[0] != "token"])
-        response = RedirectResponse(
-            scope["path"] + (f"?{rest}" if rest else ""), HTTPStatus.SEE_OTHER
-        )
-        response.set_cookie(
-            COOKIE, session, httponly=True, samesite="strict", secure=scope["scheme"] == "https"
-        )
-        return response
+        cookie = f"fpdb_session={session}; HttpOnly; Path=/; SameSite=strict"
+        headers = {
+            "Location": scope["path"] + (f"?{rest}" if rest else ""),
+            "Set-Cookie": cookie + ("; Secure" if scope["scheme"] == "https" else ""),
+        }
+        return Reply(status=HTTPStatus.SEE_OTHER, headers=headers)
 
-    def admit(self, scope: Scope) -> Visitor:
+    def admit(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> Visitor:
         """Return who sent a request; raise ProblemError if nobody who may."""
-        headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         if self.hosts is not None and _name_of(host) not in self.hosts:
             raise ProblemError(
@@ -98,19 +89,14 @@ class Access:
                 f"found the Host {host[:80]!r}, expected one of {', '.join(sorted(self.hosts))}",
                 hint="call the server by its address, or start it with --token-file",
             )
-        origin = headers.get(b"origin")
-        if (
-            origin is not None
-            and scope["method"] not in _READING
-            and origin.partition(b"://")[2].decode("latin-1") != host
-        ):
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin and method not in _READING and origin.partition("://")[2] != host:
             raise ProblemError(
                 HTTPStatus.FORBIDDEN,
-                f"found the Origin {origin[:80].decode('latin-1')!r}, expected none or "
-                "that of this server",
+                f"found the Origin {origin[:80]!r}, expected none or that of this server",
                 hint="pages of other sites may not use the server; a proxy has to pass on Host",
             )
-        if not self.required or path_in(scope) in _OPEN_TO_ALL:
+        if not self.required or path in _OPEN_TO_ALL:
             return Visitor("write")
         token, session = _token_in(headers)
         role = _role_of(self._roles, token) if token else None
@@ -140,6 +126,7 @@ def read_tokens(path: Path) -> list[tuple[Role, str]]:
             hint=f"chmod 600 {path}",
         )
     tokens: list[tuple[Role, str]] = []
+    hint = 'echo "write $(openssl rand -hex 32)" makes a line'
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.startswith("#"):
             found = _TOKEN_LINE.fullmatch(line.strip())
@@ -147,20 +134,12 @@ def read_tokens(path: Path) -> list[tuple[Role, str]]:
                 raise fpdb.InputError(
                     f"{path}, line {number}: expected `read` or `write`, and a token of at least "
                     "16 characters",
-                    hint='echo "write $(openssl rand -hex 32)" makes a line',
+                    hint=hint,
                 )
             tokens.append(("write" if found[1] == "write" else "read", found[2]))
     if not tokens:
-        raise fpdb.InputError(
-            f"found no token in {path}", hint='echo "write $(openssl rand -hex 32)" makes a line'
-        )
+        raise fpdb.InputError(f"found no token in {path}", hint=hint)
     return tokens
-
-
-def path_in(scope: Scope) -> str:
-    """Return the path within this application, which may be mounted in another."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _digest(token: str) -> bytes:
@@ -169,13 +148,12 @@ def _digest(token: str) -> bytes:
 
 def _role_of(roles: dict[bytes, Role], token: str) -> Role | None:
     """Return the role of a token, in a time that doesn't depend on how much of it is right."""
-    digest, found = _digest(token), None
-    for known, role in roles.items():
-        if hmac.compare_digest(known, digest):
-            found = role
-    return found
+    digest = _digest(token)
+    found = [role for known, role in roles.items() if hmac.compare_digest(known, digest)]
+    return found[0] if found else None
 
 
+@lru_cache
 def _name_of(host: str) -> str:
     """Return the name in a Host header, without the port."""
     try:
@@ -184,7 +162,7 @@ def _name_of(host: str) -> str:
         return ""
 
 
-def _token_in(headers: dict[bytes, bytes]) -> tuple[str, str]:
+def _token_in(headers: Mapping[bytes, bytes]) -> tuple[str, str]:
     """Return the token of a request, and whether it is that of a browser's session."""
     scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer":

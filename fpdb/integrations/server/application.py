@@ -1,22 +1,20 @@
-"""The ASGI application: who gets in, how many at a time, and for how long."""
+"""The ASGI application: it finds the call of a request, keeps to the limits, and counts."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Sequence
 from http import HTTPStatus
-
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.routing import BaseRoute
-from starlette.types import Message, Receive, Scope, Send
+from urllib.parse import parse_qs
 
 import fpdb
-from fpdb.integrations.server import calls, description
-from fpdb.integrations.server.access import Access, path_in
-from fpdb.integrations.server.problems import ProblemError, handle, response_to
-from fpdb.integrations.server.server import Limits, Server
+from fpdb.integrations.server.access import Access
+from fpdb.integrations.server.calls import CALLS, Call
+from fpdb.integrations.server.description import PAGES
+from fpdb.integrations.server.replies import ProblemError, Reply, problem_reply
+from fpdb.integrations.server.server import Limits, Receive, Request, Scope, Send, Server
+
+_MOST_FIELDS = 1_000
 
 
 def app(
@@ -25,88 +23,142 @@ def app(
     limits: Limits | None = None,
     access: Access | None = None,
     similarity: float | None = None,
-    routes: Iterable[BaseRoute] = (),
+    explorer: fpdb.Explorer | None = None,
 ) -> "Application":
     """Return an ASGI application that answers for a database, which stays the caller's to close.
 
-    Texts with this `similarity` count as duplicates, by default that of the database. `routes` are
-    further pages of the application.
+    Texts with this `similarity` count as duplicates, by default that of the database. The pages of
+    an `explorer` are at /explore/, where / leads.
     """
     server = Server(database, limits or Limits(), access or Access(), similarity)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        await server.close()
-
-    pages = Starlette(
-        routes=[*calls.ROUTES, *description.ROUTES, *routes],
-        exception_handlers={
-            HTTPException: handle,
-            ProblemError: handle,
-            fpdb.FpdbError: handle,
-        },
-        lifespan=lifespan,
-    )
-    pages.state.server = server
-    return Application(server, pages)
+    return Application(server, (*CALLS, *PAGES, *(_ExplorerPages(explorer).calls if explorer else ())))
 
 
 class Application:
-    """An ASGI application: who gets in, and no more than the limits allow; all is counted."""
+    """An ASGI application of a few calls."""
 
-    def __init__(self, server: Server, pages: Starlette) -> None:
+    def __init__(self, server: Server, calls: Sequence[Call]) -> None:
         self.server = server
-        self._pages = pages
         self._inside = 0
         server.metrics.in_flight.set_function(lambda: self._inside)
+        self._calls: dict[str, dict[str, Call]] = {}
+        for call in calls:
+            self._calls.setdefault(call.path, {})[call.method] = call
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
-            await self._pages(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
             return
-        started, status = time.perf_counter(), 0
-
-        async def note(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
+        began = time.perf_counter()
+        request = Request(self.server, scope, receive, dict(scope["headers"]))
         self._inside += 1
         try:
-            await self._answer(scope, receive, note)
+            async with asyncio.timeout(self.server.limits.seconds) as deadline:
+                reply = await self._reply(request)
+                await _send(request, reply, send)
+                if not isinstance(reply.body, bytes):
+                    await self._send_parts(reply.body, send, deadline)
         except (ProblemError, fpdb.FpdbError, TimeoutError) as error:
-            if status:  # half of the answer is sent: only the end of the connection says more
+            if request.status:  # half of it is sent: only the end of the connection says more
                 raise
-            await response_to(error)(scope, receive, note)
+            await _send(request, problem_reply(error), send)
         finally:
             self._inside -= 1
-            self.server.held -= scope.get("fpdb.held", 0)
-            call = getattr(scope.get("endpoint"), "__name__", "none")
-            self.server.metrics.count_request(call, status, time.perf_counter() - started)
+            self.server.held -= request.held
+            seconds = time.perf_counter() - began
+            self.server.metrics.count_request(request.call, request.status, seconds)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if welcome := self.server.access.welcome(scope):
-            await welcome(scope, receive, send)
-            return
-        visitor = self.server.access.admit(scope)
-        scope.setdefault("state", {}).update(role=visitor.role, session=visitor.session)
-        limits = self.server.limits
-        if self._inside > limits.requests:
+    async def _reply(self, request: Request) -> Reply:
+        server, scope = self.server, request.scope
+        if welcome := server.access.welcome(scope):
+            return welcome
+        # The application may be mounted in another one.
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        request.visitor = server.access.admit(method, path, request.headers)
+        if self._inside > server.limits.requests:
             raise ProblemError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                f"more than {limits.requests:,} requests are in flight",
+                f"more than {server.limits.requests:,} requests are in flight",
                 hint="send fewer at a time, or many documents in one request",
             )
-        async with asyncio.timeout(limits.seconds) as deadline:
-            scope["fpdb.deadline"] = deadline
-            # The layers of Starlette would take a quarter of the time of these calls.
-            call = calls.FREQUENT.get((scope["method"], path_in(scope)))
-            if call:
-                scope["app"], scope["endpoint"] = self._pages, call
-                response = await call(Request(scope, receive, send))
-                await response(scope, receive, send)
-            else:
-                await self._pages(scope, receive, send)
+        calls = self._calls.get(path) or self._calls.get(f"{path.rpartition('/')[0]}/*", {})
+        if method not in calls:
+            raise ProblemError(
+                HTTPStatus.METHOD_NOT_ALLOWED if calls else HTTPStatus.NOT_FOUND,
+                f"found {method} {path[:200]!r}, expected a call of the API",
+                hint="/docs describes the calls",
+                headers={"Allow": ", ".join(calls)} if calls else {},
+            )
+        reply = calls[method].reply
+        request.call = reply.__name__
+        return await reply(request)
+
+    async def _send_parts(
+        self, body: AsyncGenerator[bytes, None], send: Send, deadline: asyncio.Timeout
+    ) -> None:
+        """Send each part when it is there, which has the time of a request to be read."""
+        loop, seconds = asyncio.get_running_loop(), self.server.limits.seconds
+        deadline.reschedule(None)
+        async with contextlib.aclosing(body) as parts:
+            async for part in parts:
+                deadline.reschedule(loop.time() + seconds)
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+                deadline.reschedule(None)
+        await send({"type": "http.response.body"})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Wait until everything is stored, at the end that a server announces."""
+        for kind in ("startup", "shutdown"):
+            await receive()
+            if kind == "shutdown":
+                await self.server.close()
+            await send({"type": f"lifespan.{kind}.complete"})
+
+
+async def _send(request: Request, reply: Reply, send: Send) -> None:
+    """Send the head of a reply, and its body if that is complete."""
+    body = reply.body
+    headers = [(key.lower().encode(), value.encode()) for key, value in reply.headers.items()]
+    if isinstance(body, bytes) and reply.status != HTTPStatus.NO_CONTENT:
+        headers.append((b"content-length", b"%d" % len(body)))
+    request.status = int(reply.status)
+    await send({"type": "http.response.start", "status": request.status, "headers": headers})
+    if isinstance(body, bytes):
+        await send({"type": "http.response.body", "body": body})
+
+
+class _ExplorerPages:
+    """The pages of an explorer as calls."""
+
+    def __init__(self, explorer: fpdb.Explorer) -> None:
+        self._explorer = explorer
+        self.calls = (
+            Call("GET", "/", self.home),
+            Call("GET", "/explore", self.home),
+            Call("GET", "/explore/*", self.page),
+            Call("POST", "/explore/*", self.page),
+        )
+
+    async def home(self, _: Request) -> Reply:
+        return Reply(status=HTTPStatus.SEE_OTHER, headers={"Location": "explore/"})
+
+    async def page(self, request: Request) -> Reply:
+        posted = request.scope["method"] == "POST"
+        data = await request.body() if posted else request.scope["query_string"]
+        try:
+            fields = parse_qs(
+                data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+            )
+        except ValueError:
+            raise ProblemError(HTTPStatus.BAD_REQUEST, "the form has too many fields") from None
+        found = await request.server.read(
+            self._explorer.answer,
+            request.scope["path"].rpartition("/")[2],
+            fields,
+            session=request.visitor.session,
+            posted=posted,
+            may_write=request.visitor.role == "write",
+        )
+        return Reply(found.body, found.status, found.headers)

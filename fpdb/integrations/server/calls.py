@@ -1,19 +1,19 @@
-"""The calls of the API, version 1."""
+"""The calls of the API, version 1, and their table."""
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qs
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 import fpdb
-from fpdb.integrations.server.lines import LinesResponse, Submit, is_lines
+from fpdb.integrations.batcher import Outcome
+from fpdb.integrations.server.lines import is_lines, lines_reply
 from fpdb.integrations.server.messages import (
     CheckAnswer,
     CheckBody,
@@ -22,102 +22,138 @@ from fpdb.integrations.server.messages import (
     StoredDocument,
     checked,
     found,
-    looked_up,
 )
-from fpdb.integrations.server.problems import ProblemError, status_of
-from fpdb.integrations.server.server import Server
+from fpdb.integrations.server.replies import ProblemError, Reply, hint_of, json_reply, status_of
+from fpdb.integrations.server.server import Request, Server
 
 Body = TypeVar("Body", CheckBody, QueryBody)
 _check = msgspec.json.Decoder(CheckBody)
 _query = msgspec.json.Decoder(QueryBody)
-_encode = msgspec.json.Encoder().encode
 # What is wrong with one line, and not with the server.
 _REFUSALS = (fpdb.FpdbError, ProblemError)
+_NUMBER = re.compile("[0-9]{1,20}")
 
 
-async def check(request: Request) -> Response | LinesResponse:
-    """Look for one document, or for each of many lines, and store what is new."""
-    server: Server = request.app.state.server
+class Call(NamedTuple):
+    """A method of a path, what answers it, and what its body and its answer are.
+
+    Its description is the docstring of what answers it. A path that ends with * is any below it.
+    """
+
+    method: str
+    path: str
+    reply: Callable[[Request], Awaitable[Reply]]
+    body: type[msgspec.Struct] | None = None
+    answer: Any = None
+    keyed: bool = False
+
+
+async def check(request: Request) -> Reply:
+    """Look for a document, and store it.
+
+    Stores the document unless it resembles a stored one; both are one transaction.
+    """
+    server = request.server
     if is_lines(request):
-        _require_writer(request)
-        return _lines(request, _CheckedLines(server).submit, _refused_check)
-    body = _decoded(_check, await server.body(request))
+        request.require_writer()
+        return lines_reply(request, _CheckedLines(server).submit, _refused_check)
+    body = _decoded(_check, await request.body())
     if not body.store:
-        return _json(await server.read(_look, server, body))
-    _require_writer(request)
+        return json_reply(await server.read(_look, server, body))
+    request.require_writer()
     [added] = await server.add([await server.document_of(body)])
     if isinstance(added, fpdb.FpdbError):
         raise added
-    return _json(checked(added))
+    return json_reply(checked(added.key, added.status, added.matches))
 
 
-async def query(request: Request) -> Response | LinesResponse:
-    """Find the stored documents near one text, page or fingerprint, or near each of many lines."""
-    server: Server = request.app.state.server
+async def query(request: Request) -> Reply:
+    """Find near documents.
+
+    Finds the stored documents near a text, a page or a fingerprint.
+    """
+    server = request.server
     if is_lines(request):
-        return _lines(request, partial(_submit_questions, server), _refused_query)
-    question = _decoded(_query, await server.body(request))
-    return _json(found(await server.read(server.near, question)))
+        return lines_reply(request, partial(_submit_questions, server), _refused_query)
+    question = _decoded(_query, await request.body())
+    return json_reply(found(await server.read(server.near, question)))
 
 
-async def documents(request: Request) -> Response:
-    """Return what is stored of a document, or delete it."""
-    server: Server = request.app.state.server
-    key = _key(request, server.database)
-    if request.method == "DELETE":
-        _require_writer(request)
-        if not await server.read(server.database.delete, key):
-            raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
-        return Response(status_code=HTTPStatus.NO_CONTENT)
-    document = await server.read(server.database.get, key)
-    if document is None:
+async def document(request: Request) -> Reply:
+    """Get a document.
+
+    Returns what is stored of a document; its text isn't.
+    """
+    database, key = request.server.database, _key(request)
+    stored = await request.server.read(database.get, key)
+    if stored is None:
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
-    number, bits = document.fingerprint, server.database.plan.bits
-    return _json(
+    number = stored.fingerprint
+    return json_reply(
         StoredDocument(
-            key=document.key,
-            id=document.id,
-            fingerprint=None if number is None else fpdb.format_fingerprint(number, bits),
-            short=document.short,
-            added=document.added,
-            characters=document.characters,
-            meta=document.meta,
+            key=stored.key,
+            id=stored.id,
+            fingerprint=None
+            if number is None
+            else fpdb.format_fingerprint(number, database.plan.bits),
+            short=stored.short,
+            added=stored.added,
+            characters=stored.characters,
+            meta=stored.meta,
         )
     )
 
 
-async def stats(request: Request) -> Response:
-    """Return what the database holds, and how."""
-    server: Server = request.app.state.server
-    return _json(dataclasses.asdict(await server.read(server.database.stats)))
+async def delete(request: Request) -> Reply:
+    """Delete a document.
+
+    Deletes a document for good.
+    """
+    request.require_writer()
+    key = _key(request)
+    if not await request.server.read(request.server.database.delete, key):
+        raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
+    return Reply(status=HTTPStatus.NO_CONTENT)
 
 
-async def healthz(request: Request) -> Response:
-    """Return whether the database can be read."""
-    server: Server = request.app.state.server
-    await server.read(len, server.database)
-    return _json({"status": "ok"})
+async def stats(request: Request) -> Reply:
+    """Get statistics.
+
+    Returns the size and the settings of the database, as `fpdb stats --json`.
+    """
+    return json_reply(dataclasses.asdict(await request.server.read(request.server.database.stats)))
 
 
-async def metrics(request: Request) -> Response:
-    """Return what Prometheus reads."""
-    server: Server = request.app.state.server
-    written = await server.read(server.metrics.written)
-    return Response(written, media_type="text/plain; version=0.0.4; charset=utf-8")
+async def healthz(request: Request) -> Reply:
+    """Check the server.
+
+    Returns whether the database can be read; it needs no token.
+    """
+    await request.server.read(len, request.server.database)
+    return json_reply({"status": "ok"})
 
 
-FREQUENT = {("POST", "/v1/check"): check, ("POST", "/v1/query"): query}
-ROUTES = [
-    Route("/v1/check", check, methods=["POST"]),
-    Route("/v1/query", query, methods=["POST"]),
-    Route("/v1/documents", documents, methods=["GET", "DELETE"]),
-    Route("/v1/stats", stats, methods=["GET"]),
-    Route("/healthz", healthz, methods=["GET"]),
-    Route("/metrics", metrics, methods=["GET"]),
-]
+async def metrics(request: Request) -> Reply:
+    """Get metrics.
+
+    Returns what Prometheus reads.
+    """
+    written = await request.server.read(request.server.metrics.written)
+    return Reply(written, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-_Adding = Awaitable[list[fpdb.Added | fpdb.FpdbError]]
+CALLS = (
+    Call("POST", "/v1/check", check, CheckBody, CheckAnswer),
+    Call("POST", "/v1/query", query, QueryBody, QueryAnswer),
+    Call("GET", "/v1/documents", document, answer=StoredDocument, keyed=True),
+    Call("DELETE", "/v1/documents", delete, keyed=True),
+    Call("GET", "/v1/stats", stats, answer=dict),
+    Call("GET", "/healthz", healthz, answer=dict),
+    Call("GET", "/metrics", metrics, answer=str),
+)
+
+
+_Adding = Awaitable[list[Outcome]]
 
 
 class _CheckedLines:
@@ -130,18 +166,19 @@ class _CheckedLines:
         self._adding: list[_Adding] = []
         self._last: asyncio.Future[Any] | None = None
 
-    async def submit(self, lines: Sequence[bytes | None]) -> Awaitable[list[CheckAnswer]]:
+    async def submit(self, lines: Sequence[bytearray]) -> Awaitable[list[CheckAnswer]]:
         """Begin to store the documents of lines; their answers are awaited."""
         begun = [await self._begin(line) for line in lines]
         self._add()
         adding, self._adding = self._adding, []
         return self._finish(begun, adding)
 
-    async def _begin(self, line: bytes | None) -> CheckAnswer | fpdb.Document:
+    async def _begin(self, line: bytearray) -> CheckAnswer | fpdb.Document:
         """Return the document to store, or an answer that needs none."""
         key = None
         try:
-            body = _decoded(_check, self._server.require_line(line))
+            self._server.require_size(len(line))
+            body = _decoded(_check, line)
             key = body.key
             if body.store:
                 document = await self._server.document_of(body)
@@ -170,25 +207,25 @@ class _CheckedLines:
             outcome = each if isinstance(each, CheckAnswer) else next(outcomes)
             if isinstance(outcome, fpdb.FpdbError):
                 outcome = _refused_check(outcome, each.key)
-            answers.append(checked(outcome) if isinstance(outcome, fpdb.Added) else outcome)
+            if isinstance(outcome, fpdb.Added):
+                outcome = checked(outcome.key, outcome.status, outcome.matches)
+            answers.append(outcome)
         return answers
 
 
 async def _submit_questions(
-    server: Server, lines: Sequence[bytes | None]
+    server: Server, lines: Sequence[bytearray]
 ) -> Awaitable[list[QueryAnswer]]:
     """Begin to answer the questions of lines; the answers are awaited."""
-    return server.read(_answer_questions, server, lines)
+    return server.read(lambda: [_answered(server, line) for line in lines])
 
 
-def _answer_questions(server: Server, lines: Sequence[bytes | None]) -> list[QueryAnswer]:
-    answers: list[QueryAnswer] = []
-    for line in lines:
-        try:
-            answers.append(found(server.near(_decoded(_query, server.require_line(line)))))
-        except _REFUSALS as error:
-            answers.append(_refused_query(error))
-    return answers
+def _answered(server: Server, line: bytearray) -> QueryAnswer:
+    try:
+        server.require_size(len(line))
+        return found(server.near(_decoded(_query, line)))
+    except _REFUSALS as error:
+        return _refused_query(error)
 
 
 def _look(server: Server, body: CheckBody) -> CheckAnswer:
@@ -197,31 +234,21 @@ def _look(server: Server, body: CheckBody) -> CheckAnswer:
     question = QueryBody(
         text=body.text, html=body.html, fingerprint=body.fingerprint, recipe=body.recipe, limit=2
     )
-    return looked_up(body.key, server.near(question))
+    matches = server.near(question)
+    matches[:] = [match for match in matches if match.key != body.key]
+    return checked(body.key, "duplicate" if matches else "new", matches)
 
 
-def _refused_check(error: Exception, key: fpdb.models.Key | None = None) -> CheckAnswer:
-    return CheckAnswer(
-        key=key,
-        status="error" if status_of(error) < HTTPStatus.INTERNAL_SERVER_ERROR else "failed",
-        error=str(error),
-        hint=getattr(error, "hint", "") or None,
-    )
+def _refused_check(error: Exception, key: str | int | None = None) -> CheckAnswer:
+    status = "error" if status_of(error) < HTTPStatus.INTERNAL_SERVER_ERROR else "failed"
+    return CheckAnswer(key=key, status=status, error=str(error), hint=hint_of(error))
 
 
 def _refused_query(error: Exception) -> QueryAnswer:
-    return QueryAnswer(matches=[], error=str(error), hint=getattr(error, "hint", "") or None)
+    return QueryAnswer(matches=[], error=str(error), hint=hint_of(error))
 
 
-def _lines(
-    request: Request, submit: Submit, refuse: Callable[[Exception], msgspec.Struct]
-) -> LinesResponse:
-    """Return the response to a request of lines, which has no deadline as a whole."""
-    request.scope["fpdb.deadline"].reschedule(None)
-    return LinesResponse(request.app.state.server, submit, refuse)
-
-
-def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes) -> Body:
+def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes | bytearray) -> Body:
     """Decode JSON; raise InputError if it isn't such a document, ProblemError if it isn't JSON."""
     try:
         return decoder.decode(data)
@@ -237,30 +264,17 @@ def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes) -> Body:
         ) from None
 
 
-def _json(value: Any) -> Response:
-    # The end of the line is for those who call it in a terminal.
-    return Response(_encode(value) + b"\n", media_type="application/json")
-
-
-def _key(request: Request, database: fpdb.Database) -> str | int:
+def _key(request: Request) -> str | int:
     """Return the key in the query of a request."""
-    key = request.query_params.get("key")
-    if key is None:
+    fields = parse_qs(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    if "key" not in fields:
         raise fpdb.InputError("found no key", hint="/v1/documents?key=… names the document")
-    if database.keys == "text":
+    key = fields["key"][-1]
+    if request.server.database.keys == "text":
         return key
-    if not (key.isascii() and key.isdigit()):
+    if not _NUMBER.fullmatch(key):
         raise fpdb.InputError(
             f"found the key {key[:40]!r}, expected a whole number from 0 to 2**64 - 1",
             hint="the keys of this database are integers",
         )
     return int(key)
-
-
-def _require_writer(request: Request) -> None:
-    if request.state.role != "write":
-        raise ProblemError(
-            HTTPStatus.FORBIDDEN,
-            "the token may only read",
-            hint="send one of the lines `write TOKEN` of the token file",
-        )

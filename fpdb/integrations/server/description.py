@@ -1,54 +1,23 @@
-"""The description of the API: OpenAPI at `/openapi.json`, and the same as a page at `/docs`."""
+"""The description of the API: OpenAPI at `/openapi.json`, and the same as a page at `/docs`.
 
+It is made of the table of calls, their docstrings, and the types of requests and answers.
+"""
+
+import inspect
 import json
 from functools import cache
 from html import escape
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
 import fpdb
-from fpdb.integrations.server.messages import (
-    CheckAnswer,
-    CheckBody,
-    ProblemDetails,
-    QueryAnswer,
-    QueryBody,
-    StoredDocument,
-)
+from fpdb.integrations.server.calls import CALLS, Call
+from fpdb.integrations.server.messages import EXAMPLES, ProblemDetails
+from fpdb.integrations.server.replies import Reply, json_reply
+from fpdb.integrations.server.server import Request
 
-_TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April."
-_DOCUMENT = {"key": "https://a.example/kites", "text": _TEXT, "meta": {"site": "a"}}
-_CHECKED = {
-    "key": "https://b.example/17",
-    "status": "duplicate",
-    "duplicate_of": "https://a.example/kites",
-    "distance": 2,
-    "similarity": 0.91,
-}
-_FOUND = {
-    "matches": [
-        {"key": "https://a.example/kites", "distance": 2, "similarity": 0.91, "meta": {"site": "a"}}
-    ]
-}
-_STORED = {
-    "key": "https://a.example/kites",
-    "id": 0,
-    "fingerprint": "3e09ab9b67922bd5",
-    "short": False,
-    "added": 1795405722,
-    "characters": 78,
-    "meta": {"site": "a"},
-}
-_PROBLEM = {
-    "title": "Unprocessable Entity",
-    "status": 422,
-    "detail": "found 0 of text, html and fingerprint, expected one of them",
-    "hint": "a text is what the recipe is made for",
-}
 _PROBLEMS = {
     400: "No JSON in UTF-8.",
     401: "No token, or an unknown one.",
@@ -60,11 +29,8 @@ _PROBLEMS = {
     501: "The server has no package that reads HTML.",
     503: "Too much is in flight, or the database can't be used now: try again after Retry-After.",
 }
-_LINES = (
-    "With the type application/x-ndjson, each line is such an object, and so is each line of the "
-    "answer, in the same order while they come."
-)
-_KEY = {
+# By any call, with a body, and with a key.
+_ANY, _OF_BODY, _OF_KEY = {
     "name": "key",
     "in": "query",
     "required": True,
@@ -74,53 +40,15 @@ _KEY = {
 }
 
 
-def _schema(kind: type[msgspec.Struct]) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{kind.__name__}"}
-
-
-def _content(kind: type[msgspec.Struct], example: object) -> dict[str, Any]:
-    return {"application/json": {"schema": _schema(kind), "example": example}}
-
-
-def _with_lines(kind: type[msgspec.Struct], example: object) -> dict[str, Any]:
-    lines = {"schema": {"type": "string"}, "example": f"{json.dumps(example)}\n"}
-    return _content(kind, example) | {"application/x-ndjson": lines}
-
-
-def _call(
-    summary: str, what: str, answer: dict[int, dict[str, Any]], *problems: int, **more: Any
-) -> dict[str, Any]:
-    """Return the description of a call; all may be refused by a token, or by a limit."""
-    refused = {
-        str(status): {
-            "description": _PROBLEMS[status],
-            "content": {
-                "application/problem+json": {
-                    "schema": _schema(ProblemDetails),
-                    "example": _PROBLEM,
-                }
-            },
-        }
-        for status in sorted({401, 403, 503, *problems})
-    }
-    answers = {str(status): described for status, described in answer.items()}
-    return {"summary": summary, "description": what, **more, "responses": answers | refused}
-
-
-def _good(what: str, content: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    return {200: {"description": what, "content": content}}
-
-
-def _plain(kind: str, schema: str) -> dict[str, Any]:
-    return {kind: {"schema": {"type": schema}}}
-
-
 @cache
 def openapi() -> dict[str, Any]:
     """Return the description of all calls; the schemas are those that check requests."""
-    kinds = (CheckBody, CheckAnswer, QueryBody, QueryAnswer, StoredDocument, ProblemDetails)
-    _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    bodies = (400, 409, 413, 422, 501)
+    _, schemas = msgspec.json.schema_components(
+        tuple(EXAMPLES), ref_template="#/components/schemas/{name}"
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for call in CALLS:
+        paths.setdefault(call.path, {})[call.method.lower()] = _described(call)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -128,69 +56,7 @@ def openapi() -> dict[str, Any]:
             "version": fpdb.__version__,
             "description": "Finds near-duplicate documents. What is answered is stored for good.",
         },
-        "paths": {
-            "/v1/check": {
-                "post": _call(
-                    "Look for a document, and store it",
-                    "Stores the document unless it resembles a stored one; both are one "
-                    f"transaction. {_LINES}",
-                    _good("What became of it.", _with_lines(CheckAnswer, _CHECKED)),
-                    *bodies,
-                    requestBody={"required": True, "content": _with_lines(CheckBody, _DOCUMENT)},
-                )
-            },
-            "/v1/query": {
-                "post": _call(
-                    "Find near documents",
-                    f"Finds the stored documents near a text, a page or a fingerprint. {_LINES}",
-                    _good("The nearest documents.", _with_lines(QueryAnswer, _FOUND)),
-                    *bodies,
-                    requestBody={
-                        "required": True,
-                        "content": _with_lines(QueryBody, {"text": _TEXT, "limit": 3}),
-                    },
-                )
-            },
-            "/v1/documents": {
-                "get": _call(
-                    "Get a document",
-                    "Returns what is stored of a document; its text isn't.",
-                    _good("The document.", _content(StoredDocument, _STORED)),
-                    404,
-                    422,
-                    parameters=[_KEY],
-                ),
-                "delete": _call(
-                    "Delete a document",
-                    "Deletes a document for good.",
-                    {204: {"description": "It is deleted."}},
-                    404,
-                    422,
-                    parameters=[_KEY],
-                ),
-            },
-            "/v1/stats": {
-                "get": _call(
-                    "Get statistics",
-                    "Returns the size and the settings of the database, as `fpdb stats --json`.",
-                    _good("The statistics.", _plain("application/json", "object")),
-                )
-            },
-            "/healthz": {
-                "get": _call(
-                    "Check the server",
-                    "Returns whether the database can be read; it needs no token.",
-                    _good("It can be read.", _plain("application/json", "object")),
-                )
-            },
-            "/metrics": {
-                "get": _call(
-                    "Get metrics",
-                    "Returns what Prometheus reads.",
-                    _good("The metrics.", _plain("text/plain", "string")),
-                )
-            },
-        },
+        "paths": paths,
         "components": {
             "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -199,31 +65,43 @@ def openapi() -> dict[str, Any]:
     }
 
 
-@cache
-def page() -> str:
-    """Return the description as one HTML page, which needs no other file."""
-    described = openapi()
-    parts = [f"<h1>fpdb {fpdb.__version__}</h1><p>{escape(described['info']['description'])}"]
-    parts.append("<p>For programs: <a href=openapi.json>openapi.json</a>.")
-    for path, methods in described["paths"].items():
-        for method, call in methods.items():
-            parts.append(f"<h2><code>{method.upper()} {path}</code></h2>")
-            parts.append(f"<p>{escape(call['description'])}")
-            parts.append(f"<pre>{escape(_example(method, path, call))}</pre><table>")
-            for status, answer in call["responses"].items():
-                parts.append(f"<tr><th>{status}<td>{escape(answer['description'])}")
-            parts.append("</table>")
-    parts.append("<h1>Fields</h1>")
-    for name, schema in described["components"]["schemas"].items():
-        parts.append(f"<h2 id={name}>{name}</h2><p>{escape(schema['description'])}<table>")
-        for field, about in schema["properties"].items():
-            needed = "required" if field in schema.get("required", ()) else ""
-            parts.append(
-                f"<tr><th>{field}<td>{escape(_kind(about))}<td>{needed}"
-                f"<td>{escape(_description(about))}"
-            )
-        parts.append("</table>")
-    return _PAGE + "\n".join(parts)
+def _described(call: Call) -> dict[str, Any]:
+    summary, _, text = (inspect.getdoc(call.reply) or "").partition("\n\n")
+    statuses = _ANY | (_OF_BODY if call.body else set()) | (_OF_KEY if call.keyed else set())
+    problem = _content(ProblemDetails, "application/problem+json")
+    responses = {
+        str(status): {"description": _PROBLEMS[status], "content": problem}
+        for status in sorted(statuses)
+    }
+    good: dict[str, Any] = {"description": "It is done."}
+    if call.answer:
+        good = {"description": "The answer.", "content": _content(call.answer, lines=call.body)}
+    described = {
+        "summary": summary.rstrip("."),
+        "description": " ".join(text.split()) + (_LINES if call.body else ""),
+        "responses": {"200" if call.answer else "204": good, **responses},
+    }
+    if call.keyed:
+        described["parameters"] = [_KEY]
+    if call.body:
+        content = _content(call.body, lines=call.body)
+        described["requestBody"] = {"required": True, "content": content}
+    return described
+
+
+def _content(
+    kind: type, media: str = "application/json", *, lines: object = None
+) -> dict[str, Any]:
+    if kind not in EXAMPLES:
+        plain = kind is str
+        return {"text/plain" if plain else media: {"schema": {"type": "string" if plain else "object"}}}
+    example = msgspec.to_builtins(EXAMPLES[kind])
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    content: dict[str, Any] = {media: {"schema": schema, "example": example}}
+    if lines:
+        line = f"{json.dumps(example)}\n"
+        content["application/x-ndjson"] = {"schema": {"type": "string"}, "example": line}
+    return content
 
 
 _PAGE = """<!doctype html><html lang=en><meta charset=utf-8><title>fpdb: the API</title>
@@ -231,48 +109,65 @@ _PAGE = """<!doctype html><html lang=en><meta charset=utf-8><title>fpdb: the API
 <style>
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }
 pre { background: #8882; overflow: auto; padding: .7rem }
-th { text-align: left; vertical-align: top } td, th { padding: .1rem 1rem .1rem 0 }
 :root { color-scheme: light dark }
 </style>
 """
 
 
-def _example(method: str, path: str, call: dict[str, Any]) -> str:
+@cache
+def page() -> str:
+    """Return the description as one HTML page, which needs no other file."""
+    described = openapi()
+    parts = [
+        f"{_PAGE}<h1>fpdb {fpdb.__version__}</h1><p>{escape(described['info']['description'])}",
+        "<p>For programs: <a href=openapi.json>openapi.json</a>.",
+    ]
+    for call in CALLS:
+        about = described["paths"][call.path][call.method.lower()]
+        parts.append(
+            f"<h2><code>{call.method} {call.path}</code></h2><p>{escape(about['description'])}"
+            f"<pre>{escape(_example(call))}</pre><ul>"
+        )
+        parts += [
+            f"<li>{status}: {escape(each['description'])}"
+            for status, each in about["responses"].items()
+        ]
+        parts.append("</ul>")
+    parts.append("<h1>Fields</h1>")
+    for name, schema in described["components"]["schemas"].items():
+        fields = msgspec.json.format(msgspec.json.encode(schema["properties"])).decode()
+        parts.append(f"<h2 id={name}>{name}</h2><p>{escape(schema['description'])}")
+        parts.append(f"<pre>{escape(fields)}</pre>")
+    return "\n".join(parts)
+
+
+def _example(call: Call) -> str:
     """Return a call as a command of curl, and its answer."""
-    query = f"?key={_KEY['example']}" if "parameters" in call else ""
-    lines = [f"$ curl http://127.0.0.1:7373{path}{query}"]
-    if method == "delete":
-        lines[0] += " -X DELETE"
-    if "requestBody" in call:
-        body = call["requestBody"]["content"]["application/json"]["example"]
-        lines[0] += f" --json '{json.dumps(body)}'"
-    answer = call["responses"].get("200", {}).get("content", {}).get("application/json", {})
-    if "example" in answer:
-        lines.append(json.dumps(answer["example"]))
-    return "\n".join(lines)
+    command = f"$ curl http://127.0.0.1:7373{call.path}"
+    command += f"?key={_KEY['example']}" if call.keyed else ""
+    command += " -X DELETE" if call.method == "DELETE" else ""
+    command += f" --json '{_encode(EXAMPLES[call.body])}'" if call.body else ""
+    return f"{command}\n{_encode(EXAMPLES[call.answer])}" if call.answer in EXAMPLES else command
 
 
-def _kind(schema: dict[str, Any]) -> str:
-    if "$ref" in schema:
-        return str(schema["$ref"].rpartition("/")[2])
-    if "anyOf" in schema:
-        return " or ".join(_kind(each) for each in schema["anyOf"] if each.get("type") != "null")
-    if schema.get("type") == "array":
-        return f"list of {_kind(schema['items'])}"
-    return str(schema.get("type", "any"))
+def _encode(example: msgspec.Struct) -> str:
+    return msgspec.json.encode(example).decode()
 
 
-def _description(schema: dict[str, Any]) -> str:
-    parts = [schema, *schema.get("anyOf", ())]
-    return next((each["description"] for each in parts if "description" in each), "")
+async def _send_openapi(_: Request) -> Reply:
+    return json_reply(openapi())
 
 
-async def _send_openapi(_: Request) -> Response:
-    return Response(msgspec.json.encode(openapi()), media_type="application/json")
+async def _send_page(_: Request) -> Reply:
+    return Reply(page().encode(), headers={"Content-Type": "text/html; charset=utf-8"})
 
 
-async def _send_page(_: Request) -> Response:
-    return HTMLResponse(page())
+async def _send_no_icon(_: Request) -> Reply:
+    return Reply(status=HTTPStatus.NO_CONTENT)
 
 
-ROUTES = [Route("/openapi.json", _send_openapi), Route("/docs", _send_page)]
+PAGES = (
+    Call("GET", "/openapi.json", _send_openapi),
+    Call("GET", "/docs", _send_page),
+    Call("GET", "/favicon.ico", _send_no_icon),  # browsers request it by themselves
+)

@@ -11,28 +11,22 @@ _Digits = Annotated[
     Meta(
         pattern="^(0[xX])?[0-9a-fA-F]{1,32}$",
         description="a fingerprint in hexadecimal digits, of the width of the database",
-        examples=["90dd6c6e86c1a3dd"],
     ),
 ]
-_Similarity = Annotated[float, Meta(gt=0, le=1, description="the least Jaccard similarity")]
-_Distance = Annotated[int, Meta(ge=0, le=128, description="compare bits: the largest distance")]
 _DocumentKey = Annotated[
     str | int,
     Meta(description="the name of the document: text, or a number where keys are integers"),
 ]
 
 
-class Content(Struct, kw_only=True, forbid_unknown_fields=True):
+class Content(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A text, HTML or a ready fingerprint: exactly one of the three."""
 
     text: Annotated[str | None, Meta(description="the text")] = None
-    html: Annotated[str | None, Meta(description="a page, whose main content becomes the text")] = (
-        None
-    )
+    html: Annotated[str | None, Meta(description="a page; its main content is the text")] = None
     fingerprint: _Digits | None = None
     recipe: Annotated[
-        str | None,
-        Meta(description="the id of the recipe that is expected; with another one, the status 409"),
+        str | None, Meta(description="the id of the recipe that the database should have")
     ] = None
 
 
@@ -47,8 +41,12 @@ class CheckBody(Content, kw_only=True):
 class QueryBody(Content, kw_only=True):
     """What to find stored documents near."""
 
-    similarity: _Similarity | None = None
-    k: _Distance | None = None
+    similarity: (
+        Annotated[float, Meta(gt=0, le=1, description="the least Jaccard similarity")] | None
+    ) = None
+    k: (
+        Annotated[int, Meta(ge=0, le=128, description="compare bits: the largest distance")] | None
+    ) = None
     limit: Annotated[int, Meta(ge=1, le=1000, description="the most matches to return")] = 10
 
 
@@ -60,20 +58,15 @@ class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
         str,
         Meta(
             description="added, replaced, unchanged, duplicate, short, or with store: false new or "
-            "duplicate; in a line of many also error (never stored) or failed (send it again)",
-            examples=["added"],
+            "duplicate; in a line of many also error (never stored) or failed (send it again)"
         ),
     ]
     duplicate_of: Annotated[
         _DocumentKey | None, Meta(description="the key of the nearest stored document")
     ] = None
-    distance: Annotated[
-        int | None, Meta(description="the bits of the fingerprints that differ")
-    ] = None
+    distance: Annotated[int | None, Meta(description="the bits that differ")] = None
     similarity: Annotated[float | None, Meta(description="the estimated similarity")] = None
-    complete: Annotated[
-        bool, Meta(description="false: the search was ended by a budget, so it may have missed one")
-    ] = True
+    complete: Annotated[bool, Meta(description="false: a budget ended the search")] = True
     error: Annotated[str | None, Meta(description="of a line: what is wrong with it")] = None
     hint: Annotated[str | None, Meta(description="of a line: what cures that")] = None
 
@@ -117,28 +110,50 @@ class ProblemDetails(Struct, kw_only=True, omit_defaults=True):
     hint: str | None = None
 
 
-def checked(added: fpdb.Added) -> CheckAnswer:
-    """Return the answer for a document that was added, or not."""
-    answer = CheckAnswer(key=added.key, status=added.status, complete=added.matches.complete)
-    if added.status == "duplicate":
-        _name_nearest(answer, added.matches)
+_TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April."
+_KITES = "https://a.example/kites"
+EXAMPLES: dict[type[Struct], Struct] = {
+    type(example): example
+    for example in (
+        CheckBody(key=_KITES, text=_TEXT, meta={"site": "a"}),
+        CheckAnswer(
+            key="https://b.example/17",
+            status="duplicate",
+            duplicate_of=_KITES,
+            distance=2,
+            similarity=0.91,
+        ),
+        QueryBody(text=_TEXT, limit=3),
+        QueryAnswer(
+            matches=[Near(key=_KITES, distance=2, similarity=0.91, meta={"site": "a"})]
+        ),
+        StoredDocument(
+            key=_KITES,
+            id=0,
+            fingerprint="3e09ab9b67922bd5",
+            short=False,
+            added=1795405722,
+            characters=78,
+            meta={"site": "a"},
+        ),
+        ProblemDetails(
+            title="Unprocessable Entity",
+            status=422,
+            detail="found 0 of text, html and fingerprint, expected one of them",
+            hint="a text is what the recipe is made for",
+        ),
+    )
+}
+
+
+def checked(key: str | int, status: str, matches: fpdb.Matches) -> CheckAnswer:
+    """Return what became of a document; of a duplicate, also what it resembles."""
+    answer = CheckAnswer(key=key, status=status, complete=matches.complete)
+    if status == "duplicate":
+        nearest = matches[0]
+        answer.duplicate_of, answer.distance = nearest.key, nearest.distance
+        answer.similarity = nearest.similarity
     return answer
-
-
-def looked_up(key: str | int, matches: fpdb.Matches) -> CheckAnswer:
-    """Return the answer for a document that was only looked for."""
-    others = fpdb.Matches(match for match in matches if match.key != key)
-    answer = CheckAnswer(key=key, status="new", complete=matches.complete)
-    if others:
-        answer.status = "duplicate"
-        _name_nearest(answer, others)
-    return answer
-
-
-def _name_nearest(answer: CheckAnswer, matches: fpdb.Matches) -> None:
-    nearest = matches[0]
-    answer.duplicate_of, answer.distance = nearest.key, nearest.distance
-    answer.similarity = nearest.similarity
 
 
 def found(matches: fpdb.Matches) -> QueryAnswer:

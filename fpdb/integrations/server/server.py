@@ -1,24 +1,27 @@
-"""A database with what answers requests about it, and their limits."""
+"""A database with what answers requests about it, their limits, and the requests."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, ParamSpec, TypeVar
 
-from starlette.requests import Request
-
 import fpdb
-from fpdb.integrations.batcher import Batcher
-from fpdb.integrations.server.access import Access
+from fpdb.integrations.batcher import Batcher, Outcome, added_to
+from fpdb.integrations.server.access import Access, Visitor
 from fpdb.integrations.server.messages import CheckBody, Content, QueryBody
 from fpdb.integrations.server.metrics import Metrics
-from fpdb.integrations.server.problems import ProblemError
+from fpdb.integrations.server.replies import ProblemError
 
-Arguments = ParamSpec("Arguments")
+P = ParamSpec("P")
 Result = TypeVar("Result")
+# As ASGI has them.
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
 
 # Threads that read the database; more gain little, since one at a time runs Python.
 _THREADS = 4
@@ -43,7 +46,7 @@ class Limits:
 
 
 class Server:
-    """A database with what answers requests about it; handlers find it in `app.state.server`."""
+    """A database with what answers requests about it."""
 
     def __init__(
         self, database: fpdb.Database, limits: Limits, access: Access, similarity: float | None
@@ -57,31 +60,30 @@ class Server:
         # Bytes in the bodies of requests that are in flight.
         self.held = 0
         self._similarity = similarity
+        self._adding = added_to(database, similarity)
         self._threads = ThreadPoolExecutor(_THREADS, "fpdb-read")
-        self._batcher: Batcher[fpdb.Added | fpdb.FpdbError] | None = None
+        self._batcher: Batcher[Outcome] | None = None
 
     async def read(
-        self,
-        function: Callable[Arguments, Result],
-        *arguments: Arguments.args,
-        **named: Arguments.kwargs,
+        self, function: Callable[P, Result], *arguments: P.args, **named: P.kwargs
     ) -> Result:
         """Return what a function returns in one of a few threads."""
         call = partial(function, *arguments, **named)
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    async def html(self, page: str) -> str:
-        """Return the main text of a page, read in a process of its own."""
-        return (await self.read(fpdb.html_text, page)).text
-
-    def add(
-        self, documents: Sequence[fpdb.Document]
-    ) -> "asyncio.Future[list[fpdb.Added | fpdb.FpdbError]]":
+    def add(self, documents: Sequence[fpdb.Document]) -> asyncio.Future[list[Outcome]]:
         """Add documents; the result is set once they are stored durably."""
         if self._batcher is None:  # here, since an application that is mounted has no lifespan
-            self._batcher = batcher = Batcher(self.metrics.adding(self._similarity))
+            self._batcher = batcher = Batcher(self._store)
             self.metrics.waiting.set_function(lambda: batcher.waiting)
         return self._batcher.add(documents)
+
+    def _store(self, documents: Sequence[fpdb.Document]) -> list[Outcome]:
+        """Add documents in one transaction, and count it."""
+        began = time.perf_counter()
+        found = self._adding(documents)
+        self.metrics.count_transaction(found, time.perf_counter() - began)
+        return found
 
     async def close(self) -> None:
         """Wait until everything that was accepted is stored."""
@@ -89,51 +91,13 @@ class Server:
             await self._batcher.close()
         self._threads.shutdown(wait=False)
 
-    async def body(self, request: Request) -> bytes:
-        """Return the body of a request with one document."""
-        declared = request.headers.get("content-length", "")
-        self._require_size(int(declared) if declared.isdecimal() else 0)
-        parts: list[bytes] = []
-        size = 0
-        more = True
-        while more:
-            message = await request.receive()
-            if message["type"] == "http.disconnect":
-                raise ProblemError(HTTPStatus.BAD_REQUEST, "the body ended early")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            self._require_size(size)
-            self.hold(request.scope, len(parts[-1]))
-            more = message.get("more_body", False)
-        return b"".join(parts)
-
-    def _require_size(self, size: int) -> None:
+    def require_size(self, size: int) -> None:
+        """Raise ProblemError if a document has more bytes than it may."""
         if size > self.limits.document:
             raise ProblemError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"found a document of {size:,} bytes of JSON, expected at most "
-                f"{self.limits.document:,}",
+                f"found a document of more than {self.limits.document:,} bytes",
                 hint="leave such documents out, or send the text in place of the HTML",
-            )
-
-    def require_line(self, line: bytes | None) -> bytes:
-        """Return a line; raise InputError if it is too long, which is None."""
-        if line is None:
-            raise fpdb.InputError(
-                f"found a line of more than {self.limits.document:,} bytes",
-                hint="leave such documents out, or send the text in place of the HTML",
-            )
-        return line
-
-    def hold(self, scope: Any, size: int) -> None:
-        """Count bytes of a request; raise ProblemError if all requests have too many."""
-        scope["fpdb.held"] = scope.get("fpdb.held", 0) + size
-        self.held += size
-        if self.held > self.limits.memory:
-            raise ProblemError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"the requests in flight have more than {self.limits.memory:,} bytes",
-                hint="send fewer at a time",
             )
 
     def require_fitting(self, content: Content) -> None:
@@ -154,7 +118,9 @@ class Server:
     async def document_of(self, body: CheckBody) -> fpdb.Document:
         """Return the document to store."""
         self.require_fitting(body)
-        text = body.text if body.html is None else await self.html(body.html)
+        text = body.text
+        if body.html is not None:
+            text = (await self.read(fpdb.html_text, body.html)).text
         return fpdb.Document(body.key, text, body.meta, self._number_of(body))
 
     def near(self, question: QueryBody) -> fpdb.Matches:
@@ -162,11 +128,10 @@ class Server:
         self.require_fitting(question)
         number, k, limit = self._number_of(question), question.k, question.limit
         if number is None:
-            text = question.text
-            if question.html is not None:
-                text = fpdb.html_text(question.html).text
+            html = question.html
+            text = question.text or "" if html is None else fpdb.html_text(html).text
             similarity = question.similarity or (self._similarity if k is None else None)
-            return self.database.query(text or "", similarity=similarity, k=k, limit=limit)
+            return self.database.query(text, similarity=similarity, k=k, limit=limit)
         if question.similarity is not None:
             raise fpdb.InputError(
                 "found a similarity and a ready fingerprint, expected a text, which alone has one",
@@ -178,3 +143,55 @@ class Server:
         if content.fingerprint is None:
             return None
         return fpdb.parse_fingerprint(content.fingerprint, self.database.plan.bits)
+
+
+@dataclass(slots=True)
+class Request:
+    """A request to a server: who sent it, and its body, which is still to come."""
+
+    server: Server
+    scope: Scope
+    receive: Receive
+    headers: dict[bytes, bytes]
+    visitor: Visitor = Visitor("read")
+    call: str = "none"
+    # Of the reply, once it is sent.
+    status: int = 0
+    # The bytes of its body that are in memory.
+    held: int = 0
+
+    async def body(self) -> bytes:
+        """Return the body, which has one document."""
+        declared = self.headers.get(b"content-length", b"")
+        self.server.require_size(int(declared) if declared.isdigit() else 0)
+        parts: list[bytes] = []
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ProblemError(HTTPStatus.BAD_REQUEST, "the body ended early")
+            parts.append(message.get("body", b""))
+            self._hold(len(parts[-1]))
+            self.server.require_size(self.held)
+            more = message.get("more_body", False)
+        return b"".join(parts)
+
+    def require_writer(self) -> None:
+        """Raise ProblemError unless the visitor may write."""
+        if self.visitor.role != "write":
+            raise ProblemError(
+                HTTPStatus.FORBIDDEN,
+                "the token may only read",
+                hint="send one of the lines `write TOKEN` of the token file",
+            )
+
+    def _hold(self, size: int) -> None:
+        """Count bytes of the body; raise ProblemError if all requests have too many."""
+        self.held += size
+        self.server.held += size
+        if self.server.held > self.server.limits.memory:
+            raise ProblemError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"the requests in flight have more than {self.server.limits.memory:,} bytes",
+                hint="send fewer at a time",
+            )

@@ -16,8 +16,8 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import fpdb
+from fpdb.integrations.server.access import Access
 from fpdb.integrations.server.application import Application
-from fpdb.integrations.server.server import Server
 
 PORT = 7373
 # A connection without a request is kept for as long.
@@ -48,7 +48,9 @@ def serve(
     `on_start` is called with the URL.
     """
     server = application.server
-    with _listening(server, host, port, unix) as listener:
+    if unix:
+        server.access.hosts = None  # no web page can call a Unix socket
+    with _listening_at(unix) if unix else _listening(server.access, host, port) as listener:
         config = uvicorn.Config(
             application,
             http=_Connection,
@@ -71,10 +73,14 @@ def serve(
                 f"the certificate or its key can't be read: {error}",
                 hint="both are files in PEM format; the key without a password",
             ) from None
-        scheme = "https" if certificate else "http"
-        on_start(f"unix:{unix}" if unix else f"{scheme}://{_authority(listener)}")
+        address = f"unix:{unix}"
+        if not unix:
+            name, number = listener.getsockname()[:2]
+            name = f"[{name}]" if ":" in name else name
+            address = f"{'https' if certificate else 'http'}://{name}:{number}"
+        on_start(address)
         sys.setswitchinterval(_SWITCH_SECONDS)
-        runner = _Runner(config, server)
+        runner = _Runner(config, server.stopping)
         # One that comes before the server takes signals ends it too; at the end it is raised again.
         before = signal.signal(signal.SIGTERM, runner.end)
         try:
@@ -86,9 +92,9 @@ def serve(
 class _Runner(uvicorn.Server):
     """Has requests of many lines end when the server does."""
 
-    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
         super().__init__(config)
-        self._stopping = server.stopping
+        self._stopping = stopping
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -143,15 +149,8 @@ class _Connection(HttpToolsProtocol):
         self._deadline, self._head = None, 0
 
 
-@contextlib.contextmanager
-def _listening(server: Server, host: str, port: int, unix: Path | None) -> Iterator[socket.socket]:
+def _listening(access: Access, host: str, port: int) -> socket.socket:
     """Listen; raise InputError if that is impossible, or would let anybody in."""
-    access = server.access
-    if unix:
-        access.hosts = None  # no web page can call a Unix socket
-        with _listening_at(unix) as listener:
-            yield listener
-        return
     try:
         [(family, _, _, _, address), *_] = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -171,8 +170,7 @@ def _listening(server: Server, host: str, port: int, unix: Path | None) -> Itera
         access.hosts |= {host, str(address[0])}
     # A host that has vanished doesn't keep its connections.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    with listener:
-        yield listener
+    return listener
 
 
 @contextlib.contextmanager
@@ -196,8 +194,3 @@ def _listening_at(path: Path) -> Iterator[socket.socket]:
             yield listener
         finally:
             path.unlink(missing_ok=True)
-
-
-def _authority(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,83 @@
+"""Replies to requests; errors are problem details (RFC 9457), with the message and the hint."""
+
+from collections.abc import AsyncGenerator, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import msgspec
+
+import fpdb
+from fpdb.integrations.server.messages import ProblemDetails
+
+_encode = msgspec.json.Encoder().encode
+_JSON = {"Content-Type": "application/json"}
+# What a client reads before it tries again.
+_TRY_AGAIN = {"Retry-After": "1"}
+# The first class that an error is one of gives the status.
+_STATUSES: tuple[tuple[type[Exception], HTTPStatus], ...] = (
+    (fpdb.DocumentNotFoundError, HTTPStatus.NOT_FOUND),
+    (fpdb.RecipeMismatchError, HTTPStatus.CONFLICT),
+    (fpdb.InputError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (fpdb.PlanError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (fpdb.RecipeError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (fpdb.ReadOnlyError, HTTPStatus.FORBIDDEN),
+    (fpdb.MissingExtraError, HTTPStatus.NOT_IMPLEMENTED),
+    (Exception, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+
+class Reply(NamedTuple):
+    """What a request is answered with; a body of parts is sent part by part."""
+
+    body: bytes | AsyncGenerator[bytes, None] = b""
+    status: int = HTTPStatus.OK
+    headers: Mapping[str, str] = {}
+
+
+class ProblemError(Exception):
+    """A request that gets a problem in place of an answer."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        hint: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.hint = hint
+        self.headers = headers or {}
+
+
+def json_reply(value: Any) -> Reply:
+    """Return a reply of JSON, with the end of the line for those who call it in a terminal."""
+    return Reply(_encode(value) + b"\n", headers=_JSON)
+
+
+def status_of(error: Exception) -> HTTPStatus:
+    """Return the status of the reply to a request that raised an error."""
+    if isinstance(error, ProblemError):
+        return error.status
+    return next(status for kind, status in _STATUSES if isinstance(error, kind))
+
+
+def hint_of(error: Exception) -> str | None:
+    """Return what cures an error, if it says that."""
+    return getattr(error, "hint", "") or None
+
+
+def problem_reply(error: Exception) -> Reply:
+    """Return the reply to a request that raised an error."""
+    status = status_of(error)
+    details = ProblemDetails(
+        title=status.phrase,
+        status=status.value,
+        detail=str(error) or "the request took too long",
+        hint=hint_of(error),
+    )
+    headers = {"Content-Type": "application/problem+json", **getattr(error, "headers", {})}
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers |= _TRY_AGAIN
+    return Reply(_encode(details) + b"\n", status, headers)
