@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +77,7 @@ class Groups(GroupColumns):
         days: NDArray[np.int32],
         hosts: NDArray[np.int32],
         names: Sequence[str],
+        *,
         at: float,
         seconds: float,
     ) -> None:
@@ -272,7 +272,8 @@ class _DocumentReader:
         if self._snapshot.similarity is None:
             found = self._with_distances(found, high, low)
         names = list(self._names)
-        return Groups(found, days, hosts, names, self._began, time.time() - self._began)
+        seconds = time.time() - self._began
+        return Groups(found, days, hosts, names, at=self._began, seconds=seconds)
 
     def _with_distances(self, found: Clustering, high: Column, low: Column) -> Clustering:
         """Compare fingerprints with the first of their group, as shares of equal bits."""

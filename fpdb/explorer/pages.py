@@ -189,7 +189,8 @@ def _members(
     left_out = set() if visit.may_write else {0}
     left_out |= set() if context.database.similarity is not None else {4}
     shown = [
-        [cell for place, cell in enumerate(line) if place not in left_out] for line in (head, *lines)
+        [cell for place, cell in enumerate(line) if place not in left_out]
+        for line in (head, *lines)
     ]
     inner = table(shown[0], shown[1:], "Documents of the group")
     if not visit.may_write:

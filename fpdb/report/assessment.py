@@ -75,15 +75,19 @@ def _top(found: Evaluation) -> Iterator[Markup]:
             (
                 _share(rating.recall),
                 "found",
-                f"the recall: {rating.found:,} of {found.true:,} pairs that are similar from "
-                f"{percent(limits.truth_from)}.",
+                (
+                    f"the recall: {rating.found:,} of {found.true:,} pairs, similar from "
+                    f"{percent(limits.truth_from)}."
+                ),
             ),
             (
                 _share(rating.precision),
                 "right",
-                f"the precision: of the reported pairs, {rating.right:,} are right, similar from "
-                f"{percent(limits.right_from)}, and {rating.wrong:,} wrong, below "
-                f"{percent(limits.wrong_below)}.",
+                (
+                    f"the precision: of the reported pairs, {rating.right:,} are right, similar "
+                    f"from {percent(limits.right_from)}, and {rating.wrong:,} wrong, below "
+                    f"{percent(limits.wrong_below)}."
+                ),
             ),
             (f"{rating.wrong:,}", "wrong pairs", "were reported, but are hardly similar."),
             (
@@ -153,7 +157,7 @@ def _views(found: Evaluation, texts: dict[Key, str]) -> Iterator[dict[str, Any]]
         most = room.of_group()
         kind = "wrong" if mistake.wrong else "missed"
         first, second = (version_view(Version(1, [(key, "")])) for key in mistake[:2])
-        pair = pair_view(cleaning, text, other, most - 2_500, room, "first")
+        pair = pair_view(cleaning, text, other, most - 2_500, room, first="first")
         view = {
             "t": visible(title_of(text)),
             "lang": language_of(text),

@@ -131,8 +131,10 @@ def _page(found: Gathered, first: str) -> ReportPage:
         (
             f"{found.clusters:,}",
             "groups",
-            "of documents that are near-duplicates of each other, or of one between them. The "
-            f"{first} of each group counts as the kept one.",
+            (
+                "of documents that are near-duplicates of each other, or of one between them. The "
+                f"{first} of each group counts as the kept one."
+            ),
         ),
         (
             f"{found.identical:,}",

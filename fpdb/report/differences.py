@@ -240,7 +240,12 @@ def _begin_after_signs(
             and not side[start + shift].isalnum()
         ):
             shift += 1
-        middle = Stretch(*(number + shift for number in own[:4]), same=False)
+        middle = own._replace(
+            start=own.start + shift,
+            stop=own.stop + shift,
+            other_start=own.other_start + shift,
+            other_stop=own.other_stop + shift,
+        )
         stretches[place - 1 : place + 2] = [
             before._replace(stop=middle.start, other_stop=middle.other_start),
             middle,

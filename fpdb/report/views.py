@@ -127,7 +127,7 @@ def _shorten_keys(views: list[dict[str, Any]], longest: int = _SHORTEST_KEY) -> 
 
 
 def pair_view(
-    recipe: Recipe, text: str, other: str, allowed: int, room: Room, first: str = "kept"
+    recipe: Recipe, text: str, other: str, allowed: int, room: Room, *, first: str = "kept"
 ) -> dict[str, Any]:
     """Return how similar two texts are, and what differs in them."""
     found = differences(text, other)

@@ -495,7 +495,7 @@ def test_groups_agree_with_a_loop():
     hosts = chance.integers(-1, 5, count).astype(np.int32)
     ids = np.sort(chance.choice(10_000, count, replace=False)).astype(np.uint64)
     found = Clustering(ids, firsts, originals, least, np.zeros(101, np.int64))
-    groups = Groups(found, days, hosts, list("abcde"), 0.0, 0.0)
+    groups = Groups(found, days, hosts, list("abcde"), at=0.0, seconds=0.0)
     expected = {}
     for place, first in enumerate(firsts.tolist()):
         expected.setdefault(first, []).append(place)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import fpdb
-from fpdb.integrations.server.replies import ProblemError, Reply
+from fpdb.integrations.server.replies import ProblemError, HttpReply
 
 Role = Literal["read", "write"]
 
@@ -61,7 +61,7 @@ class Access:
         self._invitations[_digest(token)] = role
         return token
 
-    def welcome(self, scope: Mapping[str, Any]) -> Reply | None:
+    def welcome(self, scope: Mapping[str, Any]) -> HttpReply | None:
         """Begin the session of a browser that comes with an invitation, or return None."""
         if not self._invitations or scope["method"] != "GET":
             return None
@@ -78,7 +78,7 @@ class Access:
             "Location": scope["path"] + (f"?{rest}" if rest else ""),
             "Set-Cookie": cookie + ("; Secure" if scope["scheme"] == "https" else ""),
         }
-        return Reply(status=HTTPStatus.SEE_OTHER, headers=headers)
+        return HttpReply(status=HTTPStatus.SEE_OTHER, headers=headers)
 
     def admit(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> Visitor:
         """Return who sent a request; raise ProblemError if nobody who may."""

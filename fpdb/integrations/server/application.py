@@ -11,7 +11,7 @@ import fpdb
 from fpdb.integrations.server.access import Access
 from fpdb.integrations.server.calls import CALLS, Call
 from fpdb.integrations.server.description import PAGES
-from fpdb.integrations.server.replies import ProblemError, Reply, problem_reply
+from fpdb.integrations.server.replies import ProblemError, HttpReply, problem_reply
 from fpdb.integrations.server.server import Limits, Receive, Request, Scope, Send, Server
 
 _MOST_FIELDS = 1_000
@@ -31,7 +31,9 @@ def app(
     an `explorer` are at /explore/, where / leads.
     """
     server = Server(database, limits or Limits(), access or Access(), similarity)
-    return Application(server, (*CALLS, *PAGES, *(_ExplorerPages(explorer).calls if explorer else ())))
+    return Application(
+        server, (*CALLS, *PAGES, *(_ExplorerPages(explorer).calls if explorer else ()))
+    )
 
 
 class Application:
@@ -69,7 +71,7 @@ class Application:
             seconds = time.perf_counter() - began
             self.server.metrics.count_request(request.call, request.status, seconds)
 
-    async def _reply(self, request: Request) -> Reply:
+    async def _reply(self, request: Request) -> HttpReply:
         server, scope = self.server, request.scope
         if welcome := server.access.welcome(scope):
             return welcome
@@ -117,7 +119,7 @@ class Application:
             await send({"type": f"lifespan.{kind}.complete"})
 
 
-async def _send(request: Request, reply: Reply, send: Send) -> None:
+async def _send(request: Request, reply: HttpReply, send: Send) -> None:
     """Send the head of a reply, and its body if that is complete."""
     body = reply.body
     headers = [(key.lower().encode(), value.encode()) for key, value in reply.headers.items()]
@@ -141,10 +143,10 @@ class _ExplorerPages:
             Call("POST", "/explore/*", self.page),
         )
 
-    async def home(self, _: Request) -> Reply:
-        return Reply(status=HTTPStatus.SEE_OTHER, headers={"Location": "explore/"})
+    async def home(self, _: Request) -> HttpReply:
+        return HttpReply(status=HTTPStatus.SEE_OTHER, headers={"Location": "explore/"})
 
-    async def page(self, request: Request) -> Reply:
+    async def page(self, request: Request) -> HttpReply:
         posted = request.scope["method"] == "POST"
         data = await request.body() if posted else request.scope["query_string"]
         try:
@@ -161,4 +163,4 @@ class _ExplorerPages:
             posted=posted,
             may_write=request.visitor.role == "write",
         )
-        return Reply(found.body, found.status, found.headers)
+        return HttpReply(found.body, found.status, found.headers)

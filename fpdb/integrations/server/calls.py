@@ -23,7 +23,7 @@ from fpdb.integrations.server.messages import (
     checked,
     found,
 )
-from fpdb.integrations.server.replies import ProblemError, Reply, hint_of, json_reply, status_of
+from fpdb.integrations.server.replies import ProblemError, HttpReply, hint_of, json_reply, status_of
 from fpdb.integrations.server.server import Request, Server
 
 Body = TypeVar("Body", CheckBody, QueryBody)
@@ -42,13 +42,13 @@ class Call(NamedTuple):
 
     method: str
     path: str
-    reply: Callable[[Request], Awaitable[Reply]]
+    reply: Callable[[Request], Awaitable[HttpReply]]
     body: type[msgspec.Struct] | None = None
     answer: Any = None
     keyed: bool = False
 
 
-async def check(request: Request) -> Reply:
+async def check(request: Request) -> HttpReply:
     """Look for a document, and store it.
 
     Stores the document unless it resembles a stored one; both are one transaction.
@@ -67,7 +67,7 @@ async def check(request: Request) -> Reply:
     return json_reply(checked(added.key, added.status, added.matches))
 
 
-async def query(request: Request) -> Reply:
+async def query(request: Request) -> HttpReply:
     """Find near documents.
 
     Finds the stored documents near a text, a page or a fingerprint.
@@ -79,7 +79,7 @@ async def query(request: Request) -> Reply:
     return json_reply(found(await server.read(server.near, question)))
 
 
-async def document(request: Request) -> Reply:
+async def document(request: Request) -> HttpReply:
     """Get a document.
 
     Returns what is stored of a document; its text isn't.
@@ -104,7 +104,7 @@ async def document(request: Request) -> Reply:
     )
 
 
-async def delete(request: Request) -> Reply:
+async def delete(request: Request) -> HttpReply:
     """Delete a document.
 
     Deletes a document for good.
@@ -113,10 +113,10 @@ async def delete(request: Request) -> Reply:
     key = _key(request)
     if not await request.server.read(request.server.database.delete, key):
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
-    return Reply(status=HTTPStatus.NO_CONTENT)
+    return HttpReply(status=HTTPStatus.NO_CONTENT)
 
 
-async def stats(request: Request) -> Reply:
+async def stats(request: Request) -> HttpReply:
     """Get statistics.
 
     Returns the size and the settings of the database, as `fpdb stats --json`.
@@ -124,7 +124,7 @@ async def stats(request: Request) -> Reply:
     return json_reply(dataclasses.asdict(await request.server.read(request.server.database.stats)))
 
 
-async def healthz(request: Request) -> Reply:
+async def healthz(request: Request) -> HttpReply:
     """Check the server.
 
     Returns whether the database can be read; it needs no token.
@@ -133,13 +133,13 @@ async def healthz(request: Request) -> Reply:
     return json_reply({"status": "ok"})
 
 
-async def metrics(request: Request) -> Reply:
+async def metrics(request: Request) -> HttpReply:
     """Get metrics.
 
     Returns what Prometheus reads.
     """
     written = await request.server.read(request.server.metrics.written)
-    return Reply(written, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+    return HttpReply(written, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
 CALLS = (
@@ -269,7 +269,7 @@ def _key(request: Request) -> str | int:
     fields = parse_qs(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
     if "key" not in fields:
         raise fpdb.InputError("found no key", hint="/v1/documents?key=… names the document")
-    key = fields["key"][-1]
+    key: str = fields["key"][-1]
     if request.server.database.keys == "text":
         return key
     if not _NUMBER.fullmatch(key):

@@ -15,7 +15,7 @@ import msgspec
 import fpdb
 from fpdb.integrations.server.calls import CALLS, Call
 from fpdb.integrations.server.messages import EXAMPLES, ProblemDetails
-from fpdb.integrations.server.replies import Reply, json_reply
+from fpdb.integrations.server.replies import HttpReply, json_reply
 from fpdb.integrations.server.server import Request
 
 _PROBLEMS = {
@@ -30,7 +30,12 @@ _PROBLEMS = {
     503: "Too much is in flight, or the database can't be used now: try again after Retry-After.",
 }
 # By any call, with a body, and with a key.
-_ANY, _OF_BODY, _OF_KEY = {
+_ANY, _OF_BODY, _OF_KEY = {401, 403, 503}, {400, 409, 413, 422, 501}, {404, 422}
+_LINES = (
+    " With the type application/x-ndjson, each line is such an object, and so is each line of the "
+    "answer, in the same order while they come."
+)
+_KEY = {
     "name": "key",
     "in": "query",
     "required": True,
@@ -76,7 +81,7 @@ def _described(call: Call) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "It is done."}
     if call.answer:
         good = {"description": "The answer.", "content": _content(call.answer, lines=call.body)}
-    described = {
+    described: dict[str, Any] = {
         "summary": summary.rstrip("."),
         "description": " ".join(text.split()) + (_LINES if call.body else ""),
         "responses": {"200" if call.answer else "204": good, **responses},
@@ -94,7 +99,9 @@ def _content(
 ) -> dict[str, Any]:
     if kind not in EXAMPLES:
         plain = kind is str
-        return {"text/plain" if plain else media: {"schema": {"type": "string" if plain else "object"}}}
+        return {
+            "text/plain" if plain else media: {"schema": {"type": "string" if plain else "object"}}
+        }
     example = msgspec.to_builtins(EXAMPLES[kind])
     schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
     content: dict[str, Any] = {media: {"schema": schema, "example": example}}
@@ -154,16 +161,16 @@ def _encode(example: msgspec.Struct) -> str:
     return msgspec.json.encode(example).decode()
 
 
-async def _send_openapi(_: Request) -> Reply:
+async def _send_openapi(_: Request) -> HttpReply:
     return json_reply(openapi())
 
 
-async def _send_page(_: Request) -> Reply:
-    return Reply(page().encode(), headers={"Content-Type": "text/html; charset=utf-8"})
+async def _send_page(_: Request) -> HttpReply:
+    return HttpReply(page().encode(), headers={"Content-Type": "text/html; charset=utf-8"})
 
 
-async def _send_no_icon(_: Request) -> Reply:
-    return Reply(status=HTTPStatus.NO_CONTENT)
+async def _send_no_icon(_: Request) -> HttpReply:
+    return HttpReply(status=HTTPStatus.NO_CONTENT)
 
 
 PAGES = (

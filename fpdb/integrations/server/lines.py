@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
-from fpdb.integrations.server.replies import ProblemError, Reply
+from fpdb.integrations.server.replies import ProblemError, HttpReply
 from fpdb.integrations.server.server import Request, Scope
 
 _TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
@@ -27,20 +28,18 @@ def is_lines(request: Request) -> bool:
     return kind.partition(b";")[0].strip().lower() in _TYPES
 
 
-def lines_reply(request: Request, submit: Submit, refuse: Refuse) -> Reply:
+def lines_reply(request: Request, submit: Submit, refuse: Refuse) -> HttpReply:
     """Return the reply to lines that are submitted while they come, each answered when it is ready.
 
     Answers that the client doesn't read yet are kept, so a client may send everything before it
     reads; the number of lines of a request bounds them.
     """
-    return Reply(
+    return HttpReply(
         _answers(request, submit, refuse), headers={"Content-Type": "application/x-ndjson"}
     )
 
 
-async def _answers(
-    request: Request, submit: Submit, refuse: Refuse
-) -> AsyncGenerator[bytes, None]:
+async def _answers(request: Request, submit: Submit, refuse: Refuse) -> AsyncGenerator[bytes, None]:
     ready: Ready = asyncio.Queue()
     reading = asyncio.create_task(_read(request, ready, submit, refuse))
     try:
@@ -70,7 +69,7 @@ async def _read(request: Request, ready: Ready, submit: Submit, refuse: Refuse) 
 async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
     """Yield the lines that came together, without empty ones; of one that is too long the start."""
     limits = request.server.limits
-    stopping = asyncio.ensure_future(request.server.stopping.wait())
+    stopping: asyncio.Future[Any] = asyncio.ensure_future(request.server.stopping.wait())
     rest = bytearray()
     count = size = 0
     more = True
@@ -100,15 +99,15 @@ async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
         stopping.cancel()
 
 
-async def _next(request: Request, stopping: asyncio.Future[bool]) -> Scope | None:
+async def _next(request: Request, stopping: asyncio.Future[Any]) -> Scope | None:
     """Return the next part of a request, or None if the server or the client ends before it."""
     seconds = request.server.limits.seconds
-    receiving = asyncio.ensure_future(request.receive())
+    receiving: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
     done, _ = await asyncio.wait(
         {receiving, stopping}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
     )
     if receiving in done:
-        message = receiving.result()
+        message: Scope = receiving.result()
         return None if message["type"] == "http.disconnect" else message
     receiving.cancel()
     if not done:

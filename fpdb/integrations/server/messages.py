@@ -124,9 +124,7 @@ EXAMPLES: dict[type[Struct], Struct] = {
             similarity=0.91,
         ),
         QueryBody(text=_TEXT, limit=3),
-        QueryAnswer(
-            matches=[Near(key=_KITES, distance=2, similarity=0.91, meta={"site": "a"})]
-        ),
+        QueryAnswer(matches=[Near(key=_KITES, distance=2, similarity=0.91, meta={"site": "a"})]),
         StoredDocument(
             key=_KITES,
             id=0,

@@ -26,7 +26,7 @@ _STATUSES: tuple[tuple[type[Exception], HTTPStatus], ...] = (
 )
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """What a request is answered with; a body of parts is sent part by part."""
 
     body: bytes | AsyncGenerator[bytes, None] = b""
@@ -51,9 +51,9 @@ class ProblemError(Exception):
         self.headers = headers or {}
 
 
-def json_reply(value: Any) -> Reply:
+def json_reply(value: Any) -> HttpReply:
     """Return a reply of JSON, with the end of the line for those who call it in a terminal."""
-    return Reply(_encode(value) + b"\n", headers=_JSON)
+    return HttpReply(_encode(value) + b"\n", headers=_JSON)
 
 
 def status_of(error: Exception) -> HTTPStatus:
@@ -68,7 +68,7 @@ def hint_of(error: Exception) -> str | None:
     return getattr(error, "hint", "") or None
 
 
-def problem_reply(error: Exception) -> Reply:
+def problem_reply(error: Exception) -> HttpReply:
     """Return the reply to a request that raised an error."""
     status = status_of(error)
     details = ProblemDetails(
@@ -80,4 +80,4 @@ def problem_reply(error: Exception) -> Reply:
     headers = {"Content-Type": "application/problem+json", **getattr(error, "headers", {})}
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers |= _TRY_AGAIN
-    return Reply(_encode(details) + b"\n", status, headers)
+    return HttpReply(_encode(details) + b"\n", status, headers)

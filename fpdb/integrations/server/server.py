@@ -25,6 +25,7 @@ Send = Callable[[Scope], Awaitable[None]]
 
 # Threads that read the database; more gain little, since one at a time runs Python.
 _THREADS = 4
+_NOBODY = Visitor("read")
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class Request:
     scope: Scope
     receive: Receive
     headers: dict[bytes, bytes]
-    visitor: Visitor = Visitor("read")
+    visitor: Visitor = _NOBODY
     call: str = "none"
     # Of the reply, once it is sent.
     status: int = 0
