@@ -11,7 +11,7 @@ import fpdb
 from fpdb.integrations.server.access import Access
 from fpdb.integrations.server.calls import CALLS, Call
 from fpdb.integrations.server.description import PAGES
-from fpdb.integrations.server.replies import ProblemError, HttpReply, problem_reply
+from fpdb.integrations.server.replies import HttpReply, ProblemError, problem_reply
 from fpdb.integrations.server.server import Limits, Receive, Request, Scope, Send, Server
 
 _MOST_FIELDS = 1_000

@@ -23,7 +23,7 @@ from fpdb.integrations.server.messages import (
     checked,
     found,
 )
-from fpdb.integrations.server.replies import ProblemError, HttpReply, hint_of, json_reply, status_of
+from fpdb.integrations.server.replies import HttpReply, ProblemError, hint_of, json_reply, status_of
 from fpdb.integrations.server.server import Request, Server
 
 Body = TypeVar("Body", CheckBody, QueryBody)

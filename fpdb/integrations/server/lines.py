@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fpdb.integrations.server.replies import ProblemError, HttpReply
+from fpdb.integrations.server.replies import HttpReply, ProblemError
 from fpdb.integrations.server.server import Request, Scope
 
 _TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
