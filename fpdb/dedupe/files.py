@@ -23,7 +23,7 @@ from fpdb.dedupe.decide import Codes, Deduplication, RecordBlock, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io import streams
-from fpdb.io.files import FORMATS, SUFFIXES, Source, check_path, read_parts
+from fpdb.io.files import FORMATS, Source, check_path, read_parts
 from fpdb.io.journal import Journal, claimed_folder
 from fpdb.io.raw import COPIED, TableHead, changed, write_rows
 from fpdb.storage.drafts import sync
@@ -276,4 +276,4 @@ def _synced(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _form_of(path: str) -> str | None:
-    return SUFFIXES.get(PurePath(streams.unpacked_name(path)).suffix.lower())
+    return streams.SUFFIXES.get(streams.suffix_of(path))

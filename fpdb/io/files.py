@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
-from pathlib import PurePath
 from typing import TypeVar
 
 from fpdb.errors import InputError
@@ -152,11 +151,11 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     given = reading.format
     if given is not None and given not in FORMATS:
         raise InputError(f"found the format {given!r}, expected one of {', '.join(FORMATS)}")
-    suffix = PurePath(streams.unpacked_name(path)).suffix.lower()
-    form = given or SUFFIXES.get(suffix, "jsonl" if path == "-" else default)
+    suffix = streams.suffix_of(path)
+    form = given or streams.SUFFIXES.get(suffix, "jsonl" if path == "-" else default)
     if form is None:
         raise InputError(
-            f"{path}: found the suffix {suffix!r}, expected one of {', '.join(SUFFIXES)}",
+            f"{path}: found the suffix {suffix!r}, expected one of {', '.join(streams.SUFFIXES)}",
             hint=f"say which format it has: {', '.join(FORMATS)}",
         )
     if FORMATS[form].is_table:
@@ -420,23 +419,6 @@ FORMATS = {
     "text": _format(_text, is_document=True),
     "html": Format(_html, is_document=True),
     "warc": Format(_warc),
-}
-SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".tsv": "tsv",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".txt": "text",
-    ".text": "text",
-    ".md": "text",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".warc": "warc",
 }
 
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from fpdb.arrays import Places
 from fpdb.errors import InputError
-from fpdb.io.files import SUFFIXES, FolderEntry, LineParts, Part, Source, walk
+from fpdb.io.files import FolderEntry, LineParts, Part, Source, walk
 from fpdb.io.records import BadRecord, Reading
+from fpdb.io.streams import SUFFIXES
 from fpdb.storage.format import FileIdentity, FilePlace, FilePlaces
 
 Note = Callable[[str], object]

@@ -9,7 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, cast
 
 from fpdb.errors import FpdbError, InputError, MissingExtraError
@@ -24,6 +24,25 @@ _UNCOUNTED = 4
 # and to this much white space in a row, as part of which an empty member or frame counts.
 _UNPACKED, _MOST_TIMES = 1 << 23, 10_000
 _MOST_BLANK, _MEMBER = 1 << 20, 32
+
+# The formats of files, by their suffixes.
+SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".txt": "text",
+    ".text": "text",
+    ".md": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".warc": "warc",
+}
 
 # Called with the number of bytes, as they are in the file, that were read since the last call.
 Progress = Callable[[int], object]
@@ -101,6 +120,11 @@ def unpacked_name(path: str) -> str:
     """Drop the suffix of a compressed file."""
     packing = _packing(path)
     return path[: -len(packing.suffix)] if packing else path
+
+
+def suffix_of(path: str) -> str:
+    """Return the suffix that says the format of a file, which may be compressed."""
+    return PurePath(unpacked_name(path)).suffix.lower()
 
 
 def packing_of(first: bytes) -> Packing | None:

@@ -4,7 +4,6 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import PurePath
 from typing import Any
 
 from fpdb.errors import InputError
@@ -155,7 +154,7 @@ def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, st
 
     The first row may name the columns instead. Standard input ("-") is TSV.
     """
-    rows_of = csv_rows if PurePath(streams.unpacked_name(path)).suffix == ".csv" else tsv_rows
+    rows_of = csv_rows if streams.suffix_of(path) == ".csv" else tsv_rows
     with streams.named(path):
         lines = streams.decoded(streams.raw_lines(streams.chunks(path), largest))
         for place, (number, row, _) in enumerate(rows_of(lines, largest)):
