@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class WorkStep(NamedTuple):
-    """A step of some work, and how much of it is done."""
+    """A step of some work, and how much of it is done, in units of a name in the singular."""
 
     name: str
     done: int

@@ -142,7 +142,7 @@ class Catalog(ABC):
         with txn.cursor("documents") as cursor:
             entries = iter(cursor)
             blocks = range(0, txn.entries("documents"), _BLOCK)
-            for _ in tracked(blocks, "read the sketches", "blocks", len(blocks)):
+            for _ in tracked(blocks, "read the sketches", "block", len(blocks)):
                 ids, marks = marks_in(islice(entries, _BLOCK))
                 digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
                 yield Sketches(ids, marks[:, DIGEST_BYTES:], digests)
@@ -151,7 +151,7 @@ class Catalog(ABC):
         """Copy everything into an empty catalog of another database."""
         for name in set(self.names) - {KEYS, *(pages.name for pages in self.pages)}:
             with txn.cursor(name) as cursor:
-                for key, value in tracked(cursor, f"copy {name}", "entries", txn.entries(name)):
+                for key, value in tracked(cursor, f"copy {name}", "entry", txn.entries(name)):
                     if name == "documents":
                         require_checksum(value, int.from_bytes(key))
                     into.append(name, key, value)

@@ -8,7 +8,7 @@ too much; what remains is counted. Limits are fractions and counts are whole num
 rounded.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import blake2b
@@ -248,7 +248,9 @@ def sets_of_texts(
     labels: list[str] = []
     total = 0
     numbers: dict[str, int] = {}
-    remaining = iter(tracked(texts, "read the texts", "texts", 0))
+    remaining = iter(
+        tracked(texts, "read the texts", "text", len(texts) if isinstance(texts, Sized) else 0)
+    )
     while block := list(islice(remaining, _TEXTS)):
         if of == "shingles":
             parts += recipe.shingles_many(block)
@@ -285,7 +287,7 @@ def similar_sets(sets: Sets, limit: Limit) -> Similar:
     none = np.empty(0, np.int64)
     found = [(none, none, none)]
     parts = portions(join.work, _GATHERED)
-    for some in tracked(parts, "compare all sets", "sets", len(join.work), _length):
+    for some in tracked(parts, "compare all sets", "set", len(join.work), _length):
         codes = unique(np.concatenate([none, *join.candidates(some)]))
         first, second = np.divmod(codes, max(len(sets.sizes), 1))
         near = join.near(first, second)

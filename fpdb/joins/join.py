@@ -157,7 +157,7 @@ def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
     """Yield the fingerprints of a table in chunks, each fingerprint once."""
     last: list[int] = []
     scan = pages.scan(txn, columns=words)
-    read = tracked(scan, f"compare in {pages.name}", "pages", txn.entries(pages.name))
+    read = tracked(scan, f"compare in {pages.name}", "page", txn.entries(pages.name))
     for rows in gathered(read, _CHUNK):
         if pages.columns > words and len(rows[0]):
             fresh = differs(*rows)

@@ -206,7 +206,7 @@ def _meeting_at(rows: tuple[Column, Marks], crowds: Column, own: Places, other: 
 def _crowds(view: View, pages: Pages) -> Column:
     """Return the numbers of bands under which very many documents are, sorted."""
     scan = pages.scan(view.txn, columns=1)
-    read = tracked(scan, "read the bands", "pages", view.txn.entries(pages.name))
+    read = tracked(scan, "read the bands", "page", view.txn.entries(pages.name))
     columns = gathered(read, _ROWS)
     found = [_crowded(numbers) for [numbers] in complete_buckets(columns, 0)]
     return np.concatenate([NO_IDS, *found])
@@ -269,7 +269,7 @@ def shared_rows(view: View, pages: Pages) -> Iterator[Rows]:
 
     Equal ones come in one block.
     """
-    read = tracked(pages.scan(view.txn), "compare", "pages", view.txn.entries(pages.name))
+    read = tracked(pages.scan(view.txn), "compare", "page", view.txn.entries(pages.name))
     for rows in complete_buckets(gathered(read, _ROWS), 0):
         shared = ~differs(*rows[:-1])
         shared[:-1] |= shared[1:]

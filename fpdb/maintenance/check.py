@@ -176,7 +176,7 @@ def _steps(view: View) -> Iterator[Problem | progress.WorkStep]:
             if isinstance(found, Problem):
                 yield found
             else:
-                yield progress.WorkStep("look up the keys", done + found, total, "keys")
+                yield progress.WorkStep("look up the keys", done + found, total, "key")
         done += view.txn.entries(name)
     yield from check_places(view.txn)
     yield from _Check(view).problems()
@@ -270,14 +270,14 @@ class _Check:
         found = {}
         names = (*self._index.names, self._by_key, "short")
         for number, name in enumerate(names):
-            yield progress.WorkStep("compare the tables", number, len(names) + 1, "tables")
+            yield progress.WorkStep("compare the tables", number, len(names) + 1, "table")
             problems: list[Problem] = []
             digest = Digest(self._stored(name, problems))
             yield from problems
             if problems:
                 self._faulty.add(name)
             found[name] = RowSet(digest, partial(self._stored, name, []))
-        yield progress.WorkStep("compare the tables", len(names), len(names) + 1, "tables")
+        yield progress.WorkStep("compare the tables", len(names), len(names) + 1, "table")
         yield from self._compare_documents(found)
         for pages, table in zip(self._index.further, self._index.plan.tables[1:], strict=True):
             if self._faulty.isdisjoint([self._home, pages.name]):

@@ -263,7 +263,7 @@ class _Merge:
         for name in ("documents", "short"):
             streams = [source.read(source.entries(name)) for source in self._sources]
             total = sum(source.view.txn.entries(name) for source in self._sources)
-            into.extend(name, tracked(heapq.merge(*streams), f"copy {name}", "entries", total))
+            into.extend(name, tracked(heapq.merge(*streams), f"copy {name}", "entry", total))
         taken = tuple(
             MergedSource(s.path, s.counters.documents - len(s.dropped), len(s.dropped))
             for s in self._sources
@@ -284,7 +284,7 @@ class _Merge:
         """Yield each key once, with the document that stays; note the others as dropped."""
         read = [source.read(keys) for source, keys in zip(self._sources, streams, strict=True)]
         total = sum(source.counters.documents for source in self._sources)
-        keys = tracked(heapq.merge(*read), "merge the keys", "keys", total)
+        keys = tracked(heapq.merge(*read), "merge the keys", "key", total)
         for _, group in groupby(keys, key=itemgetter(0)):
             rivals = list(group)
             kept = rivals[0]

@@ -69,7 +69,7 @@ def _ranges(
         step = -(-count // _SAMPLE)
         sample = np.concatenate([fingerprints[::step] for fingerprints, _ in source()])
     tables = list(zip(index.tables, index.plan.tables, strict=True))
-    for pages, table in tracked(tables, "sort the tables", "tables", len(tables)):
+    for pages, table in tracked(tables, "sort the tables", "table", len(tables)):
         permutation, home = table.permutation, pages is index.home
         for limits in _cut(permutation, sample, ranges):
             yield pages, _sorted(source, permutation, limits, home=home)
