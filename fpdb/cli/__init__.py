@@ -33,6 +33,8 @@ _MORE_MEMORY = (
 )
 # Numbers that need no check but that of their limits.
 _NUMBERS = {int: "[0-9]{1,15}", float: r"[0-9]{1,15}(\.[0-9]{1,15})?"}
+# Commands that go on until they are ended, or whose output is that of another program.
+_WITHOUT_JSON = {"serve", "explore", "follow", "hold"}
 # The modules of the commands, by the panels of the help.
 _PANELS = {
     "Find": {
@@ -120,18 +122,22 @@ def program(only: str | None = None) -> typer.Typer:
         for name, place in places.items():
             if only == "--version" or (chosen and name not in chosen):
                 continue
+
+            from fpdb.cli.options import with_common  # not for --version
+
             module = importlib.import_module(f"fpdb.cli.{place}")
             if hasattr(module, "app"):
+                for command in module.app.registered_commands:
+                    command.callback = with_common(command.callback, json=True)
                 app.add_typer(module.app, name=name, rich_help_panel=panel)
             else:
-                from fpdb.cli.options import with_quiet  # not for --version
-
+                found = getattr(module, "evaluate" if name == "eval" else name)
                 app.command(
                     name,
                     rich_help_panel=panel,
                     # A fingerprint may be a negative number, which is no option.
                     context_settings={"ignore_unknown_options": name == "distance"},
-                )(with_quiet(getattr(module, "evaluate" if name == "eval" else name)))
+                )(with_common(found, json=name not in _WITHOUT_JSON))
     return app
 
 

@@ -2,18 +2,18 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords
-from fpdb.cli.options import JsonOption, RecipeOption, choose_recipe, require
+from fpdb.cli.options import option, require
 from fpdb.errors import InputError
 from fpdb.io.records import BadRecord
 from fpdb.io.streams import read_lines, read_text
-from fpdb.models import Comparison, Overlap
+from fpdb.models import Comparison
 
 _COLUMNS = (
     *("distance", "equal bits", "angle", "cosine estimate", "cosine", "jaccard", "value ratio"),
@@ -25,39 +25,22 @@ def compare(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="FILE", help="Two files, or one to --rank.")
     ] = None,
-    texts: Annotated[
-        list[str] | None,
-        typer.Option("--text", "-t", metavar="TEXT", help="A text, in place of a file."),
-    ] = None,
+    texts: options.TextOption = None,
     pairs: Annotated[
         str | None,
-        typer.Option(
-            "--pairs",
-            metavar="FILE",
-            help="Compare the two texts of each line, with a tab between.",
-        ),
+        option("--pairs FILE", "Compare the two texts of each line, with a tab between."),
     ] = None,
     rank: Annotated[
-        str | None,
-        typer.Option("--rank", metavar="FILE", help="Rank the lines of a file by similarity."),
+        str | None, option("--rank FILE", "Rank the lines of a file by similarity.")
     ] = None,
-    recipe: RecipeOption = "web",
+    recipe: options.RecipeOption = options.WEB,
     k: Annotated[
-        int | None,
-        typer.Option(
-            "--k", "-k", metavar="K", min=0, help="Print whether the distance is up to K."
-        ),
+        int | None, option("--k -k K", "Print whether the distance is up to K.", min=0)
     ] = None,
     below: Annotated[
-        int | None,
-        typer.Option(
-            "--below", metavar="N", min=1, help="Print whether the distance is smaller than N."
-        ),
+        int | None, option("--below N", "Print whether the distance is smaller than N.", min=1)
     ] = None,
-    show: Annotated[
-        bool, typer.Option("--show", help="Print what is in both, and how much of each.")
-    ] = False,
-    as_json: JsonOption = False,
+    show: Annotated[bool, option("--show", "Print what is in both, and how much of each.")] = False,
 ) -> None:
     """Compare two files or texts.
 
@@ -75,43 +58,31 @@ def compare(
     )
     require(not (show and (pairs or rank)), "--show prints what two files or texts share")
     require(k is None or below is None, "-k and --below both limit the distance")
-    chosen = choose_recipe(recipe)
     largest = k if below is None else below - 1
     sides = [read_text(path) for path in files or ()] + (texts or [])
     if not (pairs or rank):
-        found = fpdb.compare(chosen, *sides)
-        verdict = _verdict(found, largest)
-        shared = fpdb.overlap(chosen, *sides) if show else None
-        if as_json:
-            more = _plain(shared) if shared else {}
-            render.record(dataclasses.asdict(found) | {"verdict": verdict} | more)
-        else:
-            _report(chosen, found, verdict, shared)
+        found = fpdb.compare(recipe, *sides)
+        _report(recipe, found, _verdict(found, largest), sides if show else None)
         return
-    bad, good = BadRecords(), 0
+    bad = BadRecords()
     compared: Iterable[tuple[Comparison, str, str]] = _compared(
-        chosen, pairs or rank or "", sides, bad
+        recipe, pairs or rank or "", sides, bad
     )
     if rank:
-        chosen.batch(sides)  # without it, a bad text would make every line a bad one
+        recipe.batch(sides)  # without it, a bad text would make every line a bad one
         compared = sorted(compared, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
-    if not as_json:
-        render.columns(*_COLUMNS)
+    render.columns(*_COLUMNS)
     for found, left, right in compared:
-        good += 1
+        bad.good += 1
         verdict = _verdict(found, largest)
-        if as_json:
-            both = {"verdict": verdict, "a": left, "b": right}
-            render.record(dataclasses.asdict(found) | both)
-            continue
         exact = (found.cosine_estimate, found.cosine, found.jaccard)
         shares = [f"{each:.4f}" for each in (found.angle, *exact)]
         # The ratio of two values of 128 bits may be tiny, so no digit of it is left out.
         shares += [repr(found.value_ratio), verdict or "-"]
-        render.row(found.distance, f"{found.percent:.2f}", *shares, left, right)
-    if bad.count:
-        render.note(f"bad pairs: {bad.count:,}")
-    bad.settle(good)
+        plain = dataclasses.asdict(found) | {"verdict": verdict, "a": left, "b": right}
+        render.result(plain, found.distance, f"{found.percent:.2f}", *shares, left, right)
+    render.summarise(None, render.counted("bad pairs", bad.count))
+    bad.settle()
 
 
 def _verdict(found: Comparison, k: int | None) -> str | None:
@@ -142,18 +113,19 @@ def _two_texts(line: str) -> list[str]:
     return texts
 
 
-def _plain(shared: Overlap) -> dict[str, Any]:
-    """Return what two texts share as plain data."""
-    passages = [
-        passage._asdict() | {"text": shared.text[passage.start : passage.end]}
-        for passage in shared.passages
-    ]
-    return {"share": shared.share, "other_share": shared.other_share, "passages": passages}
-
-
 def _report(
-    recipe: fpdb.Recipe, found: Comparison, verdict: str | None, shared: Overlap | None
+    recipe: fpdb.Recipe, found: Comparison, verdict: str | None, sides: Sequence[str] | None
 ) -> None:
+    """Print how similar two texts are, and of both sides what they share."""
+    plain = dataclasses.asdict(found) | {"verdict": verdict}
+    shared = None
+    if sides:
+        shared = fpdb.overlap(recipe, *sides)
+        plain |= {"share": shared.share, "other_share": shared.other_share}
+        plain["passages"] = [
+            passage._asdict() | {"text": shared.text[passage.start : passage.end]}
+            for passage in shared.passages
+        ]
     entries = {
         "recipe": f"{recipe.name} ({recipe.id})",
         "distance": f"{found.distance} of {recipe.bits} bits",
@@ -175,7 +147,9 @@ def _report(
         for name, share in (("first", shared.share), ("second", shared.other_share)):
             if share is not None:
                 entries[f"{name} text"] = f"{share:.4f} of its shingles are in the other, exact"
-    render.report(entries)
+    render.report(entries, plain)
+    if render.wants_json():
+        return
     if shared:
         if shared.passages:
             render.columns("words", "first", "second", "passage")

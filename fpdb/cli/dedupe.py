@@ -3,26 +3,18 @@
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.create import DEFAULT_RECIPE
+from fpdb.cli import options, render
+from fpdb.cli.ingest import ProgressLine
 from fpdb.cli.inputs import BadRecords, MarkupWarning, choose_reading
-from fpdb.cli.options import (
-    AnyRecipeOption,
-    JobsOption,
-    JsonOption,
-    NewKOption,
-    QuietOption,
-    bundled,
-    choose_recipe,
-    require,
-    require_name,
-    require_page,
-)
+from fpdb.cli.options import bundled, option, require, require_name
+from fpdb.cli.output import counts_dict
+
+_COUNTS = ("read", "kept", "removed", "short", "bad", "incomplete")
 
 InputsArgument = Annotated[
     list[str], typer.Argument(metavar="FILE|-", help="What to read; - is standard input.")
@@ -34,50 +26,29 @@ def dedupe(
     files: InputsArgument,
     reading: fpdb.Reading,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="OUT", callback=require_name, help="One file for what stays."
-        ),
+        str | None, option("--output -o OUT", "One file for what stays.", callback=require_name)
     ] = None,
     output_dir: Annotated[
-        str | None,
-        typer.Option("--output-dir", metavar="DIR", help="A folder for a file for each input."),
+        str | None, option("--output-dir DIR", "A folder for a file for each input.")
     ] = None,
     removed: Annotated[
-        str | None,
-        typer.Option("--removed", metavar="FILE", help="JSON lines about what was left out."),
+        str | None, option("--removed FILE", "JSON lines about what was left out.")
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            "--report",
-            metavar="FILE.html",
-            callback=require_page,
-            help="Then show the duplicates of the inputs on a page.",
-        ),
-    ] = None,
+    report: options.ReportOption = None,
     similarity: Annotated[
-        float | None,
-        typer.Option(
-            "--similarity", metavar="J", min=0.0, max=1.0, help="Least similarity; default 0.8."
-        ),
+        float | None, option("--similarity J", "Least similarity; default 0.8.", min=0.0, max=1.0)
     ] = None,
-    k: NewKOption = None,
-    recipe: AnyRecipeOption = None,
-    keep: Annotated[
-        str, typer.Option("--keep", metavar="WHICH", help="first, longest or newest:FIELD.")
-    ] = "first",
+    k: options.NewKOption = None,
+    recipe: options.AnyRecipeOption = None,
+    keep: Annotated[str, option("--keep WHICH", "first, longest or newest:FIELD.")] = "first",
     database: Annotated[
-        Path | None,
-        typer.Option("--db", metavar="DB", help="Compare with earlier files, and remember these."),
+        Path | None, option("--db DB", "Compare with earlier files, and remember these.")
     ] = None,
     bad: Annotated[
         Literal["keep", "drop", "fail"],
-        typer.Option("--bad", help="What to do with records that can't be compared."),
+        option("--bad", "What to do with records that can't be compared."),
     ] = "keep",
-    jobs: JobsOption = 1,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    jobs: options.JobsOption = 1,
 ) -> None:
     """Copy files without near-duplicates.
 
@@ -100,7 +71,6 @@ def dedupe(
         outcome += "; run the same command again to go on"
     render.leave_if_interrupted(outcome)
     signal.signal(signal.SIGTERM, _end)
-    chosen = None if recipe is None else choose_recipe(recipe)
     bad_records = BadRecords()
     counts = fpdb.dedupe(
         files,
@@ -110,34 +80,32 @@ def dedupe(
         database=database,
         similarity=similarity,
         k=k,
-        recipe=chosen,
+        recipe=recipe,
         keep=keep,
         bad=bad,
         removed=removed,
         jobs=jobs,
         on_bad=bad_records,
-        on_progress=_StageLine(quiet=quiet),
+        on_progress=_StageLine(),
     )
-    if as_json:
-        render.record(_described(counts))
-    elif not quiet:
-        render.note(_summary(counts))
+    outcomes = render.listed({name: getattr(counts, name) for name in _COUNTS}, "removed")
+    pace = render.pace(counts.read, "record", counts.seconds)
+    render.summarise(counts_dict(counts), f"{outcomes}; {pace}")
     if report:
         render.leave_if_interrupted("what stays is written, but no report")
-        field = keep.partition(":")[2] or None
         shown = fpdb.report(
             files,
             report,
             reading,
-            recipe=chosen or DEFAULT_RECIPE,
+            recipe=recipe or options.WEB,
             similarity=similarity,
-            date_field=field,
+            date_field=keep.partition(":")[2] or None,
             kept=counts.marks,
             jobs=jobs,
+            on_progress=ProgressLine(),
         )
-        if not quiet:
-            groups = render.plural(shown.groups, "group")
-            render.note(f"{report}: {shown.shown:,} of {groups}")
+        groups = render.plural(shown.groups, "group")
+        render.summarise(None, f"{report}: {shown.shown:,} of {groups}")
     bad_records.settle(counts.read - counts.bad)
 
 
@@ -147,27 +115,15 @@ def _end(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _described(counts: fpdb.Deduplicated) -> dict[str, Any]:
-    names = ("read", "kept", "removed", "short", "bad", "incomplete")
-    return {name: getattr(counts, name) for name in names} | {"seconds": round(counts.seconds, 3)}
-
-
-def _summary(counts: fpdb.Deduplicated) -> str:
-    names = ("read", "kept", "removed", "short", "bad", "incomplete")
-    shown = render.listed({name: getattr(counts, name) for name in names}, "removed")
-    rate = counts.read / counts.seconds if counts.seconds else 0
-    return f"{shown}; {counts.seconds:.2f} s, {rate:,.0f} records/s"
-
-
 class _StageLine:
     """Shows on a terminal how far the run is, and warns once if most texts have tags."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self) -> None:
         self._progress = render.StepLine()
-        self._warn = MarkupWarning(quiet=quiet)
+        self._warn = MarkupWarning()
 
     def __call__(self, counts: fpdb.Deduplicated) -> None:
         """Show the stage, its share and the time that is left."""
         self._warn(counts.markup, counts.read)
         removed = f", {counts.removed:,} removed"
-        self._progress(counts.stage, counts.read, "records", counts.done, removed)
+        self._progress(counts.stage, counts.read, "record", counts.done, removed)

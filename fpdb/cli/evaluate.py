@@ -2,28 +2,18 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, choose_reading
-from fpdb.cli.options import (
-    JsonOption,
-    NewSimilarityOption,
-    QuietOption,
-    bundled,
-    choose_recipe,
-    require_page,
-)
+from fpdb.cli.options import bundled, choose_recipe, option
 from fpdb.fingerprint.recipe import USUAL_SIMILARITY
 from fpdb.io.files import read_records
-from fpdb.io.records import BadRecord
 from fpdb.io.tables import read_pairs
-from fpdb.models import Rating
+from fpdb.models import Evaluation, Rating
 
 # Wrong pairs and missed pairs on a page, of each recipe.
 _MISTAKES = 250
@@ -45,31 +35,14 @@ def evaluate(
     ] = None,
     recipes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--recipe",
-            "-r",
-            metavar="NAME|FILE.toml",
-            help="A recipe to evaluate, default web; several are compared.",
+        option(
+            "--recipe -r NAME|FILE.toml", "A recipe to evaluate, default web; several are compared."
         ),
     ] = None,
-    k: Annotated[
-        str, typer.Option("--k", "-k", metavar="K", help="The distances, e.g. 3, 0-12 or 0,3,7.")
-    ] = "0-12",
-    similarity: NewSimilarityOption = USUAL_SIMILARITY,
-    listed_only: Annotated[
-        bool, typer.Option("--listed-only", help="Count only the pairs in PAIRS.")
-    ] = False,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            "--report",
-            metavar="FILE.html",
-            callback=require_page,
-            help="Write a page with the wrong and missed pairs, side by side.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    k: Annotated[str, option("--k -k K", "The distances, e.g. 3, 0-12 or 0,3,7.")] = "0-12",
+    similarity: options.NewSimilarityOption = USUAL_SIMILARITY,
+    listed_only: Annotated[bool, option("--listed-only", "Count only the pairs in PAIRS.")] = False,
+    report: options.ReportOption = None,
 ) -> None:
     """Measure quality on your own documents.
 
@@ -84,7 +57,11 @@ def evaluate(
     ones. Without PAIRS, the truth is the exact similarity of all documents.
     """
     bad = BadRecords()
-    read = _read(documents, reading, bad)
+    # Known pairs are read from a table, where every key is a text.
+    read = (
+        fpdb.Document(str(record.key), record.text)
+        for record in bad.among(read_records(documents, reading))
+    )
     given = list(read) if report else read
     found = fpdb.evaluate(
         given,
@@ -96,34 +73,40 @@ def evaluate(
         mistakes=_MISTAKES if report else 0,
     )
     if not found.documents:
-        bad.settle(0)
-    if report:
-        shown = fpdb.report_evaluation(found, given, report)
-    if as_json:
-        plain = dataclasses.asdict(found)
-        for quality in plain["recipes"]:
-            quality["ratings"] = [rating._asdict() for rating in quality["ratings"]]
-            quality["similar"] = quality["similar"] and quality["similar"]._asdict()
-            quality["mistakes"] = [mistake._asdict() for mistake in quality["mistakes"]]
-        render.record(plain)
+        bad.settle()
+    shown = fpdb.report_evaluation(found, given, report) if report else 0
+    if render.wants_json():
+        render.record(_plain(found))
     else:
-        names = ("recipe", "similarity", *Rating._fields)
-        if render.shows_tables():
-            render.columns(*names)
-        else:
-            render.row(*names)
-        for quality in found.recipes:
-            for rating in filter(None, (quality.similar, *quality.ratings)):
-                near = (found.similarity, "-") if rating.k is None else ("-", rating.k)
-                shares = ("-" if share is None else f"{share:.4f}" for share in rating[-3:])
-                render.row(quality.recipe, *near, *rating[1:-3], *shares)
-    if not quiet:
-        _summarise(found)
-    if report and not quiet:
-        render.note(f"{report}: wrong and missed pairs {shown:,}")
-    if bad.count:
-        render.note(f"bad records: {bad.count:,}")
-    bad.settle(found.documents)
+        _print_ratings(found)
+    _summarise(found)
+    render.summarise(
+        None,
+        f"{report}: wrong and missed pairs {shown:,}" if report else "",
+        render.counted("bad records", bad.count),
+    )
+    bad.settle()
+
+
+def _plain(found: Evaluation) -> dict[str, Any]:
+    """Return an evaluation as plain data."""
+    plain = dataclasses.asdict(found)
+    for quality in plain["recipes"]:
+        quality["ratings"] = [rating._asdict() for rating in quality["ratings"]]
+        quality["similar"] = quality["similar"] and quality["similar"]._asdict()
+        quality["mistakes"] = [mistake._asdict() for mistake in quality["mistakes"]]
+    return plain
+
+
+def _print_ratings(found: Evaluation) -> None:
+    """Print the ratings of all recipes, under their names in a pipe too."""
+    names = ("recipe", "similarity", *Rating._fields)
+    (render.columns if render.shows_tables() else render.row)(*names)
+    for quality in found.recipes:
+        for rating in filter(None, (quality.similar, *quality.ratings)):
+            near = (found.similarity, "-") if rating.k is None else ("-", rating.k)
+            shares = ("-" if share is None else f"{share:.4f}" for share in rating[-3:])
+            render.row(quality.recipe, *near, *rating[1:-3], *shares)
 
 
 def _parse_distances(given: str) -> list[int]:
@@ -137,30 +120,24 @@ def _parse_distances(given: str) -> list[int]:
     return sorted(found)
 
 
-def _read(path: str, reading: fpdb.Reading, bad: BadRecords) -> Iterator[fpdb.Document]:
-    for record in read_records(path, reading):
-        if isinstance(record, BadRecord):
-            bad(record)
-        else:
-            # Known pairs are read from a table, where every key is a text.
-            yield fpdb.Document(str(record.key), record.text)
-
-
-def _summarise(found: fpdb.models.Evaluation) -> None:
+def _summarise(found: Evaluation) -> None:
     """Print what was measured."""
     limits = found.thresholds
     truth = "exact similarity of the texts" if found.exact else "the listed pairs"
     equal = f", left out: pairs of equal texts {found.equal:,}" if found.equal else ""
-    render.note(
+    left_out = (
+        render.counted(f"{quality.recipe}: texts {why}", count)
+        for quality in found.recipes
+        for why, count in (
+            ("too short", quality.short),
+            ("without a sketch", quality.unsketched if found.similarity else 0),
+        )
+    )
+    render.summarise(
+        None,
         f"{render.plural(found.documents, 'document')}, true pairs {found.true:,} (similarity from "
-        f"{limits.truth_from:g}; truth: {truth}){equal}"
-    )
-    render.note(
+        f"{limits.truth_from:g}; truth: {truth}){equal}",
         f"right: similarity from {limits.right_from:g}; wrong: below {limits.wrong_below:g}; "
-        "others aren't counted"
+        "others aren't counted",
+        *left_out,
     )
-    for quality in found.recipes:
-        unsketched = quality.unsketched if found.similarity else 0
-        if quality.short or unsketched:
-            left_out = {"texts too short": quality.short, "without a sketch": unsketched}
-            render.note(f"{quality.recipe}: {render.listed(left_out)}")

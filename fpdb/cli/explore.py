@@ -5,44 +5,26 @@ import sys
 import webbrowser
 from typing import Annotated
 
-import typer
-
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.inputs import choose_reading
-from fpdb.cli.options import DatabaseArgument, QuietOption, bundled
+from fpdb.cli.options import bundled, option
 
 TextsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--texts",
-        metavar="FILE|URL",
-        help="Files with the texts, found by their keys; or a URL with {key}.",
-    ),
+    option("--texts FILE|URL", "Files with the texts, found by their keys; or a URL with {key}."),
 ]
 
 
 @bundled("key_field text_field input_format html max_bytes", reading=choose_reading)
 def explore(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     reading: fpdb.Reading,
     texts: TextsOption = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Allow decisions: deletions and verdicts.")
-    ] = False,
-    date_field: Annotated[
-        str | None,
-        typer.Option("--date-field", metavar="F", help="Field of a date in the metadata."),
-    ] = None,
-    host_field: Annotated[
-        str | None,
-        typer.Option("--host-field", metavar="F", help="Field of a host or URL; default the key."),
-    ] = None,
-    port: Annotated[
-        int,
-        typer.Option("--port", metavar="N", min=0, max=65535, help="The port; 0: any free one."),
-    ] = 0,
-    quiet: QuietOption = False,
+    write: Annotated[bool, option("--write", "Allow decisions: deletions and verdicts.")] = False,
+    date_field: options.DateFieldOption = None,
+    host_field: options.HostFieldOption = None,
+    port: options.PortOption = 0,
 ) -> None:
     """Explore a database in the browser.
 
@@ -65,8 +47,7 @@ def explore(
         # Without a desktop, a browser in the terminal would be opened.
         if sys.platform == "darwin" or os.environ.get("DISPLAY", os.environ.get("WAYLAND_DISPLAY")):
             webbrowser.open(address)
-        if not quiet:
-            render.note("Ctrl-C ends it")
+        render.summarise(None, "Ctrl-C ends it")
 
     with (
         fpdb.open(path, readonly=not write) as database,

@@ -2,28 +2,25 @@
 
 from typing import Annotated, Literal
 
-import typer
-
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.options import DatabaseArgument, QuietOption
+from fpdb.cli import options, render
+from fpdb.cli.options import option, require
 from fpdb.cli.output import Output, OutputOption, document_dict, key_column
 from fpdb.io.streams import packed, unpacked_name
+from fpdb.progress import tracked
 
 
 def export(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     output: OutputOption = "-",
     form: Annotated[
         Literal["portable", "jsonl", "tsv", "csv", "parquet"] | None,
-        typer.Option(
-            "--output-format",
-            metavar="FORMAT",
-            help="portable (suffix .fpdb.jsonl), jsonl, tsv, csv or parquet.",
-            rich_help_panel="Output",
+        option(
+            "--output-format FORMAT",
+            "portable (suffix .fpdb.jsonl), jsonl, tsv, csv or parquet.",
+            panel="Output",
         ),
     ] = None,
-    quiet: QuietOption = False,
 ) -> None:
     """Write documents out.
 
@@ -33,17 +30,18 @@ def export(
       fpdb export crawl.fpdb --output crawl.parquet
       fpdb export crawl.fpdb --output-format csv
     """
-    plain_name = unpacked_name(output.lower())
-    portable = form is None and plain_name.endswith(".fpdb.jsonl")
+    json = render.wants_json()
+    require(form != "portable" or not json, "--json is a format of its own")
+    named = unpacked_name(output.lower()).endswith(".fpdb.jsonl")
     with fpdb.open(path, readonly=True) as database:
-        if form == "portable" or portable:
+        if form == "portable" or (named and not form and not json):
             with render.opened(output) as raw, packed(raw, output) as file:
                 count = database.dump(file)
         else:
             chosen = form or ("jsonl" if output == "-" else None)
             count = _write_documents(database, Output(output, chosen))
-    if output != "-" and not quiet:
-        render.note(f"{output}: {render.plural(count, 'document')}")
+    if output != "-":
+        render.summarise(None, f"{output}: {render.plural(count, 'document')}")
 
 
 def _write_documents(database: fpdb.Database, target: Output) -> int:
@@ -62,7 +60,7 @@ def _write_documents(database: fpdb.Database, target: Output) -> int:
     with target.opened(columns):
         if target.form == "tsv":
             render.row(*columns)
-        for document in database.scan():
+        for document in tracked(database.scan(), "", "document", len(database)):
             count += 1
             plain = document_dict(document, bits)
             key, digits, added = plain["key"], plain["fingerprint"], plain["added"]

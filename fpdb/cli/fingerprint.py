@@ -4,31 +4,22 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
-from pathlib import PurePath
+from itertools import chain, islice
 from typing import Annotated
 
 import typer
 
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, note_terminal
-from fpdb.cli.options import (
-    BaseOption,
-    BitsOption,
-    JobsOption,
-    JsonOption,
-    QuietOption,
-    RecipeOption,
-    bundled,
-    choose_recipe,
-    require,
-)
+from fpdb.cli import options, render
+from fpdb.cli.inputs import REPLACED, BadRecords, FilesArgument, choose_reading, note_terminal
+from fpdb.cli.options import bundled, option, require
 from fpdb.fingerprint import WIDTHS, to_int
 from fpdb.fingerprint.digits import Base
 from fpdb.io.records import BadRecord, Record
+from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.models import Explanation
 from fpdb.processes import mapped
+from fpdb.progress import tracked
 
 _LABEL = 60
 _BATCH = 256
@@ -41,16 +32,12 @@ _WEAKEST = 8
 def fingerprint(
     reading: fpdb.Reading,
     files: FilesArgument = None,
-    texts: Annotated[
-        list[str] | None, typer.Option("--text", "-t", metavar="TEXT", help="A text.")
-    ] = None,
-    recipe: RecipeOption = "web",
+    texts: options.TextOption = None,
+    recipe: options.RecipeOption = options.WEB,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print the features, their hashes and votes.")
+        bool, option("--explain", "Print the features, their hashes and votes.")
     ] = False,
-    jobs: JobsOption = 1,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    jobs: options.JobsOption = 1,
 ) -> None:
     """Fingerprint files and texts.
 
@@ -62,53 +49,52 @@ def fingerprint(
 
     Each line holds a fingerprint, or the word short, and where the text came from.
     """
-    chosen = choose_recipe(recipe)
-    bad, good = BadRecords(), 0
+    bad = BadRecords()
     paths = files or ([] if texts else ["-"])
     note_terminal(paths)
-    records = _read(paths, texts or [], reading, bad)
+    records = chain(map(_labelled, texts or ()), bad.among(_read(paths, reading)))
     if explain:
         for place, record in enumerate(records):
-            if place and not as_json:
+            if place and not render.wants_json():
                 render.row("")
-            _explain(chosen, record, reading.base, as_json=as_json)
-            good += 1
-        bad.settle(good)
-        return
-    if not as_json:
-        render.columns("fingerprint", "source")
-    blocks = iter(lambda: list(islice(records, _BATCH)), [])
+            _explain(recipe, record, reading.base)
+    else:
+        _print_fingerprints(recipe, records, reading.base, jobs)
+    bad.settle(bad.good + len(texts or ()))
+
+
+def _print_fingerprints(
+    recipe: fpdb.Recipe, records: Iterable[Record], base: Base, jobs: int
+) -> None:
+    """Print the fingerprint of each text, and how many texts have none."""
+    render.columns("fingerprint", "source")
+    remaining = iter(tracked(records, "", "text", 0))
+    blocks = iter(lambda: list(islice(remaining, _BATCH)), [])
     shorts = replaced = 0
-    for block, batch in mapped(partial(_fingerprint, chosen), blocks, jobs):
-        good += len(block)
+    for block, batch in mapped(partial(_fingerprint, recipe), blocks, jobs):
         rows = zip(block, batch.fingerprints, batch.short, batch.features, strict=True)
         for record, words, short, features in rows:
             shorts += bool(short)
             replaced += record.replaced
-            digits = fpdb.format_fingerprint(to_int(words), chosen.bits, reading.base)
+            digits = fpdb.format_fingerprint(to_int(words), recipe.bits, base)
             # In JSON, numbers are numbers.
-            number = int(digits) if reading.base in ("decimal", "signed") else digits
+            number = int(digits) if base in ("decimal", "signed") else digits
             source = record.source if record.key is None else record.key
-            if as_json:
-                shown = {"source": source, "fingerprint": None if short else number}
-                render.record(shown | {"features": int(features), "short": bool(short)})
-            else:
-                render.row("short" if short else number, source)
-    if shorts and not quiet:
-        least = chosen.grams.minimum
-        render.note(f"short texts: {shorts:,} (fewer than {least} distinct features)")
-    if replaced and not quiet:
-        render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {replaced:,}")
-    bad.settle(good)
+            plain = {"source": source, "fingerprint": None if short else number}
+            plain |= {"features": int(features), "short": bool(short)}
+            render.result(plain, "short" if short else number, source)
+    least = f" (fewer than {recipe.grams.minimum} distinct features)" if shorts else ""
+    few = render.counted("short texts", shorts) + least
+    render.summarise(None, few, render.counted(REPLACED, replaced))
 
 
-def _explain(recipe: fpdb.Recipe, record: Record, base: Base, *, as_json: bool) -> None:
+def _explain(recipe: fpdb.Recipe, record: Record, base: Base) -> None:
     """Print how the features of a text vote on its fingerprint."""
     found = recipe.explain(record.text or "")
     bits, source = found.bits, record.source if record.key is None else record.key
     digits = fpdb.format_fingerprint(found.fingerprint, bits, base)
     weakest = found.weakest[:_WEAKEST]
-    if as_json:
+    if render.wants_json():
         features = [
             voter._asdict() | {"hash": fpdb.format_fingerprint(voter.hash, bits, base)}
             for voter in found.features
@@ -142,9 +128,8 @@ def _vote(found: Explanation, bit: int) -> str:
 def distance(
     first: Annotated[str, typer.Argument(metavar="A", help="A fingerprint.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
-    base: BaseOption = "hex",
-    bits: BitsOption = 64,
-    as_json: JsonOption = False,
+    base: options.BaseOption = "hex",
+    bits: options.BitsOption = 64,
 ) -> None:
     """Count the bits in which fingerprints differ.
 
@@ -154,35 +139,27 @@ def distance(
     """
     require(bits in WIDTHS, f"found {bits} bits, expected one of {WIDTHS}")
     apart = fpdb.distance(*(fpdb.parse_fingerprint(each, bits, base) for each in (first, second)))
-    if as_json:
-        render.record({"distance": apart, "bits": bits})
-    else:
-        render.row(apart)
+    render.result({"distance": apart, "bits": bits}, apart)
 
 
 def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.models.Batch:
     return recipe.batch(record.text or "" for record in records)
 
 
-def _read(
-    paths: Sequence[str], texts: Iterable[str], reading: fpdb.Reading, bad: BadRecords
-) -> Iterator[Record]:
-    """Yield the texts that are given and those of files."""
-    for text in texts:
-        yield Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
+def _labelled(text: str) -> Record:
+    """Return a text that is given, under its beginning."""
+    return Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
+
+
+def _read(paths: Sequence[str], reading: fpdb.Reading) -> Iterator[Record | BadRecord]:
+    """Read the texts of files."""
     if not paths:
         return
     # What reads files takes as long to import as most other things together.
-    from fpdb.io.files import SUFFIXES, read_records
-    from fpdb.io.streams import unpacked_name
+    from fpdb.io.files import read_records
 
     for path in paths:
         # Standard input, and a file without a known suffix, are one text.
-        suffix = PurePath(unpacked_name(path)).suffix.lower()
-        known = suffix in SUFFIXES or os.path.isdir(path)
+        known = suffix_of(path) in SUFFIXES or os.path.isdir(path)
         form = reading.format or (None if known else "text")
-        for record in read_records(path, dataclasses.replace(reading, keyed=False, format=form)):
-            if isinstance(record, BadRecord):
-                bad(record)
-            else:
-                yield record
+        yield from read_records(path, dataclasses.replace(reading, keyed=False, format=form))

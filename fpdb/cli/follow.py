@@ -8,33 +8,25 @@ from typing import Annotated, Any
 import typer
 
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.create import open_or_create
 from fpdb.cli.ingest import SkipDuplicatesOption, outcomes
 from fpdb.cli.inputs import choose_reading
-from fpdb.cli.options import (
-    AnyRecipeOption,
-    DatabaseArgument,
-    QuietOption,
-    SimilarityOption,
-    bundled,
-    require,
-)
+from fpdb.cli.options import bundled, require
 from fpdb.ingest import Answer
 from fpdb.io.follow import require_followable
 
 
 @bundled("key_field text_field meta_field html max_bytes", reading=choose_reading)
 def follow(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     source: Annotated[
         str, typer.Argument(metavar="DIR|-", help="A directory of files that grow, or -.")
     ],
     reading: fpdb.Reading,
     skip_duplicates: SkipDuplicatesOption = False,
-    similarity: SimilarityOption = None,
-    recipe: AnyRecipeOption = None,
-    quiet: QuietOption = False,
+    similarity: options.SimilarityOption = None,
+    recipe: options.AnyRecipeOption = None,
 ) -> None:
     """Answer a crawler through a pipe or directory.
 
@@ -52,10 +44,9 @@ def follow(
     # Ending between any two statements is safe: what isn't answered is sent again.
     signal.signal(signal.SIGTERM, _end)
     with contextlib.ExitStack() as ending:
-        if not quiet:
-            ending.callback(lambda: render.note(outcomes(counts)))
+        ending.callback(lambda: render.summarise(None, outcomes(counts)))
         render.leave_if_interrupted("answered documents are stored")
-        database = open_or_create(path, recipe, quiet=quiet)
+        database = open_or_create(path, recipe)
         for answer in fpdb.follow(
             ending.enter_context(database),
             source,

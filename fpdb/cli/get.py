@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.options import DatabaseArgument, JsonOption, PrefixOption, QuietOption, require
+from fpdb.cli import options, render
+from fpdb.cli.options import option, require
 from fpdb.cli.output import document_dict
 from fpdb.errors import DocumentNotFoundError
 from fpdb.ingest import parse_key
 from fpdb.io.streams import read_lines
 from fpdb.models import Key
+from fpdb.progress import tracked
 
 _SHOWN = 5
 _AGE = re.compile(r"([0-9]{1,9})([smhdw])")
@@ -25,10 +26,7 @@ KeysArgument = Annotated[list[str] | None, typer.Argument(metavar="KEY", help="K
 
 
 def get(
-    path: DatabaseArgument,
-    keys: KeysArgument = None,
-    prefix: PrefixOption = None,
-    as_json: JsonOption = False,
+    path: options.DatabaseArgument, keys: KeysArgument = None, prefix: options.PrefixOption = None
 ) -> None:
     """Print stored documents.
 
@@ -43,18 +41,14 @@ def get(
             found: Iterable[fpdb.Document | None] = database.scan(prefix=prefix)
         else:
             found = (database.get(parse_key(key, database.keys)) for key in keys or [])
-        if not as_json:
-            render.columns("key", "id", "fingerprint", "added", "metadata")
+        render.columns("key", "id", "fingerprint", "added", "metadata")
         for place, document in enumerate(found):
             if document is None:
                 missing += (keys or [])[place : place + 1]
                 continue
             plain = document_dict(document, database.plan.bits)
-            if as_json:
-                render.record(plain)
-            else:
-                shown = (plain["key"], plain["id"], plain["fingerprint"] or "short", plain["added"])
-                render.row(*shown, render.as_json(plain["meta"]))
+            shown = (plain["key"], plain["id"], plain["fingerprint"] or "short", plain["added"])
+            render.result(plain, *shown, render.as_json(plain["meta"]))
     if missing:
         more = len(missing) - _SHOWN
         named = ", ".join(map(repr, missing[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
@@ -74,26 +68,23 @@ def parse_age(text: str) -> int:
 
 
 def delete(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     keys: KeysArgument = None,
     keys_from: Annotated[
-        str | None,
-        typer.Option("--keys-from", metavar="FILE|-", help="A file of keys, one a line."),
+        str | None, option("--keys-from FILE|-", "A file of keys, one a line.")
     ] = None,
-    prefix: PrefixOption = None,
+    prefix: options.PrefixOption = None,
     older_than: Annotated[
         int | None,
-        typer.Option(
-            "--older-than",
-            metavar="AGE",
+        option(
+            "--older-than AGE",
+            "All documents added longer ago, e.g. 45s, 90m, 12h, 30d or 2w.",
             parser=parse_age,
-            help="All documents added longer ago, e.g. 45s, 90m, 12h, 30d or 2w.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the keys that would go; delete nothing.")
+        bool, option("--dry-run", "Print the keys that would go; delete nothing.")
     ] = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Delete documents by key, prefix or age.
 
@@ -120,10 +111,13 @@ def delete(
             for key in wanted:
                 if key in database:
                     deleted += 1
-                    render.row(key)
+                    render.result({"key": key}, key)
         else:
-            deleted = database.delete_many(wanted)
-    if not quiet:
-        absent = len(chosen) - deleted if named else 0
-        missing = f", not found: {absent:,}" if absent else ""
-        render.note(f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}{missing}")
+            total = len(chosen) if named else 0
+            deleted = database.delete_many(tracked(wanted, "", "key", total))
+    absent = len(chosen) - deleted if named else 0
+    missing = f", not found: {absent:,}" if absent else ""
+    render.summarise(
+        None if dry_run else {"deleted": deleted, "absent": absent},
+        f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}{missing}",
+    )

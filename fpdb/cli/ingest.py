@@ -8,20 +8,18 @@ from typing import Annotated
 import typer
 
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.create import open_to_fill
-from fpdb.cli.inputs import BadRecords, FilesArgument, MarkupWarning, StrictOption, choose_reading
-from fpdb.cli.options import (
-    AnyRecipeOption,
-    DatabaseArgument,
-    JobsOption,
-    JsonOption,
-    QuietOption,
-    SimilarityOption,
-    bundled,
-    require,
+from fpdb.cli.inputs import (
+    REPLACED,
+    BadRecords,
+    FilesArgument,
+    MarkupWarning,
+    StrictOption,
+    choose_reading,
 )
-from fpdb.cli.output import likeness, near_dict, title_in
+from fpdb.cli.options import bundled, option, require
+from fpdb.cli.output import counts_dict, likeness, near_dict, title_in
 from fpdb.io.files import check_path
 
 _COUNTS = (
@@ -31,22 +29,20 @@ _COUNTS = (
 _SKIPPED = {"status": "with another status than 200", "type": "of another type"}
 
 SkipDuplicatesOption = Annotated[
-    bool, typer.Option("--skip-duplicates", help="Don't add near-duplicates of stored documents.")
+    bool, option("--skip-duplicates", "Don't add near-duplicates of stored documents.")
 ]
 
 
 @bundled(reading=choose_reading)
 def ingest(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     reading: fpdb.Reading,
     files: FilesArgument = None,
     skip_duplicates: SkipDuplicatesOption = False,
-    similarity: SimilarityOption = None,
-    recipe: AnyRecipeOption = None,
-    jobs: JobsOption = 1,
+    similarity: options.SimilarityOption = None,
+    recipe: options.AnyRecipeOption = None,
+    jobs: options.JobsOption = 1,
     strict: StrictOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Add documents, and skip near-duplicates.
 
@@ -58,22 +54,21 @@ def ingest(
       fpdb ingest crawl.fpdb texts/
 
     Prints each document that was skipped, the stored one that is nearest, and their similarity.
-    With --json, also what was added though its search was incomplete.
+    With --json, also what was added though its search was incomplete; or the summary, where
+    duplicates aren't skipped.
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
-    require(skip_duplicates or not as_json, "--json needs --skip-duplicates")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
     paths = files or ["-"]
     for each in paths:
         check_path(each, reading)
-    progress, bad = ProgressLine(quiet=quiet), BadRecords()
-    with open_to_fill(path, recipe, quiet=quiet) as database, contextlib.ExitStack() as ending:
-        ending.callback(progress.summarise)
+    progress, bad = ProgressLine(), BadRecords()
+    with open_to_fill(path, recipe) as database, contextlib.ExitStack() as ending:
+        ending.callback(progress.summarise, listed=skip_duplicates)
         render.leave_if_interrupted("documents that were counted are stored")
         bits = database.similarity is None
-        if not as_json:
-            near = "distance" if bits else "similarity"
-            render.columns("skipped", "resembles", near, title=True)
+        near = "distance" if bits else "similarity"
+        render.columns("skipped", "resembles", near, title=True)
         counts = fpdb.ingest(
             database,
             paths,
@@ -82,19 +77,19 @@ def ingest(
             similarity=similarity,
             jobs=jobs,
             strict=strict,
-            on_added=partial(_print_duplicate, as_json=as_json, bits=bits),
+            on_added=partial(_print_duplicate, bits=bits),
             on_bad=bad,
             on_progress=progress,
         )
         bad.settle(counts.read - counts.bad)
 
 
-def _print_duplicate(added: fpdb.Added, *, as_json: bool, bits: bool) -> None:
+def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
     """Print a document that wasn't added, with what it resembles.
 
     As JSON, also one that was added though the search for what it resembles is incomplete.
     """
-    complete = added.matches.complete
+    complete, as_json = added.matches.complete, render.wants_json()
     if added.status != "duplicate" and (complete or not as_json):
         return
     try:
@@ -119,12 +114,11 @@ def outcomes(counts: fpdb.Ingested) -> str:
 class ProgressLine:
     """Shows on a terminal how many records were read, and prints the counts in the end."""
 
-    def __init__(self, *, quiet: bool, unit: str = "documents") -> None:
+    def __init__(self, unit: str = "document") -> None:
         self.counts = fpdb.Ingested()
-        self._quiet = quiet
         self._unit = unit
         self._progress = render.StepLine()
-        self._warn = MarkupWarning(quiet=quiet)
+        self._warn = MarkupWarning()
 
     def __call__(self, counts: fpdb.Ingested) -> None:
         """Show the counts so far."""
@@ -133,22 +127,18 @@ class ProgressLine:
         share = counts.bytes_read / counts.bytes_total if counts.bytes_total else None
         self._progress("", counts.read, self._unit, share)
 
-    def summarise(self) -> None:
-        """Print what became of the records."""
-        if self._quiet:
-            return
-        counts, seconds = self.counts, self.counts.seconds
-        rate = (counts.read - counts.bad) / seconds if seconds else 0
-        render.note(f"{outcomes(counts)}; {seconds:.2f} s, {rate:,.0f} {self._unit}/s")
-        if counts.skipped:
-            named = [
-                f"{n:,} {_SKIPPED.get(why, f'of type {why}')}"
-                for why, n in sorted(counts.skipped.items())
-            ]
-            render.note(f"records of archives that hold no page: {', '.join(named)}")
-        if counts.markup:
-            render.note(f"texts with tags, which --html main would read: {counts.markup:,}")
-        if counts.invalid_utf8:
-            render.note(
-                f"documents with invalid UTF-8, replaced by U+FFFD: {counts.invalid_utf8:,}"
-            )
+    def summarise(self, *, listed: bool = False) -> None:
+        """Print what became of the records; not as an object where others were `listed`."""
+        counts = self.counts
+        skipped = ", ".join(
+            f"{n:,} {_SKIPPED.get(why, f'of type {why}')}"
+            for why, n in sorted(counts.skipped.items())
+        )
+        pace = render.pace(counts.read - counts.bad, self._unit, counts.seconds)
+        render.summarise(
+            None if listed else counts_dict(counts),
+            f"{outcomes(counts)}; {pace}",
+            skipped and f"records of archives that hold no page: {skipped}",
+            render.counted("texts with tags, which --html main would read", counts.markup),
+            render.counted(REPLACED, counts.invalid_utf8),
+        )

@@ -2,79 +2,78 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.options import BaseOption, parse_bytes
+from fpdb.cli import options, render
+from fpdb.cli.options import option, parse_bytes
 from fpdb.io.records import BadRecord
 from fpdb.models import LARGEST_TEXT
 
 _FIELDS = "Fields"
 _INPUT = "Input"
+# What summaries count.
+REPLACED = "texts with invalid UTF-8, replaced by U+FFFD"
 _SHOWN, _ALIKE = 100, 5
 # Texts with tags are no accident from this number on, if they are half of all texts.
 _MUCH_MARKUP = 20
 
+Good = TypeVar("Good")
 InputFormat = Literal["jsonl", "tsv", "csv", "parquet", "arrow", "lines", "text", "html", "warc"]
 FilesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE|DIR|-", help="What to read; default standard input."),
 ]
 StrictOption = Annotated[
-    bool, typer.Option("--strict", help="Stop at the first bad record, with exit code 3.")
+    bool, option("--strict", "Stop at the first bad record, with exit code 3.")
 ]
-
-
-def _field(name: str, help_text: str) -> Any:
-    """Return an option that names a field."""
-    return typer.Option(name, metavar="F", help=help_text, rich_help_panel=_FIELDS)
 
 
 def choose_reading(
     key_field: Annotated[
-        str | None, _field("--key-field", "Field of the key; default key, id or url.")
+        str | None,
+        option("--key-field F", "Field of the key; default key, id or url.", panel=_FIELDS),
     ] = None,
     text_field: Annotated[
-        list[str] | None, _field("--text-field", "Field of the text; several are joined.")
+        list[str] | None,
+        option("--text-field F", "Field of the text; several are joined.", panel=_FIELDS),
     ] = None,
     meta_field: Annotated[
-        list[str] | None, _field("--meta-field", "Field to keep as metadata; '*': all others.")
+        list[str] | None,
+        option("--meta-field F", "Field to keep as metadata; '*': all others.", panel=_FIELDS),
     ] = None,
     fingerprint_field: Annotated[
-        str | None, _field("--fingerprint-field", "Field of a ready fingerprint.")
+        str | None, option("--fingerprint-field F", "Field of a ready fingerprint.", panel=_FIELDS)
     ] = None,
-    base: BaseOption = "hex",
+    base: options.BaseOption = "hex",
     input_format: Annotated[
         InputFormat | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="jsonl, tsv, csv, parquet, arrow, lines, text, html or warc; default by suffix.",
-            rich_help_panel=_INPUT,
+        option(
+            "--format FORMAT",
+            "jsonl, tsv, csv, parquet, arrow, lines, text, html or warc; default by suffix.",
+            panel=_INPUT,
         ),
     ] = None,
     html: Annotated[
         Literal["auto", "main", "page", "none"],
-        typer.Option(
+        option(
             "--html",
-            help="main, page: all texts are HTML, take the main content or all; "
+            "main, page: all texts are HTML, take the main content or all; "
             "auto: main content of .html and archives.",
-            rich_help_panel=_INPUT,
+            panel=_INPUT,
         ),
     ] = "auto",
     max_bytes: Annotated[
         int,
-        typer.Option(
-            "--max-bytes",
-            metavar="BYTES",
+        option(
+            "--max-bytes BYTES",
+            "Largest text or HTML page to accept.",
             parser=parse_bytes,
             show_default="2M",
-            help="Largest text or HTML page to accept.",
-            rich_help_panel=_INPUT,
+            panel=_INPUT,
         ),
     ] = LARGEST_TEXT,
 ) -> fpdb.Reading:
@@ -94,8 +93,8 @@ def choose_reading(
 class MarkupWarning:
     """Warns once if most texts have tags."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._given = quiet
+    def __init__(self) -> None:
+        self._given = render.is_quiet()
 
     def __call__(self, markup: int, read: int) -> None:
         """Take the number of texts with tags, and that of all records."""
@@ -111,8 +110,17 @@ class BadRecords:
     """Prints the first records that can't be used, a few of each reason, and counts all of them."""
 
     def __init__(self) -> None:
-        self.count = self._shown = 0
+        self.count = self.good = self._shown = 0
         self._reasons: Counter[str] = Counter()
+
+    def among(self, records: Iterable[Good | BadRecord]) -> Iterator[Good]:
+        """Yield and count the good records, and take those that can't be used."""
+        for record in records:
+            if isinstance(record, BadRecord):
+                self(record)
+            else:
+                self.good += 1
+                yield record
 
     def __call__(self, bad: BadRecord) -> None:
         """Take a record that can't be used."""
@@ -131,9 +139,9 @@ class BadRecords:
         else:
             render.note(f"{bad.source}: {bad.reason}")
 
-    def settle(self, good: int) -> None:
+    def settle(self, good: int | None = None) -> None:
         """End the command with exit code 4, or with an error if no record was good."""
-        if self.count and good:
+        if self.count and (self.good if good is None else good):
             raise typer.Exit(render.ExitCode.BAD_RECORDS)
         if self.count:
             none = "the record can't" if self.count == 1 else f"none of {self.count:,} records can"

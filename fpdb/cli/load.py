@@ -6,58 +6,42 @@ from typing import Annotated, Any, Literal
 import typer
 
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.ingest import ProgressLine
 from fpdb.cli.inputs import BadRecords, StrictOption, choose_reading
-from fpdb.cli.options import (
-    AnyKeyTypeOption,
-    AnyRecipeOption,
-    DatabaseArgument,
-    QuietOption,
-    bundled,
-    choose_recipe,
-)
+from fpdb.cli.options import bundled, option
 
 _PANEL = "Arrays"
 
 
 @bundled("key_field fingerprint_field base", reading=choose_reading)
 def load(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     source: Annotated[
         str, typer.Argument(metavar="FILE|-", help="What to load; - is standard input.")
     ],
     reading: fpdb.Reading,
-    recipe: AnyRecipeOption = None,
-    key_type: AnyKeyTypeOption = None,
+    recipe: options.AnyRecipeOption = None,
+    key_type: options.AnyKeyTypeOption = None,
     strict: StrictOption = False,
-    quiet: QuietOption = False,
     form: Annotated[
         Literal["portable", "jsonl", "tsv", "csv", "parquet", "arrow"] | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="portable, jsonl, tsv, csv, parquet or arrow; default by the suffix.",
+        option(
+            "--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; default by the suffix."
         ),
     ] = None,
     keys: Annotated[
         str | None,
-        typer.Option(
-            "--keys",
-            metavar="FILE",
-            help="The keys of an array's rows, a key a line.",
-            rich_help_panel=_PANEL,
-        ),
+        option("--keys FILE", "The keys of an array's rows, a key a line.", panel=_PANEL),
     ] = None,
     first_key: Annotated[
         int | None,
-        typer.Option(
-            "--first-key",
+        option(
+            "--first-key N",
+            "Number the rows of an array from N.",
             min=0,
             max=2**64 - 1,
-            metavar="N",
-            help="Number the rows of an array from N.",
-            rich_help_panel=_PANEL,
+            panel=_PANEL,
         ),
     ] = None,
 ) -> None:
@@ -71,8 +55,8 @@ def load(
 
     A new database appears when everything is in it.
     """
-    new: dict[str, Any] = {"recipe": recipe and choose_recipe(recipe), "keys": key_type}
-    progress, bad = ProgressLine(quiet=quiet, unit="fingerprints"), BadRecords()
+    new: dict[str, Any] = {"recipe": recipe, "keys": key_type}
+    progress, bad = ProgressLine("fingerprint"), BadRecords()
     render.leave_if_interrupted("a new database isn't there, an old one is intact; run it again")
     counts = fpdb.load(
         path,

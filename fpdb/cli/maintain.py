@@ -7,17 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.options import (
-    AnyCapacityOption,
-    AnyNewPathOption,
-    DatabaseArgument,
-    JsonOption,
-    NewKOption,
-    NewPathOption,
-    QuietOption,
-    SimilarityOption,
-)
+from fpdb.cli import options, render
+from fpdb.cli.options import option, require
 from fpdb.cli.output import stats_dict
 from fpdb.errors import FpdbError
 from fpdb.maintenance.check import require_complete_copy
@@ -25,11 +16,10 @@ from fpdb.storage import Environment
 
 
 def stats(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also what only the store is concerned with.")
+        bool, option("--verbose -v", "Also what only the store is concerned with.")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Show counts, sizes and how it was created.
 
@@ -44,9 +34,6 @@ def stats(
     with fpdb.Database(environment) as database:
         found = database.stats()
     plain = stats_dict(found)
-    if as_json:
-        render.record(plain)
-        return
     each = plain["bytes_per_document"]
     snapshots = f"{found.snapshots.open:,}"
     if found.snapshots.open:
@@ -80,16 +67,14 @@ def stats(
         }
         for table in found.tables:
             entries[table.name] = f"prefix {table.prefix}, {render.plural(table.pages, 'page')}"
-    render.report(entries)
+    render.report(entries, plain)
 
 
 def check(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also check every page of LMDB's own structure.")
+        bool, option("--deep", "Also check every page of LMDB's own structure.")
     ] = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Check a database; exit 1 on problems.
 
@@ -98,34 +83,23 @@ def check(
       fpdb check copy-of-unknown-origin.fpdb --deep
     """
     found = False
-    if not as_json:
-        render.columns("where", "what")
+    render.columns("where", "what")
     for problem in fpdb.check(path, deep=deep):
         found = True
-        if as_json:
-            render.record(problem._asdict())
-        else:
-            render.row(*problem)
+        render.result(problem._asdict(), *problem)
         render.flush()
     if found:
         raise typer.Exit(render.ExitCode.NOT_FINE)
-    if not quiet:
-        render.note("no problems")
+    render.summarise(None, "no problems")
 
 
 def repair(
-    path: DatabaseArgument,
-    output: NewPathOption,
+    path: options.DatabaseArgument,
+    output: options.NewPathOption,
     like: Annotated[
         Path | None,
-        typer.Option(
-            "--like",
-            metavar="DB",
-            help="A database created in the same way, if the header is lost.",
-        ),
+        option("--like DB", "A database created in the same way, if the header is lost."),
     ] = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Save what is intact of a damaged database.
 
@@ -134,30 +108,25 @@ def repair(
       fpdb repair crawl.fpdb --output repaired.fpdb --like other.fpdb
     """
     repaired = fpdb.repair(path, output, like=like)
-    if not as_json:
-        render.columns("where", "what")
+    render.columns("where", "what")
     for where, what in (*repaired.problems, *(("lost", key) for key in repaired.lost)):
-        if as_json:
-            render.record({"where": where, "what": what})
-        else:
-            render.row(where, what)
-    if not quiet:
-        missing = "an unknown number" if repaired.missing is None else f"{repaired.missing:,}"
-        render.note(f"{output}: {render.plural(repaired.documents, 'document')}; {missing} lost")
+        render.result({"where": where, "what": what}, where, what)
+    missing = "an unknown number" if repaired.missing is None else f"{repaired.missing:,}"
+    lost = "" if repaired.missing == 0 else f"; {missing} lost"
+    render.summarise(None, f"{output}: {render.plural(repaired.documents, 'document')}{lost}")
     if repaired.problems or repaired.lost or repaired.missing:
         raise typer.Exit(render.ExitCode.NOT_FINE)
 
 
 def compact(
-    path: DatabaseArgument,
-    output: AnyNewPathOption = None,
+    path: options.DatabaseArgument,
+    output: options.AnyNewPathOption = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the database; processes that use it go on.")
+        bool, option("--replace", "Replace the database; processes that use it go on.")
     ] = False,
-    capacity: AnyCapacityOption = None,
-    similarity: SimilarityOption = None,
-    k: NewKOption = None,
-    quiet: QuietOption = False,
+    capacity: options.AnyCapacityOption = None,
+    similarity: options.SimilarityOption = None,
+    k: options.NewKOption = None,
 ) -> None:
     """Rewrite a database, smaller or for more.
 
@@ -169,17 +138,15 @@ def compact(
     With --replace, writers wait until it is done. With other tables, processes that use it must
     open it again.
     """
-    if replace == (output is not None):
-        raise typer.BadParameter("give either --output or --replace")
+    require(replace != (output is not None), "give either --output or --replace")
     with fpdb.open(path, readonly=not replace) as database:
         size = database.stats().bytes
         database.compact(output, capacity=capacity, k=k, similarity=similarity)
-    if not quiet:
-        _note_new(output or path, f" instead of {size:,}")
+    _summarise(output or path, rest=f" instead of {size:,}", bytes_before=size)
 
 
 def swap(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     other: Annotated[
         Path, typer.Argument(metavar="OTHER", help="The directory of the other database.")
     ],
@@ -194,22 +161,19 @@ def swap(
     """
     with fpdb.open(path) as database:
         database.swap(other)
+    _summarise(path)
 
 
 def merge(
     sources: Annotated[
         list[Path], typer.Argument(metavar="DB...", help="The directories of the databases.")
     ],
-    output: NewPathOption,
+    output: options.NewPathOption,
     on_conflict: Annotated[
         Literal["newest", "first"],
-        typer.Option(
-            "--on-conflict",
-            help="Which of the documents with the same key to keep.",
-        ),
+        option("--on-conflict", "Which of the documents with the same key to keep."),
     ] = "newest",
-    capacity: AnyCapacityOption = None,
-    quiet: QuietOption = False,
+    capacity: options.AnyCapacityOption = None,
 ) -> None:
     """Merge databases into a new one.
 
@@ -218,22 +182,24 @@ def merge(
       fpdb merge north.fpdb south.fpdb -o all.fpdb --on-conflict first --capacity 1e8
     """
     merged = fpdb.merge(sources, output, on_conflict=on_conflict, capacity=capacity)
-    if quiet:
-        return
-    for source in merged.sources:
-        render.note(f"{source.path}: {source.documents:,} taken, {source.dropped:,} dropped")
-    _note_new(output)
+    taken = [each._asdict() | {"path": str(each.path)} for each in merged.sources]
+    lines = [
+        f"{each.path}: {render.listed({'taken': each.documents, 'dropped': each.dropped})}"
+        for each in merged.sources
+    ]
+    _summarise(output, *lines, sources=taken)
 
 
-def _note_new(path: Path, rest: str = "") -> None:
-    """Print what a new database holds."""
+def _summarise(path: Path, *lines: str, rest: str = "", **more: object) -> None:
+    """Print lines, and what a database holds that was written."""
     with fpdb.open(path, readonly=True) as database:
         stats = database.stats()
     documents = render.plural(stats.documents, "document")
-    render.note(f"{path}: {documents}, {stats.plan}, {stats.bytes:,} bytes{rest}")
+    holds = f"{path}: {documents}, {stats.plan}, {stats.bytes:,} bytes{rest}"
+    render.summarise(stats_dict(stats) | more, *lines, holds)
 
 
-def backup(path: DatabaseArgument, output: NewPathOption) -> None:
+def backup(path: options.DatabaseArgument, output: options.NewPathOption) -> None:
     """Copy a database while it is in use.
 
     Example:
@@ -241,11 +207,11 @@ def backup(path: DatabaseArgument, output: NewPathOption) -> None:
     """
     with fpdb.open(path, readonly=True) as database:
         database.backup(output)
-    render.row(output)
+    _summarise(output)
 
 
 def hold(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     command: Annotated[
         list[str], typer.Argument(metavar="-- COMMAND", help="What copies the directory.")
     ],

@@ -11,7 +11,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.fingerprint import PRESETS
+from fpdb.fingerprint import PRESETS, Recipe
 from fpdb.fingerprint.digits import Base
 from fpdb.models import MOST_BYTES
 from fpdb.processes import MOST
@@ -21,6 +21,14 @@ _BYTES = re.compile(r"([0-9]{1,19})([KMG]?)")
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 KeyType = Literal["text", "integer"]
+
+
+def option(spec: str, text: str, *, panel: str | None = None, **more: Any) -> Any:
+    """Return an option: its names and a word for its value, as "--output -o FILE", and its help."""
+    words = spec.split()
+    names = [word for word in words if word.startswith("-")]
+    value = " ".join(words[len(names) :]) or None
+    return typer.Option(*names, metavar=value, help=text, rich_help_panel=panel, **more)
 
 
 def parse_count(given: str | int) -> int:
@@ -57,6 +65,11 @@ def parse_similarity(given: str | float) -> float:
     return share
 
 
+def choose_recipe(name: str) -> Recipe:
+    """Return a preset by its name, or read a recipe from a file."""
+    return fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)
+
+
 def _presets(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
@@ -84,83 +97,69 @@ def require_page(given: Path | None) -> Path | None:
 DatabaseArgument = Annotated[
     Path, typer.Argument(metavar="DB", callback=require_name, help="The directory of the database.")
 ]
-_RECIPE = typer.Option(
-    "--recipe",
-    "-r",
-    metavar="NAME|FILE.toml",
-    help="A recipe that comes with fpdb, or a TOML file.",
+# Recipes by their names, which typer parses like given ones.
+WEB: Any = "web"
+WORDS: Any = "words"
+_RECIPE = option(
+    "--recipe -r NAME|FILE.toml",
+    "A recipe that comes with fpdb, or a TOML file.",
+    parser=choose_recipe,
     autocompletion=_presets,
 )
-RecipeOption = Annotated[str, _RECIPE]
-AnyRecipeOption = Annotated[str | None, _RECIPE]
-_CAPACITY = typer.Option(
-    "--capacity",
-    metavar="N",
-    parser=parse_count,
-    help="Choose the tables for N documents, e.g. 5e6.",
+RecipeOption = Annotated[Recipe, _RECIPE]
+AnyRecipeOption = Annotated[Recipe | None, _RECIPE]
+TextOption = Annotated[list[str] | None, option("--text -t TEXT", "A text, in place of a file.")]
+DateFieldOption = Annotated[str | None, option("--date-field F", "Field of a date.")]
+HostFieldOption = Annotated[str | None, option("--host-field F", "Field of a host or URL.")]
+PortOption = Annotated[int, option("--port N", "The port; 0: any free one.", min=0, max=65535)]
+ReportOption = Annotated[
+    Path | None,
+    option(
+        "--report FILE.html",
+        "Also write a page that shows the pairs side by side.",
+        callback=require_page,
+    ),
+]
+_CAPACITY = option(
+    "--capacity N", "Choose the tables for N documents, e.g. 5e6.", parser=parse_count
 )
 CapacityOption = Annotated[int, _CAPACITY]
 AnyCapacityOption = Annotated[int | None, _CAPACITY]
-_KEY_TYPE = typer.Option("--key-type", help="The kind of keys; default text.")
+_KEY_TYPE = option("--key-type", "The kind of keys; default text.")
 KeyTypeOption = Annotated[KeyType, _KEY_TYPE]
 AnyKeyTypeOption = Annotated[KeyType | None, _KEY_TYPE]
-BitsOption = Annotated[
-    int, typer.Option("--bits", metavar="32|64|128", help="The width of fingerprints.")
-]
+BitsOption = Annotated[int, option("--bits 32|64|128", "The width of fingerprints.")]
 NewKOption = Annotated[
-    int | None,
-    typer.Option(
-        "--k", "-k", metavar="K", min=0, help="The largest distance where bits are compared."
-    ),
+    int | None, option("--k -k K", "The largest distance where bits are compared.", min=0)
 ]
-KOption = Annotated[
-    int | None,
-    typer.Option("--k", "-k", metavar="K", min=0, help="Compare bits: the largest distance."),
-]
+KOption = Annotated[int | None, option("--k -k K", "Compare bits: the largest distance.", min=0)]
 SimilarityOption = Annotated[
     float | None,
-    typer.Option(
-        "--similarity",
-        metavar="J",
-        min=0.0,
-        max=1.0,
-        help="Least similarity; default the stored one.",
-    ),
+    option("--similarity J", "Least similarity; default the stored one.", min=0.0, max=1.0),
 ]
 NewSimilarityOption = Annotated[
     float | None,
-    typer.Option(
-        "--similarity",
-        metavar="J|off",
+    option(
+        "--similarity J|off",
+        "Least similarity of texts, default 0.8; off: bits alone.",
         parser=parse_similarity,
-        help="Least similarity of texts, default 0.8; off: bits alone.",
     ),
 ]
-PrefixOption = Annotated[
-    str | None, typer.Option("--prefix", metavar="P", help="All documents whose key begins with P.")
-]
+PrefixOption = Annotated[str | None, option("--prefix P", "All documents whose key begins with P.")]
 JobsOption = Annotated[
-    int,
-    typer.Option(
-        "--jobs", "-j", metavar="N", min=0, max=MOST, help="Number of workers; 0: all processors."
-    ),
+    int, option("--jobs -j N", "Number of workers; 0: all processors.", min=0, max=MOST)
 ]
-_NEW_PATH = typer.Option(
-    "--output",
-    "-o",
-    metavar="NEW",
-    callback=require_name,
-    help="The directory of the new database.",
-)
+_NEW_PATH = option("--output -o NEW", "The directory of the new database.", callback=require_name)
 NewPathOption = Annotated[Path, _NEW_PATH]
 AnyNewPathOption = Annotated[Path | None, _NEW_PATH]
 BaseOption = Annotated[
-    Base, typer.Option("--base", help="How fingerprints are written; signed: as by Java and SQL.")
+    Base, option("--base", "How fingerprints are written; signed: as by Java and SQL.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", callback=render.hush, help="Print no summary.")
-]
+# What commands have in common; it takes effect in `render`.
+_COMMON = {
+    "as_json": option("--json", "Write JSON, one object a line.", callback=render.choose_json),
+    "quiet": option("--quiet -q", "Print no summary.", callback=render.hush),
+}
 
 
 def bundled(
@@ -200,22 +199,25 @@ def bundled(
     return expand
 
 
-def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that has the option --quiet, as all have; it mutes at least the progress."""
+def with_common(command: Callable[..., None], *, json: bool) -> Callable[..., None]:
+    """Return a command with the option --quiet, and with --json if it has results to print."""
     signature = inspect.signature(command)
-    if "quiet" in signature.parameters:
+    if "quiet" in signature.parameters:  # done before
         return command
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own = [each.replace(kind=kind) for each in signature.parameters.values()]
+    common = [
+        inspect.Parameter(name, kind, default=False, annotation=Annotated[bool, option])
+        for name, option in _COMMON.items()
+        if json or name == "quiet"
+    ]
 
     @functools.wraps(command)
     def call(**values: Any) -> None:
-        del values["quiet"]  # its callback has its effect
-        command(**values)
+        command(**{each.name: values[each.name] for each in own})
 
-    kind = inspect.Parameter.KEYWORD_ONLY
-    quiet = inspect.Parameter("quiet", kind, default=False, annotation=QuietOption)
-    own = [each.replace(kind=kind) for each in signature.parameters.values()]
     call.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*own, quiet]
+        parameters=[*own, *common]
     )
     return call
 
@@ -224,8 +226,3 @@ def require(good: object, message: str) -> None:
     """Raise a usage error unless something holds."""
     if not good:
         raise typer.BadParameter(message)
-
-
-def choose_recipe(name: str) -> fpdb.Recipe:
-    """Return a preset by its name, or read a recipe from a file."""
-    return fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)

@@ -5,15 +5,12 @@ import dataclasses
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import JsonOption, require
-from fpdb.io.streams import packed, unpacked_name
+from fpdb.cli.options import option, require
+from fpdb.io.streams import SUFFIXES, packed, suffix_of, unpacked_name
 from fpdb.models import Key
 
 if TYPE_CHECKING:
@@ -21,27 +18,14 @@ if TYPE_CHECKING:
 
 _PANEL = "Output"
 
-# What the suffix of an output says; standard output and special files have none.
-_SUFFIXES = {
-    "": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".tsv": "tsv",
-    ".csv": "csv",
-    ".parquet": "parquet",
-}
-
 OutputFormat = Literal["jsonl", "tsv", "csv", "parquet"]
+# What the suffix of an output says; standard output and special files have none.
+_FORMS = {"": "tsv"} | {
+    suffix: form for suffix, form in SUFFIXES.items() if form in get_args(OutputFormat)
+}
 OutputOption = Annotated[
     str,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE|-",
-        help="Where to write; the suffix chooses the format.",
-        rich_help_panel=_PANEL,
-    ),
+    option("--output -o FILE|-", "Where to write; the suffix chooses the format.", panel=_PANEL),
 ]
 
 
@@ -53,27 +37,25 @@ class Output:
         output: OutputOption = "-",
         output_format: Annotated[
             OutputFormat | None,
-            typer.Option(
-                "--output-format",
-                metavar="FORMAT",
-                help="jsonl, tsv, csv or parquet; default by the suffix.",
-                rich_help_panel=_PANEL,
+            option(
+                "--output-format FORMAT",
+                "jsonl, tsv, csv or parquet; default by the suffix.",
+                panel=_PANEL,
             ),
         ] = None,
-        as_json: JsonOption = False,
     ) -> None:
-        require(not as_json or output_format in (None, "jsonl"), "--json is a format of its own")
-        suffix = PurePath(unpacked_name(output)).suffix.lower()
-        given = "jsonl" if as_json else output_format
+        json, suffix = render.wants_json(), suffix_of(output)
+        require(not json or output_format in (None, "jsonl"), "--json is a format of its own")
+        given = "jsonl" if json else output_format
         require(
-            given or suffix in _SUFFIXES,
+            given or suffix in _FORMS,
             f"found the suffix {suffix!r} of {output}, expected one of "
-            f"{', '.join(filter(None, _SUFFIXES))}, or an --output-format",
+            f"{', '.join(filter(None, _FORMS))}, or an --output-format",
         )
-        own = _SUFFIXES.get(suffix) if suffix else None
-        require(not as_json or own in (None, "jsonl"), f"--json is no format of {suffix} files")
+        own = _FORMS.get(suffix) if suffix else None
+        require(not json or own in (None, "jsonl"), f"--json is no format of {suffix} files")
         self.path = output
-        self.form = given or _SUFFIXES[suffix]
+        self.form = given or _FORMS[suffix]
         if output == "-" and not given and render.shows_tables():
             self.form = "table"
         require(output != "-" or self.form != "parquet", "Parquet needs --output FILE")
@@ -166,6 +148,12 @@ def near_dict(near: fpdb.Match | fpdb.Pair) -> dict[str, Any]:
 def likeness(near: fpdb.Match | fpdb.Pair, *, bits: bool) -> str:
     """Return how near two documents are: their similarity, or where bits count their distance."""
     return str(near.distance) if bits or near.similarity is None else f"{near.similarity:.2f}"
+
+
+def counts_dict(counts: "fpdb.Ingested | fpdb.Deduplicated") -> dict[str, Any]:
+    """Return what became of records as plain data, and the seconds that it took."""
+    plain = {name: each for name, each in vars(counts).items() if isinstance(each, int | dict)}
+    return plain | {"seconds": round(counts.seconds, 3)}
 
 
 def stats_dict(stats: fpdb.models.Stats) -> dict[str, Any]:

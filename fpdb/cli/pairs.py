@@ -4,31 +4,21 @@ import contextlib
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, choose_reading
-from fpdb.cli.options import (
-    AnyRecipeOption,
-    DatabaseArgument,
-    JobsOption,
-    KOption,
-    QuietOption,
-    SimilarityOption,
-    bundled,
-    choose_recipe,
-    require,
-    require_name,
-)
+from fpdb.cli.options import bundled, option, require, require_name
 from fpdb.cli.output import Output, key_column, likeness, title_of
 from fpdb.errors import InputError
 from fpdb.ingest import parse_key
 from fpdb.io.files import read_records
-from fpdb.io.records import BadRecord
+from fpdb.io.records import BadRecord, Record
 
 _EXACT = "Exact"
 
@@ -40,33 +30,25 @@ class ExactJoin:
         self,
         files: Annotated[
             list[str] | None,
-            typer.Option(
-                "--exact",
-                metavar="FILE|DIR|-",
-                help="Compare the texts in FILE exactly; none is missed.",
-                rich_help_panel=_EXACT,
+            option(
+                "--exact FILE|DIR|-",
+                "Compare the texts in FILE exactly; none is missed.",
+                panel=_EXACT,
             ),
         ] = None,
         of: Annotated[
             Literal["shingles", "features"],
-            typer.Option(
-                "--of",
-                help="Compare sets of word runs, or of the recipe's features.",
-                rich_help_panel=_EXACT,
-            ),
+            option("--of", "Compare sets of word runs, or of the recipe's features.", panel=_EXACT),
         ] = "shingles",
         above: Annotated[
-            bool,
-            typer.Option(
-                "--above", help="Above --similarity, not equal to it.", rich_help_panel=_EXACT
-            ),
+            bool, option("--above", "Above --similarity, not equal to it.", panel=_EXACT)
         ] = False,
         containment: Annotated[
             bool,
-            typer.Option(
+            option(
                 "--containment",
-                help="Compare by the share of the smaller set in the other.",
-                rich_help_panel=_EXACT,
+                "Compare by the share of the smaller set in the other.",
+                panel=_EXACT,
             ),
         ] = False,
     ) -> None:
@@ -74,8 +56,7 @@ class ExactJoin:
         self.needs_files = of != "shingles" or above or containment
         self._settings: dict[str, Any] = {"of": of, "above": above, "containment": containment}
         self.bad = BadRecords()
-        self.good = 0
-        self._not_stored = 0
+        self.not_stored = 0
 
     def write(
         self,
@@ -110,38 +91,31 @@ class ExactJoin:
                 target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))
         return count
 
-    def summarise(self) -> None:
-        """Print how many records weren't compared."""
-        if self._not_stored:
-            render.note(f"not in the database, and not compared: {self._not_stored:,}")
-        if self.bad.count:
-            render.note(f"bad records: {self.bad.count:,}")
-
     def _documents(
         self, reading: fpdb.Reading, database: fpdb.Database | None
     ) -> Iterator[fpdb.Document]:
         """Read the documents, and count those that can't be used or aren't stored."""
         kind = database.keys if database else "text"
-        for path in self.files:
-            for record in read_records(path, reading):
-                if isinstance(record, BadRecord):
-                    self.bad(record)
-                    continue
-                try:
-                    key = parse_key(str(record.key), kind)
-                except InputError as error:
-                    self.bad(BadRecord(record.source, str(error)))
-                    continue
-                self.good += 1
-                if database is None or key in database:
-                    yield fpdb.Document(key, record.text)
-                else:
-                    self._not_stored += 1
+        records = chain.from_iterable(read_records(path, reading) for path in self.files)
+        for document in self.bad.among(map(partial(_document, kind), records)):
+            if database is None or document.key in database:
+                yield document
+            else:
+                self.not_stored += 1
+
+
+def _document(kind: str, record: Record | BadRecord) -> fpdb.Document | BadRecord:
+    """Return a record as a document, if it can have a key of the kind of a database."""
+    if isinstance(record, BadRecord):
+        return record
+    try:
+        return fpdb.Document(parse_key(str(record.key), kind), record.text)
+    except InputError as error:
+        return BadRecord(record.source, str(error))
 
 
 @bundled(
-    "files of above containment key_field text_field input_format html "
-    "output output_format as_json",
+    "files of above containment key_field text_field input_format html output output_format",
     join=ExactJoin,
     reading=choose_reading,
     target=Output,
@@ -158,11 +132,10 @@ def pairs(
             help="The directory of the database; not needed with --exact.",
         ),
     ] = None,
-    k: KOption = None,
-    similarity: SimilarityOption = None,
-    recipe: AnyRecipeOption = None,
-    jobs: JobsOption = 1,
-    quiet: QuietOption = False,
+    k: options.KOption = None,
+    similarity: options.SimilarityOption = None,
+    recipe: options.AnyRecipeOption = None,
+    jobs: options.JobsOption = 1,
 ) -> None:
     """List pairs of near-duplicates.
 
@@ -177,20 +150,22 @@ def pairs(
     their fingerprints where bits are compared.
     """
     started = time.monotonic()
-    chosen = None if recipe is None else choose_recipe(recipe)
     if join.files:
         require(k is None, "-k is a distance of fingerprints, and --exact compares texts")
         require(jobs == 1, "--jobs is for the pairs of a database")
-        count = join.write(target, reading, path, chosen, similarity)
+        count = join.write(target, reading, path, recipe, similarity)
     else:
         require(path, "give a database, or --exact FILE")
         require(not join.needs_files, "--of, --above and --containment need --exact FILE")
         near = {"k": k, "similarity": similarity, "jobs": jobs}
-        count = _write_near(target, Path(path or ""), chosen, near)
-    if not quiet:
-        render.note(f"pairs {count:,}; {time.monotonic() - started:.2f} s")
-        join.summarise()
-    join.bad.settle(join.good)
+        count = _write_near(target, Path(path or ""), recipe, near)
+    render.summarise(
+        None,
+        f"pairs {count:,}; {time.monotonic() - started:.2f} s",
+        render.counted("not in the database, and not compared", join.not_stored),
+        render.counted("bad records", join.bad.count),
+    )
+    join.bad.settle()
 
 
 def _write_near(
@@ -214,19 +189,18 @@ def _write_near(
 
 @bundled(target=Output)
 def clusters(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     target: Output,
-    k: KOption = None,
-    similarity: SimilarityOption = None,
+    k: options.KOption = None,
+    similarity: options.SimilarityOption = None,
     keep: Annotated[
         Literal["first", "longest"],
-        typer.Option("--keep", help="Which document to keep: the oldest, or the longest."),
+        option("--keep", "Which document to keep: the oldest, or the longest."),
     ] = "first",
     delete_duplicates: Annotated[
-        bool, typer.Option("--delete-duplicates", help="Delete all documents but those to keep.")
+        bool, option("--delete-duplicates", "Delete all documents but those to keep.")
     ] = False,
-    jobs: JobsOption = 1,
-    quiet: QuietOption = False,
+    jobs: options.JobsOption = 1,
 ) -> None:
     """Group near-duplicates, and delete copies.
 
@@ -252,7 +226,6 @@ def clusters(
                     duplicates += 1
                     title = partial(title_of, database, key)
                     target.write((number, "duplicate", key), title=title)
-    if not quiet:
-        outcome = "deleted" if delete_duplicates else "duplicates"
-        seconds = time.monotonic() - started
-        render.note(f"clusters {number:,}, {outcome} {duplicates:,}; {seconds:.2f} s")
+    counts = {"clusters": number, "deleted" if delete_duplicates else "duplicates": duplicates}
+    seconds = time.monotonic() - started
+    render.summarise(None, f"{render.listed(counts)}; {seconds:.2f} s")

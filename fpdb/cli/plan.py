@@ -4,10 +4,8 @@ from dataclasses import asdict
 from math import comb, log2
 from typing import Annotated
 
-import typer
-
-from fpdb.cli import render
-from fpdb.cli.options import BitsOption, JsonOption, SimilarityOption, parse_count, require
+from fpdb.cli import options, render
+from fpdb.cli.options import option, parse_count, require
 from fpdb.errors import PlanError
 from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
@@ -25,27 +23,18 @@ _JOIN_FIELDS = ("name", "prefix", "rows", "shuffle_bytes", "candidates", "tasks"
 
 
 def plan(
-    bits: BitsOption = 64,
-    k: Annotated[
-        int, typer.Option("--k", "-k", min=0, help="The distance that counts as a match.")
-    ] = 3,
+    bits: options.BitsOption = 64,
+    k: Annotated[int, option("--k -k", "The distance that counts as a match.", min=0)] = 3,
     documents: Annotated[
-        int,
-        typer.Option(
-            "--documents", "-n", metavar="N", parser=parse_count, help="E.g. 8e9 or 2**34."
-        ),
+        int, option("--documents -n N", "E.g. 8e9 or 2**34.", parser=parse_count)
     ] = 1_000_000,
     machines: Annotated[
         int | None,
-        typer.Option(
-            "--machines",
-            metavar="N",
-            parser=parse_count,
-            help="Compare ways for N machines of 8 cores and 16 GB.",
+        option(
+            "--machines N", "Compare ways for N machines of 8 cores and 16 GB.", parser=parse_count
         ),
     ] = None,
-    similarity: SimilarityOption = None,
-    as_json: JsonOption = False,
+    similarity: options.SimilarityOption = None,
 ) -> None:
     """Show table plans and what they cost.
 
@@ -60,23 +49,22 @@ def plan(
     bytes are estimates. With a similarity, it is the plan for texts and the recall of its
     bands.
     """
-    asked: dict[str, object] = {"bits": bits, "k": k, "documents": documents}
+    asked = {"bits": bits, "k": k, "documents": documents}
     if similarity is not None:
         require(machines is None, "--similarity goes with -k, --bits and -n only")
-        _show_bands(bits, k, documents, similarity, asked if as_json else None)
+        _show_bands(asked, similarity)
         return
     if machines is not None:
-        _compare_ways(bits, k, documents, machines, asked if as_json else None)
+        _compare_ways(asked, machines)
         return
     found = plans(bits, k, documents)
     costs = {each: estimate_cost(each, documents) for each in found}
     chance = chance_matches(bits, k, documents)
     ends = extremes(bits, k, documents) if 1 < comb(bits, k) < _MOST_SHOWN else ()
-    if as_json:
+    if render.wants_json():
         listed = [{"chosen": each is found[0]} | _plain(each, costs[each]) for each in costs]
         beyond = [{"tables": e.tables, "prefix": e.prefix} | asdict(e.cost) for e in ends]
-        asked |= {"chance_matches": chance}
-        render.record(asked | {"plans": listed, "extremes": beyond})
+        render.record(asked | {"chance_matches": chance, "plans": listed, "extremes": beyond})
         return
     header = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
     rows = [
@@ -92,20 +80,16 @@ def plan(
     render.report({"documents": f"{documents:,}, 2**{log2(documents):.3g}", "false matches": false})
 
 
-def _show_bands(
-    bits: int, k: int, documents: int, similarity: float, asked: dict[str, object] | None
-) -> None:
+def _show_bands(asked: dict[str, int], similarity: float) -> None:
     """Print the plan for texts with a similarity, which shares its bands find, and its cost."""
+    bits, k, documents = asked.values()
     chosen = plans(bits, k, documents, similarity=similarity)[0]
     cost, bands = estimate_cost(chosen, documents), chosen.bands
     if bands is None:
         raise PlanError("the plan has no bands", hint="give a similarity above 0")
     recall = {f"{each:.2f}": round(bands.recall(each), 4) for each in _SHOWN}
     chance = bands.chance(documents)
-    if asked is not None:
-        shape = {"bands": asdict(bands), "recall": recall, "chance_candidates": chance}
-        render.record(asked | {"similarity": similarity} | shape | _plain(chosen, cost))
-        return
+    plain = {"bands": asdict(bands), "recall": recall, "chance_candidates": chance}
     total = cost.bytes + cost.key_bytes
     render.report(
         {
@@ -116,19 +100,19 @@ def _show_bands(
             f"{render.size(total)} in all",
             "query": _time(cost.similar_seconds or 0.0),
             "insert": _time(cost.insert_seconds),
-        }
+        },
+        asked | {"similarity": similarity} | plain | _plain(chosen, cost),
     )
 
 
-def _compare_ways(
-    bits: int, k: int, documents: int, machines: int, asked: dict[str, object] | None
-) -> None:
+def _compare_ways(asked: dict[str, int], machines: int) -> None:
     """Print what a database on each machine, a join and one database of all would take."""
+    bits, k, documents = asked.values()
     part = -(-documents // machines)
     each, whole = (plans(bits, k, count)[0] for count in (part, documents))
     each_cost, whole_cost = estimate_cost(each, part), estimate_cost(whole, documents)
     join = join_plans(bits, k, documents, machines=machines, cores=_CORES)[0]
-    if asked is not None:
+    if render.wants_json():
         ways = {
             "each": {"documents": part} | _plain(each, each_cost),
             "join": {name: getattr(join, name) for name in _JOIN_FIELDS},

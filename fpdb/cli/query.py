@@ -10,22 +10,13 @@ from typing import Annotated
 import typer
 
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, note_terminal
-from fpdb.cli.options import (
-    AnyRecipeOption,
-    DatabaseArgument,
-    JobsOption,
-    KOption,
-    QuietOption,
-    SimilarityOption,
-    bundled,
-    choose_recipe,
-    require,
-)
+from fpdb.cli import options, render
+from fpdb.cli.inputs import REPLACED, BadRecords, FilesArgument, choose_reading, note_terminal
+from fpdb.cli.options import bundled, option, require
 from fpdb.cli.output import Output, key_column, likeness, near_dict, title_in
 from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
 from fpdb.models import Asked
+from fpdb.progress import tracked
 
 _COLUMNS = {
     "query": "string",
@@ -38,35 +29,29 @@ _COUNTS = ("queries", "with a match", "matches", "incomplete")
 
 
 @bundled(
-    "key_field text_field fingerprint_field base input_format html max_bytes "
-    "output output_format as_json",
+    "key_field text_field fingerprint_field base input_format html max_bytes output output_format",
     reading=choose_reading,
     target=Output,
 )
 def query(
-    path: DatabaseArgument,
+    path: options.DatabaseArgument,
     reading: fpdb.Reading,
     target: Output,
     files: FilesArgument = None,
-    texts: Annotated[
-        list[str] | None, typer.Option("--text", "-t", metavar="TEXT", help="A text to look for.")
-    ] = None,
+    texts: options.TextOption = None,
     fingerprints: Annotated[
-        list[str] | None,
-        typer.Option("--fingerprint", metavar="DIGITS", help="A fingerprint to look for."),
+        list[str] | None, option("--fingerprint DIGITS", "A fingerprint to look for.")
     ] = None,
-    similarity: SimilarityOption = None,
-    k: KOption = None,
+    similarity: options.SimilarityOption = None,
+    k: options.KOption = None,
     limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", metavar="N", min=1, help="At most N matches of each."),
+        int | None, option("--limit -n N", "At most N matches of each.", min=1)
     ] = None,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 if nothing matched, as grep.")
+        bool, option("--exit-code", "Exit with 1 if nothing matched, as grep.")
     ] = False,
-    recipe: AnyRecipeOption = None,
-    jobs: JobsOption = 1,
-    quiet: QuietOption = False,
+    recipe: options.AnyRecipeOption = None,
+    jobs: options.JobsOption = 1,
 ) -> None:
     """Find stored documents like these.
 
@@ -85,8 +70,7 @@ def query(
     note_terminal(paths)
     bad = BadRecords()
     started = time.monotonic()
-    chosen = None if recipe is None else choose_recipe(recipe)
-    with fpdb.open(path, readonly=True, recipe=chosen) as database:
+    with fpdb.open(path, readonly=True, recipe=recipe) as database:
         bits = database.plan.bits
         answers = chain(
             _ask_texts(database, texts or (), k, limit, similarity),
@@ -111,19 +95,18 @@ def query(
         of_bits = k is not None or (similarity or database.similarity) is None
         shown = ("query", "key", "distance" if of_bits else "similarity")
         with target.opened(_COLUMNS | {"key": key_column(database)}, shown, title=True):
-            counts = _show(answers, target, of_bits=of_bits)
-    if paths and not quiet:
-        seconds = time.monotonic() - started
-        rate = f"{seconds:.2f} s, {counts['queries'] / seconds:,.0f} queries/s"
-        named = {name: counts[name] for name in _COUNTS}
-        none = "" if counts["matches"] else ", no match"
-        render.note(f"{render.listed(named, 'with a match')}{none}; {rate}")
-    if counts["short"]:
-        render.note(f"short texts: {counts['short']:,} (they match texts of the same words only)")
-    if counts["replaced"]:
-        render.note(f"texts with invalid UTF-8, replaced by U+FFFD: {counts['replaced']:,}")
-    if bad.count:
-        render.note(f"bad records: {bad.count:,}")
+            counts = _show(tracked(answers, "", "query", 0), target, of_bits=of_bits)
+    none = "" if counts["matches"] else ", no match"
+    outcomes = render.listed({name: counts[name] for name in _COUNTS}, "with a match")
+    pace = render.pace(counts["queries"], "query", time.monotonic() - started)
+    few = " (they match texts of the same words only)" if counts["short"] else ""
+    render.summarise(
+        None,
+        f"{outcomes}{none}; {pace}" if paths else "",
+        render.counted("short texts", counts["short"]) + few,
+        render.counted(REPLACED, counts["replaced"]),
+        render.counted("bad records", bad.count),
+    )
     bad.settle(counts["queries"])
     if exit_code and not counts["matches"]:
         raise typer.Exit(render.ExitCode.NOT_FINE)

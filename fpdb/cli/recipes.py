@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.options import JsonOption, QuietOption, RecipeOption, choose_recipe, require_name
-from fpdb.fingerprint import DESCRIPTIONS, PRESETS, write_recipe
+from fpdb.cli import options, render
+from fpdb.cli.options import choose_recipe, option, require_name
+from fpdb.fingerprint import DESCRIPTIONS, PRESETS, Recipe, write_recipe
 from fpdb.io.streams import read_lines
+from fpdb.progress import tracked
 
 app = typer.Typer(
     help="List, show and prepare recipes.\n\n"
@@ -20,70 +21,53 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_recipes(as_json: JsonOption = False) -> None:
+def list_recipes() -> None:
     """List the recipes that come with fpdb.
 
     Example:
       fpdb recipes list
     """
-    if not as_json:
-        render.columns("name", "bits", "k", "similarity", "id", "description")
+    render.columns("name", "bits", "k", "similarity", "id", "description")
     for name, recipe in PRESETS.items():
-        if as_json:
-            shown = {"id": recipe.id, "description": DESCRIPTIONS[name]}
-            render.record(recipe.to_dict() | shown)
-        else:
-            render.row(
-                name,
-                recipe.bits,
-                recipe.k,
-                recipe.similarity or "off",
-                recipe.id,
-                DESCRIPTIONS[name],
-            )
+        plain = recipe.to_dict() | {"id": recipe.id, "description": DESCRIPTIONS[name]}
+        shown = (name, recipe.bits, recipe.k, recipe.similarity or "off", recipe.id)
+        render.result(plain, *shown, DESCRIPTIONS[name])
 
 
 @app.command()
 def show(
-    recipe: Annotated[str, typer.Argument(metavar="NAME|FILE.toml", help="The recipe to show.")],
-    as_json: JsonOption = False,
+    recipe: Annotated[
+        Recipe,
+        typer.Argument(metavar="NAME|FILE.toml", parser=choose_recipe, help="The recipe to show."),
+    ],
 ) -> None:
     """Print a recipe as TOML, to make another.
 
     Example:
       fpdb recipes show web > my.toml
     """
-    chosen = choose_recipe(recipe)
-    if as_json:
-        render.record(chosen.to_dict() | {"id": chosen.id})
+    if render.wants_json():
+        render.record(recipe.to_dict() | {"id": recipe.id})
     else:
-        render.block(write_recipe(chosen))
+        render.block(write_recipe(recipe))
 
 
 @app.command()
 def idf(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Texts, one a line.")],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            callback=require_name,
-            help="Where to write the table.",
-        ),
+        Path, option("--output -o FILE", "Where to write the table.", callback=require_name)
     ],
-    recipe: RecipeOption = "words",
-    quiet: QuietOption = False,
+    recipe: options.RecipeOption = options.WORDS,
 ) -> None:
     """Compute idf weights from a corpus.
 
     Example:
       fpdb recipes idf corpus.txt --output idf.tsv
     """
-    chosen = choose_recipe(recipe)
-    texts = (line for path in files for line in read_lines(path))
-    table = fpdb.IdfTable.from_documents(map(chosen.features, texts))
+    texts = tracked((line for path in files for line in read_lines(path)), "", "text", 0)
+    table = fpdb.IdfTable.from_documents(map(recipe.features, texts))
     table.to_file(output)
-    if not quiet:
-        render.note(f"{output}: {render.plural(len(table.values), 'feature')}, id {table.id}")
+    counts = {"path": str(output), "features": len(table.values), "id": table.id}
+    features = render.plural(len(table.values), "feature")
+    render.summarise(counts, f"{output}: {features}, id {table.id}")

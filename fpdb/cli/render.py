@@ -15,6 +15,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, Any
 
 import typer
@@ -36,14 +37,24 @@ _UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 # A title gets what is left of a line, if that is at least this wide.
 _LEAST_TITLE = 12
 _BOLD, _DIM, _RED, _YELLOW, _CYAN = "1", "2", "1;31", "33", "36"
-# How wide the progress line is that is shown.
-_progress_width = 0
-# Whether only what was asked for and what is wrong is printed.
-_quiet = False
-# What the command leaves if it is interrupted.
-_left = ""
-# The table whose rows are printed, on a terminal.
-_table: "_AlignedRows | None" = None
+
+
+@dataclass
+class _Printing:
+    """How the command prints: results as JSON, no summaries; and what is on the terminal.
+
+    That are a table whose rows are printed, and a progress line of some width. If the command is
+    interrupted, it prints what is `left`.
+    """
+
+    json: bool = False
+    quiet: bool = False
+    left: str = ""
+    table: "_AlignedRows | None" = None
+    progress_width: int = 0
+
+
+_now = _Printing()
 
 
 class ExitCode(enum.IntEnum):
@@ -59,9 +70,7 @@ class ExitCode(enum.IntEnum):
 
 def prepare_streams() -> None:
     """Write UTF-8 in any locale, and escape what can't be written."""
-    global _table, _quiet
-    _table, _quiet = None, False
-    leave_if_interrupted("")
+    vars(_now).update(vars(_Printing()))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -92,27 +101,49 @@ def columns(*names: str, title: bool = False) -> None:
 
     With `title`, it gets the titles of documents beside them.
     """
-    global _table  # noqa: PLW0603 - there is one terminal
-    _table = _AlignedRows([*names, "title"] if title else list(names)) if shows_tables() else None
+    shown = [*names, "title"] if title else list(names)
+    _now.table = _AlignedRows(shown) if shows_tables() else None
 
 
 def shows_tables() -> bool:
     """Return whether rows are shown to a person, aligned and with the names of their columns."""
-    return sys.stdout.isatty()
+    return sys.stdout.isatty() and not _now.json
 
 
 def row(*fields: object, title: Callable[[], str] | None = None) -> None:
     """Print one line of fields, separated by tabs, or on a terminal aligned and with a title."""
     cells = [safe(str(field)) for field in fields]
-    if _table is None:
+    if _now.table is None:
         _write("\t".join(cells))
     else:
-        _table.add([*cells, safe(title())] if title else cells)
+        _now.table.add([*cells, safe(title())] if title else cells)
 
 
 def record(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line."""
     _write(as_json(value))
+
+
+def result(
+    plain: Mapping[str, Any], *fields: object, title: Callable[[], str] | None = None
+) -> None:
+    """Print one result: an object where JSON is wanted, else a line of fields."""
+    if _now.json:
+        record(plain)
+    else:
+        row(*fields, title=title)
+
+
+def summarise(plain: Mapping[str, Any] | None, *lines: str) -> None:
+    """Print what a command did: an object where JSON is wanted, else lines that aren't empty.
+
+    A command whose results are objects gives None, and prints lines in both cases.
+    """
+    if _now.json and plain is not None:
+        record(plain)
+    elif not _now.quiet:
+        for line in filter(None, lines):
+            note(line)
 
 
 def cells(values: Sequence[object]) -> None:
@@ -226,9 +257,12 @@ def table(rows: Sequence[Sequence[str]]) -> None:
         _write("  ".join(map(str.rjust, map(safe, fields), widths)).rstrip())
 
 
-def report(entries: Mapping[str, object]) -> None:
-    """Print names and values in two aligned columns."""
-    width = max(map(len, entries), default=0)
+def report(entries: Mapping[str, object], plain: Mapping[str, Any] | None = None) -> None:
+    """Print names and values in two aligned columns, or an object where JSON is wanted."""
+    if _now.json and plain is not None:
+        record(plain)
+        return
+    width = max(map(len, entries))
     for name, value in entries.items():
         _write(f"{name:<{width}}  {safe(str(value))}")
 
@@ -258,7 +292,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def _write(line: str) -> None:
-    if _progress_width and sys.stdout.isatty():
+    if _now.progress_width and sys.stdout.isatty():
         _end_progress()
     with _to_reader():
         sys.stdout.write(line + "\n")
@@ -282,8 +316,8 @@ def _to_reader() -> Iterator[None]:
 def flush() -> None:
     """Flush standard output; a reader that has gone is no error."""
     try:
-        if _table:
-            _table.print()
+        if _now.table:
+            _now.table.print()
         sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
@@ -297,7 +331,7 @@ def discard_output() -> None:
 def note(message: str, label: str = "", style: str = "") -> None:
     """Print a message to standard error, after all data printed so far."""
     flush()
-    if _progress_width:
+    if _now.progress_width:
         _end_progress()
     sys.stderr.write(_styled(label, style, sys.stderr) + safe(message) + "\n")
 
@@ -317,7 +351,21 @@ def listed(counts: Mapping[str, int], share: str = "") -> str:
 
 def plural(count: int, noun: str) -> str:
     """Return a number of things."""
-    return f"{count:,} {noun}" + "s" * (count != 1)
+    return f"{count:,} {noun if count == 1 else _many(noun)}"
+
+
+def _many(noun: str) -> str:
+    return re.sub("(?<=[^aeiou])y$", "ie", noun) + "s"
+
+
+def counted(what: str, count: int) -> str:
+    """Return a line with a count, or nothing if it is zero."""
+    return f"{what}: {count:,}" if count else ""
+
+
+def pace(count: int, noun: str, seconds: float) -> str:
+    """Return a time, and how many things a second it is."""
+    return f"{seconds:.2f} s, {count / max(seconds, 1e-9):,.0f} {_many(noun)}/s"
 
 
 def size(count: float) -> str:
@@ -334,10 +382,25 @@ def warn(message: Warning | str, *_: object, **__: object) -> None:
     note(str(message), "warning: ", _YELLOW)
 
 
+def choose_json(wanted: bool) -> bool:
+    """Print results and summaries as JSON from now on, if that is wanted."""
+    _now.json = wanted
+    return wanted
+
+
+def wants_json() -> bool:
+    """Return whether results are printed as JSON."""
+    return _now.json
+
+
+def is_quiet() -> bool:
+    """Return whether summaries and progress are left out."""
+    return _now.quiet
+
+
 def hush(quiet: bool) -> bool:
-    """Show no progress from now on, if that is wanted."""
-    global _quiet  # noqa: PLW0603 - there is one terminal
-    _quiet = quiet
+    """Print no summary and no progress from now on, if that is wanted."""
+    _now.quiet = quiet
     return quiet
 
 
@@ -361,10 +424,10 @@ class StepLine:
         if step != self._step:
             self._step, self._first, self._began = step, done, now
         lasted = now - self._began
-        if _quiet or lasted < _QUICK or now - self._shown < _PAUSE or not _shows_progress():
+        if _now.quiet or lasted < _QUICK or now - self._shown < _PAUSE or not _shows_progress():
             return
         self._shown = now
-        parts = [f"{step + ': ' if step else ''}{done:,} {unit}{more}"]
+        parts = [f"{step + ': ' if step else ''}{plural(done, unit)}{more}"]
         if share is not None:
             parts.append(f"{min(share, 1):.0%}")
         if done > self._first:
@@ -388,11 +451,10 @@ def _shows_progress() -> bool:
 
 def _show_progress(message: str) -> None:
     """Show how far the work is, in place of what was shown before."""
-    global _progress_width  # noqa: PLW0603 - there is one terminal
     line = shortened(safe(message), _terminal_width() - 1)
-    sys.stderr.write("\r" + line + " " * (_progress_width - width(line)))
+    sys.stderr.write("\r" + line + " " * (_now.progress_width - width(line)))
     sys.stderr.flush()
-    _progress_width = width(line)
+    _now.progress_width = width(line)
 
 
 def _end_progress() -> None:
@@ -410,13 +472,12 @@ def _duration(seconds: float) -> str:
 
 def leave_if_interrupted(outcome: str) -> None:
     """Set what the command leaves if it is interrupted from now on."""
-    global _left  # noqa: PLW0603 - there is one command
-    _left = outcome
+    _now.left = outcome
 
 
 def note_interrupt() -> None:
     """Print that the command was interrupted, and what it leaves."""
-    note(f"interrupted: {_left}" if _left else "interrupted")
+    note(f"interrupted: {_now.left}" if _now.left else "interrupted")
 
 
 def fail(error: FpdbError) -> None:

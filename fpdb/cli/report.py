@@ -1,67 +1,42 @@
 """Write a page that shows the duplicates of a corpus."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.ingest import ProgressLine
 from fpdb.cli.inputs import BadRecords, StrictOption, choose_reading
-from fpdb.cli.options import (
-    AnyRecipeOption,
-    JobsOption,
-    QuietOption,
-    SimilarityOption,
-    bundled,
-    choose_recipe,
-    require,
-    require_name,
-    require_page,
-)
+from fpdb.cli.options import bundled, option, require, require_name, require_page
 
 
-@bundled(
-    "key_field text_field input_format html max_bytes",
-    reading=choose_reading,
-)
+@bundled("key_field text_field input_format html max_bytes", reading=choose_reading)
 def report(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE|DIR", help="The documents, which are read twice.")
     ],
     reading: fpdb.Reading,
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE.html", callback=require_page, help="The page to write."
-        ),
+        Path, option("--output -o FILE.html", "The page to write.", callback=require_page)
     ] = Path("report.html"),
     db: Annotated[
         Path | None,
-        typer.Option(
-            "--db",
-            metavar="DB",
+        option(
+            "--db DB",
+            "Show the groups of a database; texts are found by their keys.",
             callback=require_name,
-            help="Show the groups of a database; texts are found by their keys.",
         ),
     ] = None,
-    similarity: SimilarityOption = None,
-    top: Annotated[
-        int, typer.Option("--top", metavar="N", min=1, help="The most groups to show.")
-    ] = 500,
-    date_field: Annotated[
-        str | None,
-        typer.Option("--date-field", metavar="F", help="Field of a date: when copies appeared."),
-    ] = None,
-    host_field: Annotated[
-        str | None,
-        typer.Option("--host-field", metavar="F", help="Field of a host or URL: who copied whom."),
-    ] = None,
-    recipe: AnyRecipeOption = None,
-    jobs: JobsOption = 1,
+    similarity: options.SimilarityOption = None,
+    top: Annotated[int, option("--top N", "The most groups to show.", min=1)] = 500,
+    date_field: options.DateFieldOption = None,
+    host_field: options.HostFieldOption = None,
+    recipe: options.AnyRecipeOption = None,
+    jobs: options.JobsOption = 1,
     strict: StrictOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Show duplicates on a page, side by side.
 
@@ -75,37 +50,29 @@ def report(
     """
     require(db is None or recipe is None, "--db has a recipe; --recipe is for texts without one")
     bad = BadRecords()
-    progress = ProgressLine(quiet=quiet)
-    database = None if db is None else fpdb.open(db, readonly=True)
-    found = fpdb.report(
-        files,
-        output,
-        reading,
-        database=database,
-        recipe="web" if recipe is None else choose_recipe(recipe),
-        similarity=similarity,
-        top=top,
-        date_field=date_field,
-        host_field=host_field,
-        jobs=jobs,
-        strict=strict,
-        on_bad=bad,
-        on_progress=progress,
-    )
-    if database:
-        database.close()
-    if not quiet:
-        _summarise(found, bad.count, output)
-    bad.settle(found.documents)
-
-
-def _summarise(found: fpdb.Reported, bad: int, output: Path) -> None:
-    """Print what is on the page."""
+    with contextlib.nullcontext() if db is None else fpdb.open(db, readonly=True) as database:
+        found = fpdb.report(
+            files,
+            output,
+            reading,
+            database=database,
+            recipe=recipe or options.WEB,
+            similarity=similarity,
+            top=top,
+            date_field=date_field,
+            host_field=host_field,
+            jobs=jobs,
+            strict=strict,
+            on_bad=bad,
+            on_progress=ProgressLine(),
+        )
     names = ("documents", "groups", "identical", "edited")
-    render.note(render.listed({name: getattr(found, name) for name in names}))
-    if found.missing:
-        render.note(f"texts that weren't found in the sources, or have changed: {found.missing:,}")
-    if bad:
-        render.note(f"bad records: {bad:,}")
-    shown = render.plural(found.shown, "group")
-    render.note(f"{output}: {shown}, {render.size(found.size)}")
+    counts = {name: getattr(found, name) for name in names} | {"bad": bad.count}
+    more = {"missing": found.missing, "shown": found.shown, "size": found.size}
+    render.summarise(
+        {"path": str(output)} | counts | more,
+        render.listed(counts),
+        render.counted("texts that weren't found in the sources, or have changed", found.missing),
+        f"{output}: {render.plural(found.shown, 'group')}, {render.size(found.size)}",
+    )
+    bad.settle(found.documents)

@@ -4,56 +4,38 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.create import open_or_create
 from fpdb.cli.explore import TextsOption
-from fpdb.cli.options import (
-    AnyRecipeOption,
-    DatabaseArgument,
-    QuietOption,
-    SimilarityOption,
-    choose_recipe,
-    require,
-)
+from fpdb.cli.options import option, require
 
 
 def serve(
-    path: DatabaseArgument,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option("--port", metavar="N", min=0, max=65535, help="The port; 0: any free one."),
-    ] = 7373,
-    unix: Annotated[
-        Path | None, typer.Option("--unix", metavar="PATH", help="Listen on a Unix socket.")
-    ] = None,
+    path: options.DatabaseArgument,
+    host: Annotated[str, option("--host ADDRESS", "The address to listen on.")] = "127.0.0.1",
+    port: options.PortOption = 7373,
+    unix: Annotated[Path | None, option("--unix PATH", "Listen on a Unix socket.")] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            "--token-file",
-            metavar="FILE",
-            help="Tokens of clients: lines of `read TOKEN` or `write TOKEN`; mode 600.",
+        option(
+            "--token-file FILE",
+            "Tokens of clients: lines of `read TOKEN` or `write TOKEN`; mode 600.",
         ),
     ] = None,
     certificate: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.")
+        Path | None, option("--tls-cert FILE", "Certificate for HTTPS, PEM.")
     ] = None,
     private_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")
+        Path | None, option("--tls-key FILE", "The key of the certificate.")
     ] = None,
-    readonly: Annotated[bool, typer.Option("--readonly", help="Only answer queries.")] = False,
+    readonly: Annotated[bool, option("--readonly", "Only answer queries.")] = False,
     explorer: Annotated[
-        bool, typer.Option("--explorer", help="Also serve pages to look at it, at /explore/.")
+        bool, option("--explorer", "Also serve pages to look at it, at /explore/.")
     ] = False,
     texts: TextsOption = None,
-    similarity: SimilarityOption = None,
-    recipe: AnyRecipeOption = None,
-    quiet: QuietOption = False,
+    similarity: options.SimilarityOption = None,
+    recipe: options.AnyRecipeOption = None,
 ) -> None:
     """Serve crawlers over HTTP.
 
@@ -71,15 +53,9 @@ def serve(
 
     access = server.Access(server.read_tokens(token_file) if token_file else ())
     if readonly:
-        chosen = None if recipe is None else choose_recipe(recipe)
-        database = fpdb.open(path, readonly=True, recipe=chosen)
+        database = fpdb.open(path, readonly=True, recipe=recipe)
     else:
-        database = open_or_create(path, recipe, quiet=quiet)
-
-    def announce(url: str) -> None:
-        if not quiet:
-            render.note(f"serving {path} at {url}")
-
+        database = open_or_create(path, recipe)
     render.leave_if_interrupted("answered documents are stored")
     pages = fpdb.Explorer(database, texts=texts or ()) if explorer else None
     with database, pages or contextlib.nullcontext():
@@ -90,5 +66,5 @@ def serve(
             unix=unix,
             certificate=certificate,
             private_key=private_key,
-            on_start=announce,
+            on_start=lambda url: render.summarise(None, f"serving {path} at {url}"),
         )

@@ -18,15 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import fpdb
-from fpdb.cli import render
-from fpdb.cli.options import (
-    KOption,
-    NewSimilarityOption,
-    RecipeOption,
-    SimilarityOption,
-    choose_recipe,
-    require_name,
-)
+from fpdb.cli import options, render
+from fpdb.cli.options import option, require_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,14 +41,10 @@ OutputArgument = Annotated[
 def fingerprint(
     source: InputArgument,
     output: OutputArgument,
-    key: Annotated[
-        str, typer.Option("--key-field", metavar="F", help="The column of keys.")
-    ] = "key",
-    text: Annotated[
-        str, typer.Option("--text-field", metavar="F", help="The column of texts.")
-    ] = "text",
-    recipe: RecipeOption = "web",
-    similarity: NewSimilarityOption = None,
+    key: Annotated[str, option("--key-field F", "The column of keys.")] = "key",
+    text: Annotated[str, option("--text-field F", "The column of texts.")] = "text",
+    recipe: options.RecipeOption = options.WEB,
+    similarity: options.NewSimilarityOption = None,
 ) -> None:
     """Fingerprint texts, and sketch them.
 
@@ -65,7 +54,7 @@ def fingerprint(
       fpdb load crawl.fpdb prints.parquet
     """
     near: Any = "recipe" if similarity is None else similarity or None
-    options = {"recipe": choose_recipe(recipe), "similarity": near}
+    options = {"recipe": recipe, "similarity": near}
     with _session(output) as (spark, library):
         found = library.fingerprint(_read_texts(spark, source), text=text, key=key, **options)
         found.write.parquet(output)
@@ -73,11 +62,8 @@ def fingerprint(
         missing = written.where("fingerprint IS NULL").count()
         bad = written.where("problem IS NOT NULL").count()
         documents = written.count()
-        render.note(
-            f"{output}: "
-            + render.listed({"documents": documents, "short": missing - bad, "problems": bad})
-            + (" (see its column problem)" if bad else "")
-        )
+        counts = {"documents": documents, "short": missing - bad, "problems": bad}
+        _summarise(output, counts, " (see its column problem)" if bad else "")
     if bad:
         raise typer.Exit(render.ExitCode.BAD_RECORDS)
 
@@ -86,8 +72,8 @@ def fingerprint(
 def pairs(
     source: InputArgument,
     output: OutputArgument,
-    k: KOption = None,
-    similarity: SimilarityOption = None,
+    k: options.KOption = None,
+    similarity: options.SimilarityOption = None,
 ) -> None:
     """List pairs of near-duplicates.
 
@@ -99,15 +85,15 @@ def pairs(
     with _session(output) as (spark, library):
         found = _find(library, spark.read.parquet(source), k, similarity)
         found.write.parquet(output)
-        render.note(f"{output}: pairs {spark.read.parquet(output).count():,}")
+        _summarise(output, {"pairs": spark.read.parquet(output).count()})
 
 
 @app.command()
 def clusters(
     source: InputArgument,
     output: OutputArgument,
-    k: KOption = None,
-    similarity: SimilarityOption = None,
+    k: options.KOption = None,
+    similarity: options.SimilarityOption = None,
 ) -> None:
     """Group near-duplicates, or ready pairs.
 
@@ -121,7 +107,7 @@ def clusters(
             df = _find(library, df, k, similarity, spanning=True)
         library.clusters(df).write.parquet(output)
         heads = spark.read.parquet(output).where("representative = key").count()
-        render.note(f"{output}: clusters {heads:,}")
+        _summarise(output, {"clusters": heads})
 
 
 @app.command()
@@ -131,8 +117,8 @@ def query(
     ],
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="The fingerprints to search.")],
     output: OutputArgument,
-    k: KOption = None,
-    similarity: SimilarityOption = None,
+    k: options.KOption = None,
+    similarity: options.SimilarityOption = None,
 ) -> None:
     """Find fingerprints like these in a corpus.
 
@@ -142,7 +128,12 @@ def query(
     with _session(output) as (spark, library):
         asked, held = spark.read.parquet(questions), spark.read.parquet(corpus)
         _find(library, asked, k, similarity, corpus=held).write.parquet(output)
-        render.note(f"{output}: matches {spark.read.parquet(output).count():,}")
+        _summarise(output, {"matches": spark.read.parquet(output).count()})
+
+
+def _summarise(output: str, counts: dict[str, int], rest: str = "") -> None:
+    """Print what was written."""
+    render.summarise({"path": output} | counts, f"{output}: {render.listed(counts)}{rest}")
 
 
 def _find(
@@ -158,7 +149,8 @@ def _find(
     search: Any = {"similarity": similarity, "k": k}
     plan = library.plan(df, corpus=corpus, **search)
     near = f"k={plan.k}" if isinstance(plan, fpdb.JoinPlan) else f"similarity={plan.similarity}"
-    render.note(f"plan: {near}, {plan.name}, {plan.rows:,} rows in {plan.tasks:,} tasks")
+    work = f"{plan.rows:,} rows in {plan.tasks:,} tasks"
+    render.summarise(None, f"plan: {near}, {plan.name}, {work}")
     found: DataFrame = (
         library.pairs(df, **search, spanning=spanning, plan=plan)
         if corpus is None
@@ -206,7 +198,7 @@ def _session(output: str) -> Iterator[tuple["SparkSession", Any]]:
     except (PySparkException, Py4JError, ConnectionError) as error:
         hint = "is there a Java of 17 or later? Spark's own messages are above"
         raise fpdb.WorkerError(f"Spark failed: {_message(error)}", hint=hint) from None
-    render.note(f"{time.monotonic() - started:.1f} s")
+    render.summarise(None, f"{time.monotonic() - started:.1f} s")
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ def test_a_table_of_all_k(run, documents):
         ]
     assert "6 documents, true pairs 2 (similarity from 0.8" in outcome.err
     assert "left out: pairs of equal texts 1" in outcome.err
-    assert "web: texts too short 2, without a sketch 2" in outcome.err
+    assert "web: texts too short: 2\nweb: texts without a sketch: 2\n" in outcome.err
 
 
 def test_bits_alone(run, documents):

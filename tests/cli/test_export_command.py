@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 
 import pytest
 
@@ -103,7 +102,7 @@ def test_integer_keys_and_wide_fingerprints(run, tmp_path):
 def test_an_output_appears_whole_or_not_at_all(run, path, tmp_path, monkeypatch):
     file = tmp_path / "all.jsonl"
     file.write_text("before", "utf-8")
-    monkeypatch.setattr(sys.modules["fpdb.cli.export"], "document_dict", lambda *_: 1 / 0)
+    monkeypatch.setattr("fpdb.cli.export.document_dict", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("export", path, "-o", file)
     assert file.read_text("utf-8") == "before"

@@ -1,5 +1,7 @@
 """fpdb merge: what it says, where, and its exit codes."""
 
+import json
+
 import pytest
 
 import fpdb
@@ -18,9 +20,17 @@ def test_what_was_taken_is_told(run, pair, tmp_path):
     done = run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "first")
     assert (done.code, done.out) == (0, "")
     first, second, last = done.err.splitlines()
-    assert first == f"{pair[0]}: 2 taken, 0 dropped"
-    assert second == f"{pair[1]}: 1 taken, 1 dropped"
+    assert first == f"{pair[0]}: taken 2"
+    assert second == f"{pair[1]}: taken 1, dropped 1"
     assert last.startswith(f"{tmp_path / 'c'}: 3 documents, 4 tables")
+
+
+@pytest.mark.process
+def test_what_was_taken_as_json(run, pair, tmp_path):
+    done = run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "first", "--json")
+    found = json.loads(done.out)
+    assert (done.err, found["path"], found["documents"]) == ("", str(tmp_path / "c"), 3)
+    assert found["sources"][1] == {"path": str(pair[1]), "documents": 1, "dropped": 1}
 
 
 def test_errors(run, pair, tmp_path):

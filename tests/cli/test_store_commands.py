@@ -315,7 +315,25 @@ def test_hold_exits_with_the_code_of_the_program(run, path):
 def test_a_backup_holds_the_same_and_replaces_nothing(run, path, tmp_path):
     copy = tmp_path / "copy"
     done = run("backup", path, "-o", copy)
-    assert (done.code, done.out) == (0, f"{copy}\n")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith(f"{copy}: 6 documents, 4 tables")
     with fpdb.open(copy) as database, fpdb.open(path) as original:
         assert list(database.scan()) == list(original.scan())
     assert run("backup", path, "-o", copy).code == 3
+
+
+@pytest.mark.process
+def test_summaries_as_json(run, path, tmp_path):
+    def last(*arguments):
+        done = run(*arguments, "--json")
+        assert (done.code, done.err) == (0, ""), done.err
+        return json.loads(done.out)
+
+    assert last("backup", path, "-o", tmp_path / "copy")["path"] == str(tmp_path / "copy")
+    assert last("swap", path, tmp_path / "copy")["documents"] == 6
+    assert last("delete", path, "u1", "absent") == {"deleted": 1, "absent": 1}
+    compacted = last("compact", path, "--replace")
+    assert (compacted["documents"], compacted["bytes_before"] > 0) == (5, True)
+    file = tmp_path / "all.fpdb.jsonl"
+    assert run("export", path, "-o", file, "-q").err == ""
+    assert last("load", tmp_path / "loaded", file)["read"] == 5

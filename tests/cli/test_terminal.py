@@ -124,7 +124,7 @@ def test_long_steps_show_how_far_they_are_and_leave_no_trace_in_the_output(
     for command, step in (
         (["pairs", path], "compare: 0 pages, 0%"),
         (["clusters", path, "-k", "3"], "compare in table-01: 0 pages"),
-        (["check", path], "compare the tables: 1 tables, "),
+        (["check", path], "compare the tables: 1 table, "),
         (["compact", path, "-o", tmp_path / "b"], "copy documents: 0 entries, 0%"),
         (["merge", path, "-o", tmp_path / "c"], "merge the keys: 0 keys, 0%"),
     ):
