@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
@@ -16,6 +17,8 @@ Outcome = fpdb.Added | fpdb.FpdbError
 # The most documents, and about the most characters, that are stored together.
 _DOCUMENTS = 1000
 _CHARACTERS = 1 << 23
+# A transaction waits for others to join it this share of the time of the last, at most so long.
+_PATIENCE, _MOST_SECONDS = 0.5, 0.02
 
 
 class _Waiting(NamedTuple, Generic[Answer]):
@@ -27,7 +30,9 @@ class Batcher(Generic[Answer]):
     """Passes the documents of an event loop to a function in a thread, as many as wait together.
 
     While a transaction waits for the disk, further documents are queued, and the next transaction
-    stores all of them. So a single document isn't delayed, and many take few transactions.
+    stores all of them. A transaction costs as much as some dozens of documents; so the next one
+    waits for those who were answered last to call again, but not for long. A caller that is alone
+    isn't delayed.
     """
 
     def __init__(self, store: Callable[[Sequence[fpdb.Document]], Sequence[Answer]]) -> None:
@@ -38,6 +43,9 @@ class Batcher(Generic[Answer]):
         self._ended = self._loop.create_future()
         # How many documents have no answer yet.
         self.waiting = 0
+        # How many calls the next transaction waits for, and until when.
+        self._expected, self._until = 1, 0.0
+        self._enough = threading.Event()
         # A program may exit without waiting: nothing is answered before it is stored.
         threading.Thread(target=self._run, name="fpdb-batcher", daemon=True).start()
 
@@ -46,6 +54,8 @@ class Batcher(Generic[Answer]):
         answers: asyncio.Future[list[Answer]] = self._loop.create_future()
         self.waiting += len(documents)
         self._queue.put(_Waiting(documents, answers))
+        if self._queue.qsize() >= self._expected:
+            self._enough.set()
         return answers
 
     async def close(self) -> None:
@@ -59,6 +69,7 @@ class Batcher(Generic[Answer]):
             batch: list[_Waiting[Answer]] = []
             count = size = 0
             item = self._queue.get()
+            self._gather()
             with contextlib.suppress(Empty):
                 while item is not None:
                     batch.append(item)
@@ -69,6 +80,7 @@ class Batcher(Generic[Answer]):
                     item = self._queue.get_nowait()
             running = item is not None
             answers: Sequence[Answer] | Exception = ()
+            began = time.perf_counter()
             # What nobody waits for any more is left out.
             wanted = [item for item in batch if not item.answers.cancelled()]
             try:
@@ -78,8 +90,19 @@ class Batcher(Generic[Answer]):
                 answers = error
             with contextlib.suppress(RuntimeError):  # the loop has ended, and so has who waited
                 self._loop.call_soon_threadsafe(self._deliver, wanted, answers, count)
+            now = time.perf_counter()
+            self._until = now + min((now - began) * _PATIENCE, _MOST_SECONDS)
+            self._expected = len(batch) + self._queue.qsize()
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ended.set_result, None)
+
+    def _gather(self) -> None:
+        """Wait until as many calls are queued as were answered last or came meanwhile."""
+        self._expected -= 1  # the one that is taken already
+        self._enough.clear()
+        left = self._until - time.perf_counter()
+        if left > 0 and self._queue.qsize() < self._expected:
+            self._enough.wait(left)
 
     def _deliver(
         self, batch: list[_Waiting[Answer]], answers: Sequence[Answer] | Exception, count: int

@@ -317,6 +317,24 @@ def test_deleted_documents_can_be_brought_back(visitor, database, tmp_path):
     assert "no document is marked" in visitor.post("delete", 400, of=group, which="others")
 
 
+def test_many_documents_are_deleted_in_steps(visitor, database, tmp_path, monkeypatch):
+    monkeypatch.setattr("fpdb.explorer.explorer._DELETED", 2)
+    keys = [f"https://c.example/{copy}" for copy in range(3)]
+    group = str(database[keys[0]].id)
+    more = {"of": group, "which": "others", "key": "https://a.example/story"}
+    assert "A step deletes 2 of them" in visitor.post("delete", **more)
+    seen = visitor.post("delete", **more, sure="3")
+    assert "2 documents deleted" in seen
+    assert "Delete 1 document?" in seen
+    seen = visitor.post("delete", **more, sure="1")
+    assert "Delete 1" not in seen
+    assert not {*keys} & {*database}
+    some = ["https://a.example/story", "https://b.example/story", "https://news.example/1"]
+    seen = visitor.post("delete", key=some, which="marked", sure="3")
+    assert re.findall('name="key" value="([^"]*)"', seen) == some[2:]
+    assert len(list(tmp_path.glob("crawl.fpdb-deleted-*"))) == 3
+
+
 def test_verdicts_are_kept_in_a_file(visitor, database, source, tmp_path):
     keys = {"key": "https://a.example/story", "other": "https://b.example/story"}
     hostile = {"key": f"{HOSTILE}0", "other": f"{HOSTILE}1"}

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import fpdb
+from fpdb.integrations import batcher as batcher_module
 from fpdb.integrations.batcher import Batcher, added_to
 
 
@@ -44,6 +45,32 @@ def test_documents_that_wait_share_a_transaction(db):
     assert asyncio.run(run()) == [str(n) for n in range(2500)]
     assert len(sizes) <= 4
     assert max(sizes) == 1000
+
+
+def test_a_transaction_waits_for_those_who_were_answered_last(db, monkeypatch):
+    monkeypatch.setattr(batcher_module, "_PATIENCE", 1e9)
+    monkeypatch.setattr(batcher_module, "_MOST_SECONDS", 60)
+    sizes = []
+    add, held = added_to(db), threading.Event()
+
+    def store(some):
+        sizes.append(len(some))
+        held.wait(60)
+        return add(some)
+
+    async def run():
+        batcher = Batcher(store)
+        first, *others, last = documents(10)
+        alone = batcher.add([first])
+        while not sizes:
+            await asyncio.sleep(0.001)
+        results = [batcher.add([document]) for document in others]
+        held.set()
+        await alone
+        await asyncio.gather(*results, batcher.add([last]))
+
+    asyncio.run(run())
+    assert sizes == [1, 9]
 
 
 def test_long_texts_share_no_large_transaction(db):

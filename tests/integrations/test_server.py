@@ -431,7 +431,10 @@ def test_the_description_has_examples_that_are_valid(db):
 
 
 def test_the_page_needs_no_other_file(db):
-    page, described = talk(db, ("GET", "/docs"), ("GET", "/openapi.json"))
+    page, described, icon = talk(
+        db, ("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/favicon.ico")
+    )
+    assert (icon.status, icon.body) == (204, b"")
     assert described.json["openapi"] == "3.1.0"
     text = page.body.decode()
     assert all(path in text for path in described.json["paths"])

@@ -109,6 +109,32 @@ class _Runner(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._stopping.set)
 
 
+class _JoinedWrites:
+    """A transport that sends the head of a response and its body by one call of the system."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            self._transport.write(b"".join(self._parts))
+            self._parts.clear()
+
+
 class _Connection(HttpToolsProtocol):
     """A connection that ends if the head of a request is too long, or doesn't come in time."""
 
@@ -117,6 +143,7 @@ class _Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.transport: Any = _JoinedWrites(transport, self.loop)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
