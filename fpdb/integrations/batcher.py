@@ -50,7 +50,7 @@ class Batcher(Generic[Answer]):
         threading.Thread(target=self._run, name="fpdb-batcher", daemon=True).start()
 
     def add(self, documents: Sequence[fpdb.Document]) -> "asyncio.Future[list[Answer]]":
-        """Queue documents; the result is set once all of them are stored durably."""
+        """Queue documents; the result is set once these and all before are stored durably."""
         answers: asyncio.Future[list[Answer]] = self._loop.create_future()
         self.waiting += len(documents)
         self._queue.put(_Waiting(documents, answers))
@@ -83,9 +83,10 @@ class Batcher(Generic[Answer]):
             began = time.perf_counter()
             # What nobody waits for any more is left out.
             wanted = [item for item in batch if not item.answers.cancelled()]
+            documents = [each for item in wanted for each in item.documents]
             try:
-                if wanted:
-                    answers = self._store([each for item in wanted for each in item.documents])
+                if documents:
+                    answers = self._store(documents)
             except Exception as error:
                 answers = error
             with contextlib.suppress(RuntimeError):  # the loop has ended, and so has who waited

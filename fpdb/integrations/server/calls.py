@@ -56,7 +56,7 @@ async def check(request: Request) -> HttpReply:
     server = request.server
     if is_lines(request):
         request.require_writer()
-        return lines_reply(request, _CheckedLines(server).submit, _refused_check)
+        return lines_reply(request, partial(_submit_documents, server), _refused_check)
     body = _decoded(_check, await request.body())
     if not body.store:
         return json_reply(await server.read(_look, server, body))
@@ -153,64 +153,46 @@ CALLS = (
 )
 
 
-_Adding = Awaitable[list[Outcome]]
-
-
-class _CheckedLines:
-    """The documents of one request of lines, which are stored in their order."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._documents: list[fpdb.Document] = []
-        # What was added of the part that is read, and at last.
-        self._adding: list[_Adding] = []
-        self._last: asyncio.Future[Any] | None = None
-
-    async def submit(self, lines: Sequence[bytearray]) -> Awaitable[list[CheckAnswer]]:
-        """Begin to store the documents of lines; their answers are awaited."""
-        begun = [await self._begin(line) for line in lines]
-        self._add()
-        adding, self._adding = self._adding, []
-        return self._finish(begun, adding)
-
-    async def _begin(self, line: bytearray) -> CheckAnswer | fpdb.Document:
-        """Return the document to store, or an answer that needs none."""
+async def _submit_documents(
+    server: Server, lines: Sequence[bytearray]
+) -> Awaitable[list[CheckAnswer]]:
+    """Begin to store the documents of lines, in their order; the answers are awaited."""
+    begun: list[CheckAnswer | fpdb.Document] = []
+    adding: list[asyncio.Future[list[Outcome]]] = []
+    waiting: list[fpdb.Document] = []
+    for line in lines:
         key = None
         try:
-            self._server.require_size(len(line))
+            server.require_size(len(line))
             body = _decoded(_check, line)
             key = body.key
             if body.store:
-                document = await self._server.document_of(body)
-                self._documents.append(document)
-                return document
-            self._add()
-            if self._last:  # a look finds what the lines before it have stored
-                await asyncio.wait([self._last])
-            return await self._server.read(_look, self._server, body)
+                waiting.append(await server.document_of(body))
+                begun.append(waiting[-1])
+                continue
+            # A look finds what the lines before it have stored, also those of parts before this.
+            adding.append(server.add(waiting))
+            waiting = []
+            await asyncio.wait(adding[-1:])
+            begun.append(await server.read(_look, server, body))
         except _REFUSALS as error:
-            return _refused_check(error, key)
+            begun.append(_refused_check(error, key))
+    return _finish(begun, [*adding, server.add(waiting)])
 
-    def _add(self) -> None:
-        if self._documents:
-            self._last = self._server.add(self._documents)
-            self._adding.append(self._last)
-            self._documents = []
 
-    @staticmethod
-    async def _finish(
-        begun: Sequence[CheckAnswer | fpdb.Document], adding: Sequence[_Adding]
-    ) -> list[CheckAnswer]:
-        outcomes = iter([outcome for each in adding for outcome in await each])
-        answers: list[CheckAnswer] = []
-        for each in begun:
-            outcome = each if isinstance(each, CheckAnswer) else next(outcomes)
-            if isinstance(outcome, fpdb.FpdbError):
-                outcome = _refused_check(outcome, each.key)
-            if isinstance(outcome, fpdb.Added):
-                outcome = checked(outcome.key, outcome.status, outcome.matches)
-            answers.append(outcome)
-        return answers
+async def _finish(
+    begun: Sequence[CheckAnswer | fpdb.Document], adding: Sequence[Awaitable[list[Outcome]]]
+) -> list[CheckAnswer]:
+    outcomes = iter([outcome for each in adding for outcome in await each])
+    answers: list[CheckAnswer] = []
+    for each in begun:
+        outcome = each if isinstance(each, CheckAnswer) else next(outcomes)
+        if isinstance(outcome, fpdb.FpdbError):
+            outcome = _refused_check(outcome, each.key)
+        if isinstance(outcome, fpdb.Added):
+            outcome = checked(outcome.key, outcome.status, outcome.matches)
+        answers.append(outcome)
+    return answers
 
 
 async def _submit_questions(

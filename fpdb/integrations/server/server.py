@@ -73,7 +73,7 @@ class Server:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def add(self, documents: Sequence[fpdb.Document]) -> asyncio.Future[list[Outcome]]:
-        """Add documents; the result is set once they are stored durably."""
+        """Add documents; the result is set once these and all before are stored durably."""
         if self._batcher is None:  # here, since an application that is mounted has no lifespan
             self._batcher = batcher = Batcher(self._store)
             self.metrics.waiting.set_function(lambda: batcher.waiting)
