@@ -28,7 +28,7 @@ def compare(
     texts: options.TextOption = None,
     pairs: Annotated[
         str | None,
-        option("--pairs FILE", "Compare the two texts of each line, with a tab between."),
+        option("--pairs FILE", "Compare the two texts of each line, a tab between."),
     ] = None,
     rank: Annotated[
         str | None, option("--rank FILE", "Rank the lines of a file by similarity.")
@@ -46,10 +46,6 @@ def compare(
 
     Example:
       fpdb compare essay.txt copy.txt --show
-      fpdb compare --text "the cat sat on the mat and purred at the dog" \\
-                   --text "the cat sat on a mat and purred at the dog" -k 3
-      fpdb compare --pairs submissions.tsv --recipe ascii-mt --below 3
-      fpdb compare --text "有哪些养猫必须知道的冷知识" --rank titles.txt --recipe tagged-title
     """
     given = len(files or ()) + len(texts or ())
     require(

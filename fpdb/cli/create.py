@@ -30,12 +30,9 @@ def create(
     """Create a database.
 
     Example:
-      fpdb create crawl.fpdb
       fpdb create crawl.fpdb --similarity 0.9 --capacity 5e7
-      fpdb create prints.fpdb --similarity off -k 4
-      fpdb create titles.fpdb --recipe title
 
-    Similarity and k are the recipe's: with title, bits within 20.
+    Similarity and k are the recipe's, unless they are given.
     """
     wanted = recipe.k if k is None else k
     plan = None if tables is None else _choose_plan(recipe.bits, wanted, capacity, tables)

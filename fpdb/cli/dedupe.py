@@ -35,9 +35,7 @@ def dedupe(
         str | None, option("--removed FILE", "JSON lines about what was left out.")
     ] = None,
     report: options.ReportOption = None,
-    similarity: Annotated[
-        float | None, option("--similarity J", "Least similarity; default 0.8.", min=0.0, max=1.0)
-    ] = None,
+    similarity: options.SimilarityOption = None,
     k: options.NewKOption = None,
     recipe: options.AnyRecipeOption = None,
     keep: Annotated[str, option("--keep WHICH", "first, longest or newest:FIELD.")] = "first",
@@ -46,20 +44,17 @@ def dedupe(
     ] = None,
     bad: Annotated[
         Literal["keep", "drop", "fail"],
-        option("--bad", "What to do with records that can't be compared."),
+        option("--bad", "Records that can't be compared."),
     ] = "keep",
     jobs: options.JobsOption = 1,
 ) -> None:
     """Copy files without near-duplicates.
 
     Example:
-      fpdb dedupe pages.jsonl.gz -o clean.jsonl.gz
       fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl --jobs 0
-      fpdb dedupe may.csv -o may-new.csv --text-field body --db corpus.fpdb
-      fpdb dedupe a.jsonl b.jsonl --output-dir clean/ --keep newest:date
 
-    Copies JSON lines, CSV, TSV, Parquet and Arrow; what stays is unchanged, in its order.
-    With --db, a run that was interrupted goes on where it stopped.
+    Copies JSON lines, CSV, TSV, Parquet and Arrow; what stays is unchanged, in
+    its order. With --db, a run that was interrupted goes on where it stopped.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     require("-" not in files or not sys.stdin.isatty(), "standard input is a terminal")

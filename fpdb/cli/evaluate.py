@@ -47,14 +47,10 @@ def evaluate(
     """Measure quality on your own documents.
 
     Example:
-      fpdb eval pages.jsonl
-      fpdb eval pages.jsonl --similarity 0.9 -k 3,7
       fpdb eval pages.jsonl pairs.tsv --recipe web --recipe my.toml -k 3,6
-      fpdb eval pages.jsonl pairs.csv --listed-only --report eval.html
 
-    Rates the pairs that a database finds by their similarity, and those within each k. Recall is
-    the share of true pairs that are found, precision the share of right ones among right and wrong
-    ones. Without PAIRS, the truth is the exact similarity of all documents.
+    Rates the pairs that a database finds by their similarity, and those within
+    each k. Without PAIRS, the truth is the exact similarity of all documents.
     """
     bad = BadRecords()
     # Known pairs are read from a table, where every key is a text.

@@ -12,7 +12,7 @@ from fpdb.cli.options import bundled, option
 
 TextsOption = Annotated[
     list[str] | None,
-    option("--texts FILE|URL", "Files with the texts, found by their keys; or a URL with {key}."),
+    option("--texts FILE|URL", "Texts: files, by their keys, or a URL with {key}."),
 ]
 
 
@@ -29,12 +29,10 @@ def explore(
     """Explore a database in the browser.
 
     Example:
-      fpdb explore crawl.fpdb
       fpdb explore crawl.fpdb --texts pages.jsonl --write
-      fpdb explore crawl.fpdb --texts 'http://localhost:8000/texts/{key}'
 
-    It listens on this host only, for the browser that opens the address, which works once. Ctrl-C
-    ends it. What is deleted is first written to a file that fpdb load takes.
+    It listens on this host only; the address works once. Ctrl-C ends it. What
+    is deleted is first written to a file that fpdb load takes.
     """
     from fpdb.integrations import server  # it takes long to import, and is an extra
 

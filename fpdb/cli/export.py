@@ -26,9 +26,6 @@ def export(
 
     Example:
       fpdb export crawl.fpdb --output crawl.fpdb.jsonl.gz
-      fpdb export crawl.fpdb --output-format portable | ssh b fpdb load c.fpdb - --format portable
-      fpdb export crawl.fpdb --output crawl.parquet
-      fpdb export crawl.fpdb --output-format csv
     """
     json = render.wants_json()
     require(form != "portable" or not json, "--json is a format of its own")

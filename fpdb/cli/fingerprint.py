@@ -42,12 +42,9 @@ def fingerprint(
     """Fingerprint files and texts.
 
     Example:
-      fpdb fingerprint page.txt
-      fpdb fingerprint --text "A text that is long enough to have a fingerprint of its own"
       fpdb fingerprint titles.txt --format lines --recipe char-4
-      fpdb fingerprint --text "the cat sat on the mat" --recipe bigram-32 --explain
 
-    Each line holds a fingerprint, or the word short, and where the text came from.
+    Prints a fingerprint, or the word short, and where the text came from.
     """
     bad = BadRecords()
     paths = files or ([] if texts else ["-"])
@@ -134,7 +131,6 @@ def distance(
     """Count the bits in which fingerprints differ.
 
     Example:
-      fpdb distance c39497ab77e3fd7d c39497ab77e3fd7e
       fpdb distance -502157718 -369049682 --base signed --bits 32
     """
     require(bits in WIDTHS, f"found {bits} bits, expected one of {WIDTHS}")

@@ -31,11 +31,10 @@ def follow(
     """Answer a crawler through a pipe or directory.
 
     Example:
-      fpdb follow crawl.fpdb - --skip-duplicates
-      fpdb follow crawl.fpdb crawled/ --skip-duplicates --meta-field title
+      fpdb follow crawl.fpdb crawled/ --skip-duplicates
 
-    Reads JSON lines, and answers each with a JSON object once its document is stored.
-    It ends with standard input, with SIGTERM or with Ctrl-C.
+    Reads JSON lines, and answers each with a JSON object once its document is
+    stored. It ends with standard input, with SIGTERM or with Ctrl-C.
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
     require(source != "-" or not sys.stdin.isatty(), "standard input is a terminal; name a DIR")

@@ -31,7 +31,6 @@ def get(
     """Print stored documents.
 
     Example:
-      fpdb get crawl.fpdb https://example.com/
       fpdb get crawl.fpdb --prefix https://example.com/ --json
     """
     require(bool(keys) != (prefix is not None), "give keys, or --prefix")
@@ -89,7 +88,6 @@ def delete(
     """Delete documents by key, prefix or age.
 
     Example:
-      fpdb delete crawl.fpdb https://example.com/
       fpdb delete crawl.fpdb --prefix https://example.com/ --older-than 30d --dry-run
     """
     named = bool(keys) or keys_from is not None

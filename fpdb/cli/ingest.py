@@ -48,14 +48,10 @@ def ingest(
 
     Example:
       fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
-      fpdb ingest news.fpdb news.tsv --key-field url --text-field title --text-field content
-      fpdb ingest crawl.fpdb pages.parquet --meta-field '*' --jobs 0
-      fpdb ingest crawl.fpdb crawl.warc.gz
-      fpdb ingest crawl.fpdb texts/
 
-    Prints each document that was skipped, the stored one that is nearest, and their similarity.
-    With --json, also what was added though its search was incomplete; or the summary, where
-    duplicates aren't skipped.
+    Prints each document that was skipped, the nearest stored one, and their
+    similarity. With --json, also what was added though its search was
+    incomplete; or the summary, where duplicates aren't skipped.
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")

@@ -53,16 +53,16 @@ def choose_reading(
         InputFormat | None,
         option(
             "--format FORMAT",
-            "jsonl, tsv, csv, parquet, arrow, lines, text, html or warc; default by suffix.",
+            "jsonl, tsv, csv, parquet, arrow, lines, text, html, warc; by suffix.",
             panel=_INPUT,
         ),
     ] = None,
     html: Annotated[
         Literal["auto", "main", "page", "none"],
         option(
-            "--html",
-            "main, page: all texts are HTML, take the main content or all; "
-            "auto: main content of .html and archives.",
+            "--html HOW",
+            "Parse as HTML: auto (.html, archives), main, page (whole) or none.",
+            show_default=False,
             panel=_INPUT,
         ),
     ] = "auto",

@@ -26,9 +26,7 @@ def load(
     strict: StrictOption = False,
     form: Annotated[
         Literal["portable", "jsonl", "tsv", "csv", "parquet", "arrow"] | None,
-        option(
-            "--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; default by the suffix."
-        ),
+        option("--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; else by suffix."),
     ] = None,
     keys: Annotated[
         str | None,
@@ -48,10 +46,7 @@ def load(
     """Load fingerprints or an exported database.
 
     Example:
-      fpdb load crawl.fpdb prints.parquet
       fpdb load crawl.fpdb prints.tsv --key-field 1 --fingerprint-field 4 --base decimal
-      fpdb load crawl.fpdb prints.npy --keys keys.txt
-      fpdb load copy.fpdb crawl.fpdb.jsonl.gz
 
     A new database appears when everything is in it.
     """

@@ -17,15 +17,12 @@ from fpdb.storage import Environment
 
 def stats(
     path: options.DatabaseArgument,
-    verbose: Annotated[
-        bool, option("--verbose -v", "Also what only the store is concerned with.")
-    ] = False,
+    verbose: Annotated[bool, option("--verbose -v", "Also details of the store.")] = False,
 ) -> None:
     """Show counts, sizes and how it was created.
 
     Example:
       fpdb stats crawl.fpdb
-      fpdb stats crawl.fpdb --verbose
     """
     # Only counts are read, for which another user's lock file need not be trusted.
     environment = Environment.open(
@@ -79,8 +76,7 @@ def check(
     """Check a database; exit 1 on problems.
 
     Example:
-      fpdb check crawl.fpdb
-      fpdb check copy-of-unknown-origin.fpdb --deep
+      fpdb check crawl.fpdb --deep
     """
     found = False
     render.columns("where", "what")
@@ -98,14 +94,13 @@ def repair(
     output: options.NewPathOption,
     like: Annotated[
         Path | None,
-        option("--like DB", "A database created in the same way, if the header is lost."),
+        option("--like DB", "One created alike, if the header is lost."),
     ] = None,
 ) -> None:
     """Save what is intact of a damaged database.
 
     Example:
       fpdb repair crawl.fpdb --output repaired.fpdb
-      fpdb repair crawl.fpdb --output repaired.fpdb --like other.fpdb
     """
     repaired = fpdb.repair(path, output, like=like)
     render.columns("where", "what")
@@ -131,12 +126,10 @@ def compact(
     """Rewrite a database, smaller or for more.
 
     Example:
-      fpdb compact crawl.fpdb --replace
       fpdb compact crawl.fpdb --output larger.fpdb --capacity 5e7
-      fpdb compact crawl.fpdb --output new.fpdb --similarity 0.7
 
-    With --replace, writers wait until it is done. With other tables, processes that use it must
-    open it again.
+    With --replace, writers wait until it is done. With other tables, processes
+    that use it must open it again.
     """
     require(replace != (output is not None), "give either --output or --replace")
     with fpdb.open(path, readonly=not replace) as database:
@@ -156,8 +149,9 @@ def swap(
     Example:
       fpdb swap crawl.fpdb restored.fpdb
 
-    Processes that use them go on with a compacted, restored or other copy of what they had. Else
-    their next call is an error, and they must open the database again.
+    Processes that use them go on with a compacted or restored copy of what they
+    had. Otherwise their next call is an error, and they must open the database
+    again.
     """
     with fpdb.open(path) as database:
         database.swap(other)
@@ -171,7 +165,7 @@ def merge(
     output: options.NewPathOption,
     on_conflict: Annotated[
         Literal["newest", "first"],
-        option("--on-conflict", "Which of the documents with the same key to keep."),
+        option("--on-conflict", "Which document of a key to keep."),
     ] = "newest",
     capacity: options.AnyCapacityOption = None,
 ) -> None:
@@ -179,7 +173,6 @@ def merge(
 
     Example:
       fpdb merge north.fpdb south.fpdb --output all.fpdb
-      fpdb merge north.fpdb south.fpdb -o all.fpdb --on-conflict first --capacity 1e8
     """
     merged = fpdb.merge(sources, output, on_conflict=on_conflict, capacity=capacity)
     taken = [each._asdict() | {"path": str(each.path)} for each in merged.sources]
@@ -220,7 +213,6 @@ def hold(
 
     Example:
       fpdb hold crawl.fpdb -- rsync -a crawl.fpdb/ backup:crawl.fpdb/
-      fpdb hold crawl.fpdb -- cp -r crawl.fpdb /backup/crawl.fpdb
     """
     with fpdb.open(path, readonly=True) as database, database.hold():
         try:

@@ -102,7 +102,7 @@ WEB: Any = "web"
 WORDS: Any = "words"
 _RECIPE = option(
     "--recipe -r NAME|FILE.toml",
-    "A recipe that comes with fpdb, or a TOML file.",
+    "A preset, or a TOML file.",
     parser=choose_recipe,
     autocompletion=_presets,
 )
@@ -120,12 +120,10 @@ ReportOption = Annotated[
         callback=require_page,
     ),
 ]
-_CAPACITY = option(
-    "--capacity N", "Choose the tables for N documents, e.g. 5e6.", parser=parse_count
-)
+_CAPACITY = option("--capacity N", "Tables for N documents, e.g. 5e6.", parser=parse_count)
 CapacityOption = Annotated[int, _CAPACITY]
 AnyCapacityOption = Annotated[int | None, _CAPACITY]
-_KEY_TYPE = option("--key-type", "The kind of keys; default text.")
+_KEY_TYPE = option("--key-type", "Kind of keys; default text.")
 KeyTypeOption = Annotated[KeyType, _KEY_TYPE]
 AnyKeyTypeOption = Annotated[KeyType | None, _KEY_TYPE]
 BitsOption = Annotated[int, option("--bits 32|64|128", "The width of fingerprints.")]
@@ -135,13 +133,13 @@ NewKOption = Annotated[
 KOption = Annotated[int | None, option("--k -k K", "Compare bits: the largest distance.", min=0)]
 SimilarityOption = Annotated[
     float | None,
-    option("--similarity J", "Least similarity; default the stored one.", min=0.0, max=1.0),
+    option("--similarity J", "Least similarity; default the stored one or 0.8.", min=0.0, max=1.0),
 ]
 NewSimilarityOption = Annotated[
     float | None,
     option(
         "--similarity J|off",
-        "Least similarity of texts, default 0.8; off: bits alone.",
+        "Least similarity; off: bits alone.",
         parser=parse_similarity,
     ),
 ]
@@ -153,7 +151,8 @@ _NEW_PATH = option("--output -o NEW", "The directory of the new database.", call
 NewPathOption = Annotated[Path, _NEW_PATH]
 AnyNewPathOption = Annotated[Path | None, _NEW_PATH]
 BaseOption = Annotated[
-    Base, option("--base", "How fingerprints are written; signed: as by Java and SQL.")
+    Base,
+    option("--base BASE", "Digits: hex (default), decimal, signed or binary.", show_default=False),
 ]
 # What commands have in common; it takes effect in `render`.
 _COMMON = {

@@ -39,7 +39,7 @@ class Output:
             OutputFormat | None,
             option(
                 "--output-format FORMAT",
-                "jsonl, tsv, csv or parquet; default by the suffix.",
+                "jsonl, tsv, csv or parquet; else by suffix.",
                 panel=_PANEL,
             ),
         ] = None,

@@ -38,7 +38,7 @@ class ExactJoin:
         ] = None,
         of: Annotated[
             Literal["shingles", "features"],
-            option("--of", "Compare sets of word runs, or of the recipe's features.", panel=_EXACT),
+            option("--of", "The sets to compare.", panel=_EXACT),
         ] = "shingles",
         above: Annotated[
             bool, option("--above", "Above --similarity, not equal to it.", panel=_EXACT)
@@ -47,7 +47,7 @@ class ExactJoin:
             bool,
             option(
                 "--containment",
-                "Compare by the share of the smaller set in the other.",
+                "Compare by the share of the smaller set.",
                 panel=_EXACT,
             ),
         ] = False,
@@ -140,14 +140,10 @@ def pairs(
     """List pairs of near-duplicates.
 
     Example:
-      fpdb pairs crawl.fpdb
-      fpdb pairs crawl.fpdb -k 5
-      fpdb pairs crawl.fpdb --output pairs.parquet
-      fpdb pairs crawl.fpdb --similarity 0.9
-      fpdb pairs --exact news.tsv --of features --similarity 0.8
+      fpdb pairs crawl.fpdb --similarity 0.9 --output pairs.parquet
 
-    Each line holds two keys, the older document first, and their similarity, or the distance of
-    their fingerprints where bits are compared.
+    Prints two keys, the older document first, and their similarity, or their
+    distance in bits.
     """
     started = time.monotonic()
     if join.files:
@@ -195,7 +191,7 @@ def clusters(
     similarity: options.SimilarityOption = None,
     keep: Annotated[
         Literal["first", "longest"],
-        option("--keep", "Which document to keep: the oldest, or the longest."),
+        option("--keep", "Keep the oldest or the longest."),
     ] = "first",
     delete_duplicates: Annotated[
         bool, option("--delete-duplicates", "Delete all documents but those to keep.")
@@ -205,12 +201,9 @@ def clusters(
     """Group near-duplicates, and delete copies.
 
     Example:
-      fpdb clusters crawl.fpdb
-      fpdb clusters crawl.fpdb --output clusters.csv
-      fpdb clusters crawl.fpdb --similarity 0.9
       fpdb clusters crawl.fpdb --keep longest --delete-duplicates
 
-    Each line holds the number of a cluster, the word keep or duplicate, and a key.
+    Prints the number of a cluster, the word keep or duplicate, and a key.
     """
     started = time.monotonic()
     number = duplicates = 0

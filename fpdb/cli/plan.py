@@ -24,30 +24,29 @@ _JOIN_FIELDS = ("name", "prefix", "rows", "shuffle_bytes", "candidates", "tasks"
 
 def plan(
     bits: options.BitsOption = 64,
-    k: Annotated[int, option("--k -k", "The distance that counts as a match.", min=0)] = 3,
+    k: Annotated[int, option("--k -k K", "The largest distance.", min=0)] = 3,
     documents: Annotated[
         int, option("--documents -n N", "E.g. 8e9 or 2**34.", parser=parse_count)
     ] = 1_000_000,
     machines: Annotated[
         int | None,
         option(
-            "--machines N", "Compare ways for N machines of 8 cores and 16 GB.", parser=parse_count
+            "--machines N", "Compare ways for N machines of 8 cores, 16 GB.", parser=parse_count
         ),
     ] = None,
-    similarity: options.SimilarityOption = None,
+    similarity: Annotated[
+        float | None,
+        option("--similarity J", "Plan for texts; shows the recall.", min=0.0, max=1.0),
+    ] = None,
 ) -> None:
     """Show table plans and what they cost.
 
     Example:
-      fpdb plan --similarity 0.8 --documents 1e6
-      fpdb plan --documents 8e9
-      fpdb plan --bits 64 -k 3 --documents 2**34
-      fpdb plan --documents 8e9 --machines 200
+      fpdb plan --bits 64 -k 3 --documents 8e9
 
-    An asterisk marks the plan that fpdb create takes, dashes two that it never takes: all
-    fingerprints within k looked up in one table, and a table for each choice of k bits. Times and
-    bytes are estimates. With a similarity, it is the plan for texts and the recall of its
-    bands.
+    An asterisk marks the plan that fpdb create takes, dashes two that it never
+    takes: all fingerprints within k looked up in one table, and a table for
+    each choice of k bits. Times and bytes are estimates.
     """
     asked = {"bits": bits, "k": k, "documents": documents}
     if similarity is not None:

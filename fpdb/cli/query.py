@@ -56,13 +56,10 @@ def query(
     """Find stored documents like these.
 
     Example:
-      fpdb query crawl.fpdb page.txt
-      fpdb query crawl.fpdb --text "A text that is long enough to have a fingerprint"
-      fpdb query crawl.fpdb lines.txt --format lines --similarity 0.9 --limit 1
-      fpdb query crawl.fpdb pages.parquet --output matches.parquet
+      fpdb query crawl.fpdb pages.jsonl --similarity 0.9 --limit 1
 
-    Each line holds a query, the key of a match, and their similarity, or the distance of their
-    fingerprints where bits are compared.
+    Prints the query, the key of a match, and their similarity, or their
+    distance in bits.
     """
     require(similarity is None or not fingerprints, "--similarity compares texts")
     numbers = {digits: _parse_fingerprint(digits, reading.base) for digits in fingerprints or ()}

@@ -13,8 +13,7 @@ from fpdb.io.streams import read_lines
 from fpdb.progress import tracked
 
 app = typer.Typer(
-    help="List, show and prepare recipes.\n\n"
-    "Example:\n  fpdb recipes list\n  fpdb recipes show web > my.toml",
+    help="List, show and prepare recipes.\n\nExample:\n  fpdb recipes show web > my.toml",
     rich_markup_mode="rich",
     no_args_is_help=True,
 )

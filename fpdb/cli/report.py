@@ -26,7 +26,7 @@ def report(
         Path | None,
         option(
             "--db DB",
-            "Show the groups of a database; texts are found by their keys.",
+            "Show the groups of a database, by its keys.",
             callback=require_name,
         ),
     ] = None,
@@ -41,12 +41,10 @@ def report(
     """Show duplicates on a page, side by side.
 
     Example:
-      fpdb report news.jsonl -o report.html
       fpdb report news.csv --text-field body --date-field published --host-field url
-      fpdb report pages/ --db crawl.fpdb -o report.html
 
-    The page is one file of at most 5 MB: groups with the least similar texts first, what differs
-    in each pair marked. Verdicts given there are saved as pairs for fpdb eval.
+    The page is one file of at most 5 MB, the least similar texts first.
+    Verdicts given there are saved as pairs for fpdb eval.
     """
     require(db is None or recipe is None, "--db has a recipe; --recipe is for texts without one")
     bad = BadRecords()

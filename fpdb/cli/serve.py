@@ -20,7 +20,7 @@ def serve(
         Path | None,
         option(
             "--token-file FILE",
-            "Tokens of clients: lines of `read TOKEN` or `write TOKEN`; mode 600.",
+            "Lines of `read TOKEN` or `write TOKEN`; mode 600.",
         ),
     ] = None,
     certificate: Annotated[
@@ -40,12 +40,10 @@ def serve(
     """Serve crawlers over HTTP.
 
     Example:
-      fpdb serve crawl.fpdb
       fpdb serve crawl.fpdb --host 0.0.0.0 --token-file tokens
-      fpdb serve crawl.fpdb --unix /run/fpdb.sock
 
-    Answers once a document is durable. /docs describes the calls. SIGTERM
-    ends the server after what was accepted is answered.
+    Answers once a document is durable. /docs describes the calls. SIGTERM ends
+    the server after what was accepted is answered.
     """
     require((certificate is None) == (private_key is None), "--tls-cert needs --tls-key")
     require(explorer or not texts, "--texts are for the pages of --explorer")

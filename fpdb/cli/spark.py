@@ -50,8 +50,6 @@ def fingerprint(
 
     Example:
       fpdb spark fingerprint pages.jsonl prints.parquet --key-field url
-      fpdb spark fingerprint pages.parquet prints.parquet --recipe char-4 --similarity 0.9
-      fpdb load crawl.fpdb prints.parquet
     """
     near: Any = "recipe" if similarity is None else similarity or None
     options = {"recipe": recipe, "similarity": near}
@@ -78,9 +76,7 @@ def pairs(
     """List pairs of near-duplicates.
 
     Example:
-      fpdb spark pairs prints.parquet pairs.parquet
       fpdb spark pairs prints.parquet pairs.parquet --similarity 0.9
-      fpdb spark pairs prints.parquet pairs.parquet -k 3
     """
     with _session(output) as (spark, library):
         found = _find(library, spark.read.parquet(source), k, similarity)
@@ -99,7 +95,6 @@ def clusters(
 
     Example:
       fpdb spark clusters prints.parquet clusters.parquet
-      fpdb spark clusters pairs.parquet clusters.parquet
     """
     with _session(output) as (spark, library):
         df = spark.read.parquet(source)
