@@ -4,64 +4,32 @@ import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, Self
 
 from fpdb.arrays import each
-from fpdb.documents.catalog import Keys
-from fpdb.documents.layout import (
-    new_database,
-    new_header,
-    read_layout,
-    read_places,
-    replanned,
-    write_places,
-)
+from fpdb.documents import layout
+from fpdb.documents.catalog import Keys, Rename
 from fpdb.documents.lookup import Search
-from fpdb.documents.prepare import (
-    BATCH,
-    LOAD,
-    TRANSACTION_BYTES,
-    Preparer,
-    as_fingerprints,
-    as_keys,
-    bytes_of,
-    cut_by_bytes,
-    distinct_keys,
-    take,
-    unchanging,
-)
+from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, cut_by_bytes, put_together, take
 from fpdb.documents.writer import Writer, without_collector
-from fpdb.errors import InputError, RecipeMismatchError
+from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.maintenance.check import check_view, require_checksums, require_complete_copy
 from fpdb.maintenance.compact import compact, stats
-from fpdb.models import (
-    Added,
-    Cluster,
-    Document,
-    Key,
-    Matches,
-    Problem,
-    Stats,
-    now,
-    require_choice,
-    require_whole,
-)
+from fpdb.models import Added, Cluster, Document, Key, Matches, Problem, Stats, now, require_whole
 from fpdb.processes import count_jobs, mapped
 from fpdb.progress import log
-from fpdb.queries import KEPT, Queries, Snapshot
+from fpdb.queries import Queries, Snapshot, finder_of_clusters
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
-from fpdb.storage.format import Counters, FilePlace, FilePlaces, Header, Stored
+from fpdb.storage.format import FilePlace, FilePlaces, Stored
 from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 # Documents that a bulk load replaces at a time, which bounds its memory; they are one transaction.
 _REPLACED = 50_000
-
-Rename = Callable[[Stored, int], Stored]
 
 
 class Database(Queries):
@@ -79,20 +47,10 @@ class Database(Queries):
         *,
         timeout: float = LOCK_SECONDS,
     ) -> None:
-        self._header, index, catalog = read_layout(environment)
+        self._header, index, catalog = layout.read_layout(environment)
         self._environment = environment
         self._timeout = timeout
-        if recipe is not None and recipe.id != self._header["recipe_id"]:
-            raise RecipeMismatchError(
-                f"{self.path} was created with the recipe {self._header['recipe'].get('name')} "
-                f"({self._header['recipe_id']}), found {recipe.name} ({recipe.id})",
-                hint="leave the recipe out to use the stored one, or create another database",
-            )
-        if k not in {None, index.plan.k}:
-            raise RecipeMismatchError(
-                f"{self.path} was created for k={index.plan.k}, found k={k}",
-                hint="query with k=…, or create another database",
-            )
+        layout.require_created_with(recipe, k, self._header, environment.path)
         super().__init__(Preparer(self._header, index, catalog, recipe))
 
     @classmethod
@@ -131,10 +89,10 @@ class Database(Queries):
             OpenError: It can't be created there, e.g. on a network file system.
             RecipeError, PlanError: There is no such recipe or plan.
         """
-        chosen, described = _describe(
+        chosen, described = layout.describe(
             recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
         )
-        new = new_database(described)
+        new = layout.new_database(described)
         environment = Environment.create(path, *new, verify=require_complete_copy)
         made = cls(environment, chosen, timeout=timeout)
         log("INFO", "created %s: recipe %s, similarity %s", path, chosen.name, made.similarity)
@@ -159,10 +117,10 @@ class Database(Queries):
         block fails, there is none. The handle ends with the block. The arguments and errors are
         those of `create`.
         """
-        chosen, described = _describe(
+        chosen, described = layout.describe(
             recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
         )
-        with Environment.build(path, *new_database(described)) as environment:
+        with Environment.build(path, *layout.new_database(described)) as environment:
             yield cls(environment, chosen)
 
     @classmethod
@@ -280,7 +238,7 @@ class Database(Queries):
             ReadOnlyError, ClosedError: The handle was opened for reading, or is closed.
         """
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
-        return self._add(self._preparer.prepare([Document(key, text, meta)]), duplicates)[0]
+        return next(self._add(self._preparer.prepare([Document(key, text, meta)]), duplicates))
 
     def add_many(
         self,
@@ -314,19 +272,15 @@ class Database(Queries):
         require_whole("transaction", transaction, 1)
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         parts = take(iter(documents), transaction)
-        waiting: list[Stored] = []
-        size = 0
-        for _, prepared in mapped(self._preparer.prepare, parts, jobs):
-            waiting += prepared
-            size += sum(map(bytes_of, prepared))
-            if len(waiting) + BATCH > transaction or size >= TRANSACTION_BYTES:
-                yield from self._add_all(waiting, duplicates)
-                waiting, size = [], 0
-        yield from self._add_all(waiting, duplicates)
+        prepare = self._preparer.prepare
+        for together in put_together(mapped(prepare, parts, jobs), transaction):
+            yield from self._add(together, duplicates)
 
-    def _add_all(self, documents: Sequence[Stored], duplicates: Search | None) -> Iterator[Added]:
-        for portion in cut_by_bytes(documents) if documents else ():
-            yield from self._add(portion, duplicates)
+    def _add(self, documents: Sequence[Stored], duplicates: Search | None) -> Iterator[Added]:
+        for portion in cut_by_bytes(documents):
+            with self._environment.write(self._timeout) as txn:
+                added = self._add_within(txn, portion, duplicates)
+            yield from added
 
     def add_prepared(
         self,
@@ -353,32 +307,19 @@ class Database(Queries):
         portions = cut_by_bytes(documents)
         for portion in portions:
             with without_collector(), self._environment.write(self._timeout) as txn:
-                some = self._under_free_keys(txn, portion, rename) if rename else portion
+                some = self._catalog.under_free_keys(txn, portion, rename) if rename else portion
                 found = self._add_within(txn, some, duplicates)
                 if callable(places):
-                    write_places(txn, places(found))
+                    layout.write_places(txn, places(found))
                 elif portion is portions[-1]:
-                    write_places(txn, places or {})
+                    layout.write_places(txn, places or {})
             added += found
         return added
-
-    def _under_free_keys(
-        self, txn: ReadTransaction, documents: Sequence[Stored], rename: Rename
-    ) -> list[Stored]:
-        """Rename documents whose keys are stored, or come twice."""
-        numbers = count(Counters.unpack(txn.get("counters", b"counters")).next_id)
-        renamed: dict[Key, Stored] = {}
-        for document in documents:
-            free = document
-            while free.key in renamed or self._catalog.find(txn, free.key):
-                free = rename(document, next(numbers))
-            renamed[free.key] = free
-        return list(renamed.values())
 
     def file_places(self) -> list[FilePlace]:
         """Return how far each file was read, as `add_prepared` stored it."""
         with self._transaction() as txn:
-            return list(read_places(txn))
+            return list(layout.read_places(txn))
 
     def _duplicates(self, similarity: float | None, *, skip_duplicates: bool) -> Search | None:
         """Return the search that finds what a document that isn't to be added resembles."""
@@ -390,11 +331,6 @@ class Database(Queries):
                 hint="it says what counts as a duplicate that isn't added",
             )
         return None
-
-    def _add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
-        """Add documents in one transaction."""
-        with self._environment.write(self._timeout) as txn:
-            return self._add_within(txn, documents, duplicates)
 
     def _add_within(
         self, txn: WriteTransaction, documents: Sequence[Stored], duplicates: Search | None = None
@@ -427,14 +363,7 @@ class Database(Queries):
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        array = unchanging(as_fingerprints(fingerprints, self.plan.bits))
-        names = unchanging(as_keys(keys, self._catalog))
-        if len(names) != len(array):
-            raise InputError(
-                f"found {len(names)} keys and {len(array)} fingerprints, expected as many of both",
-                hint="the first key goes with the first fingerprint, and so on",
-            )
-        names, array = distinct_keys(names, array)
+        names, array = as_rows(keys, fingerprints, self._catalog, self.plan.bits)
         added = now()
         if len(names) > BATCH:
             with self._environment.write(self._timeout) as txn:
@@ -493,8 +422,7 @@ class Database(Queries):
                     from fpdb.maintenance import portable
 
                     portable.save(undo, txn, self._catalog, self._header, batch)
-                for start in range(0, len(batch), BATCH):
-                    deleted += self._remove(txn, batch[start : start + BATCH])
+                deleted += self._remove(txn, batch)
         return deleted
 
     def delete_duplicates(
@@ -514,21 +442,18 @@ class Database(Queries):
             InputError, PlanError: As in `clusters`.
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
-        from fpdb.joins import find_clusters
-
-        search = self._search(k, None, similarity)
-        require_choice("keep", keep, KEPT)
+        search, find = self._search(k, None, similarity), finder_of_clusters(keep)
         with self._environment.write(self._timeout) as txn:
-            clusters = list(find_clusters(self._view(txn), search, jobs, keep=keep))
-            duplicates = chain.from_iterable(cluster.duplicates for cluster in clusters)
-            while batch := list(islice(duplicates, BATCH)):
-                self._remove(txn, batch)
+            clusters = list(find(self._view(txn), search, jobs))
+            self._remove(txn, chain.from_iterable(cluster.duplicates for cluster in clusters))
         return clusters
 
-    def _remove(self, txn: WriteTransaction, keys: Sequence[Key]) -> int:
-        writer = self._writer(txn, keys)
-        removed = sum(map(writer.remove, keys))
-        writer.apply()
+    def _remove(self, txn: WriteTransaction, keys: Iterable[Key]) -> int:
+        rest, removed = iter(keys), 0
+        while batch := list(islice(rest, BATCH)):
+            writer = self._writer(txn, batch)
+            removed += sum(map(writer.remove, batch))
+            writer.apply()
         return removed
 
     def _writer(self, txn: WriteTransaction, keys: Sequence[Key] = ()) -> Writer:
@@ -588,7 +513,7 @@ class Database(Queries):
             LockTimeoutError, DiskFullError: As in `add`.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        head = replanned(self._header, k=k, capacity=capacity, similarity=similarity)
+        head = layout.replanned(self._header, k=k, capacity=capacity, similarity=similarity)
         replace = path is None
         lockout = self._environment.lockout(self._timeout) if replace else contextlib.nullcontext()
         with lockout, self._transaction() as txn:
@@ -604,7 +529,7 @@ class Database(Queries):
         they are.
         """
         with Environment.open(path, verify=require_complete_copy) as other:
-            read_layout(other)
+            layout.read_layout(other)
             self._environment.swap(other, self._timeout)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
@@ -664,32 +589,6 @@ class Database(Queries):
             timeout=self._timeout,
         )
         return again, ()
-
-
-def _describe(
-    recipe: str | Recipe,
-    *,
-    similarity: float | Literal["recipe"] | None,
-    k: int | None,
-    plan: Plan | None,
-    **settings: Any,
-) -> tuple[Recipe, Header]:
-    """Return the recipe and the header of a new database."""
-    chosen = preset(recipe) if isinstance(recipe, str) else recipe
-    if similarity == "recipe":
-        similarity = chosen.similarity
-    if k is None:
-        k = plan.k if plan else chosen.k
-    described = new_header(
-        chosen.to_dict(),
-        chosen.id,
-        bits=chosen.bits,
-        similarity=similarity,
-        k=k,
-        plan=plan,
-        **settings,
-    )
-    return chosen, described
 
 
 create = Database.create

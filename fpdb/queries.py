@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fpdb.arrays import each
 from fpdb.documents.catalog import View
-from fpdb.documents.lookup import (
-    Search,
-    answer,
-    answers,
-    hits,
-    near,
-    to_document,
-)
+from fpdb.documents.lookup import Search, answer, answers, hits, near, to_document
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.fingerprint import Recipe
@@ -40,9 +33,6 @@ if TYPE_CHECKING:
     from fpdb.joins import Clustering
 
 # Joins are imported by the methods that need them, since most programs call none.
-
-# The documents that may be kept of a cluster: the one with the smallest id, or with the most text.
-KEPT = ("first", "longest")
 
 # The answers of `query_many` that are held at once have hardly more matches than this.
 _MATCHES = 100_000
@@ -286,11 +276,7 @@ class Queries(ABC):
         Raises:
             InputError, PlanError: As in `pairs`.
         """
-        from fpdb.joins import find_clusters
-
-        require_choice("keep", keep, KEPT)
-        search = self._search(k, None, similarity)
-        found = self._joined(partial(find_clusters, keep=keep), search, jobs)
+        found = self._joined(finder_of_clusters(keep), self._search(k, None, similarity), jobs)
         return Results(found, CLUSTERS, self.keys)
 
     def clustering(self, *, similarity: float | None = None, jobs: int = 1) -> "Clustering":
@@ -414,6 +400,14 @@ class Queries(ABC):
             return self._usual._replace(limit=limit, similarity=similarity or self.similarity)
         self._index.routes(k)
         return Search(k, limit)
+
+
+def finder_of_clusters(keep: str) -> Callable[..., Iterator[Cluster]]:
+    """Return what finds clusters, or raise InputError if `keep` is none of a document."""
+    from fpdb.joins import find_clusters
+
+    require_choice("keep", keep, ("first", "longest"))
+    return partial(find_clusters, keep=keep)
 
 
 class Snapshot(Queries):

@@ -90,20 +90,8 @@ def test_a_name_that_doesn_t_exist_is_an_attribute_error():
     assert {"models", *fpdb.__all__} <= set(dir(fpdb))
 
 
-def length_of(name):
-    """Count the lines of a module without its docstrings, which may be as long as they need."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = [
-        node.body[0]
-        for node in ast.walk(tree(name))
-        if isinstance(node, documented) and ast.get_docstring(node) is not None
-    ]
-    lines = {line for each in docstrings for line in range(each.lineno, each.end_lineno + 1)}
-    return len(text(name).splitlines()) - len(lines)
-
-
 def test_no_module_is_too_long():
-    lengths = {name: length_of(name) for name in MODULES}
+    lengths = {name: len(text(name).splitlines()) for name in MODULES}
     assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
 
 

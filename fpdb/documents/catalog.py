@@ -6,9 +6,9 @@ time of adding, and only a document with a text, a sketch or metadata has a reco
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from fpdb.models import DIGEST_BYTES, LATEST, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import (
+    Counters,
     Stored,
     marks_in,
     pack_record,
@@ -46,6 +47,7 @@ SLICE = 1000
 
 # Keys as they are loaded: uint64[n], or texts as object[n].
 Keys = NDArray[Any]
+Rename = Callable[[Stored, int], Stored]
 
 # Records whose sketches are read at once.
 _BLOCK = 1 << 14
@@ -157,6 +159,19 @@ class Catalog(ABC):
                     into.append(name, key, value)
         for pages in self.pages:
             pages.fill(into, pages.scan(txn))
+
+    def under_free_keys(
+        self, txn: ReadTransaction, documents: Sequence[Stored], rename: Rename
+    ) -> list[Stored]:
+        """Rename documents whose keys are stored, or come twice."""
+        numbers = count(Counters.unpack(txn.get("counters", b"counters")).next_id)
+        renamed: dict[Key, Stored] = {}
+        for document in documents:
+            free = document
+            while free.key in renamed or self.find(txn, free.key):
+                free = rename(document, next(numbers))
+            renamed[free.key] = free
+        return list(renamed.values())
 
     def short_ids(self, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
         """Yield the ids of the short texts with a digest; zeros are of texts that equal none."""

@@ -3,10 +3,12 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
-from fpdb.errors import DamagedError, InputError, PlanError
+from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
+from fpdb.fingerprint import Recipe, preset
 from fpdb.models import Problem, now, require_choice, require_similarity, require_whole
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.drafts import Entries
@@ -60,6 +62,39 @@ def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:
     return stored, index, catalog
 
 
+def describe(
+    recipe: str | Recipe,
+    *,
+    similarity: float | Literal["recipe"] | None,
+    k: int | None,
+    plan: Plan | None,
+    **settings: Any,
+) -> tuple[Recipe, Header]:
+    """Return the recipe and the header of a new database; what isn't given is the recipe's."""
+    chosen = preset(recipe) if isinstance(recipe, str) else recipe
+    if similarity == "recipe":
+        similarity = chosen.similarity
+    if k is None:
+        k = plan.k if plan else chosen.k
+    settings |= {"bits": chosen.bits, "similarity": similarity, "k": k, "plan": plan}
+    return chosen, new_header(chosen.to_dict(), chosen.id, **settings)
+
+
+def require_created_with(recipe: Recipe | None, k: int | None, stored: Header, path: Path) -> None:
+    """Raise RecipeMismatchError if a database was created with another recipe or another k."""
+    if recipe is not None and recipe.id != stored["recipe_id"]:
+        raise RecipeMismatchError(
+            f"{path} was created with the recipe {stored['recipe'].get('name')} "
+            f"({stored['recipe_id']}), found {recipe.name} ({recipe.id})",
+            hint="leave the recipe out to use the stored one, or create another database",
+        )
+    if k not in {None, stored["plan"]["k"]}:
+        raise RecipeMismatchError(
+            f"{path} was created for k={stored['plan']['k']}, found k={k}",
+            hint="query with k=…, or create another database",
+        )
+
+
 def new_header(
     recipe: dict[str, Any],
     recipe_id: str,
@@ -77,23 +112,14 @@ def new_header(
     """
     require_choice("keys", keys, CATALOGS)
     require_similarity(similarity)
-    fields: Header = {
-        "created_by": "fpdb",
-        "keys": keys,
-        "recipe": recipe,
-        "recipe_id": recipe_id,
-    }
+    fields: Header = {"created_by": "fpdb", "keys": keys, "recipe": recipe, "recipe_id": recipe_id}
     if similarity is not None:
         fields |= {"similarity": similarity, "features": [MINHASH]}
     return _planned(fields, bits, k, capacity, plan)
 
 
 def replanned(
-    stored: Header,
-    *,
-    k: int | None,
-    capacity: int | None,
-    similarity: float | None = None,
+    stored: Header, *, k: int | None, capacity: int | None, similarity: float | None = None
 ) -> Header:
     """Describe a copy of a database with the best plan for a k, a capacity or a similarity.
 

@@ -130,6 +130,7 @@ class Preparer:
 
     def questions(self, texts: Sequence[str], *, sketched: bool) -> list[Stored]:
         """Fingerprint texts, and sketch them if asked to, as documents that are looked up."""
+        signed = self._signed(texts, sketched=sketched)
         return [
             Stored(
                 id=0,
@@ -142,9 +143,7 @@ class Preparer:
                 else b"",
                 sketch=sketch,
             )
-            for text, (number, sketch) in zip(
-                texts, self._signed(texts, sketched=sketched), strict=True
-            )
+            for text, (number, sketch) in zip(texts, signed, strict=True)
         ]
 
     def _signed(
@@ -200,6 +199,22 @@ def take(documents: Iterator[Document], most: int = BATCH) -> Iterator[list[Docu
         yield batch
 
 
+def put_together(
+    blocks: Iterable[tuple[list[Document], list[Stored]]], most: int
+) -> Iterator[list[Stored]]:
+    """Yield what was prepared a thousand at a time, that of one transaction together."""
+    together: list[Stored] = []
+    size = 0
+    for _, prepared in blocks:
+        together += prepared
+        size += sum(map(bytes_of, prepared))
+        if len(together) + BATCH > most or size >= TRANSACTION_BYTES:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
+
+
 def cut_by_bytes(documents: Sequence[Stored]) -> list[Sequence[Stored]]:
     """Cut documents that are ready to be stored into those of one transaction each, by bytes."""
     ends, size = [0], 0
@@ -252,8 +267,33 @@ def as_fingerprints(values: Any, bits: int, name: str = "fingerprint") -> Finger
     return values
 
 
-def as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
-    """Return keys as an array of numbers, or of texts."""
+def as_rows(
+    keys: Iterable[Key], values: Any, catalog: Catalog, bits: int
+) -> tuple[Keys, Fingerprints]:
+    """Return keys and their fingerprints as arrays that no other thread can change.
+
+    Of equal keys only the last stays; keys that are numbers are sorted.
+    """
+    fingerprints = unchanging(as_fingerprints(values, bits))
+    names = unchanging(_as_keys(keys, catalog))
+    if len(names) != len(fingerprints):
+        raise InputError(
+            f"found {len(names)} keys and {len(fingerprints)} fingerprints, expected as many of "
+            "both",
+            hint="the first key goes with the first fingerprint, and so on",
+        )
+    if names.dtype == np.uint64:
+        if (names[1:] > names[:-1]).all():
+            return names, fingerprints
+        places = np.argsort(names, kind="stable")
+        places = places[np.append(differs(names[places])[1:], True)]
+    else:
+        last = dict(zip(names.tolist(), range(len(names)), strict=True))
+        places = np.fromiter(last.values(), np.intp, len(last))
+    return names[places], fingerprints[places]
+
+
+def _as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
     integer = catalog.kind == "integer"
     keys = column(keys, "keys")
     if isinstance(keys, np.ndarray):
@@ -270,19 +310,6 @@ def as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
 def unchanging(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array that no other thread can change: a copy, unless it is read-only."""
     return array.copy() if array.flags.writeable else array
-
-
-def distinct_keys(keys: Keys, fingerprints: Fingerprints) -> tuple[Keys, Fingerprints]:
-    """Drop all but the last of equal keys, with their fingerprints; numbers are sorted as well."""
-    if keys.dtype == np.uint64:
-        if (keys[1:] > keys[:-1]).all():
-            return keys, fingerprints
-        places = np.argsort(keys, kind="stable")
-        places = places[np.append(differs(keys[places])[1:], True)]
-    else:
-        last = dict(zip(keys.tolist(), range(len(keys)), strict=True))
-        places = np.fromiter(last.values(), np.intp, len(last))
-    return keys[places], fingerprints[places]
 
 
 def _check_stored(document: Document) -> None:

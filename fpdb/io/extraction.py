@@ -35,11 +35,7 @@ WIDER = {
     "ascii": "cp1252",
     "us-ascii": "cp1252",
 }
-_MARKS = (
-    (b"\xef\xbb\xbf", "utf-8"),
-    (b"\xff\xfe", "utf-16-le"),
-    (b"\xfe\xff", "utf-16-be"),
-)
+_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
 def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:

@@ -444,9 +444,7 @@ def _read_record(data: bytes, number: int, bits: int) -> tuple[Stored, int]:
     return Stored(number, key, fingerprint, added, digest, meta, characters, sketch), at
 
 
-def marks_in(
-    entries: Iterable[tuple[memoryview, memoryview]],
-) -> tuple[Column, NDArray[np.uint8]]:
+def marks_in(entries: Iterable[tuple[memoryview, memoryview]]) -> tuple[Column, NDArray[np.uint8]]:
     """Return the ids, and the digests with sketches, of the records that have a fingerprint.
 
     What is missing is zeros. The records are known to be intact, and come with their keys.
