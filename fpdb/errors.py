@@ -61,6 +61,9 @@ class StorageError(FpdbError):
 class DamagedError(StorageError):
     """Bytes of the database are missing or wrong, or its disk failed."""
 
+    def __init__(self, message: str, *, hint: str = "run `fpdb check`") -> None:
+        super().__init__(message, hint=hint)
+
 
 class DiskFullError(StorageError, OSError):
     """The disk (or a quota) has no room; `free` bytes are left at `path`."""

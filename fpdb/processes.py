@@ -52,21 +52,6 @@ _LENGTH = struct.Struct("=Q")
 _CHUNK = 1 << 14  # most values fit into the first read
 
 
-_announce: Callable[[str], object] | None = None
-
-
-def announce_by(function: Callable[[str], object]) -> None:
-    """Set the function that gets the line that says what a process has long been waiting for."""
-    global _announce  # noqa: PLW0603 - a process has one place for messages
-    _announce = function
-
-
-def announce(line: str) -> None:
-    """Hand a line about a long wait to the function that was set, if there is one."""
-    if _announce:
-        _announce(line)
-
-
 def count_jobs(jobs: int) -> int:
     """Return the number of processes: 0 means all processors that this one may use."""
     if isinstance(jobs, bool) or not isinstance(jobs, int) or not 0 <= jobs <= MOST:
@@ -475,6 +460,14 @@ def is_stopped(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+
+def limit_resource(what: int, most: int) -> None:
+    """Limit a resource of this process, one of `resource.RLIMIT_…`."""
+    import resource
+
+    hard = resource.getrlimit(what)[1]
+    resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
 
 
 def require_address_space(least: int) -> None:

@@ -22,6 +22,7 @@ class WorkStep(NamedTuple):
 
 
 _listener: Callable[[WorkStep], object] | None = None
+_on_wait: Callable[[str], object] | None = None
 
 
 def log(level: str, message: str, *values: object) -> None:
@@ -34,10 +35,22 @@ def log(level: str, message: str, *values: object) -> None:
         logger.log(logging.getLevelName(level), message, *values)
 
 
-def listen(function: Callable[[WorkStep], object] | None) -> None:
-    """Set the function that gets the steps of this process, several times a second."""
-    global _listener  # noqa: PLW0603 - a process has one terminal
-    _listener = function
+def listen(
+    function: Callable[[WorkStep], object] | None, on_wait: Callable[[str], object] | None = None
+) -> None:
+    """Set the functions that get the steps of this process, and what it has long been waiting for.
+
+    Steps come several times a second.
+    """
+    global _listener, _on_wait
+    _listener, _on_wait = function, on_wait
+
+
+def announce(line: str) -> None:
+    """Log a line about a long wait, and hand it to the listener, if there is one."""
+    log("WARNING", "%s", line)
+    if _on_wait:
+        _on_wait(line)
 
 
 def show(step: WorkStep) -> None:

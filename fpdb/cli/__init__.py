@@ -16,7 +16,6 @@ import fpdb
 from fpdb import interrupts, progress
 from fpdb.cli import render
 from fpdb.errors import FpdbError, IncompleteWarning
-from fpdb.processes import announce_by
 
 if not hasattr(fpdb, "kernels_available"):
     sys.exit(
@@ -202,8 +201,7 @@ def main() -> None:
 def _run() -> int:
     """Run a command and return its exit code; print an error and its hint."""
     render.prepare_streams()
-    announce_by(render.note)
-    progress.listen(render.StepLine().take)
+    progress.listen(render.StepLine().take, render.note)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn

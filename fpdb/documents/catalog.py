@@ -189,7 +189,7 @@ class Catalog(ABC):
     def record(self, txn: ReadTransaction, number: int) -> Stored | None:
         """Return the record of an id, if it has one."""
         if number >> 64:
-            raise DamagedError("an id has more than 64 bits", hint="run `fpdb check`")
+            raise DamagedError("an id has more than 64 bits")
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else unpack_record(value, number, self._bits)
 
@@ -372,12 +372,10 @@ class IntegerCatalog(Catalog):
 
     def _bare(self, txn: ReadTransaction, number: int, high: int, added: int) -> Stored:
         if high >> HIGH_BITS or added > LATEST:
-            raise DamagedError(
-                "a page can't be read: it is one of another table", hint="run `fpdb check`"
-            )
+            raise DamagedError("a page can't be read: it is one of another table")
         fingerprint = self._index.locate(txn, high, number)
         if fingerprint is None:
-            raise DamagedError(f"the document {number} is in no table", hint="run `fpdb check`")
+            raise DamagedError(f"the document {number} is in no table")
         return Stored(number, number, fingerprint, added)
 
     def write(
@@ -443,13 +441,11 @@ class View:
 
 
 def _missing(number: int) -> DamagedError:
-    return DamagedError(f"the document {number} isn't there", hint="run `fpdb check`")
+    return DamagedError(f"the document {number} isn't there")
 
 
 def _misled(wanted: Key, found: Key) -> DamagedError:
-    return DamagedError(
-        f"the key {wanted!r} leads to the document with the key {found!r}", hint="run `fpdb check`"
-    )
+    return DamagedError(f"the key {wanted!r} leads to the document with the key {found!r}")
 
 
 def _has_record(stored: Stored) -> bool:

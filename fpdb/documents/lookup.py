@@ -177,9 +177,7 @@ def _same_text(
     for number in ids[:DOCUMENTS]:
         stored = read(number)
         if stored.digest != digest:
-            raise DamagedError(
-                f"the document {number} isn't the text that led to it", hint="run `fpdb check`"
-            )
+            raise DamagedError(f"the document {number} isn't the text that led to it")
         matches.append(_match(stored, number, 0, 1.0))
     matches.sort(key=_rank)
     return to_matches(matches[: search.limit], complete=found.complete)

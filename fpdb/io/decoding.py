@@ -22,6 +22,7 @@ from fpdb.arrays import Places, portions
 from fpdb.io.records import Reading, shorten
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import Named, header_reason
+from fpdb.processes import limit_resource
 
 if TYPE_CHECKING:
     import pyarrow
@@ -123,16 +124,14 @@ def _used() -> int:
 
     pyarrow.set_cpu_count(1)
     pyarrow.set_io_thread_count(1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit_resource(resource.RLIMIT_CORE, 0)
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[5]) * resource.getpagesize()
 
 
 def _limit(file: ColumnFile) -> None:
     # A file that is mapped isn't data.
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    most = _used() + file.memory
-    resource.setrlimit(resource.RLIMIT_DATA, (most if hard < 0 else min(most, hard), hard))
+    limit_resource(resource.RLIMIT_DATA, _used() + file.memory)
     signal.setitimer(signal.ITIMER_PROF, file.seconds)
 
 

@@ -27,7 +27,7 @@ from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenEr
 from fpdb.fingerprint import canonical
 from fpdb.maintenance.digest import Digest, buckets_of, hashed
 from fpdb.models import SKETCH_BYTES, Problem
-from fpdb.processes import Streamed, Worker, require_address_space
+from fpdb.processes import Streamed, Worker, limit_resource, require_address_space
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
@@ -137,14 +137,9 @@ def _opened(directory: Path) -> Environment:
 
 def _limit(directory: Path) -> None:
     size = os.lstat(directory / DATA_FILE).st_size
-    seconds = _SECONDS + _SECONDS_A_MEGABYTE * (size >> 20)
-    for what, most in (
-        (resource.RLIMIT_DATA, _MEMORY),
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(what)[1]
-        resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
+    limit_resource(resource.RLIMIT_CPU, _SECONDS + _SECONDS_A_MEGABYTE * (size >> 20))
+    limit_resource(resource.RLIMIT_DATA, _MEMORY)
+    limit_resource(resource.RLIMIT_CORE, 0)
 
 
 def require_complete_copy(directory: Path) -> None:
@@ -331,7 +326,6 @@ class _Check:
                 yield [hashed(key[:-ID_BYTES] for key, _ in block), np.array(ids, np.uint64)]
 
     def _table(self, pages: Pages, problems: list[Problem]) -> Iterator[Rows]:
-        """Read the pages of a table."""
         last: Rows = []
         for rows in gathered(self._read_pages(pages, problems), ROWS):
             keys = rows[: pages.key_width // ID_BYTES]
@@ -361,7 +355,6 @@ class _Check:
                     yield rows
 
     def _records(self, problems: list[Problem]) -> Iterator[list[Stored]]:
-        """Yield the documents that have records, in blocks."""
         documents: list[Stored] = []
         with self._txn.cursor("documents") as cursor:
             for name, value in cursor:
@@ -438,12 +431,9 @@ class _Check:
         return rows | {self._home: self._home_rows(block), self._by_key: [names, _ids_of(block)]}
 
     def _home_rows(self, block: list[Stored]) -> Rows:
-        numbers, ids = [], []
-        for stored in block:
-            if stored.fingerprint is not None:
-                numbers.append(stored.fingerprint)
-                ids.append(stored.id)
-        return [*as_words(to_array(numbers, self._bits)), np.array(ids, np.uint64)]
+        long = [stored for stored in block if stored.fingerprint is not None]
+        numbers = to_array((stored.fingerprint or 0 for stored in long), self._bits)
+        return [*as_words(numbers), _ids_of(long)]
 
     def _look_up(self, block: list[Stored]) -> Iterator[Problem]:
         """Look records up in `ids` and in the home table, which must have the very same row."""
@@ -512,7 +502,6 @@ class _Check:
 
 
 def _rows_in(buckets: Places, blocks: Iterable[Rows]) -> set[tuple[int, ...]]:
-    """Return the rows in some buckets."""
     rows: set[tuple[int, ...]] = set()
     for block in blocks:
         inside = np.isin(buckets_of(block), buckets)
@@ -547,7 +536,7 @@ def require_document(record: Stored, name: bytes, catalog: Catalog) -> None:
         or type(record.key) is not (str if catalog.kind == "text" else int)
         or (sketch and (not catalog.sketched or len(sketch) != SKETCH_BYTES))
     ):
-        raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
+        raise DamagedError("its fields aren't those of a document")
     catalog.check_key(record.key)
 
 
@@ -557,19 +546,14 @@ def require_checksums(view: View) -> None:
     counters = Counters.unpack(txn.get("counters", b"counters"))
     rows = sum(len(page[0]) for page in index.home.scan(txn))
     bands = [index.bands.pages] if index.bands else []
-    for pages in (*index.further, *bands, *view.catalog.pages):
-        for _ in pages.scan(txn):
-            pass
+    scans = [pages.scan(txn) for pages in (*index.further, *bands, *view.catalog.pages)]
+    keys = scan_keys(txn) if view.catalog.kind == "text" else ()
+    for _ in chain(*scans, keys, read_places(txn)):
+        pass
     with txn.cursor("documents") as cursor:
         for number, value in cursor:
             require_checksum(value, int.from_bytes(number))
-    if view.catalog.kind == "text":
-        for _ in scan_keys(txn):
-            pass
-    for _ in read_places(txn):
-        pass
     if rows != counters.documents - counters.short:
         raise DamagedError(
-            f"the home table has {rows:,} rows, expected {counters.documents - counters.short:,}",
-            hint="run `fpdb check`",
+            f"the home table has {rows:,} rows, expected {counters.documents - counters.short:,}"
         )

@@ -139,9 +139,7 @@ def _write_documents(
         digest.update(data)
         _write(file, data)
     if expected not in (None, count):
-        raise DamagedError(
-            f"found {count:,} documents, the counters say {expected:,}", hint="run `fpdb check`"
-        )
+        raise DamagedError(f"found {count:,} documents, the counters say {expected:,}")
     _write(file, _line({"documents": count, "sha256": digest.hexdigest()}))
     return count
 

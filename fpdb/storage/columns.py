@@ -126,7 +126,7 @@ def unpack_rows(
             return [np.frombuffer(value, np.uint64, count, at)]
         return _read_columns(value, wanted, count, widths, at)
     except (struct.error, ValueError, KeyError) as error:
-        raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+        raise DamagedError(f"a page can't be read: {error}") from None
 
 
 class NewRows:
@@ -226,7 +226,7 @@ def with_rows(
     except OverflowError:  # a number that takes more bytes
         return None
     except (struct.error, ValueError, TypeError, KeyError) as error:
-        raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+        raise DamagedError(f"a page can't be read: {error}") from None
     _BODY_HEAD.pack_into(grown, _CHECKSUM_BYTES, count + len(places), widths)
     return summed(grown, seed)
 
@@ -244,7 +244,7 @@ def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, 
             return value[start : start + 8 * count], count
         return _read_columns(value, 1, count, widths, start)[0].data.cast("B"), count
     except (struct.error, ValueError, KeyError) as error:
-        raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+        raise DamagedError(f"a page can't be read: {error}") from None
 
 
 def narrow_column(value: memoryview, columns: int, seed: int) -> tuple[Sequence[int], int]:
@@ -260,7 +260,7 @@ def narrow_column(value: memoryview, columns: int, seed: int) -> tuple[Sequence[
             return bytes(count), low
         return _searchable(value, start, count, width), low if width < 8 else 0
     except (struct.error, ValueError, KeyError) as error:
-        raise DamagedError(f"a page can't be read: {error}", hint="run `fpdb check`") from None
+        raise DamagedError(f"a page can't be read: {error}") from None
 
 
 def last_numbers(value: memoryview, columns: int, start: int, stop: int) -> list[int]:
@@ -339,12 +339,10 @@ def _opened(value: memoryview | bytes, columns: int, seed: int) -> tuple[int, in
     """Return the rows of a sound page, their widths, and where its columns begin."""
     checksum, count, widths = _unpack_head(value)
     if _digest(value[4:], seed) & 0xFFFFFFFF != checksum:
-        raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
+        raise DamagedError("the checksum of a page is wrong")
     start = 8 + 8 * columns
     if start + count * _row_bytes[widths] != len(value):
-        raise DamagedError(
-            "a page can't be read: it is one of another table", hint="run `fpdb check`"
-        )
+        raise DamagedError("a page can't be read: it is one of another table")
     return count, widths, start
 
 

@@ -1,16 +1,11 @@
 """The one way in which a database appears: made beside its place, synced, sealed, and moved there.
 
-A draft is a directory beside the place, `.NAME.RANDOM.new`, with a claim file that its maker keeps
-locked. A draft whose claim nobody locks was left by a killed process, and is removed by the next
-process that makes a database of this name.
+A draft is a directory `.NAME.RANDOM.new`, whose maker keeps its claim file locked. One that nobody
+locks was left by a killed process, and is removed by the next maker of a database of this name.
 
-A draft may also replace the database at its place: both are exchanged at once, and then what was
-there is a draft to remove.
-
-A copy of a directory that others write to may be torn: parts of one file from different moments,
-each intact in itself. Nothing in such a file shows its age, but it is another file than the one
-that was copied. So a data file is sealed where fpdb made it, by what no copy can take along, and a
-file without its seal is verified before it is opened for the first time.
+A copy of a directory that others write to may be torn, and nothing in it shows that. So a data file
+is sealed where fpdb made it, by what no copy can take along, and a file without its seal is
+verified before it is opened for the first time.
 """
 
 import contextlib
@@ -97,7 +92,12 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
                     claim.enter_context(_claimed(directory, os.O_CREAT))
                     exchange(draft, directory)
                 else:
-                    _move(draft, directory)
+                    try:
+                        draft.rename(directory)  # onto nothing, or an empty directory
+                    except OSError:
+                        require_vacant(directory)  # another process may have been quicker
+                        raise
+                    sync(place)
             # Not earlier: a draft without its claim would stay for ever if this process was killed.
             with contextlib.suppress(OSError):
                 (directory / CLAIM_FILE).unlink()
@@ -112,15 +112,6 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
                 with contextlib.suppress(OSError):
                     (directory / CLAIM_FILE).unlink()
         raise
-
-
-def _move(draft: Path, directory: Path) -> None:
-    try:
-        draft.rename(directory)  # onto nothing, or an empty directory
-    except OSError:
-        require_vacant(directory)  # another process may have been quicker
-        raise
-    sync(directory.parent)
 
 
 def exchange(first: Path, second: Path) -> None:
@@ -190,8 +181,8 @@ def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> Non
         with made.begin(write=True) as transaction:
             for name in names:
                 database = made.open_db(name.encode(), txn=transaction)
-                for key, value in initial.get(name, {}).items():
-                    transaction.put(key, value, db=database)
+                for entry in initial.get(name, {}).items():
+                    transaction.put(*entry, db=database)
     except lmdb.Error as error:
         raise translate(error, draft) from error
     finally:

@@ -47,8 +47,8 @@ class ReadTransaction:
     """A snapshot, as a context manager; `raw` and `databases` are for the hottest loops."""
 
     __slots__ = (
-        *("__weakref__", "_handle", "_mark", "_shared"),
-        *("cursors", "databases", "kept", "raw", "thread"),
+        *("__weakref__", "_handle", "cursors", "databases"),
+        *("kept", "mark", "raw", "shared", "thread"),
     )
 
     _writes = False
@@ -63,8 +63,8 @@ class ReadTransaction:
 
     def __enter__(self) -> Self:
         while True:
-            self._shared = shared = self._handle.current()
-            self._mark: Mark = weakref.ref(self, shared.dropped)
+            self.shared = shared = self._handle.current()
+            self.mark: Mark = weakref.ref(self, shared.dropped)
             try:
                 self._begin(write=False)
             except BaseException as error:
@@ -74,11 +74,11 @@ class ReadTransaction:
                 return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        shared, fault = self._shared, error if isinstance(error, lmdb.Error) else None
+        shared, fault = self.shared, error if isinstance(error, lmdb.Error) else None
         if isinstance(error, DamagedError):
             log("ERROR", "%s is damaged: %s", self._handle.path, error)
         self.cursors, self.kept = {}, {}
-        if self._mark not in shared.active:
+        if self.mark not in shared.active:
             self._leave(error)
             return
         # A transaction uses the pages again that the one two before it has freed. So it is the
@@ -94,7 +94,7 @@ class ReadTransaction:
         finally:
             try:
                 del self.raw  # py-lmdb keeps the reader slot until it is collected
-                shared.active.discard(self._mark)
+                shared.active.discard(self.mark)
                 moved = self._writes and error is None and not self._handle.is_at_path(shared)
             finally:
                 if self._writes:
@@ -117,25 +117,13 @@ class ReadTransaction:
                 hint="write again; fpdb moves and replaces databases between writes only",
             )
 
-    def require_open(self) -> None:
-        """Raise if the block has ended, or if this is a child process that was forked in it."""
-        if self._mark not in self._shared.active:
-            raise ClosedError(
-                f"the transaction on {self._shared.directory} has ended, or is another process's",
-                hint="use a snapshot within its `with` block, in the process that began it",
-            )
-
     def require_in_place(self) -> None:
         """Raise MovedError unless the database that it reads is still at its path."""
-        if not self._handle.is_at_path(self._shared):
+        if not self._handle.is_at_path(self.shared):
             raise MovedError(
                 f"{self._handle.path} was moved, removed or replaced while it was held",
                 hint="copy it again: the copy may be of both",
             )
-
-    def explained(self, error: lmdb.Error) -> FpdbError:
-        """Return fpdb's error for one of LMDB's."""
-        return self._shared.fault(error)
 
     def get(self, name: str, key: bytes) -> memoryview | None:
         """Return the value of a key, or None."""
@@ -164,7 +152,7 @@ class ReadTransaction:
 
     def open_snapshots(self) -> Snapshots:
         """Count the snapshots that processes have open, without this one, and find the oldest."""
-        environment = self._shared.environment
+        environment = self.shared.environment
         if environment is None:
             return Snapshots(0, None, 0)
         environment.reader_check()  # a process that was killed reads no more
@@ -185,8 +173,8 @@ class ReadTransaction:
         with disk_named(path.parent):
             descriptor = os.open(path, flags, 0o600)
             try:
-                if self._shared.environment is not None:
-                    self._shared.environment.copyfd(descriptor, compact=True, txn=self.raw)
+                if self.shared.environment is not None:
+                    self.shared.environment.copyfd(descriptor, compact=True, txn=self.raw)
             except lmdb.Error as error:
                 raise translate(error, path.parent) from error
             finally:
@@ -199,13 +187,13 @@ class ReadTransaction:
             del self.raw
         if self._writes and error is None:
             raise ClosedError(
-                f"the transaction on {self._shared.directory} belongs to the parent process, or "
+                f"the transaction on {self.shared.directory} belongs to the parent process, or "
                 "ended when this thread began another one",
                 hint="fork outside of transactions, and don't hold one in a generator",
             )
 
     def _begin(self, *, write: bool) -> None:
-        shared, mark = self._shared, self._mark
+        shared, mark = self.shared, self.mark
         if shared.unguarded:
             shared.open_anew_if_copied()
         self.thread = _thread()
@@ -219,9 +207,9 @@ class ReadTransaction:
         self.databases = shared.databases
 
     def _end(self) -> None:
-        self._shared.active.discard(self._mark)
-        if self._shared.barred:
-            self._shared.close_if_idle()
+        self.shared.active.discard(self.mark)
+        if self.shared.barred:
+            self.shared.close_if_idle()
 
     def _require_replaced(self, shared: SharedEnvironment, error: BaseException) -> None:
         """Raise an error of beginning, unless the database was replaced at this very moment."""
@@ -241,12 +229,17 @@ class Ongoing:
         self._txn = txn
 
     def __enter__(self) -> ReadTransaction:
-        self._txn.require_open()
+        shared = self._txn.shared
+        if self._txn.mark not in shared.active:
+            raise ClosedError(
+                f"the transaction on {shared.directory} has ended, or is another process's",
+                hint="use a snapshot within its `with` block, in the process that began it",
+            )
         return self._txn
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, lmdb.Error):
-            raise self._txn.explained(error) from error
+            raise self._txn.shared.fault(error) from error
 
 
 class WriteTransaction(ReadTransaction):
@@ -263,8 +256,8 @@ class WriteTransaction(ReadTransaction):
     def __enter__(self) -> Self:
         caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
         while True:
-            self._shared = shared = self._handle.current()
-            self._mark = weakref.ref(self, shared.dropped)
+            self.shared = shared = self._handle.current()
+            self.mark = weakref.ref(self, shared.dropped)
             try:
                 if shared.barred:
                     shared.require_usable()
@@ -272,7 +265,7 @@ class WriteTransaction(ReadTransaction):
                 if self._handle.compare() is not shared:  # it was replaced during the wait
                     self.abandon()
                     continue
-                self._require_process()
+                shared.require_process()
                 if time.monotonic() >= shared.reader_check_due:
                     shared.check_readers()
                 self._begin(write=True)
@@ -286,10 +279,10 @@ class WriteTransaction(ReadTransaction):
     def abandon(self) -> None:
         """Undo what was begun, unless the block has ended."""
         try:
-            if self._mark in self._shared.active and hasattr(self, "raw"):
+            if self.mark in self.shared.active and hasattr(self, "raw"):
                 self.raw.abort()
         finally:
-            self._shared.lock.release(self)
+            self.shared.lock.release(self)
             self._end()
 
     def put(self, name: str, key: bytes, value: bytes | bytearray | memoryview) -> None:
@@ -316,15 +309,6 @@ class WriteTransaction(ReadTransaction):
     def delete(self, name: str, key: bytes) -> bool:
         """Delete a key; return whether it was there."""
         return self.raw.delete(key, db=self.databases[name])
-
-    def _require_process(self) -> None:
-        shared = self._shared
-        if shared.pid != os.getpid() and shared.environment is not None:
-            # A fork that ran no Python hook; to write here would corrupt the file.
-            raise ClosedError(
-                f"{shared.directory} was opened by process {shared.pid}, not by this one",
-                hint="open the database after the fork",
-            )
 
 
 class Lockout(WriteTransaction):

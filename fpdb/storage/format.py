@@ -106,7 +106,6 @@ def unpack(data: bytes | memoryview, what: str = "a stored value") -> Any:
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise DamagedError(
             f"{what} can't be unpacked: {str(error) or 'it is nested too deeply'}",
-            hint="run `fpdb check` on the database",
         ) from error
 
 
@@ -247,7 +246,7 @@ class Counters(NamedTuple):
             or form.size != len(body)
             or checksum != xxhash.xxh3_64_digest(body, _COUNTERS_SEED)
         ):
-            raise DamagedError("the counters are damaged", hint="run `fpdb check`")
+            raise DamagedError("the counters are damaged")
         return cls(*form.unpack(body))
 
 
@@ -290,11 +289,11 @@ class FilePlace(NamedTuple):
         """Unpack a key and its value, or raise DamagedError."""
         body = value[CHECKSUM_BYTES:]
         if bytes(value[:CHECKSUM_BYTES]) != xxhash.xxh3_64_digest(body, seed_of(FILES, key)):
-            raise DamagedError("the place of a file is damaged", hint="run `fpdb check`")
+            raise DamagedError("the place of a file is damaged")
         fields = unpack(body, "the place of a file")
         kinds = [type(field) for field in fields] if isinstance(fields, list) else []
         if len(key) != _IDENTITY.size or kinds != [bytes, int, int, bytes]:
-            raise DamagedError("the place of a file has other fields", hint="run `fpdb check`")
+            raise DamagedError("the place of a file has other fields")
         path, offset, lines, digest = fields
         identity = FileIdentity(*_IDENTITY.unpack(key))
         return cls(identity, os.fsdecode(path), offset, lines, digest)
@@ -391,7 +390,7 @@ def require_checksum(value: memoryview | bytes, number: int) -> None:
     """Raise DamagedError unless a value is an intact record, and that of an id."""
     checksum = _record_checksum(value[_RECORD_CHECKSUM_BYTES:], number)
     if bytes(value[:_RECORD_CHECKSUM_BYTES]) != checksum:
-        raise DamagedError("the checksum of a document is wrong", hint="run `fpdb check`")
+        raise DamagedError("the checksum of a document is wrong")
 
 
 def renumbered(value: memoryview | bytes, number: int) -> bytes:
@@ -408,7 +407,7 @@ def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
             stored, end = _read_record(bytes(value), number, bits)
             if end == len(value):
                 return stored
-    raise DamagedError("its fields aren't those of a document", hint="run `fpdb check`")
+    raise DamagedError("its fields aren't those of a document")
 
 
 def _read_record(data: bytes, number: int, bits: int) -> tuple[Stored, int]:

@@ -1,8 +1,7 @@
 """The only reader of LMDB's data file, format 1: page by page, without mapping it.
 
-LMDB trusts its file: it reads a truncated one until the process dies of a bus error, and takes an
-empty one for an empty database. So a file is checked here before LMDB maps it, and a damaged one is
-read for a repair. Numbers have the byte order of the machine.
+LMDB trusts its file: a truncated one ends the process by a bus error. So a file is checked here
+before LMDB maps it, and a damaged one is read for a repair. Numbers have the machine's byte order.
 
     meta      page head, magic and version (u32), address and size of the map (u64), tree of the
               free pages, main tree, last page and transaction (u64); the first two pages
@@ -52,7 +51,7 @@ DEEPEST = 32  # levels of a tree; LMDB's cursors have no more
 _SMALL = 64  # pages of the trees of names and of the header, unless a recipe has a table of weights
 _LARGE = 1 << 20  # only a list of free pages, or a header with a table of weights, is longer
 
-UNSEEN, REACHED, FREE, WITHIN = range(4)  # what is known of a page; WITHIN has no head
+REACHED, FREE, WITHIN = 1, 2, 3  # what may be known of a page; one WITHIN a value has no head
 
 _NO_STATE = -1  # below every number of writes
 
@@ -102,11 +101,6 @@ class Meta(NamedTuple):
             and self.free.page_size in _PAGE_SIZES
             and self.last_page <= _LAST_PAGE
         )
-
-    @property
-    def end(self) -> int:
-        """The length of a file that has all of its pages."""
-        return (self.last_page + 1) * self.free.page_size
 
 
 class Node(NamedTuple):
@@ -361,7 +355,9 @@ def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
     else:
         first, second = metas
         taken = newest = max(first.transaction, second.transaction) % METAS
-        if not _follow_each_other(first.transaction, second.transaction):
+        # Of the last commit and the one before, unless nothing was committed.
+        follow = first.transaction % METAS == 0 and abs(first.transaction - second.transaction) == 1
+        if not follow and (first.transaction or second.transaction):
             faults.append(
                 f"the meta pages are of the transactions {first.transaction} and "
                 f"{second.transaction}, expected two that follow each other"
@@ -391,13 +387,6 @@ def _is_failed_commit(file: LmdbFile, older: Meta, newer: Meta) -> bool:
     nodes = file.entries(older.free, file.pages)
     freed_by = max((int.from_bytes(node.key, sys.byteorder) for node in nodes), default=0)
     return freed_by > older.transaction and older.last_page <= newer.last_page
-
-
-def _follow_each_other(first: int, second: int) -> bool:
-    """Return whether these can be the numbers of the last commit and the one before."""
-    if first == second == 0:  # nothing was committed
-        return True
-    return first % METAS == 0 and second % METAS == 1 and abs(first - second) == 1
 
 
 def _count_writes(file: LmdbFile, meta: Meta) -> int | None:

@@ -2,8 +2,7 @@
 
 LMDB's own lock can neither be interrupted nor time out, so this one is taken first. Threads
 queue at an `RLock`, processes at an `flock` on a file that LMDB doesn't use. Each has a
-turnstile: the next in the queue keeps it locked, so that a busy writer, which takes the lock again
-right after releasing it, can't overtake the one that has been waiting.
+turnstile, which the next in the queue keeps locked, so that a busy writer can't overtake it.
 
 A signal handler may raise after any call, and before the first statement of any function, also of
 an `__exit__`. So the lock belongs to an object: to release it twice does no harm, and it is
@@ -28,8 +27,8 @@ from typing import NoReturn, Protocol
 import lmdb
 
 from fpdb.errors import LockTimeoutError
-from fpdb.processes import announce, is_stopped
-from fpdb.progress import log
+from fpdb.processes import is_stopped
+from fpdb.progress import announce
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_file
 
@@ -238,12 +237,8 @@ class WriteLock:
                 if announced <= now:
                     announced = began + timeout
                     _, name, hint = self._holder()
-                    what = (
-                        f"waiting at most {timeout:g} s for {name}, which writes to "
-                        f"{self.directory}: {hint}"
-                    )
-                    announce(what)
-                    log("WARNING", "%s", what)
+                    waiting = f"waiting at most {timeout:g} s for {name}"
+                    announce(f"{waiting}, which writes to {self.directory}: {hint}")
                 time.sleep(min(pause, began + timeout - now))
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
@@ -258,22 +253,18 @@ class WriteLock:
 
     def _holder(self) -> tuple[int | None, str, str]:
         """Return the process that has the lock, its name, and how to go on."""
-        hint = _OTHER_PROCESS
         try:
             record = os.pread(self._process_lock, _RECORD_BYTES, 0).decode()
             first, second, host = record.split(maxsplit=2)
             pid, namespace = int(first), int(second)
         except (OSError, ValueError):
-            return None, "an unknown process", hint
+            return None, "an unknown process", _OTHER_PROCESS
         if namespace != _pid_namespace():
-            return pid, f"process {pid} of another container ({host.strip()})", hint
+            return pid, f"process {pid} of another container ({host.strip()})", _OTHER_PROCESS
         if is_stopped(pid):
-            hint = (
-                f"`kill -CONT {pid}` lets it go on; `kill -KILL {pid}` ends it, and undoes what "
-                "it hasn't committed"
-            )
-            return pid, f"process {pid} (stopped)", hint
-        return pid, f"process {pid}", hint
+            end = f"`kill -KILL {pid}` ends it, and undoes what it hasn't committed"
+            return pid, f"process {pid} (stopped)", f"`kill -CONT {pid}` lets it go on; {end}"
+        return pid, f"process {pid}", _OTHER_PROCESS
 
     def _give_up(self, timeout: float, pid: int | None, name: str, hint: str) -> NoReturn:
         raise LockTimeoutError(

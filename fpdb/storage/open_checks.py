@@ -88,7 +88,7 @@ def moved(directory: Path) -> MovedError:
 
 def require_openable(directory: Path, *, readonly: bool) -> None:
     """Check a directory that is not in use in this process."""
-    descriptor = _open_to_copy(directory)
+    descriptor = open_data(directory, copied=True)
     try:
         require_local(directory)
         if not readonly:
@@ -103,20 +103,15 @@ def require_openable(directory: Path, *, readonly: bool) -> None:
         os.close(descriptor)
 
 
-def _open_to_copy(directory: Path) -> int:
-    """Open the data file for writing, where its owner may, though nothing is written.
+def open_data(directory: Path, *, copied: bool = False) -> int:
+    """Open the data file of a directory that is not in use in this process, to read it.
 
-    An overlay, as containers have, then makes its copy of the file before anything is read of it.
+    Its owner may have it `copied` by an overlay, as containers have, before anything is read of it:
+    it is then opened for writing, if possible, though nothing is written.
     """
-    if _find_data(directory).st_uid == os.geteuid():
+    if _find_data(directory).st_uid == os.geteuid() and copied:
         with contextlib.suppress(OSError):
             return open_file(directory / DATA_FILE, os.O_RDWR)
-    return open_data(directory)
-
-
-def open_data(directory: Path) -> int:
-    """Open the data file of a directory that is not in use in this process, to read it."""
-    _find_data(directory)
     with disk_named(directory):
         return open_file(directory / DATA_FILE, os.O_RDONLY)
 
@@ -184,14 +179,11 @@ def require_vacant(directory: Path) -> None:
                 f"{parent} is a database, expected a directory beside it to create one in",
                 hint="choose another path",
             )
-        if (directory / DATA_FILE).exists():
-            raise DatabaseExistsError(
-                f"there is a database at {directory} already",
-                hint="open it, or choose another path",
-            )
         if not is_vacant(directory):
+            what = "is a file or holds other files, expected an empty directory"
+            found = f"there is a database at {directory} already"
             raise DatabaseExistsError(
-                f"{directory} is a file or holds other files, expected an empty directory",
+                found if (directory / DATA_FILE).exists() else f"{directory} {what}",
                 hint="choose another path",
             )
 
@@ -418,11 +410,8 @@ def _make_lock_file(folder: int, mode: int) -> None:
 
 _LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk
 _DAMAGE = (
-    lmdb.CorruptedError,
-    lmdb.PageNotFoundError,
-    lmdb.InvalidError,
-    lmdb.VersionMismatchError,
-    lmdb.PanicError,
+    *(lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError),
+    *(lmdb.VersionMismatchError, lmdb.PanicError),
 )
 
 

@@ -1,17 +1,15 @@
 """The one LMDB environment that a process may have of a directory, shared by all its handles.
 
 LMDB forbids to open an environment twice in a process, to carry it over a fork, and to replace
-its map while a transaction is open. So every handle of a directory uses one SharedEnvironment,
-which knows its open transactions. To replace the environment, it bars new transactions,
-waits until the open ones have ended, and then closes and opens it; handles don't notice.
+its map while a transaction is open. So every handle of a directory uses one SharedEnvironment. To
+replace the environment, it bars new transactions, waits until the open ones have ended, and then
+closes and opens it; handles don't notice.
 
-To open an environment for writing takes the write lock. If another process has that for longer
-than a moment, it is opened for reading, so that only writers wait; the first
-transaction that finds the lock free opens it anew, and so does the first write.
+To open it for writing takes the write lock. If another process has that for longer than a moment,
+it is opened for reading, and the first transaction that finds the lock free opens it anew.
 
-`join`, `join_anew` and `leave` keep the table of the environments that this process has open.
-It is the only place where an environment is found by the identity of its data file. A directory
-may be moved, and another one take its path: whatever opens by a path compares the identity.
+A directory may be moved, and another one take its path: so environments are found by the identity
+of their data file, and whatever opens by a path compares it.
 
 A signal handler may raise after any call. So nothing here must be undone to go on: what opens,
 replaces or closes holds `table_lock`, by a `with` that no exception can come between, and `barred`
@@ -179,11 +177,8 @@ class SharedEnvironment:
 
         On an overlay, the first process that opens a file to write makes a copy of it.
         """
-        file = LmdbFile(open_data(self.directory))
-        try:
+        with contextlib.closing(LmdbFile(open_data(self.directory))) as file:
             commit = max((meta.transaction for meta in file.metas() if meta.valid), default=0)
-        finally:
-            file.close()
         if self.last_commit() < commit and not self._is_active(threading.get_ident()):
             self.open_anew()
 
@@ -215,6 +210,14 @@ class SharedEnvironment:
             raise type(self.failure)(str(self.failure), hint=self.failure.hint)
         if self.users == 0:
             self._refuse()
+
+    def require_process(self) -> None:
+        """Raise ClosedError after a fork that ran no Python hook; to write would corrupt the file."""
+        if self.pid != os.getpid() and self.environment is not None:
+            raise ClosedError(
+                f"{self.directory} was opened by process {self.pid}, not by this one",
+                hint="open the database after the fork",
+            )
 
     def before_fork(self) -> None:
         """Keep new transactions out, and let the other threads leave."""
@@ -295,7 +298,11 @@ class SharedEnvironment:
                     opened[name.decode()] = environment.open_db(name, transaction, create=False)
             with environment.begin() as transaction:
                 header = opened.get("header")
-                self._require_header(transaction.get(b"header", db=header) if header else None)
+                found = transaction.get(b"header", db=header) if header else None
+            if self.header not in (None, found):  # the number of an inode was used again
+                self.failure = _replaced(self.directory, self.header, found)
+                raise self.failure
+            self.header = found
         except (lmdb.IncompatibleError, lmdb.DbsFullError, UnicodeDecodeError) as error:
             raise NotADatabaseError(
                 f"{self.directory} has other entries than fpdb's sub-databases",
@@ -306,17 +313,9 @@ class SharedEnvironment:
             raise translate(error, self.directory) from error
         return opened
 
-    def _require_header(self, found: bytes | None) -> None:
-        if self.header not in (None, found):  # the number of an inode was used again
-            self.failure = _replaced(self.directory, self.header, found)
-            raise self.failure
-        self.header = found
-
     def _require_same(self) -> None:
-        with contextlib.suppress(DatabaseNotFoundError, NotADatabaseError):
-            if identify(self.directory) == self.identity:
-                return
-        raise moved(self.directory)
+        if inode_of(self.directory / DATA_FILE) != self.identity:
+            raise moved(self.directory)
 
     def open_anew(self) -> None:
         """Open the environment again, with the largest map that is possible now."""
@@ -435,14 +434,9 @@ def _described(header: bytes | None) -> dict[str, object]:
     """Return what distinguishes databases, as far as a header has it."""
     with contextlib.suppress(FpdbError):
         fields = unpack_header(header or b"")
-        plan = fields["plan"]
+        plan, name = fields["plan"], fields["recipe"].get("name")
         prefixes = [table.get("prefix") for table in plan.get("tables", [])]
-        return {
-            **fields,
-            "recipe": fields["recipe"].get("name"),
-            "k": plan.get("k"),
-            "plan": prefixes,
-        }
+        return {**fields, "recipe": name, "k": plan.get("k"), "plan": prefixes}
     return {}
 
 

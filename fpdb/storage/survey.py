@@ -9,29 +9,8 @@ from typing import NamedTuple, Self
 
 from fpdb.errors import DamagedError
 from fpdb.models import Problem
-from fpdb.storage.lmdb_file import (
-    BRANCH,
-    DATA_FILE,
-    DEEPEST,
-    FREE,
-    LEAF,
-    METAS,
-    NO_PAGE,
-    OVERFLOW,
-    PAGE_HEAD,
-    REACHED,
-    WITHIN,
-    LmdbFile,
-    Meta,
-    Node,
-    NodePage,
-    Tree,
-    kind_of,
-    listed_pages,
-    newest_state,
-    parse_page,
-    run_length,
-)
+from fpdb.storage import lmdb_file
+from fpdb.storage.lmdb_file import DATA_FILE, METAS, LmdbFile, Node, NodePage
 from fpdb.storage.open_checks import name_of, open_data
 
 # Pages that a file may lack at its end: taken and given back by transactions, and never written.
@@ -67,30 +46,30 @@ class Walk:
         self.faults: list[str] = []
         self._file = file
         self._sorted_keys = sorted_keys
-        if root != NO_PAGE:
+        if root != lmdb_file.NO_PAGE:
             self._down(root, None, None, 1)
 
     def _down(self, number: int, low: bytes | None, high: bytes | None, depth: int) -> None:
         """Follow a page and all below it; its keys are at least `low`, and below `high`."""
         file = self._file
         page, fault = NodePage(0, [], intact=False), ""
-        if not METAS <= number < len(file.reached) or depth > DEEPEST:
+        if not METAS <= number < len(file.reached) or depth > lmdb_file.DEEPEST:
             fault = "doesn't exist"
         elif file.reached[number]:
             fault = "is a page of something else"
         elif (data := file.page(number)) is None:
             fault = "is lost"
-        elif not (page := parse_page(data)).nodes:
+        elif not (page := lmdb_file.parse_page(data)).nodes:
             fault = "can't be read"
-        elif page.kind == LEAF and not self._fits(page.nodes, low, high):
+        elif page.kind == lmdb_file.LEAF and not self._fits(page.nodes, low, high):
             fault = "has other entries than belong there"
         if fault:
             self.faults.append(f"page {number} {fault}")
             return
-        file.reached[number] = REACHED
+        file.reached[number] = lmdb_file.REACHED
         if not page.intact:
             self.faults.append(f"page {number} is damaged, {len(page.nodes)} entries could be read")
-        if page.kind == BRANCH:
+        if page.kind == lmdb_file.BRANCH:
             keys: list[bytes | None] = [node.key for node in page.nodes]
             bounds = zip(page.nodes, [low, *keys[1:]], [*keys[1:], high], strict=True)
             for node, below, above in bounds:
@@ -138,7 +117,7 @@ class Survey:
 
     def __init__(self, descriptor: int) -> None:
         self.file = LmdbFile(descriptor)
-        self.trees: dict[str, Tree] = {}
+        self.trees: dict[str, lmdb_file.Tree] = {}
         self.leaves: dict[str, array[int]] = {}
         self.problems: list[Problem] = []
         self.strays_known = False
@@ -168,10 +147,10 @@ class Survey:
         """Yield the values of a key in all leaves of the file, old ones too."""
         file = self.file
         for number in range(METAS, file.pages):
-            inside = number < len(file.reached) and file.reached[number] == WITHIN
+            inside = number < len(file.reached) and file.reached[number] == lmdb_file.WITHIN
             page = None if inside else file.page(number)
-            if page and kind_of(page) == LEAF and key in page:
-                for node in parse_page(page).nodes:
+            if page and lmdb_file.kind_of(page) == lmdb_file.LEAF and key in page:
+                for node in lmdb_file.parse_page(page).nodes:
                     if node.key == key:
                         yield file.value(node) or b""
 
@@ -185,30 +164,30 @@ class Survey:
             return
         file = self.file
         # The inside of a value is never taken for pages, whatever is stored there.
-        for number, page in self._unreached(OVERFLOW):
+        for number, page in self._unreached(lmdb_file.OVERFLOW):
             for further in self._run(number, page)[1:]:
                 if further >= len(file.reached) or file.reached[further]:
                     break
-                file.reached[further] = WITHIN
-        for number, page in self._unreached(LEAF):
-            file.reached[number] = REACHED
-            for node in parse_page(page).nodes:
+                file.reached[further] = lmdb_file.WITHIN
+        for number, page in self._unreached(lmdb_file.LEAF):
+            file.reached[number] = lmdb_file.REACHED
+            for node in lmdb_file.parse_page(page).nodes:
                 file.mark_run(file.run(node))
             yield Stray(number, list(self._entries(number)), b"")
-        for number, page in self._unreached(OVERFLOW):
-            file.reached[number] = REACHED
-            length = len(self._run(number, page)) * file.page_size - PAGE_HEAD.size
+        for number, page in self._unreached(lmdb_file.OVERFLOW):
+            file.reached[number] = lmdb_file.REACHED
+            length = len(self._run(number, page)) * file.page_size - lmdb_file.PAGE_HEAD.size
             yield Stray(number, [], self.value(number, length))
 
     def _unreached(self, kind: int) -> Iterator[tuple[int, bytes]]:
         for number in range(METAS, len(self.file.reached)):
             page = None if self.file.reached[number] else self.file.page(number)
-            if page and kind_of(page) == kind:
+            if page and lmdb_file.kind_of(page) == kind:
                 yield number, page
 
     def _run(self, number: int, page: bytes) -> range:
         """Return the pages of a value that no leaf leads to; a length that can't be right is 1."""
-        pages = run_length(page)
+        pages = lmdb_file.run_length(page)
         return range(number, number + (pages if 1 <= pages <= _LONGEST_RUN else 1))
 
     def _entries(self, leaf: int) -> Iterator[Entry]:
@@ -218,7 +197,7 @@ class Survey:
     def _follow(self) -> None:
         """Walk through all trees of a state, and find out which other pages are in use."""
         file = self.file
-        meta, faults = newest_state(file)
+        meta, faults = lmdb_file.newest_state(file)
         self.problems += [Problem(DATA_FILE, fault) for fault in faults]
         if meta is None:
             raise DamagedError(
@@ -243,17 +222,17 @@ class Survey:
         if not self.strays_known:
             self.problems.append(Problem("free pages", "the list of them is damaged"))
 
-    def _mark_free(self, meta: Meta, last_page: int) -> int | None:
+    def _mark_free(self, meta: lmdb_file.Meta, last_page: int) -> int | None:
         """Mark the free pages, and return their number; None if their list is damaged."""
         file, count = self.file, 0
         walk = Walk(file, meta.free.root, sorted_keys=False)
         for node in (node for leaf in walk.leaves for node in file.nodes(leaf)):
-            pages = listed_pages(file.value(node))
+            pages = lmdb_file.listed_pages(file.value(node))
             if pages is None or len(node.key) != _FREE_KEY_BYTES:
                 return None
             for page in pages:
                 if not METAS <= page <= last_page or file.reached[page]:
                     return None
-                file.reached[page] = FREE
+                file.reached[page] = lmdb_file.FREE
             count += len(pages)
         return None if walk.faults else count

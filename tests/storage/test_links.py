@@ -178,7 +178,7 @@ os.setgid(65534); os.setuid(65534)
 def attempt(**options):
     try:
         with Environment.open(argv[0], **options) as env, env.read() as txn:
-            unguarded = txn._shared.unguarded
+            unguarded = txn.shared.unguarded
             print("read", txn.entries("documents"), "without a lock file" * unguarded)
             for _ in range(int(argv[1])):
                 print("waits", flush=True)
