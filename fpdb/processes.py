@@ -204,7 +204,8 @@ class Worker:
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
                     pass_fds=[other.fileno()],
-                    env=_environment(),
+                    # A child would follow the relative entries of this path.
+                    env=_SINGLE_THREAD | {k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
                 )
         except OSError as error:
             own.close()
@@ -360,10 +361,8 @@ class KeptWorkers:
             self._idle.pop().close()
 
     def _leave_to_parent(self) -> None:
-        """Forget, in a forked child, the processes of its parent."""
-        for worker in self._idle:
-            worker.leave()
-        self._idle.clear()
+        while self._idle:
+            self._idle.pop().leave()
 
 
 class _Channel:
@@ -437,20 +436,10 @@ def _command(descriptor: int) -> list[str]:
     `-P` keeps the working directory from the path until the code runs. In a source tree that isn't
     installed, this package may have come from a relative entry.
     """
-    flags = [
-        "-P",
-        *(["-E"] if sys.flags.ignore_environment else []),
-        *(["-s"] if sys.flags.no_user_site else []),
-    ]
+    flags = ["-P", *["-E"] * sys.flags.ignore_environment, *["-s"] * sys.flags.no_user_site]
     path = [entry for entry in map(str, sys.path) if os.path.isabs(entry)]
     own = str(Path(__file__).resolve().parents[1])
     return [sys.executable or "", *flags, "-c", _CODE, str(descriptor), *path, own]
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment of a child, without a path whose relative entries it would follow."""
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return _SINGLE_THREAD | own
 
 
 def is_stopped(pid: int) -> bool:

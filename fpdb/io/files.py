@@ -184,35 +184,32 @@ def _sources(
 
 def _below(folder: Source, entry: "FolderEntry") -> Source:
     """Return a file of a directory."""
-    form, problem = "text", entry.problem
+    found = replace(folder, path=entry.path, name=entry.name, form="text", size=entry.size)
     try:
-        form = _choose(entry.path, folder.reading, form)
+        return replace(
+            found, form=_choose(entry.path, found.reading, "text"), problem=entry.problem
+        )
     except InputError as error:
-        problem = problem or str(error)
-    return replace(
-        folder, path=entry.path, name=entry.name, form=form, problem=problem, size=entry.size
-    )
+        return replace(found, problem=entry.problem or str(error))
 
 
 def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
-    for together, some in groupby(sources, _is_small):
+    for together, some in groupby(sources, lambda one: bool(one.problem) or one.format.is_document):
         if together:
             for group in _groups(some, size, _weight):
-                yield partial(
-                    read_sources, [replace(each, progress=None, passing=None) for each in group]
-                )
+                plain = [replace(each, progress=None, passing=None) for each in group]
+                yield partial(read_sources, plain)
                 if progress := group[0].progress:
                     progress(sum(each.size for each in group))
             continue
         for source in some:
             if source.format.by_line:
                 yield from _line_parts(source, size)
-                continue
-            if source.format.by_path:
+            elif source.format.by_path:
                 yield from _column_parts(source, size)
-                continue
-            for found in _groups(source.found(), size, _length):
-                yield partial(finished, found, source.reading)
+            else:
+                for found in _groups(source.found(), size, _length):
+                    yield partial(finished, found, source.reading)
 
 
 def _line_parts(source: Source, size: int) -> Iterator[Part]:
@@ -285,10 +282,6 @@ class LineParts:
         part = replace(self._source, cut=cut)
         self._source = replace(self._source, first=part.first + len(cut))
         return partial(read_sources, [part])
-
-
-def _is_small(source: Source) -> bool:
-    return bool(source.problem) or source.format.is_document
 
 
 def _weight(source: Source) -> int:
@@ -383,10 +376,9 @@ def _lines(source: Source) -> Iterator[Named]:
 
 
 def _text(source: Source) -> Iterator[Named]:
-    largest = source.reading.max_bytes
-    found = streams.one_text(source.chunks(), largest)
+    found = streams.one_text(source.chunks(), source.reading.max_bytes)
     if found is None:
-        yield 0, f"holds more than {largest} bytes in one text", False
+        yield 0, f"holds more than {source.reading.max_bytes} bytes in one text", False
     else:
         yield 0, {"key": source.name, "text": found[0]}, found[1]
 
@@ -454,16 +446,12 @@ def walk(root: str) -> Iterator[FolderEntry]:
         try:
             linked = entry.name and os.path.islink(entry.path)
             if linked and not os.path.join(os.path.realpath(entry.path), "").startswith(real):
-                yield FolderEntry(
-                    entry.path, entry.name, 0, "is a link that leads out of the directory"
-                )
+                yield replace(entry, problem="is a link that leads out of the directory")
                 continue
             status = os.stat(entry.path)
             if stat.S_ISREG(status.st_mode):
-                identity = FileIdentity(status.st_dev, status.st_ino)
-                yield FolderEntry(
-                    entry.path, entry.name, status.st_size, "", identity, status.st_mtime_ns
-                )
+                own = FileIdentity(status.st_dev, status.st_ino), status.st_mtime_ns
+                yield FolderEntry(entry.path, entry.name, status.st_size, "", *own)
             elif stat.S_ISDIR(status.st_mode) and not linked:
                 names = sorted(os.listdir(entry.path), reverse=True)
                 pending += [
@@ -472,7 +460,7 @@ def walk(root: str) -> Iterator[FolderEntry]:
                     if not name.startswith(".")
                 ]
         except OSError as error:
-            yield FolderEntry(entry.path, entry.name, 0, f"can't be read: {error.strerror}")
+            yield replace(entry, problem=f"can't be read: {error.strerror}")
 
 
 def size_of(path: str) -> int | None:

@@ -212,7 +212,7 @@ class SharedEnvironment:
             self._refuse()
 
     def require_process(self) -> None:
-        """Raise ClosedError after a fork that ran no Python hook; to write would corrupt the file."""
+        """Raise ClosedError after a fork without Python's hooks: a write would corrupt the file."""
         if self.pid != os.getpid() and self.environment is not None:
             raise ClosedError(
                 f"{self.directory} was opened by process {self.pid}, not by this one",
