@@ -192,7 +192,6 @@ class Database(Queries):
                 yield from super()._ask_texts(iter([rest]), search, 1)
 
     def _first_of(self, block: list[str], search: Search) -> list[Matches]:
-        """Answer the first texts of a block, in any process."""
         questions = self._preparer.questions(block, sketched=search.similarity is not None)
         return self._first_answers(questions, search)
 
@@ -322,7 +321,6 @@ class Database(Queries):
             return list(layout.read_places(txn))
 
     def _duplicates(self, similarity: float | None, *, skip_duplicates: bool) -> Search | None:
-        """Return the search that finds what a document that isn't to be added resembles."""
         if skip_duplicates:
             return self._search(None, None, similarity)
         if similarity is not None:

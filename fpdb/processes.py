@@ -165,7 +165,6 @@ class Workers(Generic[Item, Result]):
         return item, result
 
     def _run(self) -> None:
-        """Have a worker work on one item after another, until there is None."""
         worker: Worker | None = None
         while task := self._tasks.get():
             item, answer = task
@@ -516,7 +515,6 @@ def serve(number: int) -> None:
 
 
 def _end_with_caller(number: int) -> None:
-    """End this process once the other end of its socket is closed, whatever it is doing."""
     import select
 
     hangup = select.poll()

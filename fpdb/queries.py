@@ -380,7 +380,6 @@ class Queries(ABC):
         return found
 
     def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:
-        """Check what counts as a match: by default what the database was created with."""
         if k is None and limit is None and similarity is None:
             return self._usual
         require_whole("k", k)

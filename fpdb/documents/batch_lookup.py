@@ -6,7 +6,7 @@ the numbers under which the tables will have them.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -68,7 +68,10 @@ class BatchLookup:
         self._links = dict(zip(places, links, strict=False))
         self._found: dict[int, Reached] = {}
         held = 0
-        for place, found in zip(places, _looked_up(view, questions, search), strict=False):
+        # Saving others changes nothing of what is found if the budget is enough for these, too.
+        others = len(view.index.routes(search.k)) * (len(questions) - 1)
+        reached = found_each(view, questions, search, max(lookup.CANDIDATES - others, 1))
+        for place, found in zip(places, reached, strict=False):
             held += sum(len(ids) for _, ids in found.runs)
             if held > _HELD and self._found:
                 break
@@ -118,16 +121,6 @@ class BatchLookup:
             self._saved.setdefault(label, {})[stored.id] = stored
         if labels:
             self._labels[stored.key] = labels
-
-
-def _looked_up(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Reached]:
-    """Find in the tables what may resemble each document, such that saving others changes nothing.
-
-    For questions of bits, that is if the budget is enough for all others too.
-    """
-    tables = len(view.index.routes(search.k))
-    others = tables * (len(questions) - 1)
-    return found_each(view, questions, search, max(lookup.CANDIDATES - others, 1))
 
 
 def _linked(view: View, questions: Sequence[Stored], search: Search) -> list[_Links] | None:

@@ -199,7 +199,7 @@ class Catalog(ABC):
         found = [txn.get("documents", number.to_bytes(8, "big")) for number in numbers]
         records = [bytes(value) for value in found if value is not None]
         if len(records) < len(found):
-            raise _missing(numbers[found.index(None)])
+            raise DamagedError(f"the document {numbers[found.index(None)]} isn't there")
         return records
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
@@ -209,7 +209,7 @@ class Catalog(ABC):
         """
         stored = self.record(txn, number)
         if stored is None:
-            raise _missing(number)
+            raise DamagedError(f"the document {number} isn't there")
         return stored
 
     def _put_records(self, txn: WriteTransaction, documents: Iterable[Stored]) -> None:
@@ -440,14 +440,9 @@ class View:
     catalog: Catalog
 
 
-def _missing(number: int) -> DamagedError:
-    return DamagedError(f"the document {number} isn't there")
-
-
 def _misled(wanted: Key, found: Key) -> DamagedError:
     return DamagedError(f"the key {wanted!r} leads to the document with the key {found!r}")
 
 
 def _has_record(stored: Stored) -> bool:
-    """Return whether a document is more than its key and its fingerprint."""
     return bool(stored.digest or stored.meta or stored.sketch or stored.fingerprint is None)

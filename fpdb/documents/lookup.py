@@ -40,14 +40,14 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     question of bits in any database.
     """
     number, bands = question.fingerprint, view.index.bands
+    read = partial(view.catalog.named, view.txn)
     if number is None:
-        return same_text(view, question.digest, search)
+        return _same_text(question.digest, _same(view, question.digest), search, read)
     if bands is None or is_of_bits(question, search):
         return near(view, number, search.k, search.limit)
     ids, complete = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
     if not ids:
         return to_matches((), complete=complete)
-    read = partial(view.catalog.named, view.txn)
     return compared(question, Reached([(0, ids)], complete), search, read)
 
 
@@ -88,7 +88,9 @@ def found_each(
             else:
                 of_texts.append(question)
     near_ones = _near_each(view, of_bits, search.k, budget)
-    similar_ones = _similar_each(view, of_texts)
+    bands = view.index.bands
+    alike = bands.near_each(view.txn, bands.numbers_each(of_texts)) if bands and of_texts else ()
+    similar_ones = (Reached([(0, ids)] if ids else [], complete) for ids, complete in alike)
     for question in questions:
         if question.fingerprint is None:
             yield _same(view, question.digest)
@@ -136,7 +138,6 @@ def _near(
 
 
 def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Iterator[Reached]:
-    """Find the documents within k of each of many fingerprints."""
     if len(numbers) < FEW:
         for number in numbers:
             runs, complete = _near(view, number, k, budget)
@@ -145,9 +146,8 @@ def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Itera
             )
         return
     fingerprints = to_array(numbers, view.index.plan.bits)
-    for together in find_together(
-        view.txn, view.index, fingerprints, k, budget=budget, most=DOCUMENTS
-    ):
+    limits = {"budget": budget, "most": DOCUMENTS}
+    for together in find_together(view.txn, view.index, fingerprints, k, **limits):
         yield from starmap(Reached, together)
 
 
@@ -156,12 +156,6 @@ def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = Non
     return near_many(
         view.txn, view.index, fingerprints, k, limit=limit, budget=CANDIDATES, most=DOCUMENTS
     )
-
-
-def same_text(view: View, digest: bytes, search: Search) -> Matches:
-    """Find the short documents with the same words."""
-    read = partial(view.catalog.named, view.txn)
-    return _same_text(digest, _same(view, digest), search, read)
 
 
 def _same(view: View, digest: bytes) -> Reached:
@@ -181,15 +175,6 @@ def _same_text(
         matches.append(_match(stored, number, 0, 1.0))
     matches.sort(key=_rank)
     return to_matches(matches[: search.limit], complete=found.complete)
-
-
-def _similar_each(view: View, questions: Sequence[Stored]) -> Iterator[Reached]:
-    """Find the documents that agree in a band with each of many texts."""
-    bands = view.index.bands
-    if bands is None:
-        return
-    for ids, complete in bands.near_each(view.txn, bands.numbers_each(questions)):
-        yield Reached([(0, ids)] if ids else [], complete)
 
 
 def compared(

@@ -313,7 +313,6 @@ def unchanging(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_stored(document: Document) -> None:
-    """Check the fields that only a document has that was stored before."""
     digest, characters = document.digest, document.characters
     added = 0 if document.added is None else document.added
     for name, good, expected in (

@@ -36,12 +36,13 @@ class Known:
     @classmethod
     def of(cls, documents: Sequence[Stored], bits: int) -> "Known":
         """Return what is known of documents."""
-        return cls(
-            np.array([document.id for document in documents], np.uint64),
-            [document.key for document in documents],
-            [document.meta for document in documents],
-            side_of_documents(documents, bits),
-        )
+        ids = np.array([document.id for document in documents], np.uint64)
+        keys, metas = [each.key for each in documents], [each.meta for each in documents]
+        numbers = to_array((document.fingerprint or 0 for document in documents), bits)
+        packed = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
+        sketches = np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES)
+        side = side_of(numbers, [document.digest for document in documents], sketches)
+        return cls(ids, keys, metas, side)
 
 
 def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:
@@ -62,11 +63,3 @@ def side_of(
     """Combine fingerprints and digests, of which some may be empty, with sketches."""
     packed = b"".join([digest.ljust(DIGEST_BYTES, b"\0") for digest in digests])
     return Side(fingerprints, np.frombuffer(packed, np.uint64).reshape(-1, 2), sketches)
-
-
-def side_of_documents(documents: Sequence[Stored], bits: int) -> Side:
-    """Combine the fingerprints, the digests and the sketches of documents."""
-    numbers = to_array((document.fingerprint or 0 for document in documents), bits)
-    packed = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
-    sketches = np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES)
-    return side_of(numbers, [document.digest for document in documents], sketches)

@@ -125,7 +125,6 @@ def _joined(blocks: list[_Block]) -> str:
 
 
 def _read(body: str) -> tuple[list[_Element], list[_Block]]:
-    """Read the elements and the blocks of a page, in the order in which they begin."""
     elements, blocks = [_Element("body", 0, "")], list[_Block]()
     pieces, links, depth, current = list[str](), 0, 0, 0
     for text, _, tag, attributes, end in _TOKEN.findall(body):
@@ -157,13 +156,11 @@ def _read(body: str) -> tuple[list[_Element], list[_Block]]:
 
 
 def _unescaped(text: str) -> str:
-    """Put characters for the four entities that a parser writes."""
     text = text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">")
     return text.replace("&amp;", "&")
 
 
 def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> None:
-    """Weigh each block, and sum up the prose of each element."""
     times = Counter(block.text for block in blocks)
     for block in blocks:
         block.weight = _weight_of(block, elements[block.element].tag, title)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Places, portions
+from fpdb.arrays import portions
 from fpdb.io.records import Reading, shorten
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import Named, header_reason
@@ -151,7 +151,6 @@ def rows(file: ColumnFile) -> Iterator[tuple[list[Named], float]]:
 
 
 def _needed(reading: Reading, names: list[str]) -> list[str]:
-    """Return which columns are needed to make records."""
     if "*" in reading.kept:
         return names
     needed = {*reading.keys, *reading.kept}
@@ -176,7 +175,6 @@ class _Opened(NamedTuple):
 
 
 def _arrow(file: ColumnFile, choose: Choice) -> _Opened:
-    """Open a file in the format of files or of streams."""
     import pyarrow
     from pyarrow import ipc
 
@@ -202,26 +200,23 @@ def _arrow(file: ColumnFile, choose: Choice) -> _Opened:
                 yield opened(included_fields=fields).get_batch(number)
 
     reader = opened()
-    names = list(reader.schema.names)
-    chosen = set(choose(names))
-    fields = [place for place, name in enumerate(names) if name in chosen]
+    chosen = set(choose(list(reader.schema.names)))
+    fields = [place for place, name in enumerate(reader.schema.names) if name in chosen]
     packing = "file" if isinstance(reader, ipc.RecordBatchFileReader) else "stream"
-    return _Opened(reader.schema, map(_require_valid, _counted(file, batches())), packing)
-
-
-def _require_valid(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
-    """Return a batch; raise an error of pyarrow if what a file says of it can't be right."""
-    for column in batch.columns:
-        _as_bytes(column).validate(full=True)
-    return batch
+    return _Opened(reader.schema, _counted(file, batches()), packing)
 
 
 def _counted(file: ColumnFile, batches: Batches) -> Batches:
-    """Yield batches; raise StreamError before one that says that it has far too many rows."""
+    """Yield batches; raise StreamError before one that says that it has far too many rows.
+
+    Of an Arrow file, raise an error of pyarrow if what it says of a batch can't be right.
+    """
     count = 0
     for batch in batches:
         count += batch.num_rows
         _require_plausible(file, count)
+        for column in batch.columns if file.form == "arrow" else ():
+            _as_bytes(column).validate(full=True)
         yield batch
 
 
@@ -280,15 +275,11 @@ def row_blocks(batches: Batches, reading: Reading) -> Iterator[list[Named]]:
         for first in range(0, batch.num_rows, together):
             some = batch.slice(first, together)
             sizes = _sizes(some)
-            for rows in _portions(sizes, largest, _BYTES):
+            # Rows that are too large aren't decoded, so they take no room.
+            for rows in portions(np.where(sizes > largest, 0, sizes), _BYTES):
                 block = some.slice(rows.start, rows.stop - rows.start)
                 yield _named_rows(block, number, sizes[rows], largest)
                 number += block.num_rows
-
-
-def _portions(sizes: Places, largest: int, room: int) -> Iterator[slice]:
-    """Yield slices of rows that fit into some bytes, apart from rows that are too large."""
-    return portions(np.where(sizes > largest, 0, sizes), room)
 
 
 def _named_rows(
@@ -337,7 +328,7 @@ def _values(array: Any) -> tuple[list[Any], set[int]]:
     import pyarrow
     from pyarrow import types
 
-    array = _stored(array)
+    array = getattr(array, "storage", array)  # without the name that an extension gives to its type
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
     elif types.is_timestamp(array.type) and array.type.unit == "ns":
@@ -357,18 +348,11 @@ def _values(array: Any) -> tuple[list[Any], set[int]]:
     return values, replaced
 
 
-def _stored(array: Any) -> Any:
-    """Return an array without the name that an extension gives to its type."""
-    import pyarrow
-
-    return array.storage if isinstance(array, pyarrow.ExtensionArray) else array
-
-
 def _as_bytes(array: Any) -> Any:
     """Return texts, which may be no UTF-8, as bytes, and other values as they are."""
     import pyarrow
 
-    array = _stored(array)
+    array = getattr(array, "storage", array)  # of an extension
     raw = {
         pyarrow.string(): pyarrow.binary(),
         pyarrow.large_string(): pyarrow.large_binary(),
@@ -389,7 +373,6 @@ def _sizes_unknown(kind: Any) -> bool:
 
 
 def _sizes(batch: "pyarrow.RecordBatch") -> NDArray[np.int64]:
-    """Return how many bytes each row has in columns of texts and bytes."""
     from pyarrow import compute, types
 
     sizes = np.zeros(batch.num_rows, np.int64)
@@ -454,8 +437,8 @@ def schema(file: ColumnFile) -> Iterator[SparkSchema]:
 def _whole(file: ColumnFile) -> _Opened:
     """Open a file with all of its columns, many rows at a time."""
     if file.form == "parquet":
-        return _parquet(file, lambda names: names, _COPIED)
-    opened = _arrow(file, lambda names: names)
+        return _parquet(file, list, _COPIED)
+    opened = _arrow(file, list)
     cut = (
         batch.slice(rows.start, rows.stop - rows.start)
         for batch in opened.batches
@@ -495,13 +478,13 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlo
 
     If they are `sketched`, no fingerprint is bare.
     """
-    from pyarrow import compute
+    from pyarrow import compute, types
 
     number, largest = 1, file.reading.max_bytes
     opened = _parquet(file, lambda names: [name for name in _SPARK if name in names], _LOADED)
     for batch in opened.batches:
         sizes = _sizes(batch)
-        for rows in _portions(sizes, largest, _LOADED_BYTES):
+        for rows in portions(np.where(sizes > largest, 0, sizes), _LOADED_BYTES):
             large = sizes[rows] > largest
             some = batch.slice(rows.start, len(large))
             if large.any():
@@ -510,21 +493,15 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlo
             bare = some.slice(0, 0) if sketched else some.filter(known)
             others = some if sketched else some.filter(compute.invert(known))
             unfit = dict.fromkeys((number + np.flatnonzero(large)).tolist(), _excess(largest))
+            keys = bare["key"]
+            whole = types.is_integer(keys.type) and not keys.null_count
+            names = keys.to_numpy(zero_copy_only=False) if whole else keys.to_pylist()
             words = _words_of(bare["fingerprint"])
-            yield FingerprintBlock(_keys_of(bare["key"]), words, _documents(others), unfit)
+            yield FingerprintBlock(names, words, _documents(others), unfit)
             number += len(large)
 
 
-def _keys_of(column: Any) -> Any:
-    from pyarrow import types
-
-    if types.is_integer(column.type) and not column.null_count:
-        return column.to_numpy(zero_copy_only=False)
-    return column.to_pylist()
-
-
 def _documents(batch: "pyarrow.RecordBatch") -> list[dict[str, Any]]:
-    """Return rows as fields, with the fingerprint as a number."""
     documents: list[dict[str, Any]] = batch.to_pylist()
     numbers = _words_of(batch["fingerprint"]).tolist()
     for fields, number in zip(documents, numbers, strict=True):

@@ -94,7 +94,6 @@ def _forced(data: bytes, name: str) -> tuple[str, str, bool]:
 
 
 def _declared(head: bytes) -> str:
-    """Find the encoding that a page declares in its head."""
     found = re.search(
         rb"<(?:meta\b[^<>]*?\bcharset|\?xml\b[^<>]*?\bencoding)\s*=\s*[\"']?\s*([\w:.-]{1,40})",
         head,

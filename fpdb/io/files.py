@@ -183,7 +183,6 @@ def _sources(
 
 
 def _below(folder: Source, entry: "FolderEntry") -> Source:
-    """Return a file of a directory."""
     found = replace(folder, path=entry.path, name=entry.name, form="text", size=entry.size)
     try:
         return replace(
@@ -231,7 +230,6 @@ def _line_parts(source: Source, size: int) -> Iterator[Part]:
 
 
 def _column_parts(source: Source, size: int) -> Iterator[Part]:
-    """Yield the rows of a file as they are decoded; workers make records of them."""
     own = replace(source, progress=None)
     try:
         for block in _blocks(source):
@@ -297,7 +295,6 @@ def _length(item: Found) -> int:
 
 
 def _value_size(value: object) -> int:
-    """Return about how many bytes a value of the metadata takes."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
@@ -308,7 +305,6 @@ def _value_size(value: object) -> int:
 def _groups(
     items: Iterable[Each], size: int, weight: Callable[[Each], int]
 ) -> Iterator[list[Each]]:
-    """Put items together, up to a number and a weight."""
     group: list[Each] = []
     room = PART_BYTES
     for item in items:
@@ -322,7 +318,6 @@ def _groups(
 
 
 def _picked(rows: Callable[[Source], Iterator[Named]], source: Source) -> Iterator[Found]:
-    """Make records of the rows of a file."""
     reading = source.reading
     pick = picker(reading if source.format.has_fields else _ANY)
     for number, fields, replaced in rows(source):

@@ -198,7 +198,6 @@ class _Folder:
         return os.path.join(self._real, entry.name)
 
     def _problem(self, path: str, reason: str) -> Iterable[NewPart]:
-        """Report what is wrong with a file, once."""
         if path in self._noted:
             return []
         self._noted.add(path)

@@ -73,7 +73,6 @@ def _remove(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove all but the lock and the journals."""
     journals = _journals(folder)
     with disk_named(folder.parent):
         for entry in folder.iterdir():
@@ -153,7 +152,6 @@ class Journal:
         self._lines.close()
 
     def _resume(self) -> None:
-        """Cut the files to what the database stores; raise InputError if they don't fit."""
         offset = lines = 0
         for place in self._places:
             if place.identity != self.identity or self._size(self._codes) < place.offset:

@@ -19,7 +19,6 @@ _TOGETHER = 1 << 20  # bytes that are written at a time
 
 
 def _json_rows(lines: Iterator[Line], _: int) -> Iterator[Cells]:
-    """Yield the lines that hold something, unparsed."""
     for number, line, replaced in lines:
         if isinstance(line, TooLong) or (line and not line.isspace()):
             yield number, "", replaced
@@ -157,7 +156,6 @@ def _marked_rows(parts: Iterable[tuple[Source, Marks]]) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _tolerant(source: Source) -> Iterator[None]:
-    """Let a source that has a problem end early."""
     try:
         yield
     except StreamError:

@@ -217,7 +217,6 @@ def check_key(name: str, key: object, replaced: bool) -> None:  # noqa: FBT001
 
 
 def _first(names: tuple[str, ...], found: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return the first of some fields that is there, and its value; or nothing."""
     for name in names:
         value = found.get(name)
         if value is not None:

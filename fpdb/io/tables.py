@@ -169,7 +169,6 @@ def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, st
 
 
 def _pair(row: list[str] | str) -> tuple[str, str, float | bool] | str:
-    """Return the pair of a row, or the reason why it has none."""
     if isinstance(row, str):
         return row
     if len(row) != 3:

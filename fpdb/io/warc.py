@@ -455,7 +455,6 @@ def _page(capture: Capture, source: str, reading: Reading) -> Page:
 
 
 def _payload(block: bytes, reading: Reading) -> tuple[bytes, str]:
-    """Return the body of an HTTP response, unpacked, and its type."""
     response = parse_response(block)
     if response.status != 200:
         raise _Skipped("status")

@@ -178,7 +178,6 @@ def _steps(view: View) -> Iterator[Problem | progress.WorkStep]:
 
 
 def _check_header(view: View) -> Iterator[Problem]:
-    """Yield what is wrong in the header that is stored now."""
     catalog, plan = view.catalog, view.index.plan
     try:
         head = unpack_header(view.txn.get("header", b"header") or b"")
@@ -297,7 +296,6 @@ class _Check:
                 yield [rows[1], rows[0]]
 
     def _keys(self, problems: list[Problem]) -> Iterator[Rows]:
-        """Read the pages of text keys, as rows of a text and an id."""
         last = b""
         with self._txn.cursor(KEYS) as cursor:
             for key, value in cursor:
@@ -315,7 +313,6 @@ class _Check:
                 yield [hashed(texts[: len(ids)]), np.array(ids, np.uint64)]
 
     def _short(self, problems: list[Problem]) -> Iterator[Rows]:
-        """Read the short texts as rows of a digest and an id."""
         with self._txn.cursor("short") as cursor:
             entries = ((bytes(key), len(value)) for key, value in cursor)
             while block := list(islice(entries, ROWS)):
@@ -415,7 +412,6 @@ class _Check:
         yield from self._check_counters(documents, expected["short"].count, sketches, last)
 
     def _recorded(self, name: str) -> Iterator[Rows]:
-        """Yield the rows that the records must have in a sub-database."""
         for block in self._records([]):
             yield self._rows_of(block)[name]
 
@@ -450,7 +446,6 @@ class _Check:
                 yield Problem(self._by_key, _OTHER.format(number))
 
     def _permuted(self, permutation: Permutation) -> Iterator[Rows]:
-        """Yield the distinct fingerprints of the home table, permuted."""
         last: Rows = []
         for *words, _ in gathered(self._index.home.scan(self._txn), ROWS):
             both = joined([last, words]) if last else words
@@ -514,7 +509,6 @@ def _ids_of(block: list[Stored]) -> Column:
 
 
 def _ascending(rows: Rows) -> Marks:
-    """Mark each row but the first that is greater than the row before."""
     greater = np.zeros(len(rows[0]) - 1, np.bool_)
     same = ~greater
     for column in rows:

@@ -39,7 +39,6 @@ def compact(
 
 
 def _fingerprints(view: View) -> Iterator[tuple[Fingerprints, Column]]:
-    """Yield the fingerprints of the home table with their ids, in blocks."""
     for *words, ids in gathered(view.index.home.scan(view.txn), BLOCK):
         yield of_words(words), ids
 

@@ -168,7 +168,6 @@ class _MergeSource:
 
 
 def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
-    """Return the sources, none of which may be named twice."""
     if isinstance(sources, str | bytes | os.PathLike):
         raise InputError(f"found {sources!r}, expected several paths", hint="give a list of paths")
     known: dict[open_checks.Identity, str | os.PathLike[str]] = {}
@@ -197,7 +196,6 @@ def _open(path: str | os.PathLike[str], held: contextlib.ExitStack) -> _MergeSou
 
 
 def _require_alike(opened: Sequence[_MergeSource]) -> None:
-    """Raise an error if the documents of some databases don't fit into one."""
     first, *others = opened
     for other in others:
         for name, error in (
@@ -296,7 +294,6 @@ class _Merge:
             yield kept
 
     def _winner(self, rivals: list[_SourceKey]) -> _SourceKey:
-        """Return which of several documents with one key stays."""
         if self._rule == "first":
             return rivals[0]
         if not self._named:
@@ -305,7 +302,6 @@ class _Merge:
 
 
 def _blocks(keys: Iterator[_SourceKey]) -> Iterator[Rows]:
-    """Yield the rows of `ids` of integer keys in blocks."""
     while block := list(islice(keys, ROWS)):
         rows = np.array([(number, high, added) for number, _, _, high, added in block], np.uint64)
         yield list(np.ascontiguousarray(rows.T))

@@ -221,7 +221,6 @@ class PortableFile:
         )
 
     def _end(self, found: dict[str, Any]) -> None:
-        """Compare the last line with what was read."""
         read = {"documents": self._number - 2, "sha256": self._digest.hexdigest()}
         for name, value in found.items():
             if value != read.get(name):

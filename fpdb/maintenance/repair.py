@@ -3,9 +3,12 @@
 import contextlib
 import os
 from array import array
-from collections.abc import Iterator
-from itertools import islice
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +26,7 @@ from fpdb.storage.format import (
     Counters,
     Header,
     Stored,
-    key_in_record,
-    record_length,
+    record_in,
     require_supported,
     unpack_header,
     unpack_record,
@@ -101,8 +103,7 @@ def repair(
 
 
 def _find_header(survey: Survey) -> Header | None:
-    """Return the header; it never changes, so an old copy of it will do."""
-    for value in survey.copies_of(b"header"):
+    for value in survey.copies_of(b"header"):  # it never changes, so an old copy of it will do
         with contextlib.suppress(FpdbError):
             return unpack_header(value)
     return None
@@ -129,8 +130,11 @@ class _Repair:
         # With text keys, all that is needed of a document is in its record.
         self._tables = [] if self._named else [IntegerCatalog.ids, index.home]
         # The pages, lengths and keys of values that no leaf leads to any more, by their tree.
-        self._values: dict[str, list[tuple[int, int, bytes]]] = {"documents": []}
-        self._values |= {pages.name: [] for pages in self._tables} | {KEYS: []}
+        self._values: defaultdict[str, list[tuple[int, int, bytes]]] = defaultdict(list)
+        # What checks and unpacks a value with its key, by their tree.
+        self._unpackers: dict[str, Callable[[bytes, bytes | None], Any]]
+        self._unpackers = {pages.name: partial(_unpack, pages) for pages in self._tables}
+        self._unpackers |= {"documents": self._record, KEYS: _texts}
         self._next_id = 0
         self._short = self._sketches = 0
         # Sorted ids, with integer keys: of documents with a record, and of those without.
@@ -180,19 +184,23 @@ class _Repair:
             self._report("counters", what)
             return None
 
-    def _records(self) -> Iterator[Stored]:
-        """Yield the documents whose record is intact, mostly in the order of their ids."""
-        for entry in self._survey.entries("documents"):
+    def _read(self, name: str) -> Iterator[Any]:
+        """Yield what is intact in a tree, and last the values that no leaf leads to."""
+        unpack = self._unpackers[name]
+        for entry in self._survey.entries(name):
             try:
-                yield self._record(entry.key, entry.value)
+                found = unpack(entry.key, entry.value)
             except (DamagedError, InputError) as error:
-                what = f"page {entry.page}, document {shown_id(entry.key)}: {error}"
-                self._report("documents", what)
-        for page, length, name in self._values["documents"]:
-            yield self._record(name, self._survey.value(page, length))
+                shown = entry.key[:_SHOWN].hex()
+                if name == "documents":
+                    shown = f"document {shown_id(entry.key)}"
+                self._report(name, f"page {entry.page}, {shown}: {error}")
+            else:
+                yield found
+        for page, length, key in self._values[name]:
+            yield unpack(key, self._survey.value(page, length))
 
     def _record(self, name: bytes, value: bytes | None) -> Stored:
-        """Return the document of a record, or raise an error."""
         if value is None:
             raise DamagedError("the pages of its record can't be read")
         stored = unpack_record(value, int.from_bytes(name), self._index.plan.bits)
@@ -200,18 +208,18 @@ class _Repair:
         return stored if self._named else stored._replace(id=int(stored.key))
 
     def _rows(self, pages: Pages) -> Iterator[Rows]:
-        """Yield the rows of the intact pages of a table, in blocks."""
-        return gathered(self._pages(pages), BLOCK)
+        return gathered(chain([pages.empty()], self._read(pages.name)), BLOCK)
 
-    def _pages(self, pages: Pages) -> Iterator[Rows]:
-        yield pages.empty()
-        for entry in self._survey.entries(pages.name):
-            try:
-                yield _unpack(entry.key, entry.value, pages)
-            except DamagedError as error:
-                self._report(pages.name, f"page {entry.page}, {entry.key[:_SHOWN].hex()}: {error}")
-        for page, length, name in self._values[pages.name]:
-            yield _unpack(name, self._survey.value(page, length), pages)
+    def _names(self) -> Iterator[TextEntry]:
+        return chain.from_iterable(self._read(KEYS))
+
+    def _is_intact(self, name: str, key: bytes, value: bytes | None) -> bool:
+        """Return whether a value is one of a tree, under a key."""
+        try:
+            self._unpackers[name](key, value)
+        except (DamagedError, InputError):
+            return False
+        return True
 
     def _adopt(self, stray: Stray) -> None:
         """Find out which tree a stray page belongs to."""
@@ -219,26 +227,21 @@ class _Repair:
             if name := self._tree_of(entry):
                 self._survey.leaves.setdefault(name, array("Q")).append(stray.page)
                 return
-        if stray.entries:
+        page, value = stray.page, stray.value
+        texts = value[: texts_length(value)]
+        if stray.entries or (self._named and self._adopt_as(KEYS, page, texts, first_text(texts))):
             return
-        value = stray.value[: texts_length(stray.value)]
-        if self._named and (own_key := _key_of_texts(value)):
-            self._values[KEYS].append((stray.page, len(value), own_key))
-            return
-        bits = self._index.plan.bits
-        value = stray.value[: record_length(stray.value, bits)]
-        key = key_in_record(value, bits)
+        key, length = record_in(value, self._index.plan.bits)
         if isinstance(key, str):
-            self._loose.append((stray.page, len(value), key))
+            self._loose.append((page, length, key))
             return
-        if key is not None and self._adopt_record(stray.page, value, key):
+        if key is not None and self._adopt_record(page, value[:length], key):
             return
         for pages in self._tables:
-            value = stray.value[: page_length(stray.value, pages.columns)]
-            row = first_row(value, pages.columns)
+            part = value[: page_length(value, pages.columns)]
+            row = first_row(part, pages.columns)
             own_key = pages.key(*row[: pages.key_width // ID_BYTES])
-            if _is_page(own_key, value, pages):
-                self._values[pages.name].append((stray.page, len(value), own_key))
+            if self._adopt_as(pages.name, page, part, own_key):
                 return
 
     def _adopt_loose(self) -> None:
@@ -250,43 +253,29 @@ class _Repair:
         for page, length, key in self._loose:
             with contextlib.suppress(InputError):
                 wanted.setdefault(key_bytes(key), []).append((page, length))
-        for text, number in self._named_ids() if wanted else ():
+        for text, number in self._names() if wanted else ():
             for page, length in wanted.get(text, ()):
                 self._adopt_record(page, self._survey.value(page, length), number)
 
-    def _named_ids(self) -> Iterator[TextEntry]:
-        """Yield text keys with their ids, of the intact pages of keys."""
-        for entry in self._survey.entries(KEYS):
-            try:
-                yield from unpack_texts(entry.value or b"", seed_at(entry.key))
-            except DamagedError as error:
-                self._report(KEYS, f"page {entry.page}, {entry.key[:_SHOWN].hex()}: {error}")
-        for page, length, name in self._values[KEYS]:
-            yield from unpack_texts(self._survey.value(page, length), seed_at(name))
-
     def _adopt_record(self, page: int, value: bytes, number: int) -> bool:
-        if number >> 8 * ID_BYTES:
-            return False
-        name = number.to_bytes(ID_BYTES)
-        intact = self._is_record(name, value)
+        fits = not number >> 8 * ID_BYTES
+        return fits and self._adopt_as("documents", page, value, number.to_bytes(ID_BYTES))
+
+    def _adopt_as(self, name: str, page: int, value: bytes, key: bytes) -> bool:
+        """Note a value that no leaf leads to if it is one of a tree; return whether it is."""
+        intact = self._is_intact(name, key, value)
         if intact:
-            self._values["documents"].append((page, len(value), name))
+            self._values[name].append((page, len(value), key))
         return intact
 
     def _tree_of(self, entry: Entry) -> str | None:
-        for pages in self._tables:
-            if len(entry.key) == pages.key_width and _is_page(entry.key, entry.value, pages):
-                return pages.name
-        if self._named and _key_of_texts(entry.value or b"") == entry.key:
-            return KEYS
-        return "documents" if self._is_record(entry.key, entry.value) else None
-
-    def _is_record(self, name: bytes, value: bytes | None) -> bool:
-        try:
-            self._record(name, value)
-        except (DamagedError, InputError):
-            return False
-        return True
+        names = [pages.name for pages in self._tables if len(entry.key) == pages.key_width]
+        if self._named and first_text(entry.value or b"") == entry.key:
+            names.append(KEYS)
+        for name in (*names, "documents"):
+            if self._is_intact(name, entry.key, entry.value):
+                return name
+        return None
 
     # Documents with a record
 
@@ -296,7 +285,7 @@ class _Repair:
         One with a text key keeps its id if that is free and possible, and else gets a new one.
         """
         ids: list[int] = []
-        found = self._records()
+        found = self._read("documents")
         highest = self._next_id
         while batch := list(islice(found, _BATCH)):
             known = self._catalog.find_many(into, [stored.key for stored in batch])
@@ -325,8 +314,7 @@ class _Repair:
         self._recorded = np.sort(np.array(ids, np.uint64))
 
     def _find_lost_keys(self, into: WriteTransaction) -> None:
-        """Find the text keys whose documents are gone."""
-        for text, _ in self._named_ids():
+        for text, _ in self._names():
             if find_key(into, text) is None:
                 self.lost.append(text.decode(errors="replace"))
 
@@ -362,7 +350,6 @@ class _Repair:
     # The tables
 
     def _places(self, txn: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
-        """Yield all fingerprints with the ids of their documents."""
         bits = self._index.plan.bits
         with txn.cursor("documents") as cursor:
             records = (unpack_record(value, int.from_bytes(name), bits) for name, value in cursor)
@@ -375,16 +362,11 @@ class _Repair:
             yield of_words(words), numbers
 
 
-def _key_of_texts(value: bytes) -> bytes:
-    """Return the key of a page of text keys; no bytes if it isn't an intact one."""
-    key = first_text(value)
-    try:
-        return key if unpack_texts(value, seed_at(key)) else b""
-    except DamagedError:
-        return b""
+def _texts(key: bytes, value: bytes | None) -> list[TextEntry]:
+    return unpack_texts(value or b"", seed_at(key))
 
 
-def _unpack(key: bytes, value: bytes | None, pages: Pages) -> Rows:
+def _unpack(pages: Pages, key: bytes, value: bytes | None) -> Rows:
     if value is None:
         raise DamagedError("it can't be read")
     rows = unpack_rows(value, pages.columns, pages.seed_at(key))
@@ -393,11 +375,6 @@ def _unpack(key: bytes, value: bytes | None, pages: Pages) -> Rows:
     # With 128 bits, a page of the home table has as many columns as one of `ids`.
     if pages is IntegerCatalog.ids and (rows[1] >> np.uint64(HIGH_BITS)).any():
         raise DamagedError("it is one of another table")
+    if not len(rows[0]):
+        raise DamagedError("it has no rows")
     return rows
-
-
-def _is_page(key: bytes, value: bytes | None, pages: Pages) -> bool:
-    try:
-        return len(_unpack(key, value, pages)[0]) > 0
-    except DamagedError:
-        return False

@@ -368,7 +368,6 @@ def _searchable(value: memoryview, at: int, count: int, width: int) -> Sequence[
 
 
 def _narrowed(column: Column, width: int) -> bytes:
-    """Return the lowest bytes of numbers."""
     if width in _TYPES:
         return column.astype(_TYPES[width]).tobytes()
     numbers = column.astype(_TYPES[8])
@@ -378,7 +377,6 @@ def _narrowed(column: Column, width: int) -> bytes:
 def _widened(
     value: memoryview | bytes, at: int, count: int, width: int
 ) -> NDArray[np.unsignedinteger]:
-    """Return numbers of which the lowest bytes are stored."""
     if width in _TYPES:
         return np.frombuffer(value, _TYPES[width], count, at)
     if width > 8:

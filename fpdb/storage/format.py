@@ -459,20 +459,16 @@ def marks_in(entries: Iterable[tuple[memoryview, memoryview]]) -> tuple[Column, 
     return ids, marks
 
 
-def record_length(value: bytes, bits: int) -> int:
-    """Return the length of the record that some bytes begin with, 0 if there is none."""
-    try:
-        return _read_record(value, 0, bits)[1]
-    except (IndexError, ValueError):
-        return 0
+def record_in(value: bytes, bits: int) -> tuple[Key | None, int]:
+    """Return the key and the length of the record that some bytes begin with; None, 0 if none.
 
-
-def key_in_record(value: bytes, bits: int) -> Key | None:
-    """Return the key in a record, whose checksum wasn't verified; None if it has none."""
+    Its checksum isn't verified.
+    """
     try:
-        return _read_record(value, 0, bits)[0].key
+        stored, end = _read_record(value, 0, bits)
     except (IndexError, ValueError):
-        return None
+        return None, 0
+    return stored.key, end
 
 
 def _record_checksum(body: memoryview | bytes, number: int) -> bytes:

@@ -252,7 +252,6 @@ class WriteLock:
                 os.pwrite(self._process_lock, record, 0)
 
     def _holder(self) -> tuple[int | None, str, str]:
-        """Return the process that has the lock, its name, and how to go on."""
         try:
             record = os.pread(self._process_lock, _RECORD_BYTES, 0).decode()
             first, second, host = record.split(maxsplit=2)

@@ -21,10 +21,9 @@ from fpdb.storage import WriteTransaction
 from fpdb.storage.format import (
     Counters,
     Stored,
-    key_in_record,
     marks_in,
     pack_record,
-    record_length,
+    record_in,
     seed_of,
     unpack_record,
 )
@@ -167,9 +166,8 @@ def test_records_come_back_whole_and_say_how_long_they_are(**fields: Any) -> Non
         record = record._replace(digest=bytes(16))
     data = pack_record(record, 64)
     assert unpack_record(data, 7, 64) == record
-    assert record_length(data + b"rest", 64) == len(data)
-    assert key_in_record(data + b"rest", 64) == record.key
-    assert record_length(data[:-1], 64) == 0
+    assert record_in(data + b"rest", 64) == (record.key, len(data))
+    assert record_in(data[:-1], 64) == (None, 0)
     # What bulk loads read of it without the rest.
     ids, marks = marks_in([(memoryview(bytes(7) + b"\7"), memoryview(data))])
     wanted = record.digest.ljust(16, b"\0") + record.sketch.ljust(128, b"\0")
