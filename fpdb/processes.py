@@ -450,6 +450,11 @@ def is_stopped(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal, and what it means."""
+    return f"{signal.Signals(number).name}: {signal.strsignal(number)}"
+
+
 def limit_resource(what: int, most: int) -> None:
     """Limit a resource of this process, one of `resource.RLIMIT_…`."""
     import resource

@@ -21,25 +21,20 @@ class Columns(NamedTuple, Generic[_T]):
     rows: Callable[[int, _T], Iterable[_Row]]
 
 
-def _cluster_rows(number: int, cluster: Cluster) -> Iterable[_Row]:
-    yield number + 1, "keep", cluster.representative
-    for key in cluster.duplicates:
-        yield number + 1, "duplicate", key
-
-
-def _match_rows(number: int, matches: Matches) -> Iterable[_Row]:
-    return ((number, *match[:-1]) for match in matches)
-
-
-def _pair_rows(_: int, pair: Pair) -> Iterable[_Row]:
-    return (pair,)
-
-
 # The columns of pairs and clusters are those that the command line writes.
 _NEAR = {"distance": "int32", "similarity": "double"}
-CLUSTERS = Columns({"cluster": "int64", "role": "string", "key": "key"}, _cluster_rows)
-MATCHES = Columns({"query": "int64", "key": "key", "id": "uint64", **_NEAR}, _match_rows)
-PAIRS = Columns({"key": "key", "other": "key", **_NEAR}, _pair_rows)
+PAIRS: Columns[Pair] = Columns({"key": "key", "other": "key", **_NEAR}, lambda _, pair: [pair])
+MATCHES: Columns[Matches] = Columns(
+    {"query": "int64", "key": "key", "id": "uint64", **_NEAR},
+    lambda number, matches: ((number, *match[:-1]) for match in matches),
+)
+CLUSTERS: Columns[Cluster] = Columns(
+    {"cluster": "int64", "role": "string", "key": "key"},
+    lambda number, cluster: [
+        (number + 1, "keep", cluster.representative),
+        *((number + 1, "duplicate", key) for key in cluster.duplicates),
+    ],
+)
 
 
 class Results(Iterator[_T], Generic[_T]):
@@ -64,21 +59,15 @@ class Results(Iterator[_T], Generic[_T]):
 
     def to_arrow(self) -> Any:
         """Return a table of pyarrow."""
-        try:
-            import pyarrow
-        except ImportError:
-            raise MissingExtraError(
-                "tables are made by the package pyarrow, which isn't installed",
-                hint="pip install 'fpdb-store[arrow]'",
-            ) from None
+        from fpdb.io.arrow import require
+
+        require()
+        import pyarrow
+
         types, rows = self._columns
         key = "string" if self._keys == "text" else "uint64"
-        schema = pyarrow.schema(
-            [
-                (name, pyarrow.type_for_alias(key if kind == "key" else kind))
-                for name, kind in types.items()
-            ]
-        )
+        kinds = [key if kind == "key" else kind for kind in types.values()]
+        schema = pyarrow.schema(list(zip(types, map(pyarrow.type_for_alias, kinds), strict=True)))
         found = chain.from_iterable(starmap(rows, enumerate(self._found)))
         values = list(zip(*found, strict=True)) or [()] * len(types)
         return pyarrow.table(values, schema=schema)

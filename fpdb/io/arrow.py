@@ -17,7 +17,7 @@ from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
 from fpdb.io.records import Reading
 from fpdb.io.streams import Progress, StreamError, named
 from fpdb.io.tables import Named, header_reason
-from fpdb.processes import KeptWorkers, Streamed
+from fpdb.processes import KeptWorkers, Streamed, signal_name
 
 _GROUP = 50_000
 # Rows of a Dataset of Hugging Face that are read together.
@@ -38,10 +38,7 @@ def require() -> None:
 def blocks_of_rows(
     form: str, path: str, reading: Reading, progress: Progress | None
 ) -> Iterator[list[Named]]:
-    """Read the rows of a file, some at a time, and of them only the columns that are needed.
-
-    An Arrow file may be in the format of files or of streams.
-    """
+    """Read the rows of a file, some at a time, and of them only the columns that are needed."""
     return _shared(ColumnFile(os.path.abspath(path), form, decoding.rows, reading), progress)
 
 
@@ -80,8 +77,7 @@ def _decoded(file: ColumnFile) -> Iterator[Any]:
             if killer == signal.SIGPROF:
                 reason = f"it takes more than {file.seconds:.0f} seconds of processor time"
             elif killer > 0:
-                name = signal.Signals(killer).name
-                reason = f"it killed the process that read it by {name}: {signal.strsignal(killer)}"
+                reason = f"it killed the process that read it by {signal_name(killer)}"
             raise file.failure(reason) from None
     if block:
         raise block
@@ -215,9 +211,8 @@ class TableWriter:
         require()
         import pyarrow
 
-        self._pyarrow = pyarrow
-        time = self._pyarrow.timestamp("s", "UTC")
-        self._schema = self._pyarrow.schema(
+        time = pyarrow.timestamp("s", "UTC")
+        self._schema = pyarrow.schema(
             [(name, time if kind == "time" else kind) for name, kind in columns.items()]
         )
         self._rows: list[tuple[object, ...]] = []
@@ -241,12 +236,10 @@ class TableWriter:
             self._write()
 
     def _write(self) -> None:
-        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(self._schema)
-        arrays = [
-            self._pyarrow.array(list(values), kind)
-            for values, kind in zip(columns, self._schema.types, strict=True)
-        ]
-        self._writer.write_table(self._pyarrow.Table.from_arrays(arrays, schema=self._schema))
+        import pyarrow
+
+        columns = list(zip(*self._rows, strict=True)) or [()] * len(self._schema)
+        self._writer.write_table(pyarrow.table(list(map(list, columns)), schema=self._schema))
         self._rows = []
 
 

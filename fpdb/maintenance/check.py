@@ -27,7 +27,7 @@ from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenEr
 from fpdb.fingerprint import canonical
 from fpdb.maintenance.digest import Digest, buckets_of, hashed
 from fpdb.models import SKETCH_BYTES, Problem
-from fpdb.processes import Streamed, Worker, limit_resource, require_address_space
+from fpdb.processes import Streamed, Worker, limit_resource, require_address_space, signal_name
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
@@ -96,8 +96,7 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
         killer = -(child.exit_code or 0)
         if killer <= 0 or killer in {signal.SIGKILL, signal.SIGTERM}:
             raise
-        how = f"{signal.Signals(killer).name}: {signal.strsignal(killer)}"
-        yield Problem(DATA_FILE, f"it killed the process that read it by {how}")
+        yield Problem(DATA_FILE, f"it killed the process that read it by {signal_name(killer)}")
     finally:
         child.close()
 
