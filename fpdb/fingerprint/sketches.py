@@ -155,17 +155,10 @@ def shingle_kernel(
 
     It leaves texts out that grow beyond `most` characters when they are cleaned.
     """
+    letters = salts(_LONGEST_WORD, seed)
+    every = np.concatenate([letters, _PLACE_FACTORS, _ROUND_SALTS, _BIN_SALTS, _VOTE_SALTS])
     return kernels.text.ShingleKernel(
-        characters,
-        weights,
-        bits=bits,
-        tie=tie,
-        most=most,
-        letters=salts(_LONGEST_WORD, seed),
-        places=_PLACE_FACTORS,
-        rounds=_ROUND_SALTS,
-        bins=_BIN_SALTS,
-        votes=_VOTE_SALTS,
+        characters, weights, bits=bits, tie=tie, most=most, salts=every
     )
 
 

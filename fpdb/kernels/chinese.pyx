@@ -5,7 +5,6 @@ from array import array
 from math import log
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memchr
 
 from fpdb.kernels.chinese cimport (
@@ -23,21 +22,24 @@ cdef enum:
 
 
 cdef int64_t read_line(
-    const uint8_t *line, const uint8_t *end, uint32_t *word, Py_ssize_t *length
-) noexcept nogil:
-    """Read a word and return its frequency, -1 if the line is another than `word number tag`.
+    const uint8_t **next, const uint8_t *end, uint32_t *word, Py_ssize_t *length
+) except -1:
+    """Read the next line, `word number tag`: write its word, and return the number.
 
     The length is 0 if a character of the word is none that the dictionary cuts.
     """
+    cdef const uint8_t *start = next[0]
+    cdef const uint8_t *line = start
+    cdef const uint8_t *stop = <const uint8_t *>memchr(line, c"\n", end - line)
     cdef int64_t frequency = 0
     cdef Py_ssize_t size = 0, digits = 0
-    cdef bint cut = True
+    cdef bint cut = True, longer
     cdef uint32_t character
-    while line < end and line[0] != c" ":
-        if size == LONGEST_WORD:
-            return -1
+    stop = end if stop == NULL else stop
+    next[0] = stop + 1
+    while line < stop and line[0] != c" " and size < LONGEST_WORD:
         character = 0
-        if line[0] >> 4 == 0xE and end - line > 2:
+        if line[0] >> 4 == 0xE and stop - line > 2:
             character = (line[0] & 0xF) << 12 | (line[1] & 0x3F) << 6 | (line[2] & 0x3F)
         if FIRST_HAN <= character <= LAST_HAN:
             word[size] = character
@@ -46,15 +48,14 @@ cdef int64_t read_line(
             cut = False
             line += 1
         size += 1
+    longer = line < stop and line[0] != c" "
     line += 1
-    while line < end and c"0" <= line[0] <= c"9":
+    while line < stop and c"0" <= line[0] <= c"9" and digits < MOST_DIGITS:
         frequency = frequency * 10 + line[0] - c"0"
         digits += 1
         line += 1
-        if digits > MOST_DIGITS:
-            return -1
-    if not size or not digits or (line < end and line[0] != c" "):
-        return -1
+    if not size or not digits or longer or (line < stop and line[0] != c" "):
+        raise ValueError(f"found the line {start[: stop - start]!r:.80}")
     length[0] = size if cut else 0
     return frequency
 
@@ -67,26 +68,18 @@ def make_table(bytes dictionary):
     """
     cdef const uint8_t *begin = dictionary
     cdef const uint8_t *end = begin + len(dictionary)
-    cdef const uint8_t *line
-    cdef const uint8_t *stop
+    cdef const uint8_t *line = begin
     cdef uint32_t word[LONGEST_WORD]
     cdef Py_ssize_t length = 0, place
     cdef int64_t frequency
     cdef uint64_t edges = 0, total = 0, slots = 1, node, key, slot
     cdef dict numbers = {}
-    line = begin
     while line < end:
-        stop = <const uint8_t *>memchr(line, c"\n", end - line)
-        if stop == NULL:
-            stop = end
-        frequency = read_line(line, stop, word, &length)
-        if frequency < 0:
-            raise ValueError(f"found the line {dictionary[line - begin : stop - begin]!r:.80}")
+        frequency = read_line(&line, end, word, &length)
         total += frequency
         edges += max(length - 1, 0)
         if frequency and frequency not in numbers:
             numbers[frequency] = len(numbers) + 1
-        line = stop + 1
     if not total:
         raise ValueError("found no word")
     # A third of the slots stays empty at least, and more since words have beginnings in common.
@@ -104,10 +97,7 @@ def make_table(bytes dictionary):
     cdef uint64_t *hashed = table + slots_of(table)
     line = begin
     while line < end:
-        stop = <const uint8_t *>memchr(line, c"\n", end - line)
-        if stop == NULL:
-            stop = end
-        frequency = read_line(line, stop, word, &length)
+        frequency = read_line(&line, end, word, &length)
         if length:
             node = roots_of(table) + word[0] - FIRST_HAN
             for place in range(1, length):
@@ -118,16 +108,12 @@ def make_table(bytes dictionary):
                 node = slots_of(table) + slot
             slot = numbers[frequency] if frequency else 0
             table[node] = (table[node] & ~<uint64_t>WEIGHT_MASK) | slot << 1
-        line = stop + 1
     return made
 
 
 def cut(const uint64_t[::1] table, str text):
     """Return the words of runs of Han, and the line feeds between the runs."""
     cdef Py_ssize_t places = table.shape[0], size = len(text), count, place, start = 0
-    cdef uint32_t *characters
-    cdef double *values
-    cdef int32_t *ends
     if (
         places < WEIGHTS
         or table[WEIGHTS_COUNT] > <uint64_t>places
@@ -135,21 +121,14 @@ def cut(const uint64_t[::1] table, str text):
         or places != slots_of(&table[0]) + <Py_ssize_t>table[SLOTS_COUNT]
     ):
         raise ValueError("found another table than make_table returns")
+    cdef double[::1] values = array("d", bytes(8 * min(size, LONGEST_RUN) + 8))
+    cdef uint32_t[::1] characters = array("I", bytes(4 * size + 4))
+    cdef int32_t[::1] ends = array("i", bytes(4 * size + 4))
+    PyUnicode_AsUCS4(text, <Py_UCS4 *>&characters[0], size, 0)
+    with nogil:
+        count = cut_runs(&table[0], &characters[0], size, &values[0], &ends[0])
     words = []
-    characters = <uint32_t *>malloc((size + 1) * sizeof(uint32_t))
-    ends = <int32_t *>malloc((size + 1) * sizeof(int32_t))
-    values = <double *>malloc((min(size, LONGEST_RUN) + 1) * sizeof(double))
-    try:
-        if characters == NULL or ends == NULL or values == NULL:
-            raise MemoryError
-        PyUnicode_AsUCS4(text, <Py_UCS4 *>characters, size, 0)
-        with nogil:
-            count = cut_runs(&table[0], characters, size, values, ends)
-        for place in range(count):
-            words.append(text[start : ends[place]])
-            start = ends[place]
-    finally:
-        free(characters)
-        free(ends)
-        free(values)
+    for place in range(count):
+        words.append(text[start : ends[place]])
+        start = ends[place]
     return words

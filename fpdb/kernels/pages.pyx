@@ -9,18 +9,17 @@ that isn't sound, or another table's, is one for the definition, which raises th
 from cpython.buffer cimport (
     PyBUF_READ, PyBUF_SIMPLE, PyBUF_STRIDES, PyBuffer_Release, PyObject_GetBuffer,
 )
+from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 cdef extern from "Python.h":
     ctypedef struct PyObject
     object PyObject_CallFunctionObjArgs(object called, ...)
     object PyMemoryView_FromMemory(char *data, Py_ssize_t size, int flags)
-    object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
-    char *PyByteArray_AsString(object array) except NULL
-    object PyBytes_FromStringAndSize(const char *data, Py_ssize_t size)
 
 cdef enum:
     LARGEST = 4080
@@ -47,14 +46,22 @@ cdef struct Page:
     uint64_t[4] mask
 
 
-cdef bint opened(Page *page, const Py_buffer *value, int columns, uint64_t digest) noexcept nogil:
+cdef int read_bytes(Page *page, object value) except -1:
+    """Find the bytes of a page, which the caller holds."""
+    cdef Py_buffer buffer
+    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+    page.data, page.size = <const uint8_t *>buffer.buf, buffer.len
+    PyBuffer_Release(&buffer)
+    return 0
+
+
+cdef bint opened(Page *page, int columns, uint64_t digest) noexcept nogil:
     """Read the head of a page; return whether it is sound, and has its columns and some rows."""
-    cdef const uint8_t *data = <const uint8_t *>value.buf
+    cdef const uint8_t *data = page.data
     cdef uint32_t sum
     cdef uint16_t count
     cdef size_t at
     cdef int column, width
-    page.data, page.size = data, value.len
     if not 1 <= columns <= MOST_COLUMNS or page.size < <size_t>(HEAD + 8 * columns):
         return False
     memcpy(&sum, data, 4)
@@ -148,7 +155,7 @@ cdef class PageCursor:
         memset(key, 255, 17)
         for place in range(8):
             key[place] = <uint8_t>(number >> 56 - 8 * place)
-        whole = PyBytes_FromStringAndSize(<const char *>key, 17 if right else 8)
+        whole = PyBytes_FromStringAndSize(<char *>key, 17 if right else 8)
         return PyObject_CallFunctionObjArgs(self.to_range, <PyObject *>whole, NULL) is True
 
     cdef bint to_previous(self) except -1:
@@ -177,21 +184,15 @@ cdef class PageCursor:
 
     cdef bint read_page(self) except -1:
         """Verify the page whose key was read; return whether it is sound and has rows."""
-        cdef Py_buffer buffer
-        PyObject_GetBuffer(self.value, &buffer, PyBUF_SIMPLE)
-        try:
-            if buffer.len < HEAD:
-                return False
-            body = PyMemoryView_FromMemory(
-                <char *>buffer.buf + CHECKSUM, buffer.len - CHECKSUM, PyBUF_READ
-            )
-            seed = <object>self.own_seed
-            digest = PyObject_CallFunctionObjArgs(
-                self.digest, <PyObject *>body, <PyObject *>seed, NULL
-            )
-            return opened(&self.page, &buffer, self.columns, digest)
-        finally:
-            PyBuffer_Release(&buffer)
+        read_bytes(&self.page, self.value)
+        if self.page.size < HEAD:
+            return False
+        body = PyMemoryView_FromMemory(
+            <char *>self.page.data + CHECKSUM, self.page.size - CHECKSUM, PyBUF_READ
+        )
+        seed = <object>self.own_seed
+        digest = PyObject_CallFunctionObjArgs(self.digest, <PyObject *>body, <PyObject *>seed, NULL)
+        return opened(&self.page, self.columns, digest)
 
 
 cdef uint64_t permuted_by(const uint64_t[:, ::1] moves, uint64_t number) noexcept:
@@ -216,11 +217,8 @@ cdef class Probes:
     cdef uint64_t below
 
     def __cinit__(
-        self,
-        const uint64_t[:, ::1] moves not None,
-        const uint64_t[:, ::1] moves_back not None,
-        const uint64_t[::1] masks not None,
-        uint64_t below,
+        self, const uint64_t[:, ::1] moves not None, const uint64_t[:, ::1] moves_back not None,
+        const uint64_t[::1] masks not None, uint64_t below,
     ):
         if moves.shape[1] != 2 or moves_back.shape[1] != 2:
             raise ValueError("a permutation has two columns")
@@ -275,9 +273,9 @@ cdef class Nearby:
                     return False
                 # With one range, what else is near on its pages, another table finds.
                 if count == 1:
-                    self.compare(&at.page, probes, permuted, low, high, at.columns, home)
+                    self.compare(at, probes, permuted, low, high, home)
                 else:
-                    self.compare(&at.page, probes, permuted, 0, MOST, at.columns, home)
+                    self.compare(at, probes, permuted, 0, MOST, home)
                 if at.key.first < low or (at.key.first == low and not at.key.second):
                     break
                 there = at.to_previous()
@@ -285,16 +283,10 @@ cdef class Nearby:
         return True
 
     cdef int compare(
-        self,
-        const Page *page,
-        Probes probes,
-        uint64_t permuted,
-        uint64_t low,
-        uint64_t high,
-        int columns,
-        bint home,
+        self, PageCursor at, Probes probes, uint64_t permuted, uint64_t low, uint64_t high, bint home
     ) except -1:
         """Add what is near of those rows of a page whose numbers are in a range."""
+        cdef const Page *page = &at.page
         cdef int64_t row = bound(page, low, False, 0), first
         cdef uint64_t number, change
         while row < page.count:
@@ -313,7 +305,7 @@ cdef class Nearby:
                 if home and self.few >= 0 and probes.has(change & ~probes.below):
                     known = self.ids.setdefault(near, [])
                     for first in range(first, row):
-                        known.append(cell(page, columns - 1, first))
+                        known.append(cell(page, at.columns - 1, first))
         return 0
 
 
@@ -383,50 +375,50 @@ def runs(PageCursor at not None, list numbers not None):
     return found
 
 
-cdef inline uint64_t number_at(const Py_buffer *column, Py_ssize_t row) noexcept nogil:
+cdef struct Column:
+    const uint8_t *data
+    Py_ssize_t stride
+
+
+cdef inline uint64_t number_at(const Column *column, Py_ssize_t row) noexcept nogil:
     """Return a number of a column of an array."""
     cdef uint64_t number
-    memcpy(&number, <const uint8_t *>column.buf + row * column.strides[0], 8)
+    memcpy(&number, column.data + row * column.stride, 8)
     return number
 
 
-def packed(list rows, size_t largest):
+def packed(list columns, size_t largest):
     """Pack sorted rows into a page without its checksum; return its size if that is too large."""
-    cdef Py_buffer[4] columns
-    cdef int count = <int>len(rows), taken = 0, column
-    if not 1 <= count <= MOST_COLUMNS:
-        raise ValueError("a page has one to four columns")
-    try:
-        for column in range(count):
-            PyObject_GetBuffer(rows[column], &columns[column], PyBUF_STRIDES)
-            taken += 1
-            if columns[column].ndim != 1 or columns[column].itemsize != 8:
-                raise ValueError("a column isn't one of numbers of 64 bits")
-            if not 0 < columns[column].shape[0] == columns[0].shape[0]:
-                raise ValueError("columns are empty, or of other lengths")
-        return packed_columns(columns, count, largest)
-    finally:
-        for column in range(taken):
-            PyBuffer_Release(&columns[column])
-
-
-cdef object packed_columns(Py_buffer *columns, int count, size_t largest):
-    cdef Py_ssize_t rows = columns[0].shape[0], row
-    cdef int column
+    cdef Py_buffer buffer
+    cdef Column[4] cells
+    cdef int count = <int>len(columns), column
+    cdef Py_ssize_t rows = 0, row
     cdef uint64_t number, low, high
     cdef uint64_t[4] bases
     cdef size_t[4] widths
     cdef size_t size = HEAD + 8 * count
-    cdef uint16_t total = <uint16_t>rows, nibbles = 0
+    cdef uint16_t total, nibbles = 0
     cdef uint8_t *at
     cdef uint8_t *end
+    cdef bint sound
+    if not 1 <= count <= MOST_COLUMNS:
+        raise ValueError("a page has one to four columns")
     for column in range(count):
-        low = high = number_at(&columns[column], 0)
+        PyObject_GetBuffer(columns[column], &buffer, PyBUF_STRIDES)
+        sound = buffer.ndim == 1 and buffer.itemsize == 8 and buffer.shape[0] > 0
+        if sound:
+            rows = rows if column else buffer.shape[0]
+            sound = rows == buffer.shape[0]
+            cells[column].data, cells[column].stride = <const uint8_t *>buffer.buf, buffer.strides[0]
+        PyBuffer_Release(&buffer)
+        if not sound:
+            raise ValueError("columns aren't numbers of 64 bits, are empty, or of other lengths")
+        low = high = number_at(&cells[column], 0)
         if column == 0:  # which is sorted
-            high = number_at(&columns[0], rows - 1)
+            high = number_at(&cells[0], rows - 1)
         else:
             for row in range(1, rows):
-                number = number_at(&columns[column], row)
+                number = number_at(&cells[column], row)
                 low, high = min(low, number), max(high, number)
         widths[column] = 0
         while widths[column] < 8 and high - low >> 8 * widths[column]:
@@ -434,6 +426,7 @@ cdef object packed_columns(Py_buffer *columns, int count, size_t largest):
         bases[column] = 0 if widths[column] == 8 else low
         nibbles |= <uint16_t>(widths[column] << 4 * column)
         size += rows * widths[column]
+    total = <uint16_t>rows
     if size > largest or rows != total:
         return size
     page = PyByteArray_FromStringAndSize(NULL, size)
@@ -446,7 +439,7 @@ cdef object packed_columns(Py_buffer *columns, int count, size_t largest):
     at += HEAD + 8 * count
     for column in range(count):
         for row in range(rows):
-            number = number_at(&columns[column], row) - bases[column]
+            number = number_at(&cells[column], row) - bases[column]
             # To write eight bytes is fastest; the next number replaces those that are zeros.
             if at + 8 <= end:
                 memcpy(at, &number, 8)
@@ -469,12 +462,15 @@ cdef class RowsToInsert:
 
         Return None if the page must be packed anew, and nothing if it is one for the definition.
         """
-        cdef Py_buffer buffer
-        PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
-        try:
-            return self.inserted(&buffer, digest, first, after)
-        finally:
-            PyBuffer_Release(&buffer)
+        cdef Page page
+        read_bytes(&page, value)
+        if (
+            not 0 <= first < after <= self.rows.shape[1]
+            or after - first > MOST_ROWS
+            or not opened(&page, <int>self.rows.shape[0], digest)
+        ):
+            return bytearray()
+        return self.grown(&page, first, after)
 
     def insert(self, PageCursor at not None, put, int keys, Py_ssize_t first, Py_ssize_t most):
         """Put rows into the pages that they belong to, from one on; return the first that is left.
@@ -501,7 +497,7 @@ cdef class RowsToInsert:
             if not at.read_key() or not at.read_page():
                 break
             after = first + 1
-            while after < count and after <= first + most and self.precedes(after, upper):
+            while after < count and after <= first + most and self.precedes(keys, after, upper):
                 after += 1
             if after - first > most:
                 break
@@ -519,25 +515,20 @@ cdef class RowsToInsert:
     cdef bytes key(self, int keys, Py_ssize_t row):
         """Return the key of a row as bytes, which sort as its numbers."""
         cdef uint8_t[8 * MOST_COLUMNS] data
+        self.write_key(data, keys, row)
+        return PyBytes_FromStringAndSize(<char *>data, 8 * keys)
+
+    cdef void write_key(self, uint8_t *data, int keys, Py_ssize_t row) noexcept:
         cdef int column, place
         for column in range(keys):
             for place in range(8):
                 data[8 * column + place] = <uint8_t>(self.rows[column, row] >> 56 - 8 * place)
-        return PyBytes_FromStringAndSize(<const char *>data, 8 * keys)
 
-    cdef bint precedes(self, Py_ssize_t row, bytes upper):
+    cdef bint precedes(self, int keys, Py_ssize_t row, bytes upper):
         """Return whether a row comes before a key, if there is one."""
-        cdef const uint8_t *data
-        cdef uint64_t number
-        cdef int column
-        if upper is None:
-            return True
-        data = upper
-        for column in range(<int>(len(upper) // 8)):
-            number = read_big(data + 8 * column)
-            if self.rows[column, row] != number:
-                return self.rows[column, row] < number
-        return False
+        cdef uint8_t[8 * MOST_COLUMNS] data
+        self.write_key(data, keys, row)
+        return upper is None or memcmp(data, <const uint8_t *>upper, 8 * keys) < 0
 
     def merged(self, value, int keys, uint64_t digest, Py_ssize_t first, Py_ssize_t after):
         """Return the columns of a page with some of the rows, as bytes of uint64, one by one.
@@ -545,76 +536,48 @@ cdef class RowsToInsert:
         Rows are sorted by their first numbers, the key, and one of these replaces an old one with
         its key. Return None if the page is one for the definition, or isn't sorted.
         """
-        cdef Py_buffer buffer
-        PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
-        try:
-            return self.merged_rows(&buffer, keys, digest, first, after)
-        finally:
-            PyBuffer_Release(&buffer)
-
-    cdef object merged_rows(
-        self, const Py_buffer *value, int keys, uint64_t digest, Py_ssize_t first, Py_ssize_t after
-    ):
         cdef Page page
         cdef int columns = <int>self.rows.shape[0], column, order
         cdef int64_t most, count = 0, old = 0
         cdef Py_ssize_t new = first
+        cdef uint64_t number, other
         cdef uint64_t *cells
-        cdef object found
+        cdef bint follows
+        read_bytes(&page, value)
         if (
             not 0 <= first <= after <= self.rows.shape[1]
             or not 1 <= keys <= columns
-            or not opened(&page, value, columns, digest)
+            or not opened(&page, columns, digest)
         ):
             return None
         most = page.count + (after - first)
         found = PyByteArray_FromStringAndSize(NULL, 8 * most * columns)
         cells = <uint64_t *>PyByteArray_AsString(found)
         while old < page.count or new < after:
-            if new == after:
-                order = 1
-            elif old == page.count:
-                order = -1
-            else:
-                order = 0
-                for column in range(keys):
-                    if self.rows[column, new] != cell(&page, column, old):
-                        order = -1 if self.rows[column, new] < cell(&page, column, old) else 1
-                        break
+            order = (new == after) - (old == page.count)
+            column = 0
+            while not order and column < keys:
+                number, other = self.rows[column, new], cell(&page, column, old)
+                order = (number > other) - (number < other)
+                column += 1
+            follows = count == 0
             for column in range(columns):
-                if order > 0:
-                    cells[column * most + count] = cell(&page, column, old)
-                else:
-                    cells[column * most + count] = self.rows[column, new]
-            if order >= 0:
-                old += 1
-            if order <= 0:
-                new += 1
-            if count > 0:
-                order = 0
-                for column in range(keys):
-                    if cells[column * most + count] != cells[column * most + count - 1]:
-                        order = cells[column * most + count] > cells[column * most + count - 1]
-                        break
-                if not order:
-                    return None
+                number = cell(&page, column, old) if order > 0 else self.rows[column, new]
+                cells[column * most + count] = number
+                if column < keys and not follows:
+                    other = cells[column * most + count - 1]
+                    if number < other:
+                        return None
+                    follows = number > other
+            if not follows:
+                return None
+            old += order >= 0
+            new += order <= 0
             count += 1
         if count < most:
             for column in range(1, columns):
                 memmove(cells + column * count, cells + column * most, 8 * count)
         return memoryview(found)[: 8 * count * columns]
-
-    cdef object inserted(
-        self, const Py_buffer *value, uint64_t digest, Py_ssize_t first, Py_ssize_t after
-    ):
-        cdef Page page
-        if (
-            not 0 <= first < after <= self.rows.shape[1]
-            or after - first > MOST_ROWS
-            or not opened(&page, value, <int>self.rows.shape[0], digest)
-        ):
-            return bytearray()
-        return self.grown(&page, first, after)
 
     cdef object grown(self, const Page *page, Py_ssize_t first, Py_ssize_t after):
         cdef int columns = <int>self.rows.shape[0], column, width
@@ -678,19 +641,17 @@ cdef class Ranges:
     # Whether to go on from the page that the cursor is at, the last one that was read.
     cdef bint going
     cdef Key last
-    cdef uint64_t *found
-    cdef uint64_t *beside
+    cdef uint64_t *columns[2]
     cdef int64_t size, room, most
 
     def __cinit__(self, const uint64_t[::1] lows not None, const uint64_t[::1] highs not None, *_):
         if highs.shape[0] != lows.shape[0]:
             raise ValueError("there are more bounds than ranges")
         self.lows, self.highs, self.most = lows, highs, <int64_t>1 << 56
-        self.found = self.beside = NULL
 
     def __dealloc__(self):
-        free(self.found)
-        free(self.beside)
+        free(self.columns[0])
+        free(self.columns[1])
 
     def search(self, PageCursor at not None, bint in_turn, int64_t enough):
         """Read the pages of the ranges that aren't done; return whether all are done.
@@ -746,19 +707,18 @@ cdef class Ranges:
     cdef int keep(self, uint64_t found, uint64_t beside) except -1:
         cdef uint64_t *more
         cdef int64_t room
+        cdef int column
         if self.size == self.room:
             if self.size >= self.most:
                 raise OverflowError("more is found than is held")
             room = 2 * self.room + 1024
-            more = <uint64_t *>realloc(self.found, 8 * room)
-            if more == NULL:
-                raise MemoryError
-            self.found = more
-            more = <uint64_t *>realloc(self.beside, 8 * room)
-            if more == NULL:
-                raise MemoryError
-            self.beside, self.room = more, room
-        self.found[self.size], self.beside[self.size] = found, beside
+            for column in range(2):
+                more = <uint64_t *>realloc(self.columns[column], 8 * room)
+                if more == NULL:
+                    raise MemoryError
+                self.columns[column] = more
+            self.room = room
+        self.columns[0][self.size], self.columns[1][self.size] = found, beside
         self.size += 1
         return 0
 
@@ -766,10 +726,8 @@ cdef class Ranges:
         """Return what was found, and forget it."""
         cdef int64_t size = self.size
         self.size = 0
-        return (
-            PyBytes_FromStringAndSize(<const char *>self.found, 8 * size),
-            PyBytes_FromStringAndSize(<const char *>self.beside, 8 * size),
-        )
+        first = PyBytes_FromStringAndSize(<char *>self.columns[0], 8 * size)
+        return first, PyBytes_FromStringAndSize(<char *>self.columns[1], 8 * size)
 
 
 cdef class RangeSearch(Ranges):
@@ -786,16 +744,10 @@ cdef class RangeSearch(Ranges):
     cdef int64_t budget, k
 
     def __cinit__(
-        self,
-        const uint64_t[::1] lows not None,
-        const uint64_t[::1] highs not None,
-        const int64_t[::1] bounds not None,
-        const uint64_t[::1] words not None,
-        const int64_t[::1] queries not None,
-        int64_t[::1] read not None,
-        int64_t budget,
-        int64_t k,
-        int64_t most,
+        self, const uint64_t[::1] lows not None, _,
+        const int64_t[::1] bounds not None, const uint64_t[::1] words not None,
+        const int64_t[::1] queries not None, int64_t[::1] read not None,
+        int64_t budget, int64_t k, int64_t most,
     ):
         cdef Py_ssize_t place, count = lows.shape[0]
         if bounds.shape[0] != count + 1:
@@ -840,11 +792,7 @@ cdef class IdSearch(Ranges):
     cdef int64_t each
 
     def __cinit__(
-        self,
-        const uint64_t[::1] numbers not None,
-        const uint64_t[::1] _,
-        int64_t[::1] got not None,
-        int64_t each,
+        self, const uint64_t[::1] numbers not None, _, int64_t[::1] got not None, int64_t each
     ):
         if got.shape[0] != numbers.shape[0]:
             raise ValueError("there are more counts than numbers")

@@ -46,11 +46,7 @@ class ShingleKernel(TextKernel):
         bits: int,
         tie: int,
         most: int,
-        letters: NDArray[np.uint64],
-        places: NDArray[np.uint64],
-        rounds: NDArray[np.uint64],
-        bins: NDArray[np.uint64],
-        votes: NDArray[np.uint64],
+        salts: NDArray[np.uint64],
     ) -> None: ...
 
 class FeatureKernel(TextKernel):

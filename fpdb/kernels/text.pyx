@@ -35,6 +35,7 @@ cdef enum:
     SIGN = 2
     SEVERAL = 1 << 23
     HARD = 1 << 24
+    MOST_OF_ONE = 256  # characters that cleaning makes of one
     STRIDE = 64
     LONGEST_WORD = 64
     LONGEST_SHINGLE = 5
@@ -146,7 +147,7 @@ cdef class CharacterTable:
         for place in range(256):
             if entries[place] >= SEVERAL and entries[place] != HARD:
                 at = <Py_ssize_t>entries[place] - SEVERAL
-                if at < 256 or at >= min(size, CODE) or entries[at] >= size - at:
+                if at < 256 or at >= min(size, CODE) or entries[at] >= min(size - at, MOST_OF_ONE):
                     raise ValueError("found characters that are outside of their table")
         block = <uint32_t *>malloc(size * sizeof(uint32_t))
         if block == NULL:
@@ -274,10 +275,6 @@ cdef class FactorTable:
         cdef uint64_t slot
         if count != values.shape[0] or count >> 31:
             raise ValueError("found another number of factors than of features")
-        for number in range(count):
-            if not start <= ends[number] <= data.shape[0]:
-                raise ValueError("found a feature that is outside of the data")
-            start = ends[number]
         self.data, self.ends, self.values, self.missing = data, ends, values, missing
         self.mask = 15
         while self.mask < <uint64_t>count * 2:
@@ -286,8 +283,9 @@ cdef class FactorTable:
         if self.slots == NULL:
             raise MemoryError
         self.usable = True
-        start = 0
         for number in range(count):
+            if not start <= ends[number] <= data.shape[0]:
+                raise ValueError("found a feature that is outside of the data")
             size = ends[number] - start
             if 0 < size <= LONGEST_HASHED:
                 slot = hash64(&data[start], size, 0) & self.mask
@@ -298,8 +296,7 @@ cdef class FactorTable:
             else:
                 self.usable = self.usable and not size  # no feature is empty
             start = ends[number]
-        if not probes:
-            self.usable = False
+        self.usable = self.usable and probes > 0
 
     def __dealloc__(self):
         free(self.slots)
@@ -391,17 +388,15 @@ cdef class TextKernel:
     cdef int tie
     cdef int64_t most  # characters of a text that cleaning lengthens
 
-    cdef int prepare(
-        self, CharacterTable characters, WeightTable weights, int bits, int tie, int64_t most
-    ) except -1:
+    def __cinit__(
+        self, CharacterTable characters not None, WeightTable weights not None, *,
+        int bits, int tie, int64_t most, **_,
+    ):
         if bits not in (32, 64, 128):
             raise ValueError(f"found {bits} bits, expected 32, 64 or 128")
-        self.characters, self.weights = characters, weights
+        self.characters, self.weights, self.tie, self.most = characters, weights, tie, most
         self.words = 2 if bits == 128 else 1
         self.mask = 0xFFFFFFFF if bits == 32 else EMPTY
-        self.tie = tie
-        self.most = most
-        return 0
 
     def run(
         self, list texts, uint64_t[:, ::1] fingerprints, int64_t[::1] features,
@@ -469,8 +464,8 @@ cdef class TextKernel:
         return -1
 
     cdef bint vote(
-        self, Scratch *scratch, const uint64_t *digests, const uint64_t *seconds, int64_t count,
-        uint64_t *fingerprint,
+        self, FactorTable factors, Scratch *scratch, const uint64_t *digests,
+        const uint64_t *seconds, const uint32_t *stops, int64_t count, uint64_t *fingerprint,
     ) noexcept nogil:
         """Let distinct features vote; return whether all weights could be computed."""
         cdef const uint32_t *occurrences = <uint32_t *>scratch.occurrences.data
@@ -479,20 +474,24 @@ cdef class TextKernel:
         cdef int64_t place, units, singles = 0, unit = self.weights.table[1]
         cdef uint32_t times
         cdef int word, bit
+        cdef bint alike = factors is None
         columns[0], columns[1] = digests, seconds
         memset(&votes, 0, sizeof(votes))
-        for word in range(self.words):
+        for word in range(self.words if alike else 0):
             singles = add_single(&votes, columns[word], occurrences, count, unit, word)
         votes.total = singles * unit
         for place in range(count if singles < count else 0):
             times = occurrences[place]
-            if times == 1:
+            if alike and times == 1:
                 continue
-            units = self.weights.of(times)
+            if alike:
+                units = self.weights.of(times)
+            else:
+                units = self.factored(factors, scratch, stops, place, votes.total)
             if units < 0:
                 return False
             votes.total += units
-            if times <= MOST_AT_ONCE and units == times * unit:
+            if alike and times <= MOST_AT_ONCE and units == times * unit:
                 if votes.in_lanes + times > MOST_IN_LANES:
                     self.empty_lanes(&votes)
                 votes.in_lanes += times
@@ -510,37 +509,20 @@ cdef class TextKernel:
             fingerprint[self.words - 1 - word] = majority(&votes, word, self.tie) & self.mask
         return True
 
-    cdef bint vote_each(
-        self, FactorTable factors, Scratch *scratch, const uint64_t *digests,
-        const uint64_t *seconds, const uint32_t *stops, int64_t count, uint64_t *fingerprint,
+    cdef int64_t factored(
+        self, FactorTable factors, Scratch *scratch, const uint32_t *stops, int64_t place,
+        int64_t total,
     ) noexcept nogil:
-        """Do what `vote` does for features with a factor each."""
-        cdef const uint32_t *occurrences = <uint32_t *>scratch.occurrences.data
-        cdef const uint32_t *firsts = <uint32_t *>scratch.firsts.data
-        cdef const uint32_t *starts = <uint32_t *>scratch.starts.data
-        cdef const uint8_t *data = <uint8_t *>scratch.bytes.data
-        cdef Votes votes
-        cdef int64_t place, units
-        cdef uint32_t first
-        cdef double factor, weight
-        cdef int word
-        memset(&votes, 0, sizeof(votes))
-        for place in range(count):
-            first = firsts[place]
-            factor = factors.of(data + starts[first], stops[first] - starts[first])
-            if factor < 0 or occurrences[place] >= TABULATED:
-                return False
-            weight = self.weights.masses[occurrences[place]] * factor * UNITS
-            if not weight < MOST_UNITS - votes.total:
-                return False
-            # Round as numpy does: of two whole numbers that are as near, to the even one.
-            units = <int64_t>((weight + ROUNDER) - ROUNDER)
-            votes.total += units
-            for word in range(self.words):
-                add_weight(&votes, seconds[place] if word else digests[place], units, word)
-        for word in range(self.words):
-            fingerprint[self.words - 1 - word] = majority(&votes, word, self.tie) & self.mask
-        return True
+        """Return the weight of a feature with a factor, or -1 where the definition must do it."""
+        cdef uint32_t first = (<uint32_t *>scratch.firsts.data)[place]
+        cdef uint32_t start = (<uint32_t *>scratch.starts.data)[first]
+        cdef uint32_t times = (<uint32_t *>scratch.occurrences.data)[place]
+        cdef double weight = factors.of(<uint8_t *>scratch.bytes.data + start, stops[first] - start)
+        if weight < 0 or times >= TABULATED:
+            return -1
+        weight = self.weights.masses[times] * weight * UNITS
+        # Round as numpy does: of two whole numbers that are as near, to the even one.
+        return <int64_t>((weight + ROUNDER) - ROUNDER) if weight < MOST_UNITS - total else -1
 
     cdef void empty_lanes(self, Votes *votes) noexcept nogil:
         cdef int word
@@ -550,41 +532,33 @@ cdef class TextKernel:
         votes.in_lanes = 0
 
 
+cdef struct Salts:
+    uint64_t letters[LONGEST_WORD]
+    uint64_t places[LONGEST_SHINGLE]
+    uint64_t rounds[ROUNDS]
+    uint64_t bins[BINS]
+    uint64_t votes[2]
+
+
 cdef class ShingleKernel(TextKernel):
     """Fingerprints and sketches of texts by their shingles."""
 
-    cdef uint64_t letters[LONGEST_WORD]
+    cdef Salts salts
     # The hashes of letters that are ASCII before and after cleaning; 0 for any other character.
     cdef uint64_t ascii[LONGEST_WORD][ASCII]
-    cdef uint64_t places[LONGEST_SHINGLE]
-    cdef uint64_t rounds[ROUNDS]
-    cdef uint64_t bins[BINS]
-    cdef uint64_t votes[2]
 
     def __cinit__(
-        self, CharacterTable characters, WeightTable weights, *, int bits, int tie, int64_t most,
-        const uint64_t[::1] letters, const uint64_t[::1] places, const uint64_t[::1] rounds,
-        const uint64_t[::1] bins, const uint64_t[::1] votes,
+        self, CharacterTable characters, WeightTable _, *, const uint64_t[::1] salts, **__
     ):
         cdef int place, code
         cdef uint32_t entry
-        if (
-            letters.shape[0] != LONGEST_WORD or places.shape[0] != LONGEST_SHINGLE
-            or rounds.shape[0] != ROUNDS or bins.shape[0] != BINS or votes.shape[0] != 2
-        ):
-            raise ValueError("found other numbers of salts than kernels are made for")
-        self.prepare(characters, weights, bits, tie, most)
-        memcpy(self.letters, &letters[0], sizeof(self.letters))
+        if salts.shape[0] * sizeof(uint64_t) != sizeof(Salts):
+            raise ValueError("found another number of salts than kernels are made for")
+        memcpy(&self.salts, &salts[0], sizeof(Salts))
         for code in range(ASCII):
             entry = characters.blocks[0][code]
-            for place in range(LONGEST_WORD):
-                self.ascii[place][code] = (
-                    mix((entry & CODE) * ODD + letters[place]) if entry >> KIND_SHIFT == LETTER else 0
-                )
-        memcpy(self.places, &places[0], sizeof(self.places))
-        memcpy(self.rounds, &rounds[0], sizeof(self.rounds))
-        memcpy(self.bins, &bins[0], sizeof(self.bins))
-        memcpy(self.votes, &votes[0], sizeof(self.votes))
+            for place in range(LONGEST_WORD if entry >> KIND_SHIFT == LETTER else 0):
+                self.ascii[place][code] = mix((entry & CODE) * ODD + self.salts.letters[place])
 
     cdef int64_t one(
         self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end, uint64_t *fingerprint,
@@ -607,11 +581,11 @@ cdef class ShingleKernel(TextKernel):
                 return -1
             seconds = digests + count
             for place in range(count):
-                digests[place] = mix(hashes[place] + self.votes[0])
+                digests[place] = mix(hashes[place] + self.salts.votes[0])
             if self.words == 2:
                 for place in range(count):
-                    seconds[place] = mix(hashes[place] + self.votes[1])
-            if not self.vote(scratch, digests, seconds, count, fingerprint):
+                    seconds[place] = mix(hashes[place] + self.salts.votes[1])
+            if not self.vote(None, scratch, digests, seconds, NULL, count, fingerprint):
                 return -1
         if sketch != NULL:
             self.sketch(hashes, count, sketch)
@@ -622,14 +596,13 @@ cdef class ShingleKernel(TextKernel):
     ) noexcept nogil:
         """Hash the ASCII letters that a word begins with, and return how many there are."""
         cdef uint64_t value, sum = 0
-        cdef int length, most = <int>min(count, LONGEST_WORD)
-        for length in range(most):
-            value = self.ascii[length][codes[length]] if codes[length] < ASCII else 0
+        cdef int length = 0, most = <int>min(count, LONGEST_WORD)
+        while length < most and codes[length] < ASCII:
+            value = self.ascii[length][codes[length]]
             if not value:
                 break
             sum += value
-        else:
-            length = most
+            length += 1
         result[0] = sum
         return length
 
@@ -646,13 +619,14 @@ cdef class ShingleKernel(TextKernel):
         cdef int length = 0  # of the word that isn't finished
         cdef Py_ssize_t place = start
         while place < end:
+            # Each character that is left may be a token, and the next one may become several.
+            if cleaned + end - place + MOST_OF_ONE > capacity:
+                capacity = 2 * (cleaned + MOST_OF_ONE) + end - place
+                tokens = <uint64_t *>room(&scratch.tokens, capacity * sizeof(uint64_t))
+                units = <uint8_t *>room(&scratch.units, capacity)
+                if tokens == NULL or units == NULL:
+                    return -1
             if not length:
-                if count + 2 > capacity:
-                    capacity = 2 * count + 256
-                    tokens = <uint64_t *>room(&scratch.tokens, capacity * sizeof(uint64_t))
-                    units = <uint8_t *>room(&scratch.units, capacity)
-                    if tokens == NULL or units == NULL:
-                        return -1
                 length = self.word(codes + place, end - place, &sum)
                 place += length
                 cleaned += length
@@ -682,19 +656,13 @@ cdef class ShingleKernel(TextKernel):
                     length = 0
                 if not kind:
                     continue
-                if not length and count + 2 > capacity:
-                    capacity = 2 * count + 256
-                    tokens = <uint64_t *>room(&scratch.tokens, capacity * sizeof(uint64_t))
-                    units = <uint8_t *>room(&scratch.units, capacity)
-                    if tokens == NULL or units == NULL:
-                        return -1
                 if kind == LETTER:
                     if not length:
                         sum = 0
-                    sum += mix(code * ODD + self.letters[length])
+                    sum += mix(code * ODD + self.salts.letters[length])
                     length += 1
                 else:
-                    tokens[count] = mix(mix(code * ODD + self.letters[0]))
+                    tokens[count] = mix(mix(code * ODD + self.salts.letters[0]))
                     units[count] = SIGN_UNITS
                     count += 1
         if length:
@@ -715,7 +683,7 @@ cdef class ShingleKernel(TextKernel):
             for step in range(LONGEST_SHINGLE):
                 if place + step == count:
                     return shingles
-                hash += tokens[place + step] * self.places[step]
+                hash += tokens[place + step] * self.salts.places[step]
                 span += units[place + step]
                 if span >= SPAN:
                     tokens[place] = mix(hash + step + 1)
@@ -734,7 +702,7 @@ cdef class ShingleKernel(TextKernel):
         memset(bins, 0xFF, sizeof(bins))
         for number in range(ROUNDS):
             for place in range(count):
-                value = mix(hashes[place] + self.rounds[number])
+                value = mix(hashes[place] + self.salts.rounds[number])
                 least = (value & HASH) | (<uint64_t>number << ROUND_SHIFT)
                 value >>= BIN_SHIFT
                 # Without branches, which no processor could predict.
@@ -747,7 +715,7 @@ cdef class ShingleKernel(TextKernel):
             if bins[number] == EMPTY:
                 least = EMPTY
                 for place in range(count):
-                    value = mix(hashes[place] ^ self.bins[number]) & HASH
+                    value = mix(hashes[place] ^ self.salts.bins[number]) & HASH
                     least = value if value < least else least
                 bins[number] = least
             packed[number // 2] |= (bins[number] & 0xF) << (4 * (number % 2))
@@ -832,14 +800,12 @@ cdef class FeatureKernel(TextKernel):
     cdef bint loaded
 
     def __cinit__(
-        self, CharacterTable characters, WeightTable weights, *, int bits, int tie, int64_t most,
-        int64_t length, bint joined, bint compared, uint64_t seed, hasher,
-        FactorTable factors, dictionary,
+        self, CharacterTable characters, WeightTable _, *, int64_t length, bint joined,
+        bint compared, uint64_t seed, hasher, FactorTable factors, dictionary, **__,
     ):
         cdef uint32_t code, entry
         if length < 1:
             raise ValueError(f"found features of {length} pieces, expected at least one")
-        self.prepare(characters, weights, bits, tie, most)
         self.length, self.joined, self.compared = length, joined, compared
         self.seed, self.hasher, self.dictionary = seed, hasher, dictionary
         self.factors = factors
@@ -901,12 +867,7 @@ cdef class FeatureKernel(TextKernel):
         )
         if count < 0:
             return -1
-        if self.factors is not None:
-            if not self.vote_each(
-                self.factors, scratch, hashes, seconds, stops, count, fingerprint
-            ):
-                return -1
-        elif not self.vote(scratch, hashes, seconds, count, fingerprint):
+        if not self.vote(self.factors, scratch, hashes, seconds, stops, count, fingerprint):
             return -1
         return count
 

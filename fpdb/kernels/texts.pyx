@@ -7,14 +7,10 @@ error.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
-
-cdef extern from "Python.h":
-    object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
-    object PyBytes_FromStringAndSize(const char *data, Py_ssize_t size)
-    char *PyBytes_AsString(object data) except NULL
-    Py_ssize_t PyBytes_Size(object data) except -1
 
 cdef enum:
     LARGEST = 4080
@@ -41,11 +37,14 @@ cdef struct Maker:
     uint8_t[512] text
 
 
-cdef bint opened(Reader *reader, const Py_buffer *value, uint64_t digest) noexcept nogil:
-    """Begin to read a page; return whether its head is sound."""
+cdef bint opened(Reader *reader, object value, uint64_t digest) except -1:
+    """Begin to read a page, which the caller holds; return whether its head is sound."""
+    cdef Py_buffer buffer
     cdef uint32_t sum
     cdef uint16_t count
-    reader.data, reader.size = <const uint8_t *>value.buf, value.len
+    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+    reader.data, reader.size = <const uint8_t *>buffer.buf, buffer.len
+    PyBuffer_Release(&buffer)
     if reader.size < HEAD:
         return False
     memcpy(&sum, reader.data, 4)
@@ -56,12 +55,12 @@ cdef bint opened(Reader *reader, const Py_buffer *value, uint64_t digest) noexce
 
 
 cdef bint advanced(Reader *reader) noexcept nogil:
-    """Read the next entry; return whether it is sound, and greater than the one before."""
+    """Read the next entry; return whether it is there, sound, and greater than the one before."""
     cdef const uint8_t *data = reader.data
     cdef Py_ssize_t at = reader.at, size = reader.size
     cdef int shared, length
     reader.begin = at
-    if at + 2 > size:
+    if not reader.left or at + 2 > size:
         return False
     shared, length = data[at], data[at + 1]
     at += 2
@@ -84,6 +83,11 @@ cdef bint advanced(Reader *reader) noexcept nogil:
     reader.at = at + length + reader.width
     reader.left -= 1
     return True
+
+
+cdef inline bint finished(const Reader *reader) noexcept nogil:
+    """Return whether all entries were read, and nothing follows them."""
+    return not reader.left and reader.at == reader.size
 
 
 cdef inline int compared(
@@ -127,7 +131,7 @@ cdef object made(Maker *maker):
     maker.data[0] = maker.data[1] = maker.data[2] = maker.data[3] = 0
     memcpy(maker.data + CHECKSUM, &count, 2)
     maker.data[CHECKSUM + 2] = maker.width
-    return PyByteArray_FromStringAndSize(<const char *>maker.data, maker.size)
+    return PyByteArray_FromStringAndSize(<char *>maker.data, maker.size)
 
 
 cdef inline int width_of(uint64_t number) noexcept nogil:
@@ -179,45 +183,29 @@ cdef bint pack(Maker *maker, object entries, Py_ssize_t place) except -1:
 
 def unpacked(value, uint64_t digest):
     """Return the entries of a page, or None if it is one for the definition."""
-    cdef Py_buffer buffer
     cdef Reader reader
     cdef list entries = []
-    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
-    try:
-        if not opened(&reader, &buffer, digest):
-            return None
-        while reader.left:
-            if not advanced(&reader):
-                return None
-            text = PyBytes_FromStringAndSize(<const char *>reader.text, reader.length)
-            entries.append((text, reader.number))
-        return entries if reader.at == reader.size else None
-    finally:
-        PyBuffer_Release(&buffer)
+    if not opened(&reader, value, digest):
+        return None
+    while advanced(&reader):
+        text = PyBytes_FromStringAndSize(<char *>reader.text, reader.length)
+        entries.append((text, reader.number))
+    return entries if finished(&reader) else None
 
 
 def found(value, uint64_t digest, bytes text):
     """Return the id that a text leads to, -1 if it isn't there, None for the definition."""
-    cdef Py_buffer buffer
     cdef Reader reader
     cdef const uint8_t *wanted = <const uint8_t *>PyBytes_AsString(text)
     cdef Py_ssize_t length = PyBytes_Size(text)
     cdef int order
-    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
-    try:
-        if not opened(&reader, &buffer, digest):
-            return None
-        while reader.left:
-            if not advanced(&reader):
-                return None
-            order = compared(reader.text, reader.length, wanted, length)
-            if order == 0:
-                return reader.number
-            if order > 0:
-                return -1
-        return -1 if reader.at == reader.size else None
-    finally:
-        PyBuffer_Release(&buffer)
+    if not opened(&reader, value, digest):
+        return None
+    while advanced(&reader):
+        order = compared(reader.text, reader.length, wanted, length)
+        if order >= 0:
+            return -1 if order else reader.number
+    return -1 if finished(&reader) else None
 
 
 def inserted(value, uint64_t digest, entries, Py_ssize_t first, Py_ssize_t after):
@@ -226,58 +214,44 @@ def inserted(value, uint64_t digest, entries, Py_ssize_t first, Py_ssize_t after
     Return None if the page must be packed anew: if it would overflow, or ids become wider; or if it
     is one for the definition.
     """
-    cdef Py_buffer buffer
     cdef Reader reader
     cdef Maker maker
     cdef tuple entry
     cdef const uint8_t *text = NULL
-    cdef int length = 0, order
+    cdef int length = 0, shared, order
     cdef uint64_t number = 0
     cdef Py_ssize_t place = first
     cdef bint old = True, adjacent = True
     if not 0 <= first < after <= len(entries):
         raise ValueError("there are fewer entries")
-    PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
-    try:
-        if not opened(&reader, &buffer, digest):
-            return None
-        maker.size, maker.count, maker.width, maker.length = HEAD, 0, reader.width, 0
-        while True:
-            if old:
-                if reader.left:
-                    if not advanced(&reader):
-                        return None
-                elif reader.at != reader.size:
-                    return None
-                else:
-                    reader.length = 0  # all were read
-            if text == NULL and place < after:
-                entry = entry_at(entries, place)
-                text, length = <const uint8_t *>PyBytes_AsString(entry[0]), <int>PyBytes_Size(entry[0])
-                number = entry[1]
-                if width_of(number) > reader.width:
-                    return None
-            if not reader.length and text == NULL:
-                return made(&maker)
-            if not reader.length:
-                order = 1
-            elif text == NULL:
-                order = -1
-            else:
-                order = compared(reader.text, reader.length, text, length)
-            old = order <= 0
-            if order < 0:
-                # After the entry that it came after, it shares with that what it did.
-                if not added(
-                    &maker, reader.text, reader.length, reader.number,
-                    reader.shared if adjacent else -1,
-                ):
-                    return None
-                adjacent = True
-            else:
-                if not added(&maker, text, length, number, -1):
-                    return None
-                text, adjacent = NULL, False
-                place += 1
-    finally:
-        PyBuffer_Release(&buffer)
+    if not opened(&reader, value, digest):
+        return None
+    maker.size, maker.count, maker.width, maker.length = HEAD, 0, reader.width, 0
+    while True:
+        if old and not advanced(&reader):
+            if not finished(&reader):
+                return None
+            reader.length = 0  # all were read
+        if text == NULL and place < after:
+            entry = entry_at(entries, place)
+            text, length = <const uint8_t *>PyBytes_AsString(entry[0]), <int>PyBytes_Size(entry[0])
+            number = entry[1]
+            if width_of(number) > reader.width:
+                return None
+        if not reader.length and text == NULL:
+            return made(&maker)
+        order = (not reader.length) - (text == NULL)
+        if not order:
+            order = compared(reader.text, reader.length, text, length)
+        old = order <= 0
+        if order < 0:
+            # After the entry that it came after, it shares with that what it did.
+            shared = reader.shared if adjacent else -1
+            if not added(&maker, reader.text, reader.length, reader.number, shared):
+                return None
+            adjacent = True
+        else:
+            if not added(&maker, text, length, number, -1):
+                return None
+            text, adjacent = NULL, False
+            place += 1
