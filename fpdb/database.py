@@ -552,17 +552,16 @@ class Database(Queries):
             yield self.path
             txn.require_in_place()
 
-    def remove_if_empty(self) -> bool:
-        """Remove the database from the disk if no document is in it; return whether it did.
+    def remove(self, *, only_empty: bool = False) -> bool:
+        """Remove the database from the disk, or only an empty one; return whether it did.
 
-        So a program that failed before it added anything leaves none. Other handles of it raise
-        MovedError, and so does this one.
+        Other handles of it raise MovedError from then on, and so does this one.
         """
         with self._environment.lockout(self._timeout) as txn:
-            empty = not self._writer(txn).documents
-            if empty:
+            wanted = not (only_empty and self._writer(txn).documents)
+            if wanted:
                 self._environment.remove()
-        return empty
+        return wanted
 
     def close(self) -> None:
         """Close the handle; closing it again is a no-op."""

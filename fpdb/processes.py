@@ -19,10 +19,12 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Generic, Self, TypeVar
 
+from fpdb import progress
 from fpdb.errors import InputError, WorkerError
 
 Item = TypeVar("Item")
@@ -240,9 +242,12 @@ class Worker:
     def receive(self) -> Any:
         """Wait for the end of a call; return its result, or raise its error."""
         try:
-            good, answer = self._channel.receive()
+            while (received := self._channel.receive())[0] is None:
+                progress.show(received[1])
+                self._channel.send(None)  # the ends take turns
         except BaseException as error:
             raise self._explained(error) from None
+        good, answer = received
         if not good:
             raise answer
         return answer
@@ -305,13 +310,15 @@ class Worker:
 class Streamed:
     """Makes a function that yields answer calls: an item begins it, None goes on with it.
 
-    Each call returns the next value, None after the last.
+    Each call returns the next value, None after the last. With `steps`, the caller's listener gets
+    the steps of the work too.
     """
 
     _values: Iterator[Any] = iter(())
 
-    def __init__(self, read: Callable[..., Iterator[Any]]) -> None:
+    def __init__(self, read: Callable[..., Iterator[Any]], *, steps: bool = False) -> None:
         self._read = read
+        self.steps = steps
 
     def __call__(self, item: object) -> Any:
         """Return the next value."""
@@ -502,6 +509,8 @@ def serve(number: int) -> None:
             try:
                 sent, item = channel.receive()
                 work = sent or work
+                if isinstance(sent, Streamed) and sent.steps:
+                    progress.listen(partial(_send_step, channel))
             except MemoryError:
                 sys.exit(1)
             except WorkerError as error:
@@ -517,6 +526,12 @@ def serve(number: int) -> None:
                 raise
             except Exception as error:  # pickle raises what it likes
                 channel.send((False, _unfit(error)))
+
+
+def _send_step(channel: _Channel, step: progress.WorkStep) -> None:
+    """Send the caller a step of the running call, and wait until it is taken."""
+    channel.send((None, step))
+    channel.receive()
 
 
 def _end_with_caller(number: int) -> None:

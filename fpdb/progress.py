@@ -59,18 +59,31 @@ def show(step: WorkStep) -> None:
         _listener(step)
 
 
+class Meter:
+    """A step that counts what is done, and shows it several times a second."""
+
+    def __init__(self, name: str, unit: str, total: int) -> None:
+        self._step = name, unit, total
+        self._done, self._due = 0, 0.0
+
+    def add(self, number: int) -> None:
+        """Count what is done."""
+        self._done += number
+        if time.monotonic() >= self._due:
+            name, unit, total = self._step
+            show(WorkStep(name, self._done, total, unit))
+            self._due = time.monotonic() + _PAUSE
+
+    def count(self, items: Iterable[T], size: Callable[[T], int] | None = None) -> Iterator[T]:
+        """Yield items, and count each when it is done, as one or by its size."""
+        for item in items:
+            self.add(0)
+            yield item
+            self._done += size(item) if size else 1
+
+
 def tracked(
     items: Iterable[T], name: str, unit: str, total: int, size: Callable[[T], int] | None = None
 ) -> Iterable[T]:
     """Return items whose reading is a step of `total` units; each is one, or has a `size`."""
-    return _tracked(items, WorkStep(name, 0, total, unit), size) if _listener else items
-
-
-def _tracked(items: Iterable[T], step: WorkStep, size: Callable[[T], int] | None) -> Iterator[T]:
-    done, due = 0, 0.0
-    for item in items:
-        if time.monotonic() >= due:
-            show(step._replace(done=done))
-            due = time.monotonic() + _PAUSE
-        yield item
-        done += size(item) if size else 1
+    return Meter(name, unit, total).count(items, size) if _listener else items

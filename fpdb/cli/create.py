@@ -115,6 +115,6 @@ def open_to_fill(path: Path, recipe: Recipe | None) -> Iterator[fpdb.Database]:
             yield database
         except BaseException:
             with contextlib.suppress(fpdb.FpdbError):
-                if new and database.remove_if_empty():
+                if new and database.remove(only_empty=True):
                     render.summarise(None, f"removed {path}: nothing is in it")
             raise

@@ -273,13 +273,6 @@ class NearDuplicatesPipeline:
             self._crawler.stats.inc_value(f"fpdb/{what}")
 
 
-def _empty(path: str) -> None:
-    """Delete all documents of a database, and the database."""
-    with contextlib.suppress(fpdb.DatabaseNotFoundError), fpdb.open(path) as database:
-        database.delete_many(list(database))
-        database.remove_if_empty()
-
-
 def _open(settings: dict[str, Any]) -> fpdb.Database | Remote:
     """Create the database, or open the existing one, or reach the server."""
     path, recipe, k = (settings[f"FPDB_{name}"] for name in ("DATABASE", "RECIPE", "K"))
@@ -297,7 +290,8 @@ def _open(settings: dict[str, Any]) -> fpdb.Database | Remote:
             )
         return Remote(path, settings["FPDB_TOKEN"], patient=settings["FPDB_AWAY"] == "wait")
     if settings["FPDB_RESET"]:
-        _empty(path)
+        with contextlib.suppress(fpdb.DatabaseNotFoundError), fpdb.open(path) as database:
+            database.remove()
     wanted: dict[str, Any] = {} if similarity is None else {"similarity": similarity or None}
     try:
         return fpdb.create(path, recipe=recipe or "web", k=k, **wanted)

@@ -29,6 +29,7 @@ from fpdb.models import (
     Thresholds,
     require_similarity,
 )
+from fpdb.progress import tracked
 from fpdb.tables import choose_bands
 from fpdb.tables.bits import as_words
 
@@ -132,7 +133,8 @@ def rate(
 
     `named` has the keys of the texts, and how many wrong and missed pairs to name.
     """
-    batch = recipe.batch(texts, sketches=similarity is not None)
+    read = tracked(texts, f"fingerprint by {recipe.name}", "text", len(texts))
+    batch = recipe.batch(read, sketches=similarity is not None)
     first, second = truth.pairs()
     apart = ~truth.equal(first, second)
     sought = int((apart & (truth.jaccards >= thresholds.truth_from)).sum())
@@ -268,7 +270,8 @@ def _similar(
     usable = np.flatnonzero(~batch.short)
     if batch.sketches is None or not len(usable):
         return
-    digests = [recipe.digest(texts[number]) for number in usable.tolist()]
+    numbers = tracked(usable.tolist(), f"digest by {recipe.name}", "text", len(usable))
+    digests = [recipe.digest(texts[number]) for number in numbers]
     side = side_of(batch.fingerprints[usable], digests, batch.sketches[usable])
     for own, other in similar_among(side, choose_bands(similarity, len(texts)), similarity):
         yield usable[own], usable[other]

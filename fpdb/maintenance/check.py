@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb import progress
 from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
 from fpdb.documents.catalog import Catalog, View
 from fpdb.documents.keys import KEYS, key_bytes, scan_keys, seed_at
@@ -28,6 +27,7 @@ from fpdb.fingerprint import canonical
 from fpdb.maintenance.digest import Digest, buckets_of, hashed
 from fpdb.models import SKETCH_BYTES, Problem
 from fpdb.processes import Streamed, Worker, limit_resource, require_address_space, signal_name
+from fpdb.progress import Meter
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
@@ -57,8 +57,6 @@ COMPARED = 1 << 18
 
 _ROWS_OF_IDS = Pages("ids", keys=3, columns=3)  # looked up by all that they have
 
-_SHOWN = 1 << 16  # keys that are looked up before it is shown how many were
-
 _MISSING = "the entry of the document {} is missing"
 _STRANGE = "an entry names the document {}, which has another one"
 _OTHER = "the row of the document {} isn't that of its record"
@@ -83,14 +81,11 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     """
     directory = open_checks.resolved(path)
     open_checks.identify(directory)
-    child = Worker(Streamed(partial(read_problems, deep=deep)))
+    child = Worker(Streamed(partial(read_problems, deep=deep), steps=True))
     try:
         found = child.call(directory)
         while found:
-            if isinstance(found, progress.WorkStep):
-                progress.show(found)
-            else:
-                yield found
+            yield found
             found = child.call(None)
     except WorkerError:
         killer = -(child.exit_code or 0)
@@ -101,11 +96,8 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
         child.close()
 
 
-def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem | progress.WorkStep]:
-    """Yield everything that is wrong with a database, which this process reads within limits.
-
-    Yield also, from time to time, how far it is.
-    """
+def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
+    """Yield everything that is wrong with a database, which this process reads within limits."""
     try:
         _limit(directory)
         faults: list[str] = []
@@ -117,7 +109,7 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem | progress
         with _opened(directory) as environment:
             _, index, catalog = read_layout(environment)
             with environment.read() as txn:
-                yield from _steps(View(txn, index, catalog))
+                yield from check_view(View(txn, index, catalog))
     except (FormatError, OpenError):
         raise  # what can't be opened isn't a problem of the database, but an error of the call
     except FpdbError as error:
@@ -156,22 +148,11 @@ def check_view(view: View) -> Iterator[Problem]:
     What can't be read is reported, and what depends on it isn't compared. Memory is bounded,
     however many documents there are.
     """
-    return (found for found in _steps(view) if isinstance(found, Problem))
-
-
-def _steps(view: View) -> Iterator[Problem | progress.WorkStep]:
-    """Yield everything that is wrong, and how far the check is."""
     yield from _check_header(view)
     names = list(database_names(view.index, view.catalog))
-    total = sum(map(view.txn.entries, names))
-    done = 0
+    step = Meter("look up the keys", "key", sum(map(view.txn.entries, names)))
     for name in names:
-        for found in _check_lookups(view.txn, name):
-            if isinstance(found, Problem):
-                yield found
-            else:
-                yield progress.WorkStep("look up the keys", done + found, total, "key")
-        done += view.txn.entries(name)
+        yield from _check_lookups(view.txn, name, step)
     yield from check_places(view.txn)
     yield from _Check(view).problems()
 
@@ -196,10 +177,8 @@ def _check_header(view: View) -> Iterator[Problem]:
             yield Problem("header", f"{what} is {found!r}, expected {expected!r}")
 
 
-def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem | int]:
+def _check_lookups(txn: ReadTransaction, name: str, step: Meter) -> Iterator[Problem]:
     """Look every key of a tree up from its root, and compare its order with the one before.
-
-    Yield also, from time to time, how many were looked up.
 
     A scan goes from page to page and never follows a key down the tree; nearly every call does. If
     each key is found, and the keys are in order, then the place of any other key is found as well.
@@ -211,7 +190,7 @@ def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem | int]:
     count = disordered = unfound = 0
     last = first_disordered = first_unfound = b""
     with txn.cursor(name) as cursor:
-        for key in map(bytes, cursor.iternext(keys=True, values=False)):
+        for key in map(bytes, step.count(cursor.iternext(keys=True, values=False))):
             if key <= last:
                 first_disordered = first_disordered or key
                 disordered += 1
@@ -220,8 +199,6 @@ def _check_lookups(txn: ReadTransaction, name: str) -> Iterator[Problem | int]:
                 unfound += 1
             last = key
             count += 1
-            if count % _SHOWN == 0:
-                yield count
     if disordered:
         yield Problem(name, f"{disordered} keys aren't in order, first {first_disordered.hex()}")
     if unfound:
@@ -257,20 +234,21 @@ class _Check:
         self._pages = {pages.name: pages for pages in tables}
         self._of_records = ["short", *(pages.name for pages in bands)]
         self._faulty: set[str] = set()  # sub-databases that aren't compared any more
+        self._names = (*view.index.names, self._by_key, "short")
+        # The other tables are compared with the home table, which is read again for each.
+        read = [*self._names, "documents", *[self._home] * len(view.index.further)]
+        self._step = Meter("compare the tables", "entry", sum(map(view.txn.entries, read)))
 
-    def problems(self) -> Iterator[Problem | progress.WorkStep]:
-        """Read everything once, and compare it; yield also how far that is."""
+    def problems(self) -> Iterator[Problem]:
+        """Read everything once, and compare it."""
         found = {}
-        names = (*self._index.names, self._by_key, "short")
-        for number, name in enumerate(names):
-            yield progress.WorkStep("compare the tables", number, len(names) + 1, "table")
+        for name in self._names:
             problems: list[Problem] = []
             digest = Digest(self._stored(name, problems))
             yield from problems
             if problems:
                 self._faulty.add(name)
             found[name] = RowSet(digest, partial(self._stored, name, []))
-        yield progress.WorkStep("compare the tables", len(names), len(names) + 1, "table")
         yield from self._compare_documents(found)
         for pages, table in zip(self._index.further, self._index.plan.tables[1:], strict=True):
             if self._faulty.isdisjoint([self._home, pages.name]):
@@ -297,7 +275,7 @@ class _Check:
     def _keys(self, problems: list[Problem]) -> Iterator[Rows]:
         last = b""
         with self._txn.cursor(KEYS) as cursor:
-            for key, value in cursor:
+            for key, value in self._step.count(cursor):
                 try:
                     entries = unpack_texts(value, seed_at(key))
                 except DamagedError as error:
@@ -313,7 +291,7 @@ class _Check:
 
     def _short(self, problems: list[Problem]) -> Iterator[Rows]:
         with self._txn.cursor("short") as cursor:
-            entries = ((bytes(key), len(value)) for key, value in cursor)
+            entries = ((bytes(key), len(value)) for key, value in self._step.count(cursor))
             while block := list(islice(entries, ROWS)):
                 for key, length in block:
                     if len(key) <= ID_BYTES or length:
@@ -337,7 +315,7 @@ class _Check:
 
     def _read_pages(self, pages: Pages, problems: list[Problem]) -> Iterator[Rows]:
         with self._txn.cursor(pages.name) as cursor:
-            for key, value in cursor:
+            for key, value in self._step.count(cursor):
                 try:
                     rows = unpack_rows(value, pages.columns, pages.seed_at(key))
                 except DamagedError as error:
@@ -353,7 +331,7 @@ class _Check:
     def _records(self, problems: list[Problem]) -> Iterator[list[Stored]]:
         documents: list[Stored] = []
         with self._txn.cursor("documents") as cursor:
-            for name, value in cursor:
+            for name, value in self._step.count(cursor):
                 number = bytes(name)
                 try:
                     record = unpack_record(value, int.from_bytes(number), self._bits)
@@ -446,7 +424,7 @@ class _Check:
 
     def _permuted(self, permutation: Permutation) -> Iterator[Rows]:
         last: Rows = []
-        for *words, _ in gathered(self._index.home.scan(self._txn), ROWS):
+        for *words, _ in gathered(self._step.count(self._index.home.scan(self._txn)), ROWS):
             both = joined([last, words]) if last else words
             fresh = differs(*both)[len(both[0]) - len(words[0]) :]
             last = [column[-1:] for column in words]

@@ -1,5 +1,6 @@
 """The pages of a data file: what is wrong with them, and what can be read of a damaged one."""
 
+import io
 import os
 import struct
 from array import array
@@ -9,6 +10,7 @@ from typing import NamedTuple, Self
 
 from fpdb.errors import DamagedError
 from fpdb.models import Problem
+from fpdb.progress import Meter
 from fpdb.storage import lmdb_file
 from fpdb.storage.lmdb_file import DATA_FILE, METAS, LmdbFile, Node, NodePage
 from fpdb.storage.open_checks import name_of, open_data
@@ -17,6 +19,7 @@ from fpdb.storage.open_checks import name_of, open_data
 _FREE_TAIL = 1 << 20
 _LONGEST_RUN = 40  # pages of a record with the longest key and the longest metadata
 _FREE_KEY_BYTES = 8
+_PAGE = 4096
 
 
 def structure_faults(directory: Path) -> list[str]:
@@ -26,6 +29,7 @@ def structure_faults(directory: Path) -> list[str]:
     """
     from lmdb import verify  # costs time that only a verification needs
 
+    vars(verify)["open"] = _CountedFile
     descriptor = open_data(directory)
     try:
         found: list[str] = verify.verify(name_of(descriptor), subdir=False)  # type: ignore[no-untyped-call]
@@ -36,6 +40,23 @@ def structure_faults(directory: Path) -> list[str]:
     finally:
         os.close(descriptor)
     return found
+
+
+class _CountedFile(io.FileIO):
+    """A data file whose reading is a step; a verification reads each page in use once."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        super().__init__(path, mode)
+        total = os.fstat(self.fileno()).st_size // _PAGE
+        self._meter = Meter("read the pages", "page", total)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read bytes, and count the pages that they are."""
+        data = super().read(size)
+        # The roots, which aren't whole pages, must be read soon after the size of the file.
+        if pages := len(data) // _PAGE:
+            self._meter.add(pages)
+        return data
 
 
 class Walk:

@@ -121,10 +121,14 @@ def test_long_steps_show_how_far_they_are_and_leave_no_trace_in_the_output(
     for name in ("_QUICK", "_PAUSE"):
         monkeypatch.setattr(render, name, 0)
     monkeypatch.setattr("fpdb.progress._PAUSE", 0)
+    pages = tmp_path / "pages.jsonl"
+    pages.write_text(json.dumps({"key": "a", "text": STORY}) + "\n", "utf-8")
     for command, step in (
         (["pairs", path], "compare: 0 pages, 0%"),
         (["clusters", path, "-k", "3"], "compare in table-01: 0 pages"),
-        (["check", path], "compare the tables: 1 table, "),
+        (["check", path], "compare the tables: "),
+        (["check", path, "--deep"], "read the pages: "),
+        (["eval", pages], "fingerprint by web: 0 texts, 0%"),
         (["compact", path, "-o", tmp_path / "b"], "copy documents: 0 entries, 0%"),
         (["merge", path, "-o", tmp_path / "c"], "merge the keys: 0 keys, 0%"),
     ):

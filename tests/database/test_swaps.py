@@ -291,10 +291,10 @@ def test_an_empty_database_is_removed_and_its_writers_get_an_error(
 ) -> None:
     path = made(tmp_path / "empty", tiny)
     with fpdb.open(path) as db, fpdb.open(path) as other:
-        assert other.remove_if_empty()
+        assert other.remove(only_empty=True)
         assert not path.exists()
         with pytest.raises(MovedError):
             add(db, "lost")
     with fpdb.open(made(path, tiny, "stored")) as db:
-        assert not db.remove_if_empty()
+        assert not db.remove(only_empty=True)
         assert len(db) == 1

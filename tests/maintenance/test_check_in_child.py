@@ -50,7 +50,7 @@ def child_that(body: str) -> str:
         "from fpdb.models import Problem\n"
         "from fpdb.processes import serve\n"
         f"def problems(*_, **__):\n {body}\n yield\n"
-        "check._steps = problems\n"
+        "check.check_view = problems\n"
         "serve(int(sys.argv[1]))\n"
     )
 
@@ -134,7 +134,7 @@ def test_a_check_that_somebody_kills_is_an_error(
 
 def test_too_much_memory_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = child_that("bytearray(1 << 29)").replace(
-        "check._steps", "check._MEMORY = 1 << 28; check._steps"
+        "check.check_view", "check._MEMORY = 1 << 28; check.check_view"
     )
     monkeypatch.setattr(processes, "_CODE", code)
     [problem] = fpdb.check(path)
@@ -154,7 +154,7 @@ def test_a_child_that_cannot_do_its_work_is_an_error(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = child_that("yield Problem('a', 'b')")
-    code = code.replace("check._steps =", "del check.read_problems; check._steps =")
+    code = code.replace("check.check_view =", "del check.read_problems; check.check_view =")
     monkeypatch.setattr(processes, "_CODE", code)
     with pytest.raises(WorkerError):
         list(fpdb.check(path))
