@@ -19,6 +19,7 @@ SECONDS = 300
 _MIB = 1 << 20
 # Below the first, Python can't import numpy. Most commands need no more than the second.
 _LEAST, _ENOUGH, _MOST = 200, 450, 2048
+_CONTROL_LEAST = 140  # with the first, an ingest has enough
 
 _RUN = "import sys; from fpdb.cli import main; sys.exit(main())"
 _RUN_UNGUARDED = "from fpdb.cli import program; program()(standalone_mode=False)"
@@ -150,7 +151,7 @@ def _judge(work: Path, ended: Ended, whole: int | None) -> tuple[int, int, list[
 def _control(work: Path) -> str:
     """Run a command that doesn't explain its errors, until one is noticed."""
     words, _ = _ACTS["ingest"]
-    for mebibytes in range(_LEAST, _ENOUGH, 20):
+    for mebibytes in range(_CONTROL_LEAST, _ENOUGH, 20):
         if problems := _faults(_command(work, _RUN_UNGUARDED, words, mebibytes)):
             return f"a command without a handler was caught with {mebibytes} MiB: {problems[0]:.60}"
     raise ControlError("a command that doesn't explain its errors wasn't caught")
