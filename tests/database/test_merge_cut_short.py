@@ -11,6 +11,7 @@ import pytest
 
 import fpdb
 from fpdb import Document
+from fpdb.documents import catalog
 from fpdb.maintenance import merge as merging
 
 pytestmark = pytest.mark.process
@@ -157,6 +158,7 @@ def test_memory_doesnt_grow_with_the_documents(
     monkeypatch.setattr(merging, "check", lambda path, deep: iter(()))
     monkeypatch.setattr(merging, "ROWS", 1 << 10)
     monkeypatch.setattr(merging, "BLOCK", 1 << 12)
+    monkeypatch.setattr(catalog, "_BLOCK", 1 << 10)
     peaks = []
     for count in (100, 10_000, 30_000):  # the first time, other things are imported and kept
         for name, first in (("a", 0), ("b", count // 2)):

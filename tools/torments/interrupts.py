@@ -173,7 +173,7 @@ def _control(path: Path, seed: int) -> str:
     """SignalError a process whose lock doesn't end with its owner, until it is stuck."""
     fpdb.create(path).close()
     with Workers() as workers:
-        result = _watch(workers.take(), path, "every place", seed, 500, "kept")
+        result = _watch(workers.take(), path, "every place", seed, 1_000, "kept")
     if not result["stuck"]:
         raise ControlError("a lock that outlives its owner wasn't stuck at any place")
     return (
