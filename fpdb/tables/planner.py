@@ -41,7 +41,7 @@ _MEMORY_BYTES = 16e9
 _BYTES_PER_BYTE = 1.02
 _ID_BYTES = 8
 # A text key of 50 bytes with the record of its document.
-_TEXT_KEY_BYTES = 161
+_TEXT_KEY_BYTES = 110
 # What a sketch adds to the record, with the digest of its text.
 _SKETCH_BYTES = 146
 

@@ -409,7 +409,7 @@ def test_estimates_grow_with_what_they_depend_on() -> None:
         candidates_per_probe=1_000_000 / 65_536,
         candidates=4_000_000 / 65_536,
         bytes=40_800_000,
-        key_bytes=161_000_000,
+        key_bytes=110_000_000,
         memory_share=1.0,
         seconds=small.seconds,
         insert_seconds=small.insert_seconds,
