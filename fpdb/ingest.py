@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple, Self, cast
 
 from fpdb.database import Database
@@ -123,7 +123,8 @@ def ingest(
         strict: Raise InputError at the first bad record; those before it are stored.
         on_added: Called for each document, once it is durable.
         on_bad: Called for each record that can't be used.
-        on_progress: Called with the counts so far, before anything is read and after each part.
+        on_progress: Called with the counts so far, before anything is read and after each
+            transaction.
 
     Returns:
         How many records were read, and what became of them.
@@ -398,12 +399,14 @@ class Run:
         """Count the bytes that were read."""
         self.counts.bytes_read += count
 
-    def count(self, results: Iterable[Added]) -> None:
-        """Count documents as they are added."""
-        for added in results:
-            self.counts.tally(added.status)
-            self.counts.incomplete += not added.matches.complete
-            if self.on_added:
+    def count(self, results: Sequence[Added]) -> None:
+        """Count what a transaction added, and report it."""
+        # All at once, because these are stored, whenever Ctrl-C comes.
+        for status, number in Counter(added.status for added in results).items():
+            self.counts.tally(status, number)
+        self.counts.incomplete += sum(not added.matches.complete for added in results)
+        if self.on_added:
+            for added in results:
                 self.on_added(added)
 
     def refuse(self, bad: BadRecord) -> None:
@@ -463,16 +466,14 @@ class _UnstoredParts:
         parts, self._parts = self._parts, []
         self._documents = self._bytes = 0
         run, counts = self._run, self._run.counts
-        added = iter(self._add([each for part in parts for each in part.prepared]))
-        for part in parts:
-            run.count(islice(added, len(part.prepared)))
-            for each in part.found:
-                if isinstance(each, BadRecord):
-                    run.refuse(each)
-                else:
-                    counts.invalid_utf8 += each.replaced
-                    counts.markup += each.markup and self._counts_markup
-            run.show()
+        run.count(self._add([each for part in parts for each in part.prepared]))
+        for each in chain.from_iterable(part.found for part in parts):
+            if isinstance(each, BadRecord):
+                run.refuse(each)
+            else:
+                counts.invalid_utf8 += each.replaced
+                counts.markup += each.markup and self._counts_markup
+        run.show()
         self._since = time.monotonic()
 
     def __enter__(self) -> Self:

@@ -196,7 +196,7 @@ class _Load(Run):
                 self.refuse(BadRecord(f"{source}: {fields['key']}", problem or "no fingerprint"))
             else:
                 documents.append(Document(**fields, short=missing))
-        self.count(database.add_many(documents, transaction=GATHERED))
+        self.count(list(database.add_many(documents, transaction=GATHERED)))
         self.show()
 
     def records(self, source: str, reading: Reading) -> None:
