@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import json
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -103,20 +104,28 @@ def records():
     ]
 
 
-def test_table_has_ratios_targets_and_reasons(helper, records):
-    text = helper("tables").Table(records).markdown()
-    lines = {tuple(line.split(" | ")[:2]): line for line in text.splitlines()}
-    load = lines["| 10 M uniform", "bulk load"]
-    assert load.endswith("1.4 M/s on one core, 2.0 M/s on all cores | **no**, yes |")
-    batch = lines["| 1 M uniform", "100 k queries in a batch, each"]
-    assert "| 3.00 µs |" in batch
-    assert "| 6.00 µs (2.00) |" in batch
-    assert batch.endswith("| yes |")
-    assert "10.0 µs (**0.20**)" in lines["| 1 M uniform", "one query, p50"]
-    assert "pynear: different answers." in text
-    assert {line.count("|") for line in text.splitlines() if line.startswith("|")} == {
-        load.count("|")
+def test_tables_have_figures_the_best_peer_and_targets(helper, records):
+    large, small = helper("tables").Table(records).tables()
+    small, large = ({next(iter(row.values())): row for row in rows} for rows in (small, large))
+    loads = [large[f"bulk load{cores}, M/s"] for cores in ("", " on all cores")]
+    assert [row["target"] for row in loads] == ["1.4: **no**", "2.0: yes"]
+    batch = small["a query of a batch of 100,000, µs"]
+    assert batch == {
+        "1 M documents": "a query of a batch of 100,000, µs",
+        "fpdb": "3.00",
+        "SQLite": "-",
+        "FAISS, in memory": "6.00",
+        "best of the others, in memory": "-",
+        "target": "4: yes, 1.6 times as fast as FAISS: yes",
     }
+    assert small["a query, p50, µs"]["best of the others, in memory"] == "**10.0** pynear"
+
+
+def test_the_page_has_the_tables_of_the_kept_figures(helper):
+    run = helper("run")
+    kept, page = json.loads(run.RAW.read_text("utf-8")), run.PAGE.read_text("utf-8")
+    assert set(kept) == set(run.RUNS)
+    assert [suite for suite in kept if run.body(kept[suite]) not in page] == []
 
 
 def test_picture_is_drawn_from_what_there_is(helper, records):
@@ -133,7 +142,7 @@ def test_similar_texts_are_measured_beside_bits(helper, monkeypatch):
     monkeypatch.setattr(similarity, "BATCH", 100)
     rows = similarity.run(500, 1)
     assert len({row["row"] for row in rows}) == len(rows) == 6
-    assert all((row["target"], row["reached"]) == ("-", "-") for row in rows)
+    assert all(row["target"] == "" for row in rows)
     [size] = [row for row in rows if row["row"].startswith("bytes")]
     similar, bits = (int(size[name].split()[0]) for name in ("similarity 0.8", "bits, k = 3"))
     assert similar > bits + 128
@@ -144,7 +153,7 @@ def test_bands_alone_are_measured_in_two_sizes(helper, monkeypatch):
     for name, small in (("SINGLES", 20), ("BLOCK", 100), ("MEMORY", 1 << 16), ("COLD", 2)):
         monkeypatch.setattr(similarity, name, small)
     rows = similarity.run_bands([(300, 300), (2000, 10**6)], 1)
-    assert [row["target"] == "-" for row in rows] == [True] * 4 + [False] * 2 + [True] * 2
+    assert [row["target"] == "" for row in rows] == [True] * 4 + [False] * 2 + [True] * 2
     assert all(float(row["similarity 0.8"].split()[0].replace(",", "")) > 0 for row in rows)
 
 
@@ -227,10 +236,12 @@ def test_the_table_of_texts_says_what_is_reached(helper, mixes):
         for language, mix in mixes.items()
         for name, taken in seconds.items()
     }
-    rows = {row["each looked up, then added"]: row for row in texts.rows_of_peers(mixes, answers)}
+    rows = {row[texts.BOTH]: row for row in texts.rows_of_peers(mixes, answers)}
     fast, slow = rows["fpdb, similarity 0.8"], rows["fpdb, bits, k = 3"]
-    assert (fast["English"], fast["reached"], slow["reached"]) == ("100/s", "yes", "**no**")
-    assert (fast["Chinese, recall"], rows["simhash, k = 3"]["Chinese, recall"]) == ("1.000", "-")
+    assert (fast["a second"], fast["recall"]) == ("100 / 100", "1.000 / 1.000")
+    assert fast["target"] == "1.2 times gaoya MinHash and rensa: yes"
+    assert slow["target"] == "1.2 times gaoya SimHash: **no**"
+    assert rows["simhash, k = 3"]["recall"] == "- / -"
 
 
 def test_texts_alone_are_measured_in_all_ways(helper, mixes, monkeypatch):
@@ -238,9 +249,32 @@ def test_texts_alone_are_measured_in_all_ways(helper, mixes, monkeypatch):
     monkeypatch.setattr(texts, "ALONE_TEXTS", 5)
     monkeypatch.setattr(texts, "ALONE", {("web", False): {"en": (1, 1)}, ("web", True): {}})
     rows = texts.rows_alone(texts.alone(mixes, 1))
-    assert [row["text alone"] for row in rows] == [
-        *("web, English", "web and sketch, English"),
-        *("web, Chinese", "web and sketch, Chinese"),
-    ]
-    assert rows[0]["target"] == "1 MB/s, 1 times without kernels"
-    assert all(float(row["one by one"].split()[0]) > 0 for row in rows)
+    names = [row["MB/s, English / Chinese"] for row in rows]
+    assert names == ["web", "web and sketch"]
+    assert rows[0]["target"].startswith("English 1 and 1 times without kernels: ")
+    speeds = [float(speed) for row in rows for speed in row["one by one"].split(" / ")]
+    assert len(speeds) == 4
+    assert min(speeds) > 0
+
+
+def test_the_server_is_compared_with_calls_and_a_peer(helper):
+    serving = helper("serving")
+    together = "1,000 lines in a request, connections: 8"
+    found = {
+        ("one in a request, connections: 64", "texts"): (6_000, 0.06),
+        (together, "texts"): (9_000, 1),
+        (together, "fingerprints"): (9_000, 1),
+        ("embedded, 1,000 in a call", "texts"): (17_000, 1),
+        ("embedded, 1,000 in a call", "fingerprints"): (20_000, 1),
+        (serving.REDIS, "texts"): (600, 1),
+    }
+    measured = {
+        key: [{"documents": speed, "seconds": 1, "p50": p99 / 2, "p99": p99}]
+        for key, (speed, p99) in found.items()
+    }
+    one, many, _, _ = serving.rows_of(measured)
+    assert one["texts a second"] == "6,000"
+    assert one["texts, p50 / p99, ms"] == "30.0 / 60.0"
+    assert one["fingerprints a second"] == ""
+    assert one["target"] == "5,000 texts/s: yes, p99 50 ms: **no**, 10 times datasketch: yes"
+    assert many["target"] == "half of embedded: **no**"

@@ -55,22 +55,30 @@ def file_system():
 def table(rows):
     """Write rows, which all have the same columns, as Markdown."""
     columns = list(rows[0])
-    lines = [
-        columns,
-        ["---"] * len(columns),
-        *([str(row[name]) for name in columns] for row in rows),
-    ]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    lines = [columns, ["---"] * len(columns), *([row[name] for name in columns] for row in rows)]
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
 
 
-def write(suite, body):
-    """Replace what is between the marks of a suite on the page."""
+def body(raw):
+    """Write what was measured by a suite as Markdown."""
+    found = tables.Table(raw["records"]).tables() if "records" in raw else raw["tables"]
+    note = f"{raw['note']} Measured on {raw['machine']}.".strip()
+    return "\n\n".join([note, *map(table, found)])
+
+
+def write(suite, raw):
+    """Replace the picture, and what is between the marks of a suite on the page."""
+    shown = body(raw)
+    picture = plot.draw(raw["records"]) if "records" in raw else None
+    if picture:
+        PICTURE.write_text(picture, "utf-8")
+        shown = f"![{plot.TITLE}]({PICTURE.name})\n\n{shown}"
     begin, end = f"<!-- bench {suite} -->", f"<!-- end {suite} -->"
     page = PAGE.read_text("utf-8")
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     if not pattern.search(page):
         sys.exit(f"{PAGE} has no marks for {suite}")
-    PAGE.write_text(pattern.sub(lambda _: f"{begin}\n{body}\n{end}", page), "utf-8")
+    PAGE.write_text(pattern.sub(lambda _: f"{begin}\n{shown}\n{end}", page), "utf-8")
 
 
 def keep(path, raw):
@@ -88,30 +96,25 @@ def rounds(count):
 
 
 def run_texts(options):
-    """Measure texts beside peers, and alone; give what to keep, and the body of the page."""
+    """Measure texts beside peers, and alone; return what to keep."""
     documents = options.sizes[0] if options.sizes else texts.DOCUMENTS
-    found, figures, notes = texts.run(documents, options.rounds)
-    measured = (
-        f"Measured on {machine()}; files on {file_system()}; medians of {rounds(options.rounds)}; "
-        f"what took {texts.SLOW} s isn't repeated."
-    )
-    tables_of_rows = "\n\n".join(map(table, found))
-    return {"machine": machine(), "figures": figures}, f"{notes} {measured}\n\n{tables_of_rows}"
+    found, figures, note = texts.run(documents, options.rounds)
+    note += f" Medians of {rounds(options.rounds)}; what took {texts.SLOW} s isn't repeated."
+    return {"note": note, "tables": found, "figures": figures}
 
 
 def run_similarity(options):
-    """Measure databases of similar texts; give what to keep, and the body of the page."""
+    """Measure databases of similar texts; return what to keep."""
     sizes = options.sizes or SIZES[:1]
     rows = [row for size in sizes for row in similarity.run(size, options.rounds)]
     if options.bands:
         of_bands = [(SIZES[0], SIZES[0]), (options.bands, LARGE)]
         rows += similarity.run_bands(of_bands, options.rounds)
-    measured = f"Measured on {machine()}; files on {file_system()}."
-    return {"machine": machine(), "rows": rows}, f"{measured}\n\n{table(rows)}"
+    return {"note": "", "tables": [rows]}
 
 
 def run_store(options):
-    """Measure the store beside its peers; give what to keep, and the body of the page."""
+    """Measure the store beside its peers; return what to keep."""
     sizes = options.sizes or SIZES + [LARGE] * options.large
 
     def progress(records):
@@ -126,17 +129,13 @@ def run_store(options):
         for record in earlier.get("records", ())
         if (record["data"], record["documents"]) not in new
     ]
-    measured = tables.Table(records)
     versions = sorted({*versions.values(), *earlier.get("versions", ())})
-    named = ", ".join(versions)
-    body = (
-        f"Measured on {machine()}; files on {file_system()}. {named}. Medians of "
-        f"{rounds(options.rounds)}, of {min(group.FEW, options.rounds)} for loads and self-joins; "
-        f"what takes more than {group.SLOW} s isn't repeated."
-        f"{_other_run(sizes, earlier)}\n\n{measured.markdown()}"
+    note = (
+        f"{', '.join(versions)}. Medians of {rounds(options.rounds)}, of "
+        f"{min(group.FEW, options.rounds)} for loads and self-joins; what takes more than "
+        f"{group.SLOW} s isn't repeated.{_other_run(sizes, earlier)}"
     )
-    raw = {"machine": machine(), "versions": versions}
-    return {**raw, "records": measured.records}, body
+    return {"note": note, "versions": versions, "records": tables.Table(records).records}
 
 
 def _other_run(sizes, earlier):
@@ -149,30 +148,27 @@ def _other_run(sizes, earlier):
 
 
 def run_dedupe(options):
-    """Measure how a corpus is cleaned; give what to keep, and the body of the page."""
+    """Measure how a corpus is cleaned; return what to keep."""
     sizes = options.sizes or SIZES[:1]
     found = [dedupe.run(size, options.rounds, list(dedupe.PEERS)) for size in sizes]
     rows = [row for rows, _ in found for row in rows]
-    notes = [note for _, note in found]
-    measured = f"Measured on {machine()}; files on {file_system()}."
-    return {"machine": machine(), "rows": rows}, f"{' '.join(notes)} {measured}\n\n{table(rows)}"
+    return {"note": " ".join(note for _, note in found), "tables": [rows]}
 
 
 def run_serve(options):
-    """Measure the server; give what to keep, and the body of the page."""
+    """Measure the server; return what to keep."""
     rows, note = serving.run(options.rounds)
-    measured = (
+    note = (
         f"{serving.DOCUMENTS:,} documents in a row, {serving.FEW:,} where each waits for the disk; "
-        f"{note}. Measured on {machine()}; files on {file_system()}; medians of "
-        f"{rounds(options.rounds)}."
+        f"{note}; medians of {rounds(options.rounds)}."
     )
     if options.sizes:
         few, many = serving.memory_after(options.sizes[0])
-        measured += (
+        note += (
             f" Memory of the server's own: {few:,.0f} MiB after {10 * serving.DOCUMENTS:,} "
             f"requests, {many:,.0f} MiB after {options.sizes[0]:,}."
         )
-    return {"machine": machine(), "rows": rows}, f"{measured}\n\n{table(rows)}"
+    return {"note": note, "tables": [rows]}
 
 
 RUNS = {
@@ -200,6 +196,7 @@ def main():
     parser.add_argument("--peers", nargs="*", choices=names, default=names, help="beside fpdb")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each row: 5")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its picture")
+    parser.add_argument("--again", action="store_true", help="tables from the figures kept before")
     parser.add_argument("--json", type=Path, help="keep the raw seconds in this file")
     parser.add_argument(
         "--beside", type=Path, help="show what this file has of other sizes and data as well"
@@ -208,18 +205,19 @@ def main():
     suites = options.suites or list(RUNS)
     if unknown := set(suites) - set(RUNS):
         parser.error(f"found {', '.join(unknown)}, expected {', '.join(RUNS)}")
+    before = json.loads(RAW.read_text("utf-8")) if options.again else {}
     for suite in suites:
-        raw, body = RUNS[suite](options)
-        print(f"\n{body}\n", flush=True)
+        raw = before[suite] if options.again else measured(RUNS[suite], options)
+        print(f"\n{body(raw)}\n", flush=True)
         if options.json:
             keep(options.json, {suite: raw})
         if options.write:
             keep(RAW, {suite: raw})
-            picture = plot.draw(raw["records"]) if suite == "store" else None
-            if picture:
-                PICTURE.write_text(picture, "utf-8")
-                body = f"![{plot.TITLE}]({PICTURE.name})\n\n{body}"
-            write(suite, body)
+            write(suite, raw)
+
+
+def measured(run, options):
+    return {"machine": f"{machine()}; files on {file_system()}", **run(options)}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import group
 import numpy as np
+from tables import met
 
 import fpdb
 from fpdb.storage import Environment
@@ -158,8 +159,7 @@ def run(documents, rounds):
                 "documents": f"{documents:,}",
                 f"similarity {LEAST}": f"{own:,.{digits}f} {unit}",
                 "bits, k = 3": f"{bits[row]:,.{digits}f} {unit}",
-                "target": f"{target:,.0f} {unit}" if target else "-",
-                "reached": "-" if not target else "yes" if own <= target else "**no**",
+                "target": f"{target:,.0f} {unit}: {met(own <= target)}" if target else "",
             }
         )
     return rows
@@ -261,8 +261,7 @@ def run_bands(sizes, rounds):
                     "documents": f"{each.documents:,}, {each.table.shape.name}",
                     f"similarity {LEAST}": _time(own[place]),
                     "bits, k = 3": "-",
-                    "target": _time(target) if target else "-",
-                    "reached": "-" if not target else "yes" if own[place] <= target else "**no**",
+                    "target": f"{_time(target)}: {met(own[place] <= target)}" if target else "",
                 }
             )
     return rows

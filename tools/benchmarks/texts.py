@@ -23,6 +23,7 @@ from pathlib import Path
 import environments
 from contenders import QUIET
 from sides.texts_with import SIMILAR, shingles
+from tables import met, written
 
 import fpdb
 from fpdb import kernels
@@ -62,6 +63,7 @@ MOST_FOR_SKETCH = 2  # times the time of the fingerprint
 ALONE_TEXTS = 1_000
 ENGLISH = "A short text about ten plain words that someone typed today"
 COLD_STARTS = {"fingerprint": 0.3, "query": 0.4}
+BOTH = "looked up, then added; English / Chinese"
 
 
 def corpus(name):
@@ -203,21 +205,20 @@ def rows_of_peers(mixes, answers):
     }
     rows = []
     for name, (label, *_) in SIDES.items():
-        row = {"each looked up, then added": label}
-        wanted = []
+        wanted, cells = [], {column: [] for column in ("a second", "recall", "precision")}
         for language, mix in mixes.items():
-            shown = LANGUAGES[language][0]
             rate = rates.get((name, language))
-            row[shown] = f"{rate:,.0f}/s" if rate else "-"
             shares = mix.rate(answers[name, language][0]["found"]) if rate else ()
-            recall, precision = [f"{share:.3f}" for share in shares] or ["-", "-"]
-            row |= {f"{shown}, recall": recall, f"{shown}, precision": precision}
+            shown = [f"{rate:,.0f}" if rate else "-"]
+            shown += [f"{share:.3f}" for share in shares] or ["-", "-"]
+            for cell, figure in zip(cells.values(), shown, strict=True):
+                cell.append(figure)
             others = [rates.get((peer, language)) for peer in FASTER.get(name, ())]
             wanted += [rate >= TIMES * other for other in others if rate and other]
         named = " and ".join(FASTER.get(name, ()))
-        row["target"] = f"{TIMES} times {named}" if wanted else "-"
-        row["reached"] = ("yes" if all(wanted) else "**no**") if wanted else "-"
-        rows.append(row)
+        row = {BOTH: label} | {column: " / ".join(cell) for column, cell in cells.items()}
+        target = f"{TIMES} times {named}: {met(all(wanted))}" if wanted else ""
+        rows.append(row | {"target": target})
     return rows
 
 
@@ -258,6 +259,7 @@ class Alone:
 
 
 WAYS = (Alone.kernels, Alone.single, Alone.threads, Alone.python)
+WAYS_NAMED = ("in batches", "one by one", "with a thread for each core", "without kernels")
 
 
 def alone(mixes, rounds):
@@ -287,33 +289,25 @@ def alone(mixes, rounds):
 def rows_alone(speeds):
     """Make the table of recipes alone."""
     rows = []
-    for language, (shown, _) in LANGUAGES.items():
-        for (recipe, sketched), targets in ALONE.items():
-            where = recipe, sketched, language
-            own = {way.__name__: speeds[*where, way.__name__] for way in WAYS}
-            target, times = targets.get(language, (None, None))
-            wanted, reached = [], []
-            if target:
-                wanted.append(f"{target} MB/s")
-                reached.append(own["kernels"] >= target)
-            if times:
-                wanted.append(f"{times} times without kernels")
-                reached.append(own["kernels"] >= times * own["python"])
-            if sketched:
-                wanted.append(f"at least 1/{MOST_FOR_SKETCH} of {recipe}")
-                plain = speeds[recipe, False, language, "kernels"]
-                reached.append(own["kernels"] >= plain / MOST_FOR_SKETCH)
-            rows.append(
-                {
-                    "text alone": f"{recipe}{' and sketch' if sketched else ''}, {shown}",
-                    "in batches": f"{own['kernels']:.1f} MB/s",
-                    "one by one": f"{own['single']:.1f} MB/s",
-                    "in batches, a thread for each core": f"{own['threads']:.1f} MB/s",
-                    "in batches, without kernels": f"{own['python']:.1f} MB/s",
-                    "target": ", ".join(wanted) or "-",
-                    "reached": ("yes" if all(reached) else "**no**") if reached else "-",
-                }
-            )
+    for (recipe, sketched), targets in ALONE.items():
+        own = {
+            way.__name__: {each: speeds[recipe, sketched, each, way.__name__] for each in LANGUAGES}
+            for way in WAYS
+        }
+        kernels_of, wanted = own["kernels"], []
+        for language, (target, times) in targets.items():
+            shown, least = f"{LANGUAGES[language][0]} {target}", times or 0
+            shown += f" and {times} times without kernels" if times else ""
+            reached = kernels_of[language] >= max(target, least * own["python"][language])
+            wanted.append(f"{shown}: {met(reached)}")
+        if sketched:
+            plain = {each: speeds[recipe, False, each, "kernels"] for each in LANGUAGES}
+            reached = all(kernels_of[each] >= plain[each] / MOST_FOR_SKETCH for each in LANGUAGES)
+            wanted.append(f"1/{MOST_FOR_SKETCH} of {recipe}: {met(reached)}")
+        cells = [" / ".join(written(speed) for speed in found.values()) for found in own.values()]
+        name = f"{recipe}{' and sketch' if sketched else ''}"
+        row = {"MB/s, English / Chinese": name} | dict(zip(WAYS_NAMED, cells, strict=True))
+        rows.append(row | {"target": ", ".join(wanted)})
     return rows
 
 
@@ -336,9 +330,8 @@ def cold_starts(rounds):
             rows.append(
                 {
                     "cold start": f"fpdb {name} --text",
-                    "seconds": f"{seconds:.2f} s",
-                    "target": f"{target} s",
-                    "reached": "yes" if seconds <= target else "**no**",
+                    "seconds": f"{seconds:.2f}",
+                    "target": f"{target}: {met(seconds <= target)}",
                 }
             )
     return rows

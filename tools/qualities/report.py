@@ -4,26 +4,22 @@ from collections import defaultdict
 
 PRECISE = 0.95
 FOUND = ((0.8, 0.85), (0.85, 1.0))
-Z = 1.96  # standard errors on either side of a share, as Wilson reckons its interval
 LEAST = 30  # a share of fewer copies says nothing
-COPIES = (
-    "Share of the copies that are found, English / Chinese, by similarity to the original; in "
-    "parentheses the interval of 95 %."
-)
+COPIES = "Share of the copies that are found, English / Chinese, by similarity to the original."
 EACH = (
-    "What fpdb finds of each edit, and in the corpus where it finds least, among those with "
-    f"{LEAST} such copies or more."
+    "What fpdb finds of each edit, and in parentheses of the corpus where it finds least, among "
+    f"those with {LEAST} such copies or more."
 )
 NATURAL = (
     "Found of the pairs from .8 to .85 / from .85 to below 1; in parentheses the share of the "
     "reported pairs that are right, from .7 on."
 )
 ALONE = (
-    "Precision / recall, means of several hashes; in parentheses the lowest and the highest "
-    "recall. Of each recipe k = 3, and the largest k above at which the mean precision is at least "
-    ".95 on every corpus, if there is one; of web its own k, and 9, which finds more."
+    "Precision in the corpus where it is lowest, and recall; means of several hashes. k is the "
+    "largest one at which the mean precision is at least .95 on every corpus, or 3; of web also "
+    "others."
 )
-DEFAULT, DEFAULT_KS = "**web**", {7, 9}
+DEFAULT, DEFAULT_KS = "**web**", {3, 7, 9}
 
 
 def body(raw):
@@ -47,9 +43,6 @@ def body(raw):
             ALONE,
             table(recipe_rows(found)),
         ]
-        for name, each in found.items():
-            if "tags" in each:
-                parts += ["## Pages that hide their text", tags_words(name, each)]
         parts += [f"![Precision and recall on {name}](quality-{name}.svg)" for name in found]
     return "\n\n".join(parts)
 
@@ -82,7 +75,7 @@ def method_rows(copies):
     for label in labels:
         cells = {
             edges(lower): " / ".join(
-                ranged(sums[label, chinese, lower], sums["pairs", chinese, lower], label)
+                part(sums[label, chinese, lower], sums["pairs", chinese, lower])
                 for chinese in (False, True)
             )
             for lower in lowers
@@ -113,11 +106,12 @@ def edit_rows(copies):
             pairs, got = map(sum, zip(*counts.values(), strict=True))
             several = {name: own for name, own in counts.items() if own[0] >= LEAST}
             lowest = min(several, key=lambda name: counts[name][1] / counts[name][0], default=None)
-            words = f"{part(got, pairs)} of {pairs:,}"
-            if lowest:
-                words += f"; {lowest} {part(counts[lowest][1], counts[lowest][0])}"
+            words = f"{part(got, pairs)} of {pairs:,}" if pairs >= LEAST else ""
+            if lowest and got < pairs:
+                words += f" ({lowest} {part(*reversed(counts[lowest]))})"
             cells[edges(low, high)] = words
-        rows.append(cells)
+        if any(list(cells.values())[1:]):
+            rows.append(cells)
     return rows
 
 
@@ -144,19 +138,16 @@ def answer_rows(found):
 
 
 def recipe_rows(found):
-    """Write each recipe at k = 3 and the largest k where it is precise everywhere, web at more."""
+    """Write each recipe at the largest k where it is precise everywhere, web at more."""
     rows = []
     for label in next(iter(found.values()))["recipes"]:
         more = DEFAULT_KS if label.startswith(DEFAULT) else set()
-        for k in sorted({3, max(3, precise_to(found, label)), *more}):
-            cells = {"recipe": f"{label}, k = {k}"}
-            for name, own in found.items():
-                each = own["recipes"][label][k]
-                cells[name] = (
-                    f"{share(each['precision'])} / {share(each['recall'])} "
-                    f"({share(each['least'])} to {share(each['most'])})"
-                )
-            rows.append(cells)
+        for k in sorted({max(3, precise_to(found, label)), *more}):
+            ratings = {name: own["recipes"][label][k] for name, own in found.items()}
+            precisions = [each["precision"] for each in ratings.values()]
+            lowest = min((each for each in precisions if each is not None), default=None)
+            cells = {"recipe": label, "k": k, "precision": share(lowest)}
+            rows.append(cells | {name: share(each["recall"]) for name, each in ratings.items()})
     return rows
 
 
@@ -170,18 +161,6 @@ def precise_to(found, label):
     return max((k for k in range(len(precise)) if all(precise[: k + 1])), default=0)
 
 
-def tags_words(name, each):
-    tags = each["tags"]
-    return (
-        f"Many pages of {name} keep their text in a script template, and some consist of nothing "
-        "but includes, which the server would fill in. The cleaning step `tags` drops all "
-        "scripts: web with this step, on the pages themselves, finds "
-        f"{tags['pages']:,} of {each['documents']:,} pages too short, of the extracted texts "
-        f"{tags['texts']:,}. So the figures above are for texts that were extracted first, with "
-        "the templates."
-    )
-
-
 def named(label):
     packages = {
         "fpdb": "**fpdb**, similarity .8",
@@ -193,15 +172,6 @@ def named(label):
 def edges(low, high=None):
     high = high or min(edge for edge in (0.85, 0.9, 0.95, 1.0) if edge > low)
     return "–".join("1" if edge == 1 else f"{edge:.2f}".lstrip("0") for edge in (low, high))
-
-
-def ranged(count, whole, label):
-    """Write a share, that of fpdb with the range where chance would leave it 19 times in 20."""
-    if label != "fpdb" or not whole:
-        return part(count, whole)
-    middle, scatter = count + Z**2 / 2, Z * (count * (whole - count) / whole + Z**2 / 4) ** 0.5
-    low, high = (round((middle + way * scatter) / (whole + Z**2), 6) for way in (-1, 1))
-    return f"{part(count, whole)} ({share(low)} to {share(high)})"
 
 
 def part(count, whole):

@@ -158,15 +158,12 @@ def main():
     if unknown := set(names) - set(every):
         parser.error(f"found {', '.join(sorted(unknown))}, expected {', '.join(every)}")
     before = json.loads(RAW.read_text("utf-8")) if options.again or options.copies else {}
-    raw = {
-        "versions": [
-            *(f"{each} {version(each)}" for each in ("fpdb-store", *peers.PACKAGES, "numpy"))
-        ],
-        "corpora": before.get("corpora", {}),
-        "copies": before.get("copies", {}),
-    }
-    raw["versions"].append(f"Python {platform.python_version()}")
+    raw = {part: before.get(part, {}) for part in ("versions", "corpora", "copies")}
     if not options.again:
+        raw["versions"] = [
+            *(f"{each} {version(each)}" for each in ("fpdb-store", *peers.PACKAGES, "numpy")),
+            f"Python {platform.python_version()}",
+        ]
         for name in names:
             if name in copies.NAMES:
                 raw["copies"][name] = copies.measure(name, say)
