@@ -525,6 +525,9 @@ class Database(Queries):
         if that has the same header: if it is a compacted, restored or other copy of what they had.
         Else they raise MovedError, this one too, and must be opened again. Open snapshots stay what
         they are.
+
+        Raises:
+            DatabaseNotFoundError, LockTimeoutError: As `open` and `add` do.
         """
         with Environment.open(path, verify=require_complete_copy) as other:
             layout.read_layout(other)
@@ -535,6 +538,9 @@ class Database(Queries):
 
         The copy is this moment's, without free pages. It is verified, structure and checksums,
         before it appears at the path.
+
+        Raises:
+            DatabaseExistsError, DiskFullError: There is something at the path, or no room for it.
         """
         with self._environment.backup(path) as copy, copy.read() as txn:
             require_checksums(self._view(txn))
