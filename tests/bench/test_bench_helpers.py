@@ -1,28 +1,19 @@
 """The bench's helpers: its exact answers are exact, table and picture say what was measured."""
 
-import importlib
 import itertools
 import json
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from modules import modules_of
 from pyarrow import parquet
-
-FOLDER = Path(__file__).parents[2] / "tools" / "benchmarks"
 
 
 @pytest.fixture
 def helper(monkeypatch):
     """Import one of the bench's modules, which find each other beside themselves."""
-    monkeypatch.syspath_prepend(FOLDER)
-    before = set(sys.modules)
-    yield importlib.import_module
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
-            del sys.modules[name]
+    yield from modules_of("benchmarks", monkeypatch)
 
 
 def all_pairs(fingerprints):

@@ -1,30 +1,21 @@
 """The helpers of tools/quality: their texts, their truth, their peers, and their tables."""
 
 import gzip
-import importlib
 import json
 import random
-import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import numpy as np
 import pytest
+from modules import modules_of
 
 import fpdb
-
-FOLDER = Path(__file__).parents[2] / "tools" / "qualities"
 
 
 @pytest.fixture
 def helper(monkeypatch):
     """Import one of the modules, which find each other beside themselves."""
-    monkeypatch.syspath_prepend(FOLDER)
-    before = set(sys.modules)
-    yield importlib.import_module
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
-            del sys.modules[name]
+    yield from modules_of("qualities", monkeypatch)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from waiting import wait_for
 
 import fpdb
 from fpdb.documents.prepare import GATHERED
@@ -205,13 +206,6 @@ def stored_in(path):
             return len(database)
     except fpdb.FpdbError:
         return 0
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture

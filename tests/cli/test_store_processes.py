@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+from waiting import wait_for
 
 import fpdb
 
@@ -42,13 +43,6 @@ def stored_in(path):
         return len(keys_in(path))
     except fpdb.FpdbError:
         return 0
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.slow("it ingests twice in a process")

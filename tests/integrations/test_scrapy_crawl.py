@@ -5,11 +5,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 import fpdb
 
@@ -172,13 +172,6 @@ def test_two_crawls_at_once_share_a_database(crawl, path):
     assert sum(each.stats.get("fpdb/short", 0) for each in crawls) == 1
     assert sum(len(each.items) for each in crawls) == added + 1 + 2  # tiny once, empty twice
     require_sound(path, site.ARTICLES)
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.slow("it starts Scrapy twice")

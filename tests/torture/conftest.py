@@ -1,24 +1,16 @@
-import importlib
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-
-FOLDER = Path(__file__).parents[2] / "tools" / "torments"
+from modules import modules_of
 
 
 @pytest.fixture
 def torment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
     """Import one of the modules of the torture tool, which find each other beside themselves."""
-    monkeypatch.syspath_prepend(FOLDER)
-    before = set(sys.modules)
-    yield importlib.import_module
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
-            del sys.modules[name]
+    yield from modules_of("torments", monkeypatch)
 
 
 @pytest.fixture
