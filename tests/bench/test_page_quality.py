@@ -3,11 +3,10 @@
 import gzip
 import json
 import re
-from pathlib import Path
 
 import pytest
+from modules import modules_of
 
-FOLDER = Path(__file__).parents[2] / "tools" / "qualities"
 BIRDS = [
     [
         f"{bird} nest above the quarry again, as they did in the years before the mill was closed.",
@@ -21,10 +20,8 @@ BIRDS = [
 
 @pytest.fixture
 def pages(monkeypatch):
-    monkeypatch.syspath_prepend(FOLDER)
-    import pages as module
-
-    return module
+    for module in modules_of("qualities", monkeypatch):
+        yield module("pages")
 
 
 def test_rates_count_words_and_runs_of_characters(pages):

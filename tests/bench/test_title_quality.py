@@ -3,13 +3,12 @@
 import gzip
 import json
 import random
-from pathlib import Path
 
 import pytest
+from modules import modules_of
 
 import fpdb
 
-FOLDER = Path(__file__).parents[2] / "tools" / "qualities"
 TEXTS = [
     "Red kites nest above the quarry",
     "Red kites nest above the old quarry",
@@ -20,10 +19,8 @@ TEXTS = [
 
 @pytest.fixture
 def titles(monkeypatch):
-    monkeypatch.syspath_prepend(FOLDER)
-    import titles as module
-
-    return module
+    for module in modules_of("qualities", monkeypatch):
+        yield module("titles")
 
 
 def test_copies_differ_by_one_word_or_character(titles):
