@@ -30,7 +30,7 @@ def ensure(*, groups=(), extras=()):
         if version is None:
             make()
             before, version = {}, usable_version({})
-        # Several tools share the environment: what one of them asked for stays for the others.
+        # Several tools share the environment: what one of them installed stays for the others.
         wanted = {
             "root": str(ROOT),
             "python": version,

@@ -134,7 +134,7 @@ def program(only: str | None = None) -> typer.Typer:
                 app.command(
                     name,
                     rich_help_panel=panel,
-                    # A fingerprint may be a negative number, which is no option.
+                    # A fingerprint may be a negative number, which isn't an option.
                     context_settings={"ignore_unknown_options": name == "distance"},
                 )(with_common(found, json=name not in _WITHOUT_JSON))
     return app

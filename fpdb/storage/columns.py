@@ -234,7 +234,7 @@ def with_rows(
 def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, int]:
     """Return the first column of a page as bytes of uint64, mostly uncopied, and its length."""
     try:
-        # As in `_opened`, whose call would be felt here: queries read most pages by this function.
+        # As in `_opened`, whose call takes time here: queries read most pages by this function.
         checksum, count, widths = _unpack_head(value)
         start = 8 + 8 * columns
         sound = _digest(value[4:], seed) & 0xFFFFFFFF == checksum
@@ -250,7 +250,7 @@ def raw_column(value: memoryview, columns: int, seed: int) -> tuple[memoryview, 
 def narrow_column(value: memoryview, columns: int, seed: int) -> tuple[Sequence[int], int]:
     """Return the first column of a page in a form to search in, and what to add to its numbers."""
     try:
-        # As in `_opened`, whose call would be felt here: a query reads a page for each band.
+        # As in `_opened`, whose call takes time here: a query reads a page for each band.
         checksum, count, widths, low = _unpack_head_and_base(value)
         start = 8 + 8 * columns
         sound = _digest(value[4:], seed) & 0xFFFFFFFF == checksum

@@ -97,7 +97,7 @@ class SharedEnvironment:
         # What two databases must share if handles of one may go on with the other.
         self.header: bytes | None = None
         self.readonly = True  # the LMDB environment is, at this moment
-        self.unguarded = False  # no writer knows of its snapshots
+        self.unguarded = False  # writers do not see its snapshots
         self.users = 1
         self.pid = os.getpid()
         self.lock = WriteLock(directory, identity)

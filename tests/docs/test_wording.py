@@ -51,11 +51,13 @@ def prose_of_help():
 
 
 def prose_of_modules():
-    """Yield the docstrings and messages of each module: all of its texts."""
+    """Yield all texts of each module, which are docstrings and messages, and its comments."""
     for path in sorted((ROOT / "fpdb").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name, source = path.relative_to(ROOT), path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", CODE.sub("", node.value)
+                yield f"{name}:{node.lineno}", CODE.sub("", node.value)
+        yield str(name), " ".join(re.findall(r"# (.*)", source))
 
 
 def found_in(texts):

@@ -182,7 +182,7 @@ def test_all_documents_come_back_when_the_names_are_lost(path: Path) -> None:
     lose(path, *names)
     result, found = repaired(path)
     assert found == expected
-    assert result.missing is None  # the counters are behind a name, too
+    assert result.missing is None  # the counters are lost with a name, too
     assert result.problems
 
 
@@ -271,7 +271,7 @@ def test_a_changed_byte_in_a_record_costs_one_document(tmp_path: Path) -> None:
 def test_a_record_that_lost_its_id_costs_no_other_document(tmp_path: Path) -> None:
     path = filled(tmp_path / "db", "integer")
     expected = contents(path)
-    assert 0 in expected  # the id that zeros stand for
+    assert 0 in expected  # the id whose bytes are zeros
     leaf = leaves(path, "documents")[1]
     data = (path / "data.mdb").read_bytes()
     slot = int.from_bytes(data[leaf * PAGE + 24 :][:2], "little")

@@ -56,7 +56,7 @@ def contained() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started = []
 
     def start(code: str, path: Path, before: str = "") -> subprocess.Popen[str]:
-        # The shell stays process 1 of the new ids if it has something to do behind Python.
+        # The shell stays process 1 of the new ids if it has something to do after Python.
         command = f'{before} "$@"; exit $?' if before else 'exec "$@"'
         process = subprocess.Popen(
             [*unshare, "sh", "-c", command, "sh", sys.executable, "-c", code, str(path)],

@@ -24,7 +24,7 @@ import fpdb
 from fpdb.fingerprint.sketches import exact_shares
 from fpdb.io.extraction import GARBAGE, extract
 
-# On a machine that has other work, the fastest run of a page tells most.
+# On a machine that has other work, the fastest run of a page says most.
 RUNS = 5
 SIMILAR, RECIPE = 0.8, fpdb.recipe("web")
 WORDS = (

@@ -33,7 +33,7 @@ import fpdb
 ROUNDS = 100
 SHORTEST, LONGEST = 0.02, 1.5  # seconds until the cut
 _MOST_WAITS = 600
-SHUT_DOWN, WITHOUT_FLUSH = 0x8004587D, 2  # XFS_IOC_GOINGDOWN, which ext4 knows as well
+SHUT_DOWN, WITHOUT_FLUSH = 0x8004587D, 2  # XFS_IOC_GOINGDOWN, also of ext4
 IMAGES = {"ext4": 128 << 20, "xfs": 320 << 20}
 BUILT = 3000
 CONTROLS = 2  # for each file system, with and without the helper

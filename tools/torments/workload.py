@@ -24,7 +24,7 @@ LARGEST_DELETION = min(20 * SCALE, 1000)  # more are several transactions
 MOST = max(12 // SCALE, 2)  # operations from one kill to the next
 LONGEST = 0.02 * SCALE  # seconds from the last acknowledgement to the kill
 TRANSACTION = 1 << 20  # documents: more than there are in any operation
-# What a database of each kind of keys is asked for: similar texts, or bits.
+# What a database of each kind of keys is queried for: similar texts, or bits.
 SIMILARITIES = {"text": 0.8, "integer": None}
 WORDS = "kite quarry river bridge warden harbour lantern orchard meadow granite ferry signal"
 

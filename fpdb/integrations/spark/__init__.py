@@ -1,14 +1,14 @@
 """fpdb on Apache Spark: fingerprints, pairs, matches and clusters of DataFrames.
 
-`fingerprints` computes the column of fingerprints and reads it back, `kernel` compares the rows of
+`fingerprints` computes the column of fingerprints and reads it back, `cells` compares the rows of
 a task with numpy, and `matches` answers the questions.
 """
 
 import fpdb
 
 try:
+    from fpdb.integrations.spark.cells import BandPlan
     from fpdb.integrations.spark.fingerprints import fingerprint
-    from fpdb.integrations.spark.kernel import BandPlan
     from fpdb.integrations.spark.matches import clusters, pairs, plan, query
 except ImportError as error:
     raise fpdb.MissingExtraError(

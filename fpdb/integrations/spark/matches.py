@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 import fpdb
+from fpdb.integrations.spark.cells import BandPlan, near, plan_bands, similar
 from fpdb.integrations.spark.fingerprints import (
     FingerprintType,
     fingerprint_column,
     fingerprint_type,
     require_columns,
 )
-from fpdb.integrations.spark.kernel import BandPlan, near, plan_bands, similar
 
 _NEARNESS = ("distance", "similarity")
 

@@ -7,7 +7,7 @@ import pytest
 
 import fpdb
 from fpdb.integrations import spark as on_spark
-from fpdb.integrations.spark import kernel
+from fpdb.integrations.spark import cells
 
 pytestmark = pytest.mark.spark
 
@@ -79,7 +79,7 @@ def _wanted(pairs):
 def test_pairs_of_other_widths(both, monkeypatch):
     df, database, _ = both
     # So few rows to a cell that nearly every prefix is cut.
-    monkeypatch.setattr(kernel, "_CELL_ROWS", 20)
+    monkeypatch.setattr(cells, "_CELL_ROWS", 20)
     _same(_rows(on_spark.pairs(df)), _wanted(database.pairs()))
 
 
@@ -95,8 +95,8 @@ def test_similar_pairs(both64, monkeypatch):
     assert plan.crowds == ()
     _same(_rows(on_spark.pairs(df, plan=plan)), _wanted(database.pairs()))
     # Many tasks, whose blocks end anywhere.
-    monkeypatch.setattr(kernel, "_TASK_SKETCHES", 500)
-    monkeypatch.setattr(kernel, "_BLOCK", 50)
+    monkeypatch.setattr(cells, "_TASK_SKETCHES", 500)
+    monkeypatch.setattr(cells, "_BLOCK", 50)
     wanted = {pair for pair in _wanted(database.pairs()) if pair[3] >= fpdb.least_estimate(0.9)}
     found = {row for row in _rows(on_spark.pairs(df, similarity=0.9)) if row in wanted}
     assert len(found) > 0.9 * len(wanted)
@@ -124,7 +124,7 @@ def _answers(database, questions, k):
 
 @pytest.mark.parametrize(("k", "cell_rows"), [(None, 1 << 15), (3, 1 << 15), (5, 20)])
 def test_queries(both64, spark, monkeypatch, k, cell_rows):
-    monkeypatch.setattr(kernel, "_CELL_ROWS", cell_rows)
+    monkeypatch.setattr(cells, "_CELL_ROWS", cell_rows)
     df, database, documents = both64
     questions, asked = _questions(spark, documents, database)
     wanted = _answers(database, questions, k)
@@ -146,7 +146,7 @@ def test_clusters(both64, search):
 
 
 def test_a_crowded_band_is_divided_and_connects_what_is_similar(spark, monkeypatch):
-    monkeypatch.setattr(kernel, "_CROWD", 20)
+    monkeypatch.setattr(cells, "_CROWD", 20)
     chance = random.Random(3)
     form = [f"word{number}" for number in range(150)]
     texts = [" ".join([*form, *(f"x{chance.getrandbits(40)}" for _ in "ab")]) for _ in range(300)]
@@ -180,7 +180,7 @@ def test_spanning_pairs_connect_copies_with_as_few_rows_as_there_are(spark):
 def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark, monkeypatch):
     from fpdb.integrations.spark.fingerprints import fingerprint_type
 
-    monkeypatch.setattr(kernel, "_CELL_ROWS", 200)
+    monkeypatch.setattr(cells, "_CELL_ROWS", 200)
     chance = random.Random(9)
     # All share their first sixteen bits, and some are near each other.
     numbers = {chance.getrandbits(46) | 0x1234 << 48 for _ in range(3000)}
@@ -189,13 +189,11 @@ def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark, monkeypatch):
         [(number, number) for number in sorted(numbers)], "key bigint, fingerprint bigint"
     )
     plan = next(p for p in fpdb.join_plans(64, 3, len(numbers), cores=2) if p.prefix == 16)
-    rows = kernel._rows(df.select("fingerprint"), fingerprint_type(df), plan, kernel._ALONE)
+    rows = cells._rows(df.select("fingerprint"), fingerprint_type(df), plan, cells._ALONE)
     # Three of the four blocks are crowded or not, but the first one is with all its rows.
-    assert max(crowd[2] for crowd in kernel._crowds(rows, plan)) == -(-len(numbers) // 200)
-    cells = kernel._cells(rows, plan)
-    sizes = (
-        cells.groupBy("table", "prefix", "cell").count().selectExpr("max(count)").collect()[0][0]
-    )
+    assert max(crowd[2] for crowd in cells._crowds(rows, plan)) == -(-len(numbers) // 200)
+    cut = cells._cells(rows, plan)
+    sizes = cut.groupBy("table", "prefix", "cell").count().selectExpr("max(count)").collect()[0][0]
     assert sizes < 2.5 * 200 < len(numbers) / 2
     found = {
         frozenset(row) for row in on_spark.pairs(df, plan=plan).select("key", "other").collect()

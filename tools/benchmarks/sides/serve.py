@@ -27,7 +27,7 @@ class Side:
     """
 
     version = "?"
-    keeping = False  # whether `values` will be asked for after `join`
+    keeping = False  # whether `values` will be called after `join`
 
     def __init__(self, folder, options):
         self.folder = folder

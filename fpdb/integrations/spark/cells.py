@@ -39,7 +39,7 @@ _CELL_ROWS = 1 << 15
 _SAMPLE = 1 << 18
 # A number of bands is crowded if more documents have it, and if a question would meet more.
 _CROWD, _CROWD_OF_QUERY = 1_000, 10_000
-# So many of the sample have a crowded number, or else chance decides what is crowded.
+# With fewer rows of a number in the sample, chance decides what is crowded.
 _SAMPLED = 8
 # Sketches are longer than fingerprints, and fewer of them fit into a task.
 _TASK_SKETCHES = 400_000

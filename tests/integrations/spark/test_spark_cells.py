@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 import fpdb
 from fpdb.fingerprint.engine import Engine
 from fpdb.fingerprint.sketches import one_jaccard
-from fpdb.integrations.spark import BandPlan, fingerprints, kernel
-from fpdb.integrations.spark.fingerprints import FingerprintType, words_array
-from fpdb.integrations.spark.kernel import (
+from fpdb.integrations.spark import BandPlan, cells, fingerprints
+from fpdb.integrations.spark.cells import (
     _ALONE,
     _BLOCK,
     _FIRST,
@@ -24,6 +23,7 @@ from fpdb.integrations.spark.kernel import (
     _CompareTask,
     _SimilarTask,
 )
+from fpdb.integrations.spark.fingerprints import FingerprintType, words_array
 from fpdb.tables.bands import BandTable
 
 # Few bits that ever change, so that fingerprints are near, and prefixes crowded.
@@ -214,7 +214,7 @@ def _agreeing(pairs, without=frozenset()):
 
 @pytest.mark.parametrize("block", [1 << 16, 100])
 def test_similar_pairs_are_found_once_and_none_else(monkeypatch, block):
-    monkeypatch.setattr(kernel, "_BLOCK", block)
+    monkeypatch.setattr(cells, "_BLOCK", block)
     found = _similar(LIKENESSES, [_ALONE] * len(LIKENESSES))
     wanted = _agreeing(combinations(range(len(LIKENESSES)), 2))
     assert {frozenset(pair): share for pair, share in found.items()} == wanted
