@@ -44,8 +44,7 @@ def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request, wa
         if not shutil.which("node"):
             pytest.skip("Node isn't installed")
         request.addfinalizer(lambda: end(tmp_path / "serve.pid"))
-    if path.parent == ROOT:  # the README is read in a checkout
-        (tmp_path / "sample").symlink_to(ROOT / "sample")
+    (tmp_path / "sample").symlink_to(ROOT / "sample")
     report = None
     try:
         Page(path, tmp_path, warm_commands, replaced).run()
