@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,12 +22,14 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 WIDTH = 100
 # Options of more commands than this are described once for all.
 FEW = 4
+# Of those that a larger share of the commands have, only the other commands are listed.
+MOST = 0.8
 INTRODUCTION = """\
 <!-- Written by `tools/docs --write` from the help texts; change those. -->
 
 # Command line
 
-`fpdb COMMAND --help`, or `-h`, prints what this page says of a command.
+`fpdb COMMAND --help`, or `-h`, prints what this page says of a command. Options follow the command.
 
 ## Shared options
 
@@ -36,9 +38,9 @@ They mean the same in every command that has them.
 
 
 class Parameter(NamedTuple):
-    """An option or argument: its names, how it is written, what it does, its default and limits."""
+    """An option or argument: its name, how it is written, what it does, its default and limits."""
 
-    names: str
+    name: str
     written: str
     help: str
     limits: str
@@ -60,50 +62,56 @@ def main() -> None:
 
 def page(program: typer.Typer) -> str:
     """Return the whole page as Markdown."""
-    uses: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for each in _commands(program):
+    commands = list(_commands(program))
+    shared = _shared(commands)
+    lines = [_line(written, text, *details) for (written, text), details in shared.items()]
+    sections = [_section(each, shared) for each in commands]
+    return "\n".join([INTRODUCTION, *lines, "", *sections])
+
+
+def _shared(commands: list[Command]) -> dict[tuple[str, str], list[str]]:
+    """Return the options of many commands: what all have in common, and which don't have them."""
+    paths = [each.path for each in commands if not hasattr(each.command, "commands")]
+    uses: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for each in commands:
         for parameter in each.parameters:
-            uses[parameter.written, parameter.help].append(parameter.limits)
-    shared = {key: set(limits) for key, limits in uses.items() if len(limits) > FEW}
-    rows = [
-        (written, text, *(limits if len(limits) == 1 else ()))
-        for (written, text), limits in shared.items()
-    ]
-    sections = [_section(each, shared) for each in _commands(program)]
-    return "\n".join([INTRODUCTION, f"{_table(rows)}\n", *sections])
+            uses[parameter.written, parameter.help][each.path] = parameter.limits
+    shared = {}
+    for key, limits in uses.items():
+        if len(limits) > FEW:
+            shared[key] = [*limits.values()][:1] if len({*limits.values()}) == 1 else []
+            if len(limits) >= MOST * len(paths):
+                without = [f"`{path}`" for path in paths if path not in limits]
+                but = f", but not {', '.join(without)}" if without else ""
+                shared[key].append(f"In every command{but}.")
+    return shared
 
 
-def _section(described: Command, shared: dict[tuple[str, str], set[str]]) -> str:
+def _section(described: Command, shared: dict[tuple[str, str], list[str]]) -> str:
     """Return what the page says of a command."""
     path, usage, parameters, command, _ = described
     summary, *further = inspect.cleandoc(command.help).split("\n\n")
     examples = [part for part in further if part.startswith("Example:")]
-    lines = [usage, *(line.strip() for part in examples for line in part.splitlines()[1:])]
+    examples_of = (line.strip() for part in examples for line in part.splitlines()[1:])
+    lines = dict.fromkeys([usage, *examples_of])
     parts = [f"## {path}", summary, "\n".join(["```text", *lines, "```"])]
     parts += [" ".join(part.split()) for part in further if part not in examples]
-    if hasattr(command, "commands"):
-        start = path.replace(" ", "-")
-        parts.append(" · ".join(f"[{name}](#{start}-{name})" for name in command.commands))
     own, names = [], []
     for each in parameters:
-        limits = shared.get((each.written, each.help))
-        if limits is None:
-            own.append(each[1:])
-        elif each.names:
-            names.append(
-                f"`{each.names}`" + (f" {each.limits}" if len(limits) > 1 else "").rstrip()
-            )
+        details = shared.get((each.written, each.help))
+        if details is None:
+            own.append(_line(*each[1:]))
+        elif each.name and not any(text.startswith("In every") for text in details):
+            names.append(f"`{each.name}`{'' if details else f' {each.limits}'}".rstrip())
     if own:
-        parts.append(_table(own))
+        parts.append("\n".join(own))
     if names:
         parts.append(f"Shared: {', '.join(names)}.")
     return "\n\n".join(parts) + "\n"
 
 
-def _table(rows: Iterable[tuple[str, ...]]) -> str:
-    cells = ((f"`{written}`", " ".join(filter(None, text))) for written, *text in rows)
-    lines = (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells)
-    return "\n".join(["| option | meaning |", "|---|---|", *lines])
+def _line(written: str, *texts: str) -> str:
+    return f"- `{written}`: {' '.join(filter(None, texts))}"
 
 
 def _parameters(command: Any, context: Any) -> Iterator[Parameter]:
@@ -112,7 +120,7 @@ def _parameters(command: Any, context: Any) -> Iterator[Parameter]:
             written, text = parameter.get_help_record(context)
             is_option = parameter.param_type_name == "option"
             yield Parameter(
-                ", ".join(parameter.opts) if is_option else "",
+                max(parameter.opts, key=len) if is_option else "",
                 written if is_option else parameter.display_name_raw,
                 parameter.help,
                 text.removeprefix(parameter.help).strip(),
@@ -135,7 +143,8 @@ def _walk(command: Any, name: str, parent: Any) -> Iterator[Command]:
         command, info_name=name, parent=parent, **command.context_settings
     )
     path = context.command_path
-    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    pieces = [piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]"]
+    usage = " ".join([path, *pieces])
     parameters = list(_parameters(command, context))
     yield Command(path, usage, parameters, command, help_text(command, context))
     if hasattr(command, "list_commands"):

@@ -40,7 +40,9 @@ def test_cli_page_is_fresh():
 
 
 def test_commands_are_in_the_reference():
-    sections = dict(re.findall(r"^## (fpdb.*)\n((?:(?!## ).*\n)*)", read("cli.md"), re.MULTILINE))
+    sections = dict(re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", read("cli.md"), re.MULTILINE))
+    shared = sections.pop("Shared options")
+    everywhere = "\n".join(line for line in shared.splitlines() if "In every command" in line)
     commands = {path: command for path, command, _ in cli_reference.commands(program())}
     assert sections.keys() == commands.keys()
     missing = {
@@ -48,10 +50,28 @@ def test_commands_are_in_the_reference():
         for path, command in commands.items()
         for parameter in command.params
         if parameter.param_type_name == "option" and not parameter.hidden
-        for name in [*parameter.opts, *parameter.secondary_opts]
-        if not mentions(sections[path], name)
+        for names in [[*parameter.opts, *parameter.secondary_opts]]
+        for name in names
+        if not mentions(sections[path] + shared, name)
+        or not any(mentions(sections[path] + everywhere, each) for each in names)
     }
     assert missing == set()
+
+
+def test_what_is_in_every_command_of_the_reference_is_so():
+    leaves = {
+        path: {name for parameter in command.params for name in parameter.opts}
+        for path, command, _ in cli_reference.commands(program())
+        if not hasattr(command, "list_commands")
+    }
+    lines = re.findall(r"^- `([^`]*)`:.* In every command(.*)\.$", read("cli.md"), re.MULTILINE)
+    without = {
+        written.split(", ")[-1]: set(re.findall(r"`([^`]*)`", exceptions))
+        for written, exceptions in lines
+    }
+    assert without.keys() == {"--json", "--quiet"}
+    for name, paths in without.items():
+        assert paths == {path for path, names in leaves.items() if name not in names}
 
 
 def test_commands_and_their_options_have_help():
