@@ -207,7 +207,7 @@ def test_tables_say_what_was_measured(helper):
     assert "| rare |" not in body
     assert "| pairs | 4 / 5 |" in body
     assert "| simhash, k = 3 | 0 / .800 (.900) |" in body
-    assert "| words | 5 | .950 | .417 |" in body
+    assert "| words | 5 | .950 | .417 to .417 |" in body
     assert body.count("| words |") == 1
 
 

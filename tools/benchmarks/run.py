@@ -62,8 +62,7 @@ def table(rows):
 def body(raw):
     """Write what was measured by a suite as Markdown."""
     found = tables.Table(raw["records"]).tables() if "records" in raw else raw["tables"]
-    note = f"{raw['note']} Measured on {raw['machine']}.".strip()
-    return "\n\n".join([note, *map(table, found)])
+    return "\n\n".join([*filter(None, [raw["note"]]), *map(table, found)])
 
 
 def write(suite, raw):
@@ -208,7 +207,7 @@ def main():
     before = json.loads(RAW.read_text("utf-8")) if options.again else {}
     for suite in suites:
         raw = before[suite] if options.again else measured(RUNS[suite], options)
-        print(f"\n{body(raw)}\n", flush=True)
+        print(f"\n{raw['machine']}\n\n{body(raw)}\n", flush=True)
         if options.json:
             keep(options.json, {suite: raw})
         if options.write:

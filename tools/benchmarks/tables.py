@@ -39,21 +39,21 @@ class Row:
 
 ROWS = [
     Row("load", "bulk load, M/s", 1e-6, 0, rate=True),
-    Row("load", "bulk load on all cores, M/s", 1e-6, 0, rate=True, cores="all"),
-    Row("load memory", "peak memory of the bulk load, MB", 1e-6),
-    Row("adds", "adds in batches of 1,000, a second", 1, 1_000, rate=True),
-    Row("single p50", "a query, p50, µs", 1e6),
-    Row("single p99", "a query, p99, µs", 1e6),
-    Row("prepared p50", "a prepared query, p50, µs", 1e6, peers_key="single p50"),
-    Row("prepared p99", "a prepared query, p99, µs", 1e6, peers_key="single p99"),
-    Row("batch 1k", "a query of a batch of 1,000, µs", 1e6, 1_000),
-    Row("batch 1k", "the same on all cores, µs", 1e6, 1_000, cores="all"),
-    Row("batch 100k", "a query of a batch of 100,000, µs", 1e6, 100_000),
+    Row("load memory", "its peak memory, MB", 1e-6),
+    Row("load", "bulk load, all cores, M/s", 1e-6, 0, rate=True, cores="all"),
+    Row("adds", "adds by the 1,000, a second", 1, 1_000, rate=True),
+    Row("single p50", "query, p50, µs", 1e6),
+    Row("single p99", "query, p99, µs", 1e6),
+    Row("prepared p50", "prepared, p50, µs", 1e6, peers_key="single p50"),
+    Row("prepared p99", "prepared, p99, µs", 1e6, peers_key="single p99"),
+    Row("batch 1k", "each of a batch of 1,000, µs", 1e6, 1_000),
+    Row("batch 1k", "the same, all cores, µs", 1e6, 1_000, cores="all"),
+    Row("batch 100k", "each of a batch of 100,000, µs", 1e6, 100_000),
     Row("join", "self-join, s", 1),
-    Row("join memory", "peak memory of the self-join, MB", 1e-6),
+    Row("join memory", "its peak memory, MB", 1e-6),
     Row("disk", "bytes a document on disk", 1, 0),
     Row("memory", "resident memory, MB", 1e-6),
-    Row("reopen", "reopen to first answer, file cached, ms", 1e3),
+    Row("reopen", "reopen, file cached, ms", 1e3),
     Row("reopen cold", "the same, file not cached, ms", 1e3),
 ]
 # (documents, row, cores) -> the figure of fpdb to reach with uniform fingerprints
@@ -125,7 +125,7 @@ class Table:
                     for heading, sides in PEERS.items()
                 }
                 rows.append(
-                    {f"{short(documents)} documents": row.name, "fpdb": " / ".join(figures)}
+                    {f"{short(documents)} documents": row.name, "fpdb": both(figures)}
                     | peers
                     | {"target": self.target(row, documents)}
                 )
@@ -147,7 +147,7 @@ class Table:
             return "-"
         if len(set(names)) > 1:
             return " / ".join(figure + name for figure, name in zip(figures, names, strict=True))
-        return " / ".join(figures) + names[0]
+        return both(figures) + names[0]
 
     def target(self, row, documents):
         """Write fpdb's targets in a row, and whether they are reached."""
@@ -205,6 +205,11 @@ def hot_rows(value):
     seconds = statistics.median(value["query"])
     complete = "" if value["complete"] else ", cut by its budget"
     yield "query the copies", f"{seconds * 1e3:.1f} ms, {value['matches']:,} matches{complete}"
+
+
+def both(figures):
+    """Write the figures of all kinds of fingerprints, or one if they are equal."""
+    return " / ".join(figures if len(set(figures)) > 1 else figures[:1])
 
 
 def verdict(wanted):

@@ -15,9 +15,9 @@ NATURAL = (
     "reported pairs that are right, from .7 on."
 )
 ALONE = (
-    "Precision in the corpus where it is lowest, and recall; means of several hashes. k is the "
-    "largest one at which the mean precision is at least .95 on every corpus, or 3; of web also "
-    "others."
+    "Precision in the corpus where it is lowest, and recall where it is lowest and highest; means "
+    "of several hashes. k is the largest one at which the mean precision is at least .95 on every "
+    "corpus, or 3; of web also others."
 )
 DEFAULT, DEFAULT_KS = "**web**", {3, 7, 9}
 
@@ -146,8 +146,9 @@ def recipe_rows(found):
             ratings = {name: own["recipes"][label][k] for name, own in found.items()}
             precisions = [each["precision"] for each in ratings.values()]
             lowest = min((each for each in precisions if each is not None), default=None)
-            cells = {"recipe": label, "k": k, "precision": share(lowest)}
-            rows.append(cells | {name: share(each["recall"]) for name, each in ratings.items()})
+            recalls = [each["recall"] for each in ratings.values()]
+            shown = f"{share(min(recalls))} to {share(max(recalls))}"
+            rows.append({"recipe": label, "k": k, "precision": share(lowest), "recall": shown})
     return rows
 
 
