@@ -21,7 +21,7 @@ from fpdb.cli import program
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 WIDTH = 100
 # Options of more commands than this are described once for all.
-FEW = 4
+FEW = 2
 # Of those that a larger share of the commands have, only the other commands are listed.
 MOST = 0.8
 INTRODUCTION = """\
@@ -33,7 +33,7 @@ INTRODUCTION = """\
 
 ## Shared options
 
-They mean the same in every command that has them.
+They mean the same in each command that names them.
 """
 
 
@@ -73,12 +73,16 @@ def _shared(commands: list[Command]) -> dict[tuple[str, str], list[str]]:
     """Return the options of many commands: what all have in common, and which don't have them."""
     paths = [each.path for each in commands if not hasattr(each.command, "commands")]
     uses: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    names = {}
     for each in commands:
         for parameter in each.parameters:
             uses[parameter.written, parameter.help][each.path] = parameter.limits
+            names[parameter.written, parameter.help] = parameter.name or parameter.written
     shared = {}
+    # Of options that have the same name but another meaning, the one of most commands is shared.
+    most = {names[key]: key for key in sorted(uses, key=lambda key: len(uses[key]))}
     for key, limits in uses.items():
-        if len(limits) > FEW:
+        if len(limits) > FEW and most[names[key]] == key:
             shared[key] = [*limits.values()][:1] if len({*limits.values()}) == 1 else []
             if len(limits) >= MOST * len(paths):
                 without = [f"`{path}`" for path in paths if path not in limits]
