@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "docs" / "notebooks"
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "examples"
 
 
 def shown(source, names):
