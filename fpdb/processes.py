@@ -347,6 +347,12 @@ class KeptWorkers:
 
         After an error it is ended, because an answer may be under way.
         """
+        if sys.platform != "linux":
+            raise InputError(
+                f"HTML, Parquet and Arrow are read on Linux only, found {sys.platform}: elsewhere "
+                "the memory of their readers can't be limited",
+                hint="give plain text or JSON lines, or use a container",
+            )
         try:
             worker = self._idle.pop()
         except IndexError:

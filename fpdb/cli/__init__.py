@@ -19,7 +19,7 @@ from fpdb.errors import FpdbError, IncompleteWarning
 
 if not hasattr(fpdb, "kernels_available"):
     sys.exit(
-        f"error: the module fpdb is that of another package: {fpdb.__file__}\n"
+        f"error: another package has replaced the module fpdb of fpdb-store in {fpdb.__path__[0]}\n"
         "hint: pip uninstall fpdb && pip install --force-reinstall fpdb-store"
     )
 
