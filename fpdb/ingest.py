@@ -18,7 +18,7 @@ from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, Preparer, bytes_
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.arrow import table_rows
-from fpdb.io.files import Part, read_parts, size_of
+from fpdb.io.files import Part, meter_of, read_parts, size_of
 from fpdb.io.follow import follow_parts
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.warc import Passing
@@ -144,9 +144,7 @@ def ingest(
     opened = [
         read_parts(path, reading, progress=run.count_bytes, passing=passing) for path in paths
     ]
-    sizes = [size_of(path) for path in paths]
-    if None not in sizes:
-        counts.bytes_total = sum(size or 0 for size in sizes)
+    counts.bytes_total = size_of(*paths)
     take = Take(database.preparer.adapted(reading.max_bytes))
     run.show()
     add = partial(database.add_prepared, skip_duplicates=skip_duplicates, similarity=similarity)
@@ -243,7 +241,8 @@ def query_files(
     """
     reading = dataclasses.replace(reading or Reading(), keyed=False)
     paths = [paths] if isinstance(paths, str) else list(paths)
-    opened = [read_parts(path, reading, size=_BLOCK) for path in paths]
+    meter = meter_of("query", paths)
+    opened = [read_parts(path, reading, size=_BLOCK, progress=meter.add) for path in paths]
     sketched = k is None and (similarity or database.similarity) is not None
     preparer = database.preparer.adapted(reading.max_bytes, sketched=sketched)
     take = Take(preparer, keyed=False, texts_only=similarity is not None)

@@ -155,6 +155,7 @@ class _Load(Run):
                 f"found {len(array):,} rows to number from {first} on, expected keys below 2**64",
                 hint="give a smaller first key",
             )
+        self.counts.read += len(array)
         with self._database("text" if key_file else "integer", len(array)) as database:
             if key_file:
                 keys: Any = [parse_key(line, database.keys) for line in read_lines(key_file)]
@@ -185,6 +186,7 @@ class _Load(Run):
 
     def _add_columns(self, database: Database, source: str, block: FingerprintBlock) -> None:
         """Add the rows of a block: bare fingerprints at once, the others as documents."""
+        self.counts.read += len(block.keys)
         if len(block.keys):
             self._add(database, block.keys, block.fingerprints)
         for row, reason in block.unfit.items():
@@ -215,6 +217,8 @@ class _Load(Run):
                     if isinstance(bad, BadRecord):
                         self.refuse(bad)
                 rows += [(each.key, each.fingerprint) for each in taken.prepared]
+                self.counts.read += len(taken.prepared)
+                self.show()
                 if len(rows) * _RECORD_BYTES >= self.memory:
                     self._add(database, *zip(*rows, strict=True))
                     rows = []
@@ -225,9 +229,9 @@ class _Load(Run):
         before = len(database)
         changed = database.add_fingerprints(keys, fingerprints, memory=self.memory)
         added = min(max(len(database) - before, 0), changed)
-        self.counts.tally("added", added)
-        self.counts.tally("replaced", changed - added)
-        self.counts.tally("unchanged", len(fingerprints) - changed)
+        self.counts.added += added
+        self.counts.replaced += changed - added
+        self.counts.unchanged += len(fingerprints) - changed
         self.show()
 
     @contextlib.contextmanager
@@ -243,6 +247,8 @@ class _Load(Run):
             wanted = usual | new
             with Database.build(self.path, **wanted) as database:
                 yield database
+                if 0 < self.counts.read == self.counts.bad:
+                    raise InputError(f"no record can be used, so {self.path} isn't created")
             return
         with Database.open(self.path, recipe=new.get("recipe"), k=new.get("k")) as database:
             names = "keys", "similarity", "plan"

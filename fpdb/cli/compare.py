@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords
 from fpdb.cli.options import option, require
 from fpdb.errors import InputError
+from fpdb.io.files import meter_of
 from fpdb.io.records import BadRecord
 from fpdb.io.streams import read_lines, read_text
 from fpdb.models import Comparison
@@ -19,6 +21,9 @@ _COLUMNS = (
     *("distance", "equal bits", "angle", "cosine estimate", "cosine", "jaccard", "value ratio"),
     *("verdict", "a", "b"),
 )
+# Of these, a terminal shows some, and what fits of the texts.
+_SHOWN = ("distance", "cosine", "jaccard", "verdict")
+_FIRST = 20
 
 
 def compare(
@@ -67,16 +72,21 @@ def compare(
     if rank:
         recipe.batch(sides)  # without it, a bad text would make every line a bad one
         compared = sorted(compared, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
-    render.columns(*_COLUMNS)
+    table = render.shows_tables()
+    render.columns(*(_SHOWN if table else _COLUMNS), title="text")
     for found, left, right in compared:
         bad.good += 1
         verdict = _verdict(found, largest)
-        exact = (found.cosine_estimate, found.cosine, found.jaccard)
-        shares = [f"{each:.4f}" for each in (found.angle, *exact)]
-        # The ratio of two values of 128 bits may be tiny, so no digit of it is left out.
-        shares += [repr(found.value_ratio), verdict or "-"]
         plain = dataclasses.asdict(found) | {"verdict": verdict, "a": left, "b": right}
-        render.result(plain, found.distance, f"{found.percent:.2f}", *shares, left, right)
+        cells = [str(found.distance), f"{found.percent:.2f}"]
+        exact = (found.cosine_estimate, found.cosine, found.jaccard)
+        cells += [f"{each:.4f}" for each in (found.angle, *exact)]
+        # The ratio of two values of 128 bits may be tiny, so no digit of it is left out.
+        cells += [repr(found.value_ratio), verdict or "-", left, right]
+        if table:
+            cells = [cells[_COLUMNS.index(name)] for name in _SHOWN]
+        first = "" if rank else f"{render.shortened(left, _FIRST)} | "
+        render.result(plain, *cells, title=partial(str, first + right))
     render.summarise(None, render.counted("bad pairs", bad.count))
     bad.settle()
 
@@ -93,7 +103,7 @@ def _compared(
     recipe: fpdb.Recipe, path: str, sides: Sequence[str], bad: BadRecords
 ) -> Iterator[tuple[Comparison, str, str]]:
     """Compare the texts of each line; or each line with the text that is given, if there is one."""
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_lines(path, progress=meter_of("compare", [path]).add), 1):
         try:
             left, right = (sides[0], line) if sides else _two_texts(line)
             yield fpdb.compare(recipe, left, right), left, right

@@ -44,7 +44,7 @@ def dedupe(
     ] = None,
     bad: Annotated[
         Literal["keep", "drop", "fail"],
-        option("--bad", "Records that can't be compared."),
+        option("--bad keep|drop|fail", "Records that can't be compared."),
     ] = "keep",
     jobs: options.JobsOption = 1,
 ) -> None:

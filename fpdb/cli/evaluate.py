@@ -11,7 +11,7 @@ from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, choose_reading
 from fpdb.cli.options import bundled, choose_recipe, option
 from fpdb.fingerprint.recipe import USUAL_SIMILARITY
-from fpdb.io.files import read_records
+from fpdb.io.files import meter_of, read_records
 from fpdb.io.tables import read_pairs
 from fpdb.models import Evaluation, Rating
 
@@ -52,11 +52,11 @@ def evaluate(
     Rates the pairs that a database finds by their similarity, and those within
     each k. Without PAIRS, the truth is the exact similarity of all documents.
     """
-    bad = BadRecords()
+    bad, meter = BadRecords(), meter_of("read", [documents])
     # Known pairs are read from a table, where every key is a text.
     read = (
         fpdb.Document(str(record.key), record.text)
-        for record in bad.among(read_records(documents, reading))
+        for record in bad.among(read_records(documents, reading, progress=meter.add))
     )
     given = list(read) if report else read
     found = fpdb.evaluate(
@@ -96,8 +96,10 @@ def _plain(found: Evaluation) -> dict[str, Any]:
 
 def _print_ratings(found: Evaluation) -> None:
     """Print the ratings of all recipes, under their names in a pipe too."""
-    names = ("recipe", "similarity", *Rating._fields)
-    (render.columns if render.shows_tables() else render.row)(*names)
+    if render.shows_tables():
+        render.columns("recipe", "J", *Rating._fields)  # the table fits on 80 columns
+    else:
+        render.row("recipe", "similarity", *Rating._fields)
     for quality in found.recipes:
         for rating in filter(None, (quality.similar, *quality.ratings)):
             near = (found.similarity, "-") if rating.k is None else ("-", rating.k)

@@ -12,7 +12,7 @@ from fpdb.cli.options import bundled, option
 
 TextsOption = Annotated[
     list[str] | None,
-    option("--texts FILE|URL", "Texts: files, by their keys, or a URL with {key}."),
+    option("--texts FILE|URL", "Where texts are: files with their keys, or a URL with {key}."),
 ]
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Annotated
@@ -19,7 +19,6 @@ from fpdb.io.records import BadRecord, Record
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.models import Explanation
 from fpdb.processes import mapped
-from fpdb.progress import tracked
 
 _LABEL = 60
 _BATCH = 256
@@ -61,12 +60,11 @@ def fingerprint(
 
 
 def _print_fingerprints(
-    recipe: fpdb.Recipe, records: Iterable[Record], base: Base, jobs: int
+    recipe: fpdb.Recipe, records: Iterator[Record], base: Base, jobs: int
 ) -> None:
     """Print the fingerprint of each text, and how many texts have none."""
     render.columns("fingerprint", "source")
-    remaining = iter(tracked(records, "", "text", 0))
-    blocks = iter(lambda: list(islice(remaining, _BATCH)), [])
+    blocks = iter(lambda: list(islice(records, _BATCH)), [])
     shorts = replaced = 0
     for block, batch in mapped(partial(_fingerprint, recipe), blocks, jobs):
         rows = zip(block, batch.fingerprints, batch.short, batch.features, strict=True)
@@ -152,10 +150,12 @@ def _read(paths: Sequence[str], reading: fpdb.Reading) -> Iterator[Record | BadR
     if not paths:
         return
     # What reads files takes as long to import as most other things together.
-    from fpdb.io.files import read_records
+    from fpdb.io.files import meter_of, read_records
 
+    meter = meter_of("fingerprint", paths)
     for path in paths:
         # Standard input, and a file without a known suffix, are one text.
         known = suffix_of(path) in SUFFIXES or os.path.isdir(path)
         form = reading.format or (None if known else "text")
-        yield from read_records(path, dataclasses.replace(reading, keyed=False, format=form))
+        own = dataclasses.replace(reading, keyed=False, format=form)
+        yield from read_records(path, own, progress=meter.add)

@@ -50,8 +50,8 @@ def ingest(
       fpdb ingest crawl.fpdb pages.jsonl.gz --skip-duplicates
 
     Prints each document that was skipped, the nearest stored one, and their
-    similarity. With --json, also what was added though its search was
-    incomplete; or the summary, where duplicates aren't skipped.
+    similarity; with --json, also each one that was added after an incomplete
+    search. Without --skip-duplicates, --json prints the summary.
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
     require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
@@ -64,7 +64,7 @@ def ingest(
         render.leave_if_interrupted("documents that were counted are stored")
         bits = database.similarity is None
         near = "distance" if bits else "similarity"
-        render.columns("skipped", "resembles", near, title=True)
+        render.columns("skipped", "resembles", near, title="title")
         counts = fpdb.ingest(
             database,
             paths,

@@ -70,9 +70,9 @@ def choose_reading(
         int,
         option(
             "--max-bytes BYTES",
-            "Largest text or HTML page to accept.",
+            "Largest text or HTML page to accept; default 2M.",
             parser=parse_bytes,
-            show_default="2M",
+            show_default=False,
             panel=_INPUT,
         ),
     ] = LARGEST_TEXT,
@@ -147,8 +147,7 @@ class BadRecords:
             none = "the record can't" if self.count == 1 else f"none of {self.count:,} records can"
             raise fpdb.InputError(
                 f"{none} be used",
-                hint="the reasons are above; --format, --key-field and --text-field say what a "
-                "record is",
+                hint="the reasons are above; --help lists the options that say what a record is",
             )
 
 

@@ -30,7 +30,7 @@ def load(
     ] = None,
     keys: Annotated[
         str | None,
-        option("--keys FILE", "The keys of an array's rows, a key a line.", panel=_PANEL),
+        option("--keys FILE", "The keys of an array's rows, one a line.", panel=_PANEL),
     ] = None,
     first_key: Annotated[
         int | None,
@@ -48,7 +48,7 @@ def load(
     Example:
       fpdb load crawl.fpdb prints.tsv --key-field 1 --fingerprint-field 4 --base decimal
 
-    A new database appears when everything is in it.
+    A new database appears once everything is in it.
     """
     new: dict[str, Any] = {"recipe": recipe, "keys": key_type}
     progress, bad = ProgressLine("fingerprint"), BadRecords()

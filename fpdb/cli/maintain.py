@@ -19,7 +19,7 @@ def stats(
     path: options.DatabaseArgument,
     verbose: Annotated[bool, option("--verbose -v", "Also details of the store.")] = False,
 ) -> None:
-    """Show counts, sizes and how it was created.
+    """Show counts, sizes and settings.
 
     Example:
       fpdb stats crawl.fpdb
@@ -94,7 +94,7 @@ def repair(
     output: options.NewPathOption,
     like: Annotated[
         Path | None,
-        option("--like DB", "One created alike, if the header is lost."),
+        option("--like DB", "One with the same settings, if the header is lost."),
     ] = None,
 ) -> None:
     """Save what is intact of a damaged database.
@@ -123,7 +123,7 @@ def compact(
     similarity: options.SimilarityOption = None,
     k: options.NewKOption = None,
 ) -> None:
-    """Rewrite a database, smaller or for more.
+    """Rewrite a database, to shrink or extend it.
 
     Example:
       fpdb compact crawl.fpdb --output larger.fpdb --capacity 5e7
@@ -135,7 +135,7 @@ def compact(
     with fpdb.open(path, readonly=not replace) as database:
         size = database.stats().bytes
         database.compact(output, capacity=capacity, k=k, similarity=similarity)
-    _summarise(output or path, rest=f" instead of {size:,}", bytes_before=size)
+    _summarise(output or path, rest=f" instead of {render.size(size)}", bytes_before=size)
 
 
 def swap(
@@ -160,12 +160,12 @@ def swap(
 
 def merge(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="DB...", help="The directories of the databases.")
+        list[Path], typer.Argument(metavar="DB", help="The directories of the databases.")
     ],
     output: options.NewPathOption,
     on_conflict: Annotated[
         Literal["newest", "first"],
-        option("--on-conflict", "Which document of a key to keep."),
+        option("--on-conflict newest|first", "Which document of a key to keep."),
     ] = "newest",
     capacity: options.AnyCapacityOption = None,
 ) -> None:
@@ -188,7 +188,7 @@ def _summarise(path: Path, *lines: str, rest: str = "", **more: object) -> None:
     with fpdb.open(path, readonly=True) as database:
         stats = database.stats()
     documents = render.plural(stats.documents, "document")
-    holds = f"{path}: {documents}, {stats.plan}, {stats.bytes:,} bytes{rest}"
+    holds = f"{path}: {documents}, {render.size(stats.bytes)}{rest}"
     render.summarise(stats_dict(stats) | more, *lines, holds)
 
 

@@ -27,7 +27,7 @@ def option(spec: str, text: str, *, panel: str | None = None, **more: Any) -> An
     """Return an option: its names and a word for its value, as "--output -o FILE", and its help."""
     words = spec.split()
     names = [word for word in words if word.startswith("-")]
-    value = " ".join(words[len(names) :]) or None
+    value = " ".join(words[len(names) :])
     return typer.Option(*names, metavar=value, help=text, rich_help_panel=panel, **more)
 
 
@@ -120,10 +120,10 @@ ReportOption = Annotated[
         callback=require_page,
     ),
 ]
-_CAPACITY = option("--capacity N", "Tables for N documents, e.g. 5e6.", parser=parse_count)
+_CAPACITY = option("--capacity N", "How many documents to plan for, e.g. 5e6.", parser=parse_count)
 CapacityOption = Annotated[int, _CAPACITY]
 AnyCapacityOption = Annotated[int | None, _CAPACITY]
-_KEY_TYPE = option("--key-type", "Kind of keys; default text.")
+_KEY_TYPE = option("--key-type text|integer", "Kind of keys; default text.")
 KeyTypeOption = Annotated[KeyType, _KEY_TYPE]
 AnyKeyTypeOption = Annotated[KeyType | None, _KEY_TYPE]
 BitsOption = Annotated[int, option("--bits 32|64|128", "The width of fingerprints.")]
@@ -157,7 +157,7 @@ BaseOption = Annotated[
 # What commands have in common; it takes effect in `render`.
 _COMMON = {
     "as_json": option("--json", "Write JSON, one object a line.", callback=render.choose_json),
-    "quiet": option("--quiet -q", "Print no summary.", callback=render.hush),
+    "quiet": option("--quiet -q", "Print no summary and no progress.", callback=render.hush),
 }
 
 

@@ -76,7 +76,7 @@ class Output:
         those are `shown` that `write` gets, and titles.
         """
         if self.form == "table":
-            render.columns(*(shown or columns), title=title)
+            render.columns(*(shown or columns), title="title" if title else "")
         self._columns = list(columns)
         with contextlib.ExitStack() as stack:
             if self.path != "-":

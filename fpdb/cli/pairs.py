@@ -17,7 +17,7 @@ from fpdb.cli.options import bundled, option, require, require_name
 from fpdb.cli.output import Output, key_column, likeness, title_of
 from fpdb.errors import InputError
 from fpdb.ingest import parse_key
-from fpdb.io.files import read_records
+from fpdb.io.files import meter_of, read_records
 from fpdb.io.records import BadRecord, Record
 
 _EXACT = "Exact"
@@ -38,7 +38,7 @@ class ExactJoin:
         ] = None,
         of: Annotated[
             Literal["shingles", "features"],
-            option("--of", "The sets to compare.", panel=_EXACT),
+            option("--of shingles|features", "The sets to compare.", panel=_EXACT),
         ] = "shingles",
         above: Annotated[
             bool, option("--above", "Above --similarity, not equal to it.", panel=_EXACT)
@@ -96,7 +96,10 @@ class ExactJoin:
     ) -> Iterator[fpdb.Document]:
         """Read the documents, and count those that can't be used or aren't stored."""
         kind = database.keys if database else "text"
-        records = chain.from_iterable(read_records(path, reading) for path in self.files)
+        meter = meter_of("read", self.files)
+        records = chain.from_iterable(
+            read_records(path, reading, progress=meter.add) for path in self.files
+        )
         for document in self.bad.among(map(partial(_document, kind), records)):
             if database is None or document.key in database:
                 yield document
@@ -191,7 +194,7 @@ def clusters(
     similarity: options.SimilarityOption = None,
     keep: Annotated[
         Literal["first", "longest"],
-        option("--keep", "Keep the oldest or the longest."),
+        option("--keep first|longest", "Keep the oldest or the longest."),
     ] = "first",
     delete_duplicates: Annotated[
         bool, option("--delete-duplicates", "Delete all documents but those to keep.")

@@ -26,7 +26,8 @@ def plan(
     bits: options.BitsOption = 64,
     k: Annotated[int, option("--k -k K", "The largest distance.", min=0)] = 3,
     documents: Annotated[
-        int, option("--documents -n N", "E.g. 8e9 or 2**34.", parser=parse_count)
+        int,
+        option("--documents -n N", "How many documents, e.g. 8e9 or 2**34.", parser=parse_count),
     ] = 1_000_000,
     machines: Annotated[
         int | None,

@@ -16,7 +16,6 @@ from fpdb.cli.options import bundled, option, require
 from fpdb.cli.output import Output, key_column, likeness, near_dict, title_in
 from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
 from fpdb.models import Asked
-from fpdb.progress import tracked
 
 _COLUMNS = {
     "query": "string",
@@ -64,10 +63,10 @@ def query(
     require(similarity is None or not fingerprints, "--similarity compares texts")
     numbers = {digits: _parse_fingerprint(digits, reading.base) for digits in fingerprints or ()}
     paths = files or ([] if texts or fingerprints else ["-"])
-    note_terminal(paths)
     bad = BadRecords()
     started = time.monotonic()
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
+        note_terminal(paths)
         bits = database.plan.bits
         answers = chain(
             _ask_texts(database, texts or (), k, limit, similarity),
@@ -92,14 +91,14 @@ def query(
         of_bits = k is not None or (similarity or database.similarity) is None
         shown = ("query", "key", "distance" if of_bits else "similarity")
         with target.opened(_COLUMNS | {"key": key_column(database)}, shown, title=True):
-            counts = _show(tracked(answers, "", "query", 0), target, of_bits=of_bits)
-    none = "" if counts["matches"] else ", no match"
+            counts = _show(answers, target, of_bits=of_bits)
     outcomes = render.listed({name: counts[name] for name in _COUNTS}, "with a match")
     pace = render.pace(counts["queries"], "query", time.monotonic() - started)
     few = " (they match texts of the same words only)" if counts["short"] else ""
     render.summarise(
         None,
-        f"{outcomes}{none}; {pace}" if paths else "",
+        f"{outcomes}; {pace}" if paths else "",
+        "" if counts["matches"] else "no match",
         render.counted("short texts", counts["short"]) + few,
         render.counted(REPLACED, counts["replaced"]),
         render.counted("bad records", bad.count),

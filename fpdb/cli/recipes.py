@@ -9,8 +9,8 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.options import choose_recipe, option, require_name
 from fpdb.fingerprint import DESCRIPTIONS, PRESETS, Recipe, write_recipe
+from fpdb.io.files import meter_of
 from fpdb.io.streams import read_lines
-from fpdb.progress import tracked
 
 app = typer.Typer(
     help="List, show and prepare recipes.\n\nExample:\n  fpdb recipes show web > my.toml",
@@ -53,7 +53,7 @@ def show(
 
 @app.command()
 def idf(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Texts, one a line.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Texts, one a line.")],
     output: Annotated[
         Path, option("--output -o FILE", "Where to write the table.", callback=require_name)
     ],
@@ -64,7 +64,8 @@ def idf(
     Example:
       fpdb recipes idf corpus.txt --output idf.tsv
     """
-    texts = tracked((line for path in files for line in read_lines(path)), "", "text", 0)
+    meter = meter_of("read", files)
+    texts = (line for path in files for line in read_lines(path, progress=meter.add))
     table = fpdb.IdfTable.from_documents(map(recipe.features, texts))
     table.to_file(output)
     counts = {"path": str(output), "features": len(table.values), "id": table.id}

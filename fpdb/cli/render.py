@@ -30,8 +30,8 @@ _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
 _NUMBER = re.compile(r"-?[0-9][0-9,.]*%?|-|")
 # The widths of columns are those of the first rows: as many as this, or those of this time.
 _FIRST_ROWS, _FIRST_SECONDS = 100, 0.5
-# Steps that last less show no progress; others show it after each pause, in seconds. The time that
-# is left is estimated from a share of a step on.
+# Progress is shown after as many seconds, and then after each pause. The time that is left is
+# estimated from a share of a step on.
 _QUICK, _PAUSE, _LEAST_SHARE = 1.0, 0.1, 0.02
 _UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 # A title gets what is left of a line, if that is at least this wide.
@@ -96,13 +96,12 @@ def _escaped(text: str, escape: Callable[[str], str]) -> str:
     )
 
 
-def columns(*names: str, title: bool = False) -> None:
+def columns(*names: str, title: str = "") -> None:
     """Set the names of the columns of the rows to come, which only a terminal gets.
 
-    With `title`, it gets the titles of documents beside them.
+    With the name of a `title`, it gets such a column beside them, cut to the width of a line.
     """
-    shown = [*names, "title"] if title else list(names)
-    _now.table = _AlignedRows(shown) if shows_tables() else None
+    _now.table = _AlignedRows(names, title) if shows_tables() else None
 
 
 def shows_tables() -> bool:
@@ -163,7 +162,9 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF")
+        0
+        if unicodedata.category(each) in ("Mn", "Me")
+        else 1 + (unicodedata.east_asian_width(each) in "WF")
         for each in text
     )
 
@@ -193,8 +194,9 @@ def _styled(text: str, style: str, stream: IO[str]) -> str:
 class _AlignedRows:
     """Rows in aligned columns under a header, as wide as the first rows need."""
 
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
+    def __init__(self, names: Sequence[str], title: str) -> None:
+        self._titled = bool(title)
+        self._names = [*names, title] if title else names
         self._waiting: list[list[str]] = []
         self._since = 0.0
         self._widths: list[int] = []
@@ -220,7 +222,7 @@ class _AlignedRows:
                 max(map(width, (name, *column)))
                 for name, column in zip(self._names, by_column, strict=True)
             ]
-            if self._names[-1] == "title":
+            if self._titled:
                 room = _terminal_width() - sum(self._widths[:-1])
                 room -= 2 * len(self._widths) - 2
                 shown = room >= _LEAST_TITLE and any(by_column[-1])
@@ -231,7 +233,7 @@ class _AlignedRows:
             ]
             _write(_styled(self._line(header), _BOLD, sys.stdout))
         for cells in self._waiting:
-            if self._names[-1] == "title":
+            if self._titled:
                 *others, title = cells
                 title = shortened(title, self._widths[-1]) if self._widths[-1] else ""
                 line = self._line([*others, ""])
@@ -314,13 +316,15 @@ def _to_reader() -> Iterator[None]:
 
 
 def flush() -> None:
-    """Flush standard output; a reader that has gone is no error."""
+    """Flush standard output, and end a progress line; a reader that has gone is no error."""
     try:
         if _now.table:
             _now.table.print()
         sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
+    if _now.progress_width:
+        _end_progress()
 
 
 def discard_output() -> None:
@@ -331,8 +335,6 @@ def discard_output() -> None:
 def note(message: str, label: str = "", style: str = "") -> None:
     """Print a message to standard error, after all data printed so far."""
     flush()
-    if _now.progress_width:
-        _end_progress()
     sys.stderr.write(_styled(label, style, sys.stderr) + safe(message) + "\n")
 
 
@@ -408,8 +410,9 @@ class StepLine:
     """Shows on a terminal how far each step is, with its rate and the time that is left."""
 
     def __init__(self) -> None:
-        self._step, self._first = "", 0
-        self._began = self._shown = time.monotonic()
+        self._since = self._shown = time.monotonic()
+        # Where and when each step began, and how far it is; several may take turns.
+        self._steps: dict[str, tuple[int, float, int]] = {}
 
     def take(self, step: WorkStep) -> None:
         """Show a step of the library."""
@@ -419,19 +422,25 @@ class StepLine:
     def __call__(
         self, step: str, done: int, unit: str, share: float | None = None, more: str = ""
     ) -> None:
-        """Show a step from its second second on, a few times a second."""
+        """Show a step from the command's second second on, a few times a second."""
         now = time.monotonic()
-        if step != self._step:
-            self._step, self._first, self._began = step, done, now
-        lasted = now - self._began
-        if _now.quiet or lasted < _QUICK or now - self._shown < _PAUSE or not _shows_progress():
+        first, began, before = self._steps.get(step, (done, now, -1))
+        if done < before:  # the step is done again
+            first, began = done, now
+        self._steps[step] = first, began, done
+        due = before < 0 or now - self._shown >= _PAUSE
+        if _now.quiet or now - self._since < _QUICK or not due or not _shows_progress():
             return
-        self._shown = now
-        parts = [f"{step + ': ' if step else ''}{plural(done, unit)}{more}"]
+        self._shown, lasted = now, max(now - began, 1e-9)
+        rate = (done - first) / lasted
+        amount, pace = plural(done, unit), f"{rate:,.0f}/s"
+        if unit == "byte":
+            amount, pace = size(done), f"{size(rate)}/s"
+        parts = [f"{step + ': ' if step else ''}{amount}{more}"]
         if share is not None:
             parts.append(f"{min(share, 1):.0%}")
-        if done > self._first:
-            parts.append(f"{(done - self._first) / lasted:,.0f}/s")
+        if rate >= 1:
+            parts.append(pace)
         if share is not None and share >= _LEAST_SHARE:
             parts.append(f"{_duration(lasted * max(1 / share - 1, 0))} left")
         _show_progress(", ".join(parts))

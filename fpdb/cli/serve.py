@@ -31,7 +31,7 @@ def serve(
     ] = None,
     readonly: Annotated[bool, option("--readonly", "Only answer queries.")] = False,
     explorer: Annotated[
-        bool, option("--explorer", "Also serve pages to look at it, at /explore/.")
+        bool, option("--explorer", "Also serve pages to explore it, at /explore/.")
     ] = False,
     texts: TextsOption = None,
     similarity: options.SimilarityOption = None,

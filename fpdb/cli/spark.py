@@ -91,7 +91,7 @@ def clusters(
     k: options.KOption = None,
     similarity: options.SimilarityOption = None,
 ) -> None:
-    """Group near-duplicates, or ready pairs.
+    """Group near-duplicates, or given pairs.
 
     Example:
       fpdb spark clusters prints.parquet clusters.parquet

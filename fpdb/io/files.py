@@ -22,6 +22,7 @@ from fpdb.io.streams import Line, LineCutter, Progress, StreamError, TooLong
 from fpdb.io.tables import Named
 from fpdb.io.warc import Passing, read_pages
 from fpdb.models import PORTABLE
+from fpdb.progress import Meter
 from fpdb.storage.format import FileIdentity
 
 # Can be pickled, and returns the records when it is called.
@@ -156,7 +157,7 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     if form is None:
         raise InputError(
             f"{path}: found the suffix {suffix!r}, expected one of {', '.join(streams.SUFFIXES)}",
-            hint=f"say which format it has: {', '.join(FORMATS)}",
+            hint=f"--format names its format: {', '.join(FORMATS)}",
         )
     if FORMATS[form].is_table:
         tables.check_columns(reading)
@@ -458,14 +459,23 @@ def walk(root: str) -> Iterator[FolderEntry]:
             yield replace(entry, problem=f"can't be read: {error.strerror}")
 
 
-def size_of(path: str) -> int | None:
-    """Return the bytes of a file or a directory; None if only reading would show how many."""
-    if path == "-":
-        return None
-    try:
-        if os.path.isdir(path):
-            return sum(entry.size for entry in walk(path))
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
+def size_of(*paths: str) -> int | None:
+    """Return the bytes of files and directories; None if only reading would show how many."""
+    total = 0
+    for path in paths:
+        try:
+            if os.path.isdir(path):
+                total += sum(entry.size for entry in walk(path))
+                continue
+            status = os.stat(path)
+        except (OSError, ValueError):
+            return None
+        if path == "-" or not stat.S_ISREG(status.st_mode):
+            return None
+        total += status.st_size
+    return total
+
+
+def meter_of(name: str, paths: Sequence[str]) -> Meter:
+    """Return a step that counts the bytes that are read of files and directories."""
+    return Meter(name, "byte", size_of(*paths) or 0)

@@ -300,10 +300,12 @@ def read_text(path: str, largest: int = LARGEST_TEXT) -> str:
     return found[0]
 
 
-def read_lines(path: str, largest: int = LARGEST_TEXT) -> Iterator[str]:
+def read_lines(
+    path: str, largest: int = LARGEST_TEXT, *, progress: Progress | None = None
+) -> Iterator[str]:
     """Yield each line of a file, or of standard input ("-")."""
     with named(path):
-        for number, line, _ in decoded(raw_lines(chunks(path), largest)):
+        for number, line, _ in decoded(raw_lines(chunks(path, progress), largest)):
             if isinstance(line, TooLong):
                 raise _too_long(f"{path}:{number}", largest)
             yield line.rstrip("\r")

@@ -13,6 +13,7 @@ from fpdb.documents.similarity import Shares
 from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import NO_IDS, SimilarPairs, keys_of, shared_rows, similar_pairs
 from fpdb.models import Cluster
+from fpdb.progress import tracked
 from fpdb.tables.batch import find_ids
 
 # Connections held before they are replaced by one for each document.
@@ -51,7 +52,7 @@ def find_clusters(view: View, search: Search, jobs: int = 1, *, keep: str) -> It
     )
     order = np.argsort(labels, kind="stable")
     starts = [*run_starts(labels[order]).tolist(), len(ids)]
-    for start, stop in pairwise(starts):
+    for start, stop in tracked(pairwise(starts), "list", "cluster", len(starts) - 1):
         numbers = ids[order[start:stop]].tolist()
         if keep == "longest":
             named = (view.catalog.named(view.txn, number) for number in numbers)

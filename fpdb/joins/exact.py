@@ -22,7 +22,7 @@ from fpdb.arrays import Column, Marks, Places, joined, portions, spans, unique
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.models import Document, ExactPair, Key, require_choice
-from fpdb.progress import tracked
+from fpdb.progress import WorkStep, show, tracked
 
 Of = Literal["shingles", "features"]
 
@@ -273,6 +273,7 @@ def sets_of_texts(
     )
     del parts
     if of == "shingles":
+        show(WorkStep("sort", len(names), 0, "shingle"))
         names = np.unique(names, return_inverse=True)[1]
     return sets_of(names, counts, labels)
 

@@ -9,7 +9,7 @@ The kernel is `_near_in_buckets`, which compares all rows of each bucket with ea
 `near_rows` runs it on an array that is in no table.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -467,8 +467,11 @@ def _near_in_tile(
         places = starts + np.arange(height)[:, np.newaxis]
         # Below its own rows a smaller bucket has rows of others; their matches are dropped.
         words = [column.take(places, mode="clip").reshape(-1) for column in rows]
-    for first in range(0, width * height, _TILE):
-        # A single bucket may be larger than the cache, so each step is bounded too.
+    # A single bucket may be larger than the cache, so each step is bounded too.
+    steps: Iterable[int] = range(0, width * height, _TILE)
+    if height > _TILE:
+        steps = tracked(steps, "compare fingerprints", "fingerprint", height, lambda _: _TILE)
+    for first in steps:
         last = min(first + _TILE, width * height)
         yield from _shifted(words, first, last, buckets, k)
 

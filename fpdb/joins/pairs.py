@@ -1,7 +1,7 @@
 """Pairs of documents: of those that share a fingerprint, and of those with near fingerprints."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -153,9 +153,15 @@ def _meetings_of(view: View, pages: Pages, copies: Column) -> Iterator[_Meeting]
     size = view.txn.bytes_of("documents") // max(view.txn.entries("documents"), 1)
     most = max(1, min(_PAIRS, _BYTES // max(2 * size, 1)))
     for low, high, pairs in _candidates(_agreeing(view, pages, copies)):
-        for start in range(0, len(pairs[0]), most):
+        for start in _starts(len(pairs[0]), most):
             [ids], names = ranked([np.concatenate([ids[start : start + most] for ids in pairs])])
             yield _Meeting(low, high, ids, view.catalog.packed(view.txn, ids), *np.split(names, 2))
+
+
+def _starts(count: int, size: int) -> Iterable[int]:
+    """Return where each part of some pairs begins, as a step."""
+    starts = range(0, count, size)
+    return tracked(starts, "compare pairs", "pair", count, lambda start: min(size, count - start))
 
 
 def _candidates(parts: Iterator[Rows]) -> Iterator[tuple[np.uint64, np.uint64, Rows]]:
@@ -184,7 +190,7 @@ def similar_among(side: Side, shape: Bands, similarity: float) -> Iterator[tuple
     numbers, places = numbers[order], places[order]
     least, crowds = least_estimate(similarity), _crowded(numbers)
     for low, high, pairs in _candidates(_meetings(numbers, places)):
-        for start in range(0, len(pairs[0]), _PAIRS):
+        for start in _starts(len(pairs[0]), _PAIRS):
             own, other = (ids[start : start + _PAIRS].astype(np.int64) for ids in pairs)
             chosen = _meeting_at((columns, marks), crowds, own, other)
             shares = jaccard(side, own, side, other)
@@ -294,7 +300,7 @@ def _expand(view: View, near: NearPairs) -> Iterator[IdPairs]:
     counts = np.diff(bounds)
     products = counts[own] * counts[other]
     ends = np.cumsum(products)
-    for start in range(0, int(ends[-1]), _PAIRS):
+    for start in _starts(int(ends[-1]), _PAIRS):
         pairs = np.arange(start, min(start + _PAIRS, int(ends[-1])))
         each = ends.searchsorted(pairs, "right")
         one, two = own[each], other[each]

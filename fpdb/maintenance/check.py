@@ -27,7 +27,7 @@ from fpdb.fingerprint import canonical
 from fpdb.maintenance.digest import Digest, buckets_of, hashed
 from fpdb.models import SKETCH_BYTES, Problem
 from fpdb.processes import Streamed, Worker, limit_resource, require_address_space, signal_name
-from fpdb.progress import Meter
+from fpdb.progress import Meter, tracked
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
@@ -522,7 +522,8 @@ def require_checksums(view: View) -> None:
     for _ in chain(*scans, keys, read_places(txn)):
         pass
     with txn.cursor("documents") as cursor:
-        for number, value in cursor:
+        total = txn.entries("documents")
+        for number, value in tracked(cursor, "read the documents", "document", total):
             require_checksum(value, int.from_bytes(number))
     if rows != counters.documents - counters.short:
         raise DamagedError(

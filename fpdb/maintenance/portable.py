@@ -20,6 +20,7 @@ from fpdb.fingerprint import canonical
 from fpdb.io.records import json_object
 from fpdb.io.streams import TooLong, raw_lines
 from fpdb.models import DIGEST_BYTES, PORTABLE, Document, Key
+from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction
 from fpdb.storage.format import Counters, Header, Stored
 
@@ -110,7 +111,8 @@ def _named(head: Head) -> str:
 def write(file: IO[bytes], txn: ReadTransaction, catalog: Catalog, head: Head) -> int:
     """Write the documents of a snapshot in the order of their ids; return their number."""
     stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
-    return _write_documents(file, catalog.each(txn), head, stored_count)
+    documents = tracked(catalog.each(txn), "", "document", stored_count)
+    return _write_documents(file, documents, head, stored_count)
 
 
 def save(

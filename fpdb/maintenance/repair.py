@@ -19,6 +19,7 @@ from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
 from fpdb.maintenance.check import require_document, shown_id
 from fpdb.models import Key, Problem, Repaired, now, require_whole
+from fpdb.progress import tracked
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
 from fpdb.storage.columns import first_row, page_length, unpack_rows
 from fpdb.storage.format import (
@@ -285,7 +286,9 @@ class _Repair:
         One with a text key keeps its id if that is free and possible, and else gets a new one.
         """
         ids: list[int] = []
-        found = self._read("documents")
+        tree = self._survey.trees.get("documents")
+        read, total = self._read("documents"), tree.entries if tree else 0
+        found = iter(tracked(read, "copy documents", "document", total))
         highest = self._next_id
         while batch := list(islice(found, _BATCH)):
             known = self._catalog.find_many(into, [stored.key for stored in batch])

@@ -27,7 +27,7 @@ from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.ingest import Ingested, Run, Take, parse_key
-from fpdb.io.files import FORMATS, Part, check_path, read_parts, size_of
+from fpdb.io.files import FORMATS, Part, check_path, meter_of, read_parts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.joins import Clustering
 from fpdb.models import Key
@@ -180,8 +180,7 @@ def collected(
 def _fill(database: Database, paths: Sequence[str], reading: Reading, jobs: int, run: Run) -> None:
     """Add the documents of all sources, numbered in the order in which they are read."""
     opened = [read_parts(path, reading, progress=run.count_bytes) for path in paths]
-    total = [size_of(path) or 0 for path in paths]
-    run.counts.bytes_total = sum(total)
+    run.counts.bytes_total = size_of(*paths)
     take = Take(database.preparer.adapted(reading.max_bytes), keyed=False, texts_only=True)
     number = 0
     run.show()
@@ -287,8 +286,13 @@ class _SourceTexts:
         """Read the sources, whose documents go by their numbers, or else by their keys."""
         # All fields, since a table that lacks the field of a title or a date is no bad one.
         everything = dataclasses.replace(self._reading, meta_field=(*self._reading.kept, "*"))
+        meter = meter_of("read the texts again", paths)
         parts = chain.from_iterable(
-            read_parts(path, everything if _has_fields(path, self._reading) else self._reading)
+            read_parts(
+                path,
+                everything if _has_fields(path, self._reading) else self._reading,
+                progress=meter.add,
+            )
             for path in paths
         )
         records = chain.from_iterable(found for _, found in mapped(_records, parts, jobs))

@@ -27,7 +27,7 @@ from fpdb.errors import (
     ReadOnlyError,
 )
 from fpdb.models import Snapshots
-from fpdb.progress import log
+from fpdb.progress import WorkStep, log, show
 from fpdb.storage import drafts, shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -387,6 +387,7 @@ class Environment:
     def backup(self, path: str | os.PathLike[str]) -> Iterator[Self]:
         """Copy this moment for a block to check; the copy appears, synced, when the block ends."""
         with drafted(resolved(path)) as draft:
+            show(WorkStep("copy", (self.path / DATA_FILE).stat().st_size, 0, "byte"))
             with self.read() as txn:
                 txn.copy_to(draft / DATA_FILE)
             for fault in structure_faults(draft):

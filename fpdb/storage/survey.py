@@ -1,6 +1,5 @@
 """The pages of a data file: what is wrong with them, and what can be read of a damaged one."""
 
-import io
 import os
 import struct
 from array import array
@@ -10,7 +9,7 @@ from typing import NamedTuple, Self
 
 from fpdb.errors import DamagedError
 from fpdb.models import Problem
-from fpdb.progress import Meter
+from fpdb.progress import WorkStep, show
 from fpdb.storage import lmdb_file
 from fpdb.storage.lmdb_file import DATA_FILE, METAS, LmdbFile, Node, NodePage
 from fpdb.storage.open_checks import name_of, open_data
@@ -29,9 +28,10 @@ def structure_faults(directory: Path) -> list[str]:
     """
     from lmdb import verify  # costs time that only a verification needs
 
-    vars(verify)["open"] = _CountedFile
     descriptor = open_data(directory)
     try:
+        pages = os.fstat(descriptor).st_size // _PAGE
+        show(WorkStep("follow all pages", pages, 0, "page"))
         found: list[str] = verify.verify(name_of(descriptor), subdir=False)  # type: ignore[no-untyped-call]
     except verify.VerifyError as error:
         return [str(error)]
@@ -40,23 +40,6 @@ def structure_faults(directory: Path) -> list[str]:
     finally:
         os.close(descriptor)
     return found
-
-
-class _CountedFile(io.FileIO):
-    """A data file whose reading is a step; a verification reads each page in use once."""
-
-    def __init__(self, path: str, mode: str) -> None:
-        super().__init__(path, mode)
-        total = os.fstat(self.fileno()).st_size // _PAGE
-        self._meter = Meter("read the pages", "page", total)
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Read bytes, and count the pages that they are."""
-        data = super().read(size)
-        # The roots, which aren't whole pages, must be read soon after the size of the file.
-        if pages := len(data) // _PAGE:
-            self._meter.add(pages)
-        return data
 
 
 class Walk:

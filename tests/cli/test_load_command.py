@@ -46,6 +46,20 @@ def test_an_array_becomes_a_database(run, tmp_path, path, array):
     )
 
 
+def test_records_that_are_all_bad_leave_no_database(run, tmp_path, path):
+    (tmp_path / "prints.jsonl").write_text('{"key": "a", "hash": "0"}\n' * 2)
+    refused = load(run, path, tmp_path / "prints.jsonl")
+    assert refused.code == 3
+    assert "--fingerprint-field names another" in refused.err
+    assert f"error: no record can be used, so {path} isn't created" in refused.err
+    assert not path.exists()
+    fpdb.create(path, similarity=None).close()
+    refused = load(run, path, tmp_path / "prints.jsonl")
+    assert refused.code == 3
+    assert "read 2, bad 2" in refused.err
+    assert "error: none of 2 records can be used" in refused.err
+
+
 def test_rows_need_keys_where_there_are_documents(run, tmp_path, path, array):
     load(run, path, tmp_path / "ready.npy", "--quiet")
     refused = load(run, path, tmp_path / "ready.npy")

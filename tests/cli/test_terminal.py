@@ -105,6 +105,18 @@ def test_a_format_that_is_named_is_that_format_on_a_terminal_too(show, path):
     assert show("pairs", path, "--output-format", "tsv")[0][0].count("\t") == 2
 
 
+def test_texts_that_are_compared_are_cut_to_the_line(show, tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = tmp_path / "pairs.tsv"
+    lines.write_text(f"{STORY}\t{STORY}完\n", "utf-8")
+    [header, row], _ = show("compare", "--pairs", lines)
+    assert header.split() == ["distance", "cosine", "jaccard", "verdict", "text"]
+    assert f"{STORY[:9]}… | {STORY[:9]}" in row
+    assert 70 < columns_of(f"{row}$", "$") <= 80
+    [piped], _ = show("compare", "--pairs", lines, piped=True)
+    assert piped.endswith(f"\t{STORY}\t{STORY}完")
+
+
 def test_a_title_gives_way_to_long_keys(show, tmp_path):
     with fpdb.create(tmp_path / "long.fpdb") as db:
         for number in range(2):
@@ -122,18 +134,29 @@ def test_long_steps_show_how_far_they_are_and_leave_no_trace_in_the_output(
         monkeypatch.setattr(render, name, 0)
     monkeypatch.setattr("fpdb.progress._PAUSE", 0)
     pages = tmp_path / "pages.jsonl"
-    pages.write_text(json.dumps({"key": "a", "text": STORY}) + "\n", "utf-8")
+    lines = (json.dumps({"key": key, "text": STORY + key}) + "\n" for key in "ab")
+    pages.write_text("".join(lines), "utf-8")
+    prints = tmp_path / "prints.csv"
     for command, step in (
-        (["pairs", path], "compare: 0 pages, 0%"),
-        (["clusters", path, "-k", "3"], "compare in table-01: 0 pages"),
-        (["check", path], "compare the tables: "),
-        (["check", path, "--deep"], "read the pages: "),
-        (["eval", pages], "fingerprint by web: 0 texts, 0%"),
+        (["pairs", path], "compare pairs: 0 pairs, 0%"),
+        (["clusters", path], "list: 0 clusters, 0%"),
+        (["clusters", path, "-k", "3"], "compare in table-01: 0 pages, 0%"),
+        (["query", path, pages], f"query: {pages.stat().st_size} B, 100%, "),
+        (["fingerprint", pages], "fingerprint: "),
+        (["check", path], "compare the tables: 0 entries, 0%"),
+        (["check", path, "--deep"], "follow all pages: "),
+        (["eval", pages], "compare pairs: 0 pairs, 0%"),
         (["compact", path, "-o", tmp_path / "b"], "copy documents: 0 entries, 0%"),
         (["merge", path, "-o", tmp_path / "c"], "merge the keys: 0 keys, 0%"),
+        (["backup", path, "-o", tmp_path / "d"], "copy: "),
+        (["repair", path, "-o", tmp_path / "e"], "copy documents: 0 documents, 0%"),
+        (["export", path, "-o", tmp_path / "a.fpdb.jsonl"], "0 documents, 0%"),
+        (["export", path, "-o", prints], "0 documents, 0%"),
+        (["load", tmp_path / "f", prints], "3 fingerprints, 100%, "),
     ):
         lines, err = show(*command)
         assert step in err
         assert "\r" not in "".join(lines)
-        assert err.rstrip("\r ").endswith("\n")
+        assert err.endswith(("\n", " \r"))
+    assert show("fingerprint", pages, piped=True)[1].endswith(" \r")
     assert "\r" not in show("check", path, "-q")[1]

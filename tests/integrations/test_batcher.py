@@ -16,6 +16,19 @@ def db(tmp_path):
         yield database
 
 
+@pytest.fixture
+def storing(db):
+    """What stores documents once an event is set, and how many at a time."""
+    sizes, held, add = [], threading.Event(), added_to(db)
+
+    def store(some):
+        sizes.append(len(some))
+        held.wait(60)
+        return add(some)
+
+    return store, sizes, held
+
+
 def documents(count):
     return [
         fpdb.Document(str(n), " ".join(f"word{place}of{n}" for place in range(15)))
@@ -23,14 +36,8 @@ def documents(count):
     ]
 
 
-def test_documents_that_wait_share_a_transaction(db):
-    sizes = []
-    add, held = added_to(db), threading.Event()
-
-    def store(some):
-        sizes.append(len(some))
-        held.wait(60)
-        return add(some)
+def test_documents_that_wait_share_a_transaction(storing):
+    store, sizes, held = storing
 
     async def run():
         batcher = Batcher(store)
@@ -47,16 +54,10 @@ def test_documents_that_wait_share_a_transaction(db):
     assert max(sizes) == 1000
 
 
-def test_a_transaction_waits_for_those_who_were_answered_last(db, monkeypatch):
+def test_a_transaction_waits_for_those_who_were_answered_last(storing, monkeypatch):
     monkeypatch.setattr(batcher_module, "_PATIENCE", 1e9)
     monkeypatch.setattr(batcher_module, "_MOST_SECONDS", 60)
-    sizes = []
-    add, held = added_to(db), threading.Event()
-
-    def store(some):
-        sizes.append(len(some))
-        held.wait(60)
-        return add(some)
+    store, sizes, held = storing
 
     async def run():
         batcher = Batcher(store)
@@ -123,12 +124,8 @@ def test_closing_comes_after_everything(db):
     assert len(db) == 50
 
 
-def test_what_nobody_waits_for_any_more_is_left_out(db):
-    held, add = threading.Event(), added_to(db)
-
-    def store(some):
-        held.wait(60)
-        return add(some)
+def test_what_nobody_waits_for_any_more_is_left_out(db, storing):
+    store, _, held = storing
 
     async def run():
         batcher = Batcher(store)
