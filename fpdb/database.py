@@ -95,7 +95,7 @@ class Database(Queries):
         new = layout.new_database(described)
         environment = Environment.create(path, *new, verify=require_complete_copy)
         made = cls(environment, chosen, timeout=timeout)
-        log("INFO", "created %s: recipe %s, similarity %s", path, chosen.name, made.similarity)
+        log("DEBUG", "created %s: recipe %s, similarity %s", path, chosen.name, made.similarity)
         return made
 
     @classmethod
@@ -158,7 +158,7 @@ class Database(Queries):
             environment.close()
             raise
         name = database._header["recipe"].get("name")
-        log("INFO", "opened %s%s: recipe %s", path, " to read" * readonly, name)
+        log("DEBUG", "opened %s%s: recipe %s", path, " to read" * readonly, name)
         return database
 
     @property

@@ -54,7 +54,8 @@ def create(
             "plan": stats.plan,
             "keys": stats.keys,
         }
-        render.report(entries, stats_dict(stats))
+        if render.wants_json() or not render.is_quiet():
+            render.report(entries, stats_dict(stats))
         _warn_of_chance(stats)
 
 

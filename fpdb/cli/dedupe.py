@@ -13,6 +13,7 @@ from fpdb.cli.ingest import ProgressLine
 from fpdb.cli.inputs import BadRecords, MarkupWarning, choose_reading
 from fpdb.cli.options import bundled, option, require, require_name
 from fpdb.cli.output import counts_dict
+from fpdb.io.streams import SUFFIXES, suffix_of
 
 _COUNTS = ("read", "kept", "removed", "short", "bad", "incomplete")
 
@@ -57,6 +58,8 @@ def dedupe(
     its order. With --db, a run that was interrupted goes on where it stopped.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
+    form = SUFFIXES.get(suffix_of(removed or ""), "jsonl")
+    require(form == "jsonl", f"--removed gets JSON lines, found {removed}")
     require("-" not in files or not sys.stdin.isatty(), "standard input is a terminal")
     require(report is None or k is None, "--report shows what is similar, and takes no -k")
     require(report is None or "-" not in files, "--report reads files again, and no standard input")

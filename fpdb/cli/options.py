@@ -154,6 +154,7 @@ BaseOption = Annotated[
     Base,
     option("--base BASE", "Digits: hex (default), decimal, signed or binary.", show_default=False),
 ]
+
 # What commands have in common; it takes effect in `render`.
 _COMMON = {
     "as_json": option("--json", "Write JSON, one object a line.", callback=render.choose_json),
@@ -200,24 +201,21 @@ def bundled(
 
 def with_common(command: Callable[..., None], *, json: bool) -> Callable[..., None]:
     """Return a command with the option --quiet, and with --json if it has results to print."""
-    signature = inspect.signature(command)
-    if "quiet" in signature.parameters:  # done before
+    own = inspect.signature(command).parameters
+    if own.keys() & _COMMON:  # done before
         return command
-    kind = inspect.Parameter.KEYWORD_ONLY
-    own = [each.replace(kind=kind) for each in signature.parameters.values()]
-    common = [
-        inspect.Parameter(name, kind, default=False, annotation=Annotated[bool, option])
-        for name, option in _COMMON.items()
-        if json or name == "quiet"
-    ]
 
     @functools.wraps(command)
     def call(**values: Any) -> None:
-        command(**{each.name: values[each.name] for each in own})
+        command(**{name: values[name] for name in own})
 
-    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*own, *common]
-    )
+    kind = inspect.Parameter.KEYWORD_ONLY
+    common = [
+        inspect.Parameter(name, kind, default=False, annotation=Annotated[bool, chosen])
+        for name, chosen in _COMMON.items()
+        if json or name == "quiet"
+    ]
+    call.__signature__ = inspect.Signature([*own.values(), *common])  # type: ignore[attr-defined]
     return call
 
 

@@ -90,7 +90,13 @@ class Corpus:
 
     def _check(self) -> list[str]:
         """Return the formats of the inputs; raise InputError if they can't be copied."""
-        own = self.run.reading.format or _form_of(str(self.output))
+        suffix = streams.suffix_of(str(self.output))
+        own = self.run.reading.format or streams.SUFFIXES.get(suffix)
+        if suffix and not own and not self.into_folder:
+            raise InputError(
+                f"{self.output}: found the suffix {suffix!r}, expected that of the input",
+                hint="--format names the format of both",
+            )
         forms = []
         for path in self.paths:
             if path == "-" and not self.into_folder and own:
@@ -273,7 +279,3 @@ def _synced(path: Path) -> Iterator[IO[bytes]]:
         yield file
         file.flush()
         os.fsync(file.fileno())
-
-
-def _form_of(path: str) -> str | None:
-    return streams.SUFFIXES.get(streams.suffix_of(path))

@@ -90,6 +90,7 @@ def test_standard_input_has_the_format_of_the_output(run, tmp_path):
         (("in.jsonl", "-o", "a", "--output-dir", "b"), "give --output or --output-dir"),
         (("in.jsonl", "-o", "-"), "found -, expected a path"),
         (("in.jsonl", "-o", "a.jsonl", "--bad", "skip"), "'skip' is not one of"),
+        (("in.jsonl", "-o", "a.jsonl", "--removed", "r.csv"), "--removed gets JSON lines"),
         ((), "Missing argument"),
     ],
 )
@@ -97,6 +98,14 @@ def test_usage_errors(run, arguments, message):
     done = run("dedupe", *arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_an_unknown_suffix_of_the_output_is_an_error(run, tmp_path, source):
+    done = run("dedupe", source, "-o", tmp_path / "out.log")
+    assert done.code == 3
+    assert "found the suffix '.log', expected that of the input" in done.err
+    assert run("dedupe", source, "-o", tmp_path / "out.log", "--format", "jsonl").code == 0
+    assert ids(tmp_path / "out.log") == [0, 1, 2]
 
 
 def test_what_is_bad_is_named(run, tmp_path, source):

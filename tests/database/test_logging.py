@@ -13,7 +13,7 @@ from fpdb.errors import DamagedError
 def test_what_happens_to_a_database_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "fpdb")
+    caplog.set_level(logging.DEBUG, "fpdb")
     path = tmp_path / "crawl.fpdb"
     fpdb.create(path).close()
     fpdb.open(path, readonly=True).close()
@@ -21,10 +21,10 @@ def test_what_happens_to_a_database_is_logged(
     with fpdb.open(path) as db, pytest.raises(DamagedError), db._environment.read():
         raise DamagedError("the checksum of a page is wrong")
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", f"created {path}: recipe web, similarity 0.8"),
-        ("INFO", f"opened {path} to read: recipe web"),
+        ("DEBUG", f"created {path}: recipe web, similarity 0.8"),
+        ("DEBUG", f"opened {path} to read: recipe web"),
         ("WARNING", "an answer is incomplete: too many documents are that near"),
-        ("INFO", f"opened {path}: recipe web"),
+        ("DEBUG", f"opened {path}: recipe web"),
         ("ERROR", f"{path} is damaged: the checksum of a page is wrong"),
     ]
     assert {record.name for record in caplog.records} == {"fpdb"}
