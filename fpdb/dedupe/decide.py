@@ -265,6 +265,7 @@ class Deduplication:
                 database = given
             elif is_vacant(given):
                 database = stack.enter_context(Database.create(given, **wanted))
+                stack.push(partial(_remove_empty, database))
             else:
                 recipe = cast("Recipe | None", self.recipe)
                 database = stack.enter_context(Database.open(given, recipe=recipe))
@@ -452,3 +453,12 @@ def _renamed(document: Stored, number: int) -> Stored:
 
 def _line(removed: Removed) -> str:
     return json.dumps(removed._asdict()) + "\n"
+
+
+def _remove_empty(database: Database, kind: type[BaseException] | None, *_: object) -> None:
+    """Remove a new database after an error of the input, if nothing is in it.
+
+    Otherwise it would be in the way of another attempt, with another recipe.
+    """
+    if kind and issubclass(kind, InputError):
+        database.remove(only_empty=True)

@@ -100,6 +100,16 @@ def test_usage_errors(run, arguments, message):
     assert message in done.err
 
 
+def test_a_failed_first_run_leaves_no_database(run, tmp_path):
+    source, database = tmp_path / "in.jsonl", tmp_path / "db"
+    source.write_text('{"words": 1}\n')
+    dedupe = ("dedupe", source, "-o", tmp_path / "out.jsonl", "--db", database)
+    assert run(*dedupe).code == 3
+    assert not database.exists()
+    source.write_text(lines([{"id": 1, "text": TEXTS[0]}]))
+    assert run(*dedupe, "--recipe", "char-4").code == 0
+
+
 def test_an_unknown_suffix_of_the_output_is_an_error(run, tmp_path, source):
     done = run("dedupe", source, "-o", tmp_path / "out.log")
     assert done.code == 3
