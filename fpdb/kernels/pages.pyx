@@ -22,7 +22,6 @@ cdef extern from "Python.h":
     object PyMemoryView_FromMemory(char *data, Py_ssize_t size, int flags)
 
 cdef enum:
-    LARGEST = 4080
     HEAD = 8
     CHECKSUM = 4
     MOST_COLUMNS = 4
@@ -453,9 +452,10 @@ cdef class RowsToInsert:
     """Rows that are put into pages, columns of numbers of 64 bits, as one array."""
 
     cdef const uint64_t[:, ::1] rows
+    cdef size_t largest  # of a page
 
-    def __cinit__(self, const uint64_t[:, ::1] rows not None):
-        self.rows = rows
+    def __cinit__(self, const uint64_t[:, ::1] rows not None, size_t largest):
+        self.rows, self.largest = rows, largest
 
     def into(self, value, uint64_t digest, Py_ssize_t first, Py_ssize_t after):
         """Return a page with some of the rows, as `columns.with_rows` does, without a checksum.
@@ -475,8 +475,8 @@ cdef class RowsToInsert:
     def insert(self, PageCursor at not None, put, int keys, Py_ssize_t first, Py_ssize_t most):
         """Put rows into the pages that they belong to, from one on; return the first that is left.
 
-        The first N columns are the key. A page that must be packed anew, gets more than so many
-        rows, or is one for the definition, is left with all that come after.
+        The first N columns are the key. A page that must be packed anew, gets more than
+        `most` rows, or is one for the definition, is left with all that come after.
         """
         cdef Py_ssize_t count = self.rows.shape[1], after
         cdef uint32_t checksum
@@ -591,7 +591,7 @@ cdef class RowsToInsert:
         cdef const uint8_t *old
         for column in range(columns):
             size += count * page.width[column]
-        if not page.width[0] or size > LARGEST:
+        if not page.width[0] or size > self.largest:
             return None
         for row in range(count):
             number = self.rows[0, first + row]

@@ -135,7 +135,9 @@ class NewRows:
     def __init__(self, rows: Rows) -> None:
         self._numbers: list[list[int]] = []
         self._rows = rows
-        self._inserter = kernels.pages.RowsToInsert(np.stack(rows)) if kernels.enabled else None
+        self._inserter = None
+        if kernels.enabled:
+            self._inserter = kernels.pages.RowsToInsert(np.stack(rows), LARGEST)
 
     def insert(
         self,

@@ -81,6 +81,7 @@ class Kept(NamedTuple):
     digest: str
     meta: Any
     sketch: bytes = b""
+    characters: int = 0
 
 
 class Model(dict[Key, Kept]):
@@ -222,7 +223,7 @@ class Machine(RuleBasedStateMachine):
         if number is None:
             words = text.lower().split()
             digest = " ".join(words) if len(words) > 2 else ""
-        return Kept(number, digest, meta, sketch)
+        return Kept(number, digest, meta, sketch, len(text))
 
     def expect_added(self, added: fpdb.Added, document: Document, kept: Kept, skip: bool) -> None:
         status, found = self.model.add(document.key, kept, self.plan.k, skip=skip)

@@ -88,7 +88,8 @@ def test_entries_are_put_into_a_page_as_packed_with_them(seed: int) -> None:
     wanted, end = pack_texts(both, 0, len(both))
     wider = page[6] < wanted[6] or page[6] < max(number.bit_length() + 7 for _, number in news) // 8
     if grown is None:
-        assert end < len(both) or wider
+        # Packed anew, ids may become narrower too, and so more entries may fit.
+        assert end < len(both) or page[6] != wanted[6] or wider
     else:
         assert not wider
         if grown[6] == wanted[6]:  # an id that is replaced may have been the widest

@@ -166,7 +166,7 @@ def test_some_rows_are_put_into_pages_and_some_are_not():
 def test_rows_that_are_not_there_are_not_read(bad):
     rows = [np.arange(0, 2000, 20, dtype=np.uint64)]
     page = packed(rows, 0)
-    inserter = kernels.pages.RowsToInsert(np.array([[5, 7]], np.uint64))
+    inserter = kernels.pages.RowsToInsert(np.array([[5, 7]], np.uint64), LARGEST)
     assert inserter.into(page, digest(page, 0), *bad) == b""
 
 
@@ -213,9 +213,10 @@ def test_a_forged_page_is_read_within_its_bytes(seed):
             assert len({len(part) for part in search.taken()}) == 1
         if columns >= 1:
             new = np.array([sorted(dice.getrandbits(64) for _ in range(3))] * columns, np.uint64)
-            grown = kernels.pages.RowsToInsert(new).into(page, own, 0, 3)
+            grown = kernels.pages.RowsToInsert(new, LARGEST).into(page, own, 0, 3)
             assert not grown or len(page) < len(grown) <= LARGEST
-            every = kernels.pages.RowsToInsert(new).merged(page, dice.randrange(-1, 6), own, 0, 3)
+            inserter = kernels.pages.RowsToInsert(new, LARGEST)
+            every = inserter.merged(page, dice.randrange(-1, 6), own, 0, 3)
             assert every is None or len(every) % (8 * columns) == 0
 
 
