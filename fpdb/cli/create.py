@@ -10,7 +10,7 @@ from fpdb.cli import options, render
 from fpdb.cli.options import option
 from fpdb.cli.output import stats_dict
 from fpdb.cli.plan import MANY
-from fpdb.errors import DatabaseExistsError, DatabaseNotFoundError, NotADatabaseError, PlanError
+from fpdb.errors import DatabaseExistsError, PlanError
 from fpdb.fingerprint import WIDTHS, Recipe
 from fpdb.models import Stats
 from fpdb.storage.open_checks import is_vacant
@@ -89,13 +89,11 @@ def open_or_create(path: Path, recipe: Recipe | None) -> fpdb.Database:
 
     Without a recipe, a stored one may be any.
     """
-    try:
+    if not is_vacant(path):
         return fpdb.open(path, recipe=recipe)
-    except (DatabaseNotFoundError, NotADatabaseError):
-        pass  # creating one succeeds if nothing is there, or an empty directory
     try:
         database = fpdb.create(path, recipe=recipe or options.WEB)
-    except DatabaseExistsError:  # something else is there, or another process was faster
+    except DatabaseExistsError:  # another process was faster
         return fpdb.open(path, recipe=recipe)
     stats = database.stats()
     near = f"similarity {stats.similarity}" if stats.similarity else f"k {stats.k}"

@@ -233,14 +233,12 @@ class _AlignedRows:
             ]
             _write(_styled(self._line(header), _BOLD, sys.stdout))
         for cells in self._waiting:
+            title = ""
             if self._titled:
-                *others, title = cells
-                title = shortened(title, self._widths[-1]) if self._widths[-1] else ""
-                line = self._line([*others, ""])
-                gap = " " * max(sum(self._widths[:-1]) + 2 * len(others) - width(line), 2)
-                _write(line + gap + _styled(title, _DIM, sys.stdout) if title else line)
-            else:
-                _write(self._line(cells))
+                title = shortened(cells[-1].strip(), self._widths[-1]) if self._widths[-1] else ""
+                cells[-1] = title
+            line = self._line(cells)
+            _write(line[: len(line) - len(title)] + _styled(title, _DIM, sys.stdout))
         self._waiting.clear()
 
     def _line(self, cells: Sequence[str]) -> str:
@@ -280,12 +278,9 @@ def opened(path: str) -> Iterator[IO[bytes]]:
     """Open standard output ("-"), or a file that appears, complete, when the block ends."""
     if path == "-":
         flush()
-        try:
+        with _to_reader():
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            discard_output()
-            raise typer.Exit from None
         return
     from fpdb.io.streams import whole_file
 
