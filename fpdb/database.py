@@ -12,7 +12,16 @@ from fpdb.arrays import each
 from fpdb.documents import layout
 from fpdb.documents.catalog import Keys, Rename
 from fpdb.documents.lookup import Search
-from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, cut_by_bytes, put_together, take
+from fpdb.documents.prepare import (
+    BATCH,
+    GATHERED,
+    LOAD,
+    Preparer,
+    as_rows,
+    cut_by_bytes,
+    put_together,
+    take,
+)
 from fpdb.documents.writer import Writer, without_collector
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
@@ -20,7 +29,7 @@ from fpdb.maintenance.check import check_view, require_checksums, require_comple
 from fpdb.maintenance.compact import compact, stats
 from fpdb.models import Added, Cluster, Document, Key, Matches, Problem, Stats, now, require_whole
 from fpdb.processes import count_jobs, mapped
-from fpdb.progress import log
+from fpdb.progress import log, tracked
 from fpdb.queries import Queries, Snapshot, finder_of_clusters
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.format import FilePlace, FilePlaces, Stored
@@ -443,12 +452,14 @@ class Database(Queries):
         search, find = self._search(k, None, similarity), finder_of_clusters(keep)
         with self._environment.write(self._timeout) as txn:
             clusters = list(find(self._view(txn), search, jobs))
-            self._remove(txn, chain.from_iterable(cluster.duplicates for cluster in clusters))
+            count = sum(len(cluster.duplicates) for cluster in clusters)
+            keys = chain.from_iterable(cluster.duplicates for cluster in clusters)
+            self._remove(txn, tracked(keys, "delete", "document", count))
         return clusters
 
     def _remove(self, txn: WriteTransaction, keys: Iterable[Key]) -> int:
         rest, removed = iter(keys), 0
-        while batch := list(islice(rest, BATCH)):
+        while batch := list(islice(rest, GATHERED)):
             writer = self._writer(txn, batch)
             removed += sum(map(writer.remove, batch))
             writer.apply()

@@ -53,6 +53,11 @@ def path(tmp_path):
     return where
 
 
+@pytest.mark.parametrize(("text", "width"), [("ก็", 1), ("e\u0301", 1), ("☂\ufe0f", 1), ("茶a", 3)])
+def test_marks_take_no_column(text, width):
+    assert render.width(text) == width
+
+
 def columns_of(line, text):
     """Return the column of a terminal at which a text begins."""
     before = line[: line.index(text)]
@@ -153,6 +158,7 @@ def test_long_steps_show_how_far_they_are_and_leave_no_trace_in_the_output(
         (["export", path, "-o", tmp_path / "a.fpdb.jsonl"], "0 documents, 0%"),
         (["export", path, "-o", prints], "0 documents, 0%"),
         (["load", tmp_path / "f", prints], "3 fingerprints, 100%, "),
+        (["clusters", path, "--delete-duplicates"], "delete: 0 documents, 0%"),
     ):
         lines, err = show(*command)
         assert step in err
