@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, Self
 
@@ -12,16 +12,7 @@ from fpdb.arrays import each
 from fpdb.documents import layout
 from fpdb.documents.catalog import Keys, Rename
 from fpdb.documents.lookup import Search
-from fpdb.documents.prepare import (
-    BATCH,
-    GATHERED,
-    LOAD,
-    Preparer,
-    as_rows,
-    cut_by_bytes,
-    put_together,
-    take,
-)
+from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, cut_by_bytes, put_together, take
 from fpdb.documents.writer import Writer, without_collector
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
@@ -37,8 +28,8 @@ from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
-# Documents that a bulk load replaces at a time, which bounds its memory; they are one transaction.
-_REPLACED = 50_000
+# Documents that one transaction replaces or removes at a time, which bounds its memory.
+_TOGETHER = 50_000
 
 
 class Database(Queries):
@@ -390,8 +381,8 @@ class Database(Queries):
     ) -> int:
         """Replace documents by fingerprints; return how many were something else."""
         replaced = 0
-        for start in range(0, len(keys), _REPLACED):
-            some = slice(start, start + _REPLACED)
+        for start in range(0, len(keys), _TOGETHER):
+            some = slice(start, start + _TOGETHER)
             rows = zip(keys[some].tolist(), self._index.numbers(fingerprints[some]), strict=True)
             documents = [Stored(0, key, number, time) for key, number in rows]
             added = self._add_within(txn, documents)
@@ -452,14 +443,13 @@ class Database(Queries):
         search, find = self._search(k, None, similarity), finder_of_clusters(keep)
         with self._environment.write(self._timeout) as txn:
             clusters = list(find(self._view(txn), search, jobs))
-            count = sum(len(cluster.duplicates) for cluster in clusters)
-            keys = chain.from_iterable(cluster.duplicates for cluster in clusters)
-            self._remove(txn, tracked(keys, "delete", "document", count))
+            keys = [key for cluster in clusters for key in cluster.duplicates]
+            self._remove(txn, tracked(keys, "delete", "document", len(keys)))
         return clusters
 
     def _remove(self, txn: WriteTransaction, keys: Iterable[Key]) -> int:
         rest, removed = iter(keys), 0
-        while batch := list(islice(rest, GATHERED)):
+        while batch := list(islice(rest, _TOGETHER)):
             writer = self._writer(txn, batch)
             removed += sum(map(writer.remove, batch))
             writer.apply()

@@ -11,7 +11,7 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import REPLACED, BadRecords, FilesArgument, choose_reading, note_terminal
+from fpdb.cli.inputs import REPLACED, BadRecords, FilesArgument, choose_reading, typed
 from fpdb.cli.options import bundled, option, require
 from fpdb.fingerprint import WIDTHS, to_int
 from fpdb.fingerprint.digits import Base
@@ -47,7 +47,7 @@ def fingerprint(
     """
     bad = BadRecords()
     paths = files or ([] if texts else ["-"])
-    note_terminal(paths)
+    reading = typed(paths, reading)
     records = chain(map(_labelled, texts or ()), bad.among(_read(paths, reading)))
     if explain:
         for place, record in enumerate(records):

@@ -1,5 +1,6 @@
 """The options that say how files are read, the same in every command, and what they turn into."""
 
+import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -151,7 +152,14 @@ class BadRecords:
             )
 
 
-def note_terminal(paths: Sequence[str]) -> None:
-    """Print what a command waits for if it reads what is typed on a terminal."""
-    if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
-        render.note("type or paste a text; Ctrl-D on an empty line ends it")
+def typed(paths: Sequence[str], reading: fpdb.Reading) -> fpdb.Reading:
+    """Print what a command waits for if it reads what is typed on a terminal: by default one text.
+
+    Return how that is read.
+    """
+    if list(paths) == ["-"] and sys.stdin is not None and sys.stdin.isatty():
+        if not reading.format and not reading.given:
+            reading = dataclasses.replace(reading, format="text")
+        what = "a text" if reading.format == "text" else reading.format or "jsonl"
+        render.note(f"type or paste {what}; Ctrl-D on an empty line ends it")
+    return reading

@@ -11,7 +11,7 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import REPLACED, BadRecords, FilesArgument, choose_reading, note_terminal
+from fpdb.cli.inputs import REPLACED, BadRecords, FilesArgument, choose_reading, typed
 from fpdb.cli.options import bundled, option, require
 from fpdb.cli.output import Output, key_column, likeness, near_dict, title_in
 from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
@@ -66,7 +66,7 @@ def query(
     bad = BadRecords()
     started = time.monotonic()
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
-        note_terminal(paths)
+        reading = typed(paths, reading)
         bits = database.plan.bits
         answers = chain(
             _ask_texts(database, texts or (), k, limit, similarity),

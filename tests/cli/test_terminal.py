@@ -122,6 +122,16 @@ def test_texts_that_are_compared_are_cut_to_the_line(show, tmp_path, monkeypatch
     assert piped.endswith(f"\t{STORY}\t{STORY}完")
 
 
+@pytest.mark.parametrize("command", ["query", "fingerprint"])
+def test_a_text_may_be_typed(show, path, monkeypatch, command):
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(STORY.encode())))
+    lines, err = show(command, *[path] * (command == "query"))
+    assert err.startswith("type or paste a text; Ctrl-D")
+    assert lines[1].split()[0 if command == "query" else -1] == "-"
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(b'{"text": "a"}')))
+    assert "paste jsonl;" in show(command, *[path] * (command == "query"), "--format", "jsonl")[1]
+
+
 def test_a_title_gives_way_to_long_keys(show, tmp_path):
     with fpdb.create(tmp_path / "long.fpdb") as db:
         for number in range(2):
