@@ -88,7 +88,7 @@ def compare(
         first = "" if rank else f"{render.shortened(left, _FIRST)} | "
         render.result(plain, *cells, title=partial(str, first + right))
     render.summarise(None, render.counted("bad pairs", bad.count))
-    bad.settle()
+    bad.settle(hint="the reasons are above")
 
 
 def _verdict(found: Comparison, k: int | None) -> str | None:

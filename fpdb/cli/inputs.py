@@ -19,6 +19,7 @@ _INPUT = "Input"
 # What summaries count.
 REPLACED = "texts with invalid UTF-8, replaced by U+FFFD"
 _SHOWN, _ALIKE = 100, 5
+_RECORDS = "the reasons are above; --format and the --*-field options say what a record is"
 # Texts with tags are no accident from this number on, if they are half of all texts.
 _MUCH_MARKUP = 20
 
@@ -140,16 +141,13 @@ class BadRecords:
         else:
             render.note(f"{bad.source}: {bad.reason}")
 
-    def settle(self, good: int | None = None) -> None:
+    def settle(self, good: int | None = None, hint: str = _RECORDS) -> None:
         """End the command with exit code 4, or with an error if no record was good."""
         if self.count and (self.good if good is None else good):
             raise typer.Exit(render.ExitCode.BAD_RECORDS)
         if self.count:
             none = "the record can't" if self.count == 1 else f"none of {self.count:,} records can"
-            raise fpdb.InputError(
-                f"{none} be used",
-                hint="the reasons are above; --help lists the options that say what a record is",
-            )
+            raise fpdb.InputError(f"{none} be used", hint=hint)
 
 
 def typed(paths: Sequence[str], reading: fpdb.Reading) -> fpdb.Reading:
