@@ -5,6 +5,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
 
@@ -32,11 +33,12 @@ class Batcher(Generic[Answer]):
     While a transaction waits for the disk, further documents are queued, and the next transaction
     stores all of them. A transaction costs as much as some dozens of documents; so the next one
     waits for those who were answered last to call again, but not for long. A caller that is alone
-    isn't delayed.
+    isn't delayed. An InputError reaches only those callers whose own documents raise it.
     """
 
     def __init__(self, store: Callable[[Sequence[fpdb.Document]], Sequence[Answer]]) -> None:
         """Start the thread; `store` returns an answer for each document, in their order."""
+        self._closed = False
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Waiting[Answer] | None] = SimpleQueue()
@@ -51,6 +53,10 @@ class Batcher(Generic[Answer]):
 
     def add(self, documents: Sequence[fpdb.Document]) -> "asyncio.Future[list[Answer]]":
         """Queue documents; the result is set once these and all before are stored durably."""
+        if self._closed:
+            raise fpdb.ClosedError(
+                "the batcher was closed", hint="close it after the last document"
+            )
         answers: asyncio.Future[list[Answer]] = self._loop.create_future()
         self.waiting += len(documents)
         self._queue.put(_Waiting(documents, answers))
@@ -60,6 +66,7 @@ class Batcher(Generic[Answer]):
 
     async def close(self) -> None:
         """Wait until everything in the queue is stored."""
+        self._closed = True
         self._queue.put(None)
         await asyncio.shield(self._ended)
 
@@ -79,23 +86,29 @@ class Batcher(Generic[Answer]):
                         break
                     item = self._queue.get_nowait()
             running = item is not None
-            answers: Sequence[Answer] | Exception = ()
             began = time.perf_counter()
             # What nobody waits for any more is left out.
             wanted = [item for item in batch if not item.answers.cancelled()]
-            documents = [each for item in wanted for each in item.documents]
-            try:
-                if documents:
-                    answers = self._store(documents)
-            except Exception as error:
-                answers = error
+            found = self._answers(wanted)
             with contextlib.suppress(RuntimeError):  # the loop has ended, and so has who waited
-                self._loop.call_soon_threadsafe(self._deliver, wanted, answers, count)
+                self._loop.call_soon_threadsafe(self._deliver, wanted, found, count)
             now = time.perf_counter()
             self._until = now + min((now - began) * _PATIENCE, _MOST_SECONDS)
             self._expected = len(batch) + self._queue.qsize()
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ended.set_result, None)
+
+    def _answers(self, batch: list[_Waiting[Answer]]) -> list[list[Answer] | Exception]:
+        """Store what calls have together, or in halves as long as some of it can't be used."""
+        documents = [each for item in batch for each in item.documents]
+        try:
+            answers = iter(self._store(documents) if documents else ())
+        except Exception as error:
+            if len(batch) == 1 or not isinstance(error, fpdb.InputError):
+                return [error] * len(batch)
+            middle = len(batch) // 2
+            return self._answers(batch[:middle]) + self._answers(batch[middle:])
+        return [list(islice(answers, len(item.documents))) for item in batch]
 
     def _gather(self) -> None:
         """Wait until as many calls are queued as were answered last or came meanwhile."""
@@ -106,19 +119,17 @@ class Batcher(Generic[Answer]):
             self._enough.wait(left)
 
     def _deliver(
-        self, batch: list[_Waiting[Answer]], answers: Sequence[Answer] | Exception, count: int
+        self, batch: list[_Waiting[Answer]], found: list[list[Answer] | Exception], count: int
     ) -> None:
         """Set the results, in the event loop; of its documents, `count` wait no longer."""
         self.waiting -= count
-        done = 0
-        for documents, future in batch:
-            start, done = done, done + len(documents)
+        for (_, future), answers in zip(batch, found, strict=True):
             if future.cancelled():
                 continue
             if isinstance(answers, Exception):
                 future.set_exception(answers)
             else:
-                future.set_result(list(answers[start:done]))
+                future.set_result(answers)
 
 
 def added_to(
