@@ -42,6 +42,8 @@ LARGEST_MAP = 1 << 40
 READERS_ROOM, WRITERS_ROOM = 1 << 20, 16 << 20
 MAX_READERS = 4096
 MAX_DATABASES = 80
+# LMDB's lock file: two lines of the processor's cache, and one for each reader.
+LOCK_BYTES = 64 * (2 + MAX_READERS)
 
 MOUNTS = Path("/proc/self/mountinfo")
 MEMORY = Path("/proc/self/statm")
@@ -365,6 +367,7 @@ def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator
         private = around.st_uid in {0, os.geteuid()} and not (
             around.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         )
+        usable = usable and _has_room(lock, needed=not readonly)
         if usable and ours and private:
             yield name_of(folder)
         elif usable:
@@ -406,6 +409,28 @@ def _make_lock_file(folder: int, mode: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS):
             raise
+
+
+def _has_room(lock: int, *, needed: bool) -> bool:
+    """Allocate the lock file of LMDB, which writes it through a map: a hole on a full disk kills.
+
+    This process must not have it open: closing it here drops its locks. Return whether there was
+    room, or raise the system's error if it is `needed`.
+    """
+    if os.fstat(lock).st_blocks * 512 >= LOCK_BYTES:
+        return True
+    descriptor = os.open(name_of(lock), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.posix_fallocate(descriptor, 0, LOCK_BYTES)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return True  # the file system can't allocate in advance
+        if needed:
+            raise
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 _LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk

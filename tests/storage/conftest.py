@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import textwrap
@@ -30,6 +31,18 @@ def closed(path: Path) -> Path:
         for number in range(1000):
             txn.put("documents", number.to_bytes(8), bytes(100))
     return path
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system that is soon full."""
+    path = tmp_path / "small"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "fpdb-test", str(path)]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a small tmpfs can't be mounted here")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
 
 
 @pytest.fixture

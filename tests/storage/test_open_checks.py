@@ -1,6 +1,7 @@
 """What is refused before LMDB sees it."""
 
 import contextlib
+import errno
 import os
 import random
 from pathlib import Path
@@ -194,3 +195,15 @@ def test_network_file_systems_are_refused(
         Environment.create(tmp_path / "new", ["header"])
     mounts.write_text(other)
     Environment.open(closed).close()
+
+
+def test_a_disk_that_cannot_allocate_the_lock_file(
+    closed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    (closed / "lock.mdb").unlink()
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    Environment.open(closed).close()
+    assert (closed / "lock.mdb").stat().st_size == open_checks.LOCK_BYTES

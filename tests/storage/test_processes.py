@@ -1,6 +1,5 @@
 """Several processes: forks, locks, kills, limits."""
 
-import os
 import signal
 import subprocess
 import time
@@ -432,42 +431,76 @@ def test_a_map_that_another_process_outgrew(closed: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("way", ["file size", "tmpfs"])
-def test_a_full_disk(way: str, path: Path, tmp_path: Path, run: Run) -> None:
-    if way == "tmpfs":
-        path = tmp_path / "small"
-        path.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "fpdb-test", str(path)]
-        if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
-            pytest.skip("a small tmpfs can't be mounted here")
-    try:
-        out = run(
-            """
-            import resource
-            from fpdb.errors import DiskFullError
-            if argv[1] == "file size":
-                resource.setrlimit(resource.RLIMIT_FSIZE, (12 << 20, 12 << 20))
-            env = Environment.create(argv[0] + "/db", ["documents"])
-            with env.write() as txn:
-                txn.put("documents", b"first", b"1")
-            for attempt in range(2):
-                try:
-                    with env.write() as txn:
-                        for number in range(5000):
-                            txn.put("documents", number.to_bytes(8), bytes(4000))
-                except DiskFullError as error:
-                    assert isinstance(error, OSError) and error.free >= 0 and error.path == env.path
-                    print(error, "|", error.hint)
-            with env.write() as txn:
-                txn.put("documents", b"second", b"1")
+def test_a_full_disk(way: str, request: pytest.FixtureRequest, tmp_path: Path, run: Run) -> None:
+    out = run(
+        """
+        import resource
+        from fpdb.errors import DiskFullError
+        if argv[1] == "file size":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (12 << 20, 12 << 20))
+        env = Environment.create(argv[0] + "/db", ["documents"])
+        with env.write() as txn:
+            txn.put("documents", b"first", b"1")
+        for attempt in range(2):
+            try:
+                with env.write() as txn:
+                    for number in range(5000):
+                        txn.put("documents", number.to_bytes(8), bytes(4000))
+            except DiskFullError as error:
+                assert isinstance(error, OSError) and error.free >= 0 and error.path == env.path
+                print(error, "|", error.hint)
+        with env.write() as txn:
+            txn.put("documents", b"second", b"1")
+        with env.read() as txn:
+            assert txn.entries("documents") == 2
+        env.close()
+        with Environment.open(argv[0] + "/db") as env, env.read() as txn:
+            assert txn.get("documents", b"second") is not None
+        """,
+        request.getfixturevalue("small_disk") if way == "tmpfs" else tmp_path,
+        way,
+    )
+    assert out.count("no room to write to") == 2
+
+
+def test_lmdb_writes_its_lock_file_on_a_full_disk(small_disk: Path, run: Run) -> None:
+    """It does so through a map: a page that isn't allocated ends the process by SIGBUS."""
+    run(
+        """
+        import contextlib, os, threading
+        from fpdb.errors import DiskFullError
+
+        def require_full(act):
+            try:
+                act()
+            except DiskFullError as error:
+                print(error)
+            else:
+                raise AssertionError("there was room")
+
+        db, lost = argv[0] + "/db", argv[0] + "/lost"
+        Environment.create(lost, ["documents"]).close()
+        os.remove(lost + "/lock.mdb")
+        env = Environment.create(db, ["documents"])
+        with open(argv[0] + "/all", "wb", 0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+
+        together = threading.Barrier(200)
+        def read():
             with env.read() as txn:
-                assert txn.entries("documents") == 2
-            env.close()
-            with Environment.open(argv[0] + "/db") as env, env.read() as txn:
-                assert txn.get("documents", b"second") is not None
-            """,
-            *((path.parent, way) if way == "file size" else (path, way)),
-        )
-        assert out.count("no room to write to") == 2
-    finally:
-        if way == "tmpfs":
-            subprocess.run(["umount", str(path)], check=True)
+                together.wait()
+        threads = [threading.Thread(target=read) for _ in range(200)]
+        for each in threads: each.start()
+        for each in threads: each.join()
+
+        require_full(lambda: Environment.create(argv[0] + "/new", ["documents"]))
+        require_full(lambda: Environment.open(lost))
+        with Environment.open(lost, readonly=True) as other, other.read() as txn:
+            assert txn.entries("documents") == 0
+        os.remove(argv[0] + "/all")
+        assert sorted(os.listdir(argv[0])) == ["db", "lost"]
+        Environment.open(lost).close()
+        """,
+        small_disk,
+    )
