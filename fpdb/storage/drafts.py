@@ -43,7 +43,6 @@ Entries = Mapping[str, Mapping[bytes, bytes]]
 CLAIM_FILE = "unfinished"
 _SUFFIX = ".new"
 _LONGEST_PREFIX = 255 - len("." + "8 others" + _SUFFIX)
-_ABANDONED_SECONDS = 60
 
 # A read checks whether its database was replaced if none did for this time. A swap waits for as
 # long before it returns, so every call that begins after it notices.
@@ -70,16 +69,13 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
         _require_only_files(directory)
     else:
         require_vacant(directory)
-    remove_abandoned(directory)
+    _remove_abandoned(directory)
     place, owner = directory.parent, os.getpid()
-    with disk_named(place):
-        draft = Path(mkdtemp(prefix=_prefix(directory), suffix=_SUFFIX, dir=place))
+    claim = contextlib.ExitStack()
+    draft = _begun(directory, claim)
     made = inode_of(draft)
     try:
-        with contextlib.ExitStack() as claim:
-            with disk_named(place):
-                claim.enter_context(_claimed(draft, os.O_CREAT))
-                os.close(os.open(draft / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with claim:
             yield draft
             _require_process(owner, directory)
             with disk_named(place):
@@ -112,6 +108,23 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
                 with contextlib.suppress(OSError):
                     (directory / CLAIM_FILE).unlink()
         raise
+
+
+def _begun(directory: Path, claim: contextlib.ExitStack) -> Path:
+    """Make a draft, and lock its claim until a stack ends."""
+    while True:
+        with disk_named(directory.parent):
+            draft = Path(mkdtemp(prefix=_prefix(directory), suffix=_SUFFIX, dir=directory.parent))
+            try:
+                claim.enter_context(_claimed(draft, os.O_CREAT))
+                os.close(os.open(draft / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            except (FileNotFoundError, BlockingIOError):
+                continue  # another maker removes it: it came before the lock
+            except BaseException:
+                claim.close()
+                remove(draft)
+                raise
+        return draft
 
 
 def exchange(first: Path, second: Path) -> None:
@@ -155,16 +168,14 @@ def _prefix(directory: Path) -> str:
     return os.fsdecode(os.fsencode(f".{directory.name}")[:_LONGEST_PREFIX]) + "."
 
 
-def remove_abandoned(directory: Path) -> None:
+def _remove_abandoned(directory: Path) -> None:
     """Remove the drafts of a database that killed processes have left."""
     for draft in directory.parent.glob(f"{glob.escape(_prefix(directory))}*{_SUFFIX}"):
         with contextlib.suppress(OSError):
-            # A draft may be a moment older than the lock on its claim. A directory without a claim
-            # is no draft, unless it is empty.
             found = draft.lstat()
             # Another user could swap theirs for a link while it is removed.
-            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-            if ours and found.st_mtime < time.time() - _ABANDONED_SECONDS:
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                # A directory without a claim is no draft, unless it is empty.
                 with contextlib.suppress(OSError):
                     draft.rmdir()
                 with _claimed(draft):

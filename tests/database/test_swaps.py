@@ -175,8 +175,7 @@ def test_a_kill_at_the_exchange_leaves_one_of_both(
     )
     assert (path.stat().st_ino == before) == (moment == "before")
     assert keys_at(path) == set(db) == {"a"}
-    (draft,) = (each for each in path.parent.iterdir() if each != path)
-    os.utime(draft, (0, 0))
+    assert len(os.listdir(path.parent)) == 2
     db.compact()
     assert os.listdir(path.parent) == [path.name]
     assert keys_at(path) == {"a"}

@@ -114,7 +114,6 @@ def test_the_draft_of_a_killed_build_is_removed_by_the_next(
     )
     assert line(process) == "written"
     [draft] = tmp_path.glob(".db.*.new")
-    os.utime(draft, (0, 0))
     build(tmp_path / "db")  # leaves alone what somebody is at work on
     shutil.rmtree(tmp_path / "db")
     assert draft.exists()
@@ -148,7 +147,6 @@ def test_a_transaction_that_outlives_the_block_keeps_the_database_from_appearing
 
 def test_a_finished_database_is_no_draft(tmp_path: Path) -> None:
     build(tmp_path / ".db.finished.new")
-    os.utime(tmp_path / ".db.finished.new", (0, 0))
     build(tmp_path / "db")
     assert sorted(os.listdir(tmp_path)) == [".db.finished.new", "db"]
 
@@ -199,11 +197,33 @@ def test_a_child_that_is_forked_in_the_block_changes_nothing(
             assert bytes(txn.get("header", b"key") or b"") == b"value"
 
 
-def test_a_draft_of_this_minute_stays(tmp_path: Path) -> None:
-    (tmp_path / ".db.young.new").mkdir()
+def test_a_draft_of_another_name_stays(tmp_path: Path) -> None:
     (tmp_path / ".db2.old.new").mkdir()
-    (tmp_path / ".db.young.new" / "unfinished").touch()
     (tmp_path / ".db2.old.new" / "unfinished").touch()
-    os.utime(tmp_path / ".db2.old.new", (0, 0))
     build(tmp_path / "db")
-    assert sorted(os.listdir(tmp_path)) == [".db.young.new", ".db2.old.new", "db"]
+    assert sorted(os.listdir(tmp_path)) == [".db2.old.new", "db"]
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_a_draft_that_another_maker_removes_before_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, claimed: bool
+) -> None:
+    drafts: list[Path] = []
+
+    def open_late(draft: str, *more: Any, **options: Any) -> int:
+        if Path(draft).name == "unfinished" and not drafts:
+            drafts.append(Path(draft).parent)
+            monkeypatch.undo()
+            opened = os.open(draft, *more, **options) if claimed else None
+            build(tmp_path / "db")
+            assert not drafts[0].exists()
+            shutil.rmtree(tmp_path / "db")
+            if opened is not None:
+                return opened
+        return genuine(draft, *more, **options)
+
+    genuine = os.open
+    monkeypatch.setattr(os, "open", open_late)
+    build(tmp_path / "db")
+    assert len(drafts) == 1
+    assert os.listdir(tmp_path) == ["db"]

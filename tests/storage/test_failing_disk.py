@@ -91,7 +91,6 @@ def test_a_lock_file_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_an_empty_draft_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     draft = tmp_path / ".db.abcdefgh.new"
     draft.mkdir()
-    os.utime(draft, (0, 0))
     Environment.create(tmp_path / "db", ["header"]).close()
     assert os.listdir(tmp_path) == ["db"]
 
