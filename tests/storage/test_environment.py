@@ -313,6 +313,7 @@ def test_busy_threads_take_turns(env: Environment) -> None:
 
 def test_reader_slots_run_out_by_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_checks, "MAX_READERS", 3)
+    monkeypatch.setattr(open_checks, "LOCK_BYTES", 64 * 5)
     with Environment.create(path, ["documents"]) as env:
         transactions = [env.read() for _ in range(4)]
         for txn in transactions[:3]:
