@@ -94,9 +94,9 @@ class Database(Queries):
         )
         new = layout.new_database(described)
         environment = Environment.create(path, *new, verify=require_complete_copy)
-        made = cls(environment, chosen, timeout=timeout)
-        log("DEBUG", "created %s: recipe %s, similarity %s", path, chosen.name, made.similarity)
-        return made
+        db = cls(environment, chosen, timeout=timeout)
+        log("DEBUG", "created %s: recipe %s, similarity %s", db.path, chosen.name, db.similarity)
+        return db
 
     @classmethod
     @contextlib.contextmanager
@@ -158,7 +158,7 @@ class Database(Queries):
             environment.close()
             raise
         name = database._header["recipe"].get("name")
-        log("DEBUG", "opened %s%s: recipe %s", path, " to read" * readonly, name)
+        log("DEBUG", "opened %s%s: recipe %s", database.path, " to read" * readonly, name)
         return database
 
     @property

@@ -331,6 +331,7 @@ class Environment:
         "_closer",
         "_data",
         "_how",
+        "_lost",
         "_shared",
         "_trusted_until",
         "path",
@@ -344,6 +345,7 @@ class Environment:
         self._how = how
         self._data = str(path / DATA_FILE)
         self._trusted_until = 0.0
+        self._lost = False  # and it was logged
         self._shared: SharedEnvironment | None = shared
         self._closer = weakref.finalize(self, shared_environment.leave, shared)
 
@@ -450,6 +452,7 @@ class Environment:
         if shared is not None and self.is_at_path(shared):
             shared.directory = shared.lock.directory = self.path
             self._trusted_until = now + drafts.NOTICED_SECONDS
+            self._lost = False
             return shared
         self._trusted_until = 0.0
         return self._follow(shared)
@@ -507,7 +510,14 @@ class Environment:
             if shared is None:
                 raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
             if shared is opened:  # no other thread was quicker
-                shared = shared_environment.join_anew(shared, self.path, self._how)
+                try:
+                    shared = shared_environment.join_anew(shared, self.path, self._how)
+                except MovedError as error:
+                    if not self._lost:
+                        log("ERROR", "%s", error)
+                    self._lost = True
+                    raise
+                log("WARNING", "%s now is another copy of the database", self.path)
                 self._closer.detach()
                 self._shared = shared
                 self._closer = weakref.finalize(self, shared_environment.leave, shared)

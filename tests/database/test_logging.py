@@ -7,16 +7,17 @@ import pytest
 
 import fpdb
 from fpdb.documents.lookup import to_matches
-from fpdb.errors import DamagedError
+from fpdb.errors import DamagedError, MovedError
 
 
 def test_what_happens_to_a_database_is_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG, "fpdb")
     path = tmp_path / "crawl.fpdb"
-    fpdb.create(path).close()
-    fpdb.open(path, readonly=True).close()
+    monkeypatch.chdir(tmp_path)
+    fpdb.create(path.name).close()
+    fpdb.open(path.name, readonly=True).close()
     assert not to_matches((), complete=False).complete
     with fpdb.open(path) as db, pytest.raises(DamagedError), db._environment.read():
         raise DamagedError("the checksum of a page is wrong")
@@ -28,6 +29,24 @@ def test_what_happens_to_a_database_is_logged(
         ("ERROR", f"{path} is damaged: the checksum of a page is wrong"),
     ]
     assert {record.name for record in caplog.records} == {"fpdb"}
+
+
+def test_a_database_that_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, moved = tmp_path / "crawl.fpdb", tmp_path / "moved.fpdb"
+    with fpdb.create(path) as db:
+        db.backup(tmp_path / "copy.fpdb")
+        db.swap(tmp_path / "copy.fpdb")
+        assert len(db) == len(db) == 0
+        for _ in range(2):
+            path.rename(moved)
+            for _ in range(2):
+                with pytest.raises(MovedError):
+                    db.add("key", "text")
+            moved.rename(path)
+            assert not db.delete("key")
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert said[0] == ("WARNING", f"{path} now is another copy of the database")
+    assert [level for level, _ in said[1:]] == ["ERROR", "ERROR"]
 
 
 def test_a_program_that_sets_up_no_logging_gets_nothing_on_its_terminal(
