@@ -209,7 +209,9 @@ def _require_alike(opened: Sequence[_MergeSource]) -> None:
                 raise error(
                     f"{first.path} (recipe {names[0]}) was created with {name}={one}, "
                     f"{other.path} (recipe {names[1]}) with {name}={two}",
-                    hint="ingest the texts of one of them again, with the options of the other",
+                    hint="`fpdb compact --similarity` writes a database with another similarity"
+                    if name == "similarity" and None not in (one, two)
+                    else "ingest the texts of one of them again, with the options of the other",
                 )
 
 

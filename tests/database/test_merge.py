@@ -290,9 +290,11 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
     fpdb.create(tmp_path / "numbers", recipe=recipe, keys="integer").close()
     fpdb.create(tmp_path / "bits", recipe=recipe, similarity=None).close()
     fpdb.create(tmp_path / "nearer", recipe=recipe, k=2).close()
+    fpdb.create(tmp_path / "looser", recipe=recipe, similarity=0.6).close()
     for name, words in (
         ("numbers", "keys=integer"),
         ("bits", "similarity=None"),
+        ("looser", "similarity=0.8, .* with similarity=0.6"),
         ("nearer", "k=2, 3"),
     ):
         with pytest.raises(InputError, match=words) as caught:
