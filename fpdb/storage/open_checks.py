@@ -518,9 +518,12 @@ def explain(number: int, error: Exception, directory: Path) -> FpdbError | None:
                 hint="check the disk, then run `fpdb check`",
             )
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return AccessError(
-                f"user {os.geteuid()} may not use {directory}: {error}", hint="run as its owner"
-            )
+            what = f"user {os.geteuid()} may not use {directory}: {error}"
+            hint = "run as its owner"
+            if number == errno.EROFS:
+                what = f"{directory} is on a read-only file system"
+                hint = "open it with readonly=True (fpdb serve --readonly), or copy it to another"
+            return AccessError(what, hint=hint)
         case errno.EMFILE | errno.ENFILE:
             return OpenError(
                 f"{directory} can't be opened: too many files are open",

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,15 @@ def test_a_lock_file_of_a_backup_that_stays(
         with pytest.raises(fpdb.DamagedError):
             db.backup(tmp_path / "copy")
     assert os.listdir(tmp_path) == ["db"]
+
+
+@pytest.mark.process
+def test_a_disk_that_is_mounted_to_read(small_disk: Path) -> None:
+    Environment.create(small_disk / "db", ["header"]).close()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for act in (Environment.open, lambda path: Environment.create(path.with_name("new"), [])):
+        with pytest.raises(fpdb.AccessError, match="is on a read-only file system") as caught:
+            act(small_disk / "db")
+        assert "readonly=True" in caught.value.hint
+    with Environment.open(small_disk / "db", readonly=True) as env, env.read() as txn:
+        assert txn.entries("header") == 0
