@@ -12,6 +12,8 @@ class FpdbError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")  # which a traceback shows
 
 
 class InputError(FpdbError, ValueError):

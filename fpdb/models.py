@@ -39,7 +39,7 @@ def require_whole(name: str, value: object, least: int | None = None) -> None:
         return
     if type(value) is not int or (least is not None and value < least):
         raise InputError(
-            f"found {name}={value!r}, expected a whole number"
+            f"found {name} {value!r}, expected a whole number"
             + ("" if least is None else f", at least {least}"),
             hint=f"leave {name} out for the default",
         )
@@ -49,7 +49,7 @@ def require_choice(name: str, value: object, choices: Collection[object]) -> Non
     """Raise InputError unless an argument is one of some values."""
     if value not in list(choices):  # a value may be unhashable
         raise InputError(
-            f"found {name}={value!r}, expected one of {', '.join(map(str, choices))}",
+            f"found {name} {value!r}, expected one of {', '.join(map(str, choices))}",
             hint=f"leave {name} out for the default",
         )
 
@@ -63,7 +63,7 @@ def require_similarity(value: float | None) -> None:
     """Raise InputError if an argument is neither None nor a Jaccard similarity above 0."""
     if value is not None and not is_similarity(value):
         raise InputError(
-            f"found similarity={value!r}, expected a number above 0, at most 1",
+            f"found similarity {value!r}, expected a number above 0, at most 1",
             hint="0.8 is what near-duplicates usually have",
         )
 

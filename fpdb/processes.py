@@ -58,7 +58,7 @@ def count_jobs(jobs: int) -> int:
     """Return the number of processes: 0 means all processors that this one may use."""
     if isinstance(jobs, bool) or not isinstance(jobs, int) or not 0 <= jobs <= MOST:
         raise InputError(
-            f"found jobs={jobs!r}, expected a whole number from 0 to {MOST}",
+            f"found jobs {jobs!r}, expected a whole number from 0 to {MOST}",
             hint="1 starts no worker, 0 one for each processor",
         )
     if not jobs and not hasattr(os, "sched_getaffinity"):  # macOS

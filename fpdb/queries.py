@@ -387,7 +387,7 @@ class Queries(ABC):
         require_similarity(similarity)
         if k is not None and similarity is not None:
             raise InputError(
-                f"found k={k} and similarity={similarity}, expected one of them",
+                f"found k {k} and similarity {similarity}, expected one of them",
                 hint="k compares fingerprints, similarity compares texts",
             )
         if similarity is not None and not self._catalog.sketched:

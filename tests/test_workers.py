@@ -163,7 +163,7 @@ def test_a_killed_worker_is_an_error_and_no_hang():
     next(results)
     for process in children():
         os.kill(process, signal.SIGKILL)
-    with pytest.raises(fpdb.WorkerError, match=r"^the worker process \d+ was killed by SIGKILL$"):
+    with pytest.raises(fpdb.WorkerError, match=r"^the worker process \d+ was killed by SIGKILL\n"):
         next(results)
     assert children() == []
 

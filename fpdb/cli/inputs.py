@@ -1,6 +1,7 @@
 """The options that say how files are read, the same in every command, and what they turn into."""
 
 import dataclasses
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +19,10 @@ _FIELDS = "Fields"
 _INPUT = "Input"
 # What summaries count.
 REPLACED = "texts with invalid UTF-8, replaced by U+FFFD"
-_SHOWN, _ALIKE = 100, 5
+_SHOWN, _ALIKE = 100, 3
 _RECORDS = "the reasons are above; --format and the --*-field options say what a record is"
+# What differs in reasons of one kind: numbers, and what is between the first quote and the last.
+_OWN = re.compile(r"['\"].*['\"](?:, …)?|[0-9]+", re.DOTALL)
 # Texts with tags are no accident from this number on, if they are half of all texts.
 _MUCH_MARKUP = 20
 
@@ -109,11 +112,11 @@ class MarkupWarning:
 
 
 class BadRecords:
-    """Prints the first records that can't be used, a few of each reason, and counts all of them."""
+    """Prints the first records that can't be used, a few of each kind, and counts all of them."""
 
     def __init__(self) -> None:
         self.count = self.good = self._shown = 0
-        self._reasons: Counter[str] = Counter()
+        self._kinds: Counter[str] = Counter()
 
     def among(self, records: Iterable[Good | BadRecord]) -> Iterator[Good]:
         """Yield and count the good records, and take those that can't be used."""
@@ -129,8 +132,9 @@ class BadRecords:
         self.count += 1
         if self._shown > _SHOWN:
             return
-        self._reasons[bad.reason] += 1
-        alike = self._reasons[bad.reason]
+        kind = _OWN.sub("", bad.reason)
+        self._kinds[kind] += 1
+        alike = self._kinds[kind]
         if alike > _ALIKE + 1:
             return
         self._shown += 1

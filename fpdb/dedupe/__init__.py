@@ -91,7 +91,7 @@ def dedupe(
         paths = [source] if _is_path(source) else list(source)
         if (output is None) == (output_dir is None):
             raise InputError(
-                "found no place for the output, or two", hint="give output or output_dir"
+                "found no place for the output, or two", hint="give output= or output_dir="
             )
         corpus = Corpus(
             run,

@@ -210,12 +210,12 @@ class Deduplication:
         newest = self.keep.removeprefix(_NEWEST) if self.keep.startswith(_NEWEST) else ""
         if self.keep not in ("first", "longest") and not newest:
             raise InputError(
-                f"found keep={self.keep!r}, expected first, longest or newest:FIELD",
+                f"found keep {self.keep!r}, expected first, longest or newest:FIELD",
                 hint="newest:date keeps the record with the latest date",
             )
         if self.k is not None and self.similarity is not None:
             raise InputError(
-                f"found k={self.k} and similarity={self.similarity}, expected one of them",
+                f"found k {self.k} and similarity {self.similarity}, expected one of them",
                 hint="k compares fingerprints, similarity compares texts",
             )
         fields = (newest,) if newest else ()
@@ -350,7 +350,7 @@ class Deduplication:
         if counts.read and counts.bad == counts.read:
             raise InputError(
                 f"none of the {counts.read:,} records can be compared",
-                hint="which fields have the key and the text? The reasons are above",
+                hint="which field has the text? The reasons are above; in Python, on_bad gets them",
             )
 
     def _refuse(self, bad: BadRecord, *, fails: bool) -> None:

@@ -62,7 +62,7 @@ def _record_blocks(reading: Reading, records: Iterable[Any]) -> Iterator[RecordB
             if not isinstance(each, Document | Mapping):
                 raise InputError(
                     f"found {each!r:.40}, expected a record",
-                    hint="a record is a fpdb.Document, or a dictionary of fields",
+                    hint="pass the whole table, or dictionaries such as {'text': …}",
                 )
         yield RecordBlock(partial(_records_of, reading, first, some), records=some)
         first += len(some)
@@ -73,7 +73,9 @@ def _records_of_rows(reading: Reading, rows: Sequence[Named]) -> Iterator[Record
     pick = picker(reading)
     for number, fields, replaced in rows:
         if not number:
-            raise InputError(f"the table {fields}", hint="name the columns of key and text")
+            raise InputError(
+                f"the table {fields}", hint='name the column: reading=fpdb.Reading(text_field="…")'
+            )
         yield _picked(pick, f"row {number}", fields, replaced=replaced)
 
 

@@ -181,22 +181,23 @@ def table_rows(table: Any, reading: Reading) -> Iterator[Named]:
     import pyarrow
 
     batches: Iterable[Any]
-    if _is_dataset(table):
-        names = table.column_names
-        some = table.with_format("arrow").iter(_DATASET_ROWS)
-        batches = (batch for each in some for batch in each.to_batches())
-    elif hasattr(table, "__arrow_c_stream__"):
-        stream = pyarrow.RecordBatchReader.from_stream(table)
-        names, batches = stream.schema.names, stream
-    elif hasattr(table, "__arrow_c_array__"):
-        batch = pyarrow.record_batch(table)
-        names, batches = batch.schema.names, [batch]
-    else:
+    try:
+        if _is_dataset(table):
+            names = table.column_names
+            some = table.with_format("arrow").iter(_DATASET_ROWS)
+            batches = (batch for each in some for batch in each.to_batches())
+        elif hasattr(table, "__arrow_c_array__") and not hasattr(table, "__arrow_c_stream__"):
+            batch = pyarrow.record_batch(table)
+            names, batches = batch.schema.names, [batch]
+        else:
+            stream = pyarrow.RecordBatchReader.from_stream(table)
+            names, batches = stream.schema.names, stream
+    except (TypeError, pyarrow.ArrowInvalid):  # a column is a stream of Arrow as well
         raise InputError(
-            f"found {table!r:.40}, expected a table",
-            hint="a DataFrame of pandas or polars, a table or reader of pyarrow, or a Dataset of "
-            "Hugging Face",
-        )
+            f"found {type(table).__name__}, expected a table",
+            hint="pass the whole table, not a column of it: a DataFrame of pandas or polars, a "
+            "table or reader of pyarrow, or a Dataset of Hugging Face; or dictionaries",
+        ) from None
     if reason := header_reason(tuple(names), reading):
         yield 0, reason, False
         return

@@ -6,6 +6,7 @@ records.
 """
 
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,6 +35,8 @@ PART_BYTES = 1 << 22
 # After this time of waiting for a slow source, the records that are there become a part.
 _PART_SECONDS = 1.0
 _ANY = Reading()
+# How JSON begins that isn't lines of objects.
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,16 @@ class Source:
         return FORMATS[self.form]
 
     def chunks(self) -> Iterator[bytes]:
-        """Read the file, decompressed."""
-        return streams.chunks(self.path, self.progress)
+        """Read the file, decompressed; raise StreamError if it begins as one of another format."""
+        chunks = streams.chunks(self.path, self.progress)
+        first = next(chunks, b"")
+        if self.form != "html":  # which has encodings of its own
+            streams.require_utf8(first)
+        if self.form == "jsonl" and _ARRAY.match(first):
+            raise StreamError(
+                "is a JSON array, expected JSON lines: jq -c '.[]' a.json > a.jsonl makes them"
+            )
+        return chain([first], chunks)
 
     def lines(self) -> Iterator[Line]:
         """Read the file line by line."""
@@ -137,8 +148,6 @@ def check_path(path: str, reading: Reading) -> str:
         require_html()
     folder = path != "-" and os.path.isdir(path)
     form = _choose(path, reading, "text" if folder else None)
-    if form == "warc" or (reading.html == "auto" and form == "html"):
-        require_html()
     if reading.given and not folder and not FORMATS[form].has_fields:
         raise InputError(
             f"{path}: fields are given, but each text is all there is",
@@ -170,7 +179,9 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
             )
     # All texts are HTML, or none is.
     if form in ("html", "text") and reading.html != "auto":
-        return "html" if reading.all_html else "text"
+        form = "html" if reading.all_html else "text"
+    if form in ("html", "warc"):
+        require_html()
     return form
 
 

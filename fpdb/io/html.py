@@ -62,10 +62,10 @@ def html_text(
 
 
 def require_html() -> None:
-    """Raise at once if HTML can't be read here."""
-    if importlib.util.find_spec("resiliparse") is None:
+    """Raise at once if HTML and web archives can't be read here."""
+    if not all(map(importlib.util.find_spec, ("resiliparse", "fastwarc"))):
         raise MissingExtraError(
-            "HTML is read by the package resiliparse, which isn't installed",
+            "HTML and web archives are read by the package resiliparse, which isn't installed",
             hint="pip install 'fpdb-store[web]'",
         )
 

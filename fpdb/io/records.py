@@ -81,7 +81,7 @@ class Reading:
         require_choice("base", self.base, NOTATIONS)
         require_choice("html", self.html, ("auto", *_ALL_HTML, "none"))
         if not 1 <= self.max_bytes <= MOST_BYTES:
-            raise InputError(f"found max_bytes={self.max_bytes}, expected 1 to {MOST_BYTES}")
+            raise InputError(f"found max_bytes {self.max_bytes}, expected 1 to {MOST_BYTES}")
 
     @property
     def all_html(self) -> bool:
@@ -190,7 +190,7 @@ def lacking(what: str, names: Iterable[str], found: Mapping[str, Any]) -> str:
     option = "meta" if what == "metadata" else what
     return (
         f"found no {what}: expected the field {wanted}, there are: {shown or 'none'}; "
-        f"--{option}-field names another"
+        f"--{option}-field, or fpdb.Reading({option}_field=…), names another"
     )
 
 

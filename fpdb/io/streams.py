@@ -5,6 +5,7 @@ import hashlib
 import io
 import itertools
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,8 @@ from fpdb.models import LARGEST_TEXT
 
 _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# A byte order mark, or NUL in every second byte.
+_UTF16 = re.compile(rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){2}|(?:\0[^\0]){2}")
 # A byte order mark and a carriage return are no part of a line.
 _UNCOUNTED = 4
 
@@ -273,6 +276,12 @@ def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:
             yield number, line, False
         else:
             yield number, *decode_line(line)
+
+
+def require_utf8(first: bytes) -> None:
+    """Raise StreamError if a file begins as one of UTF-16."""
+    if _UTF16.match(first):
+        raise StreamError("is UTF-16, expected UTF-8: iconv -f UTF-16 -t UTF-8 a > b converts it")
 
 
 def one_text(data: Iterable[bytes], largest: int) -> tuple[str, bool] | None:

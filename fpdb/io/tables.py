@@ -23,6 +23,7 @@ Named = tuple[int, dict[str, Any] | str, bool]
 _MOST = 4096
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _NUMBERS = tuple(str(number) for number in range(1, _MOST + 1))
+_SEPARATOR = re.compile(r"[;,|\t]")
 _EXCESS = "holds more than {} bytes in one record"
 _SAME = ("1", "true", "duplicate")
 _DIFFERENT = ("0", "false", "different")
@@ -53,6 +54,11 @@ def named_rows(rows: Iterator[Cells], reading: Reading) -> Iterator[Named]:
         if not names:
             columns = () if isinstance(row, str) else tuple(name.strip() for name in row)
             if reason := row if isinstance(row, str) else header_reason(columns, reading):
+                if len(columns) == 1 and (mark := _SEPARATOR.search(columns[0])):
+                    reason = (
+                        f"has one column, {shorten(columns[0])}: separated by {mark[0]!r}? "
+                        "The format csv has commas, tsv has tabs; save it as one of them"
+                    )
                 yield number, f"the header line {reason}", replaced
                 return
             names = columns

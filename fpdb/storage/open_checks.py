@@ -222,8 +222,11 @@ def _find_data(directory: Path) -> os.stat_result:
             raise DatabaseNotFoundError(
                 f"there is no database at {directory}", hint=hint
             ) from error
+        what = f"has no {DATA_FILE}"
+        if not directory.is_dir():
+            what, hint = "is a file", "the database comes first, then what is read"
         raise NotADatabaseError(
-            f"{directory} has no {DATA_FILE}, expected the directory of a database", hint=hint
+            f"{directory} {what}, expected the directory of a database", hint=hint
         ) from error
     if not stat.S_ISREG(found.st_mode):
         raise NotADatabaseError(

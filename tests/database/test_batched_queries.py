@@ -246,7 +246,7 @@ def test_an_answer_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
 def test_a_limit_of_a_batch_is_at_least_one(tmp_path):
     with (
         create(tmp_path / "db", choose_plan(64, 3)) as db,
-        pytest.raises(fpdb.InputError, match="limit=0, expected a whole number, at least 1"),
+        pytest.raises(fpdb.InputError, match="limit 0, expected a whole number, at least 1"),
     ):
         db.query_fingerprints([1], limit=0)
 

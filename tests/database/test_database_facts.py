@@ -568,7 +568,7 @@ def test_a_limit_is_at_least_one(db: Database, limit: int) -> None:
         lambda: db.query_fingerprint(1, limit=limit),
     ):
         with pytest.raises(
-            InputError, match=f"limit={limit}, expected a whole number, at least 1"
+            InputError, match=f"limit {limit}, expected a whole number, at least 1"
         ) as caught:
             use()
         assert caught.value.hint
@@ -859,7 +859,7 @@ def test_a_database_is_created_once(db: Database, path: Path, tiny: Recipe) -> N
 
 
 def test_what_is_created_must_fit_together(path: Path, tiny: Recipe) -> None:
-    with pytest.raises(InputError, match="keys='number', expected one of text, integer"):
+    with pytest.raises(InputError, match="keys 'number', expected one of text, integer"):
         fpdb.create(path, keys="number")
     with pytest.raises(PlanError, match="made for 64 bits and k=2, expected 64 bits and k=3"):
         fpdb.create(path, recipe=tiny, k=3, plan=choose_plan(64, 2))

@@ -513,7 +513,7 @@ def test_wrong_questions_are_refused(tmp_path, arguments, error, found):
 
 def test_more_wrong_questions_are_refused(tmp_path):
     for similarity in (0, 1.5, "0.8"):
-        with pytest.raises(InputError, match="found similarity="):
+        with pytest.raises(InputError, match="found similarity "):
             fpdb.create(tmp_path / "db", similarity=similarity)
     with pytest.raises(PlanError, match=r"similarity of 0\.05"):
         fpdb.create(tmp_path / "db", similarity=0.05)

@@ -149,12 +149,12 @@ def test_a_database_must_fit(tmp_path, mixed, created, asked, error, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keep": "newest"}, "expected first, longest or newest:FIELD"),
+        ({"keep": "newest"}, "found keep 'newest', expected first, longest or newest:FIELD"),
         ({"keep": "newest:"}, "expected first, longest or newest:FIELD"),
         ({"bad": "skip"}, "expected one of keep, drop, fail"),
         ({"k": 3, "similarity": 0.9}, "expected one of them"),
         ({"similarity": 1.5}, "at most 1"),
-        ({"jobs": -1}, "found jobs=-1"),
+        ({"jobs": -1}, "found jobs -1"),
         ({"output_dir": "elsewhere"}, "no place for the output, or two"),
         ({"output": None}, "no place for the output, or two"),
         ({"source": []}, "found no files"),

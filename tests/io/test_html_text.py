@@ -226,9 +226,10 @@ def test_the_process_ends_with_its_parent():
     assert not os.path.exists(f"/proc/{number}")
 
 
-def test_without_the_extra(monkeypatch):
+@pytest.mark.parametrize("package", ["resiliparse", "fastwarc"])
+def test_without_the_extra(monkeypatch, package):
     html._readers.end()
-    monkeypatch.setattr(html.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(fpdb.MissingExtraError) as caught:
         fpdb.html_text("<p>a")
     assert "fpdb-store[web]" in caught.value.hint

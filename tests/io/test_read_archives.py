@@ -490,6 +490,8 @@ def test_the_extra_is_asked_for_at_once(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"")
         with pytest.raises(MissingExtraError):
             read_records(str(tmp_path / name))
+        with pytest.raises(MissingExtraError):
+            list(read_records(str(tmp_path)))
     list(read_records(str(tmp_path / "a.html"), Reading(html="none")))
 
 

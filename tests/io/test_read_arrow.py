@@ -195,6 +195,8 @@ def test_in_a_directory_they_are_records(write, tmp_path):
 def test_without_pyarrow_the_error_names_the_extra(write, monkeypatch):
     path = write("a.parquet", {"key": ["a"], "text": ["x"]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError):
+        list(read_records(os.path.dirname(path)))
     with pytest.raises(MissingExtraError) as raised:
         read_records(path)
     assert raised.value.hint == "pip install 'fpdb-store[arrow]'"

@@ -11,7 +11,7 @@ import types
 import pytest
 
 from fpdb.errors import InputError
-from fpdb.io.files import FORMATS, read_records, size_of
+from fpdb.io.files import FORMATS, read_parts, read_records, size_of
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.io.streams import read_lines, read_text
 
@@ -155,7 +155,10 @@ def test_fingerprint_and_text(tmp_path):
         ('{"a":' * 100_000, "is nested too deeply"),
         (f'{{"id": {"9" * 5000}, "text": "t"}}', "holds a JSON number with too many digits"),
         ('{"text": "t", "ID": 1}', "found no key: expected the field 'key' or 'id' or 'url'"),
-        ('{"text": "t", "ID": 1}', "there are: 'ID', 'text'; --key-field names another"),
+        (
+            '{"text": "t", "ID": 1}',
+            "there are: 'ID', 'text'; --key-field, or fpdb.Reading(key_field=…), names",
+        ),
         ('{"id": 1, "Text": "t"}', "found no text: expected the field 'text' or 'content' or"),
         ('{"id": 1, "text": null}', "there are: 'id'"),
         ("{}", "there are: none"),
@@ -175,6 +178,32 @@ def test_a_bad_record_is_named_and_the_next_is_read(tmp_path, line, reason):
     first, bad, last = read(tmp_path, good + line + b"\n" + good)
     assert (first.key, last.key) == (5, 5)
     assert bad.source == "a.jsonl:2"
+    assert reason in bad.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        (
+            "a.json",
+            b'\xef\xbb\xbf\n [{"id": 1},\n{"id": 2}]\n',
+            "is a JSON array, expected JSON lines",
+        ),
+        ("a.jsonl", '{"id": 1}\n{"id": 2}\n'.encode("utf-16"), "is UTF-16, expected UTF-8"),
+        ("a.csv", "id,text\n1,t\n".encode("utf-16-le"), "is UTF-16, expected UTF-8"),
+        ("a.tsv", "id\ttext\n1\tt\n".encode("utf-16-be"), "is UTF-16, expected UTF-8"),
+        ("a.txt", "a text".encode("utf-16"), "is UTF-16, expected UTF-8"),
+        (
+            "a.csv",
+            b"id;text\n1;t\n",
+            "the header line has one column, 'id;text': separated by ';'?",
+        ),
+        ("a.csv", b"id\ttext\n1\tt\n", "separated by '\\t'?"),
+    ],
+)
+def test_a_file_of_another_format_is_one_bad_record(tmp_path, name, content, reason):
+    assert reason in only(read(tmp_path, content, name)).reason
+    [bad] = (each for part in read_parts(put(tmp_path, name, content)) for each in part())
     assert reason in bad.reason
 
 
@@ -290,7 +319,7 @@ def test_standard_input_that_arrives_slowly(monkeypatch):
         ("nul\0.jsonl", {}, "can't be read: "),
         ("a.dat", {}, "found the suffix '.dat', expected one of .jsonl"),
         ("a.jsonl", {"format": "xml"}, "found the format 'xml', expected one of jsonl"),
-        ("a.jsonl", {"max_bytes": 0}, "found max_bytes=0"),
+        ("a.jsonl", {"max_bytes": 0}, "found max_bytes 0"),
         ("a.dat", {"format": "lines", "key_field": "k"}, "each text is all there is"),
     ],
 )

@@ -284,7 +284,7 @@ def test_pairs_that_cannot_be_are_refused(pairs, message):
         ([], {"k": [-1]}, "expected some from 0"),
         ([], {"k": [65]}, "at most 64"),
         ([], {"listed_only": True}, "found no pairs"),
-        ([], {"similarity": 1.5}, "found similarity=1.5"),
+        ([], {"similarity": 1.5}, "found similarity 1.5"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(documents, options, message):

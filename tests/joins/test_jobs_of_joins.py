@@ -108,7 +108,7 @@ def test_a_document_that_is_missing_is_damage(tmp_path):
 def test_wrong_jobs_are_errors(tmp_path):
     with of_bits(tmp_path / "db", 40) as db:
         for ask in (db.pairs, db.clusters):
-            with pytest.raises(fpdb.InputError, match="found jobs=-1"):
+            with pytest.raises(fpdb.InputError, match="found jobs -1"):
                 list(ask(jobs=-1))
 
 

@@ -41,7 +41,7 @@ def test_a_directory_without_data(tmp_path: Path) -> None:
 
 def test_a_plain_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
-    refused(tmp_path / "file", NotADatabaseError, "has no data.mdb")
+    refused(tmp_path / "file", NotADatabaseError, "file is a file, expected the directory")
 
 
 def test_an_empty_data_file(closed: Path) -> None:

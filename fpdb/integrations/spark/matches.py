@@ -138,7 +138,7 @@ def query(
 def _search(kind: FingerprintType, similarity: float | None, k: int | None) -> _Wanted:
     if similarity is not None and k is not None:
         raise fpdb.InputError(
-            f"found k={k} and similarity={similarity}, expected one of them",
+            f"found k {k} and similarity {similarity}, expected one of them",
             hint="k compares fingerprints, similarity compares texts",
         )
     if k is not None:
