@@ -3,6 +3,7 @@
 The message has what was found and what was expected, and the `hint` what to do about it.
 """
 
+import errno
 from pathlib import Path
 
 
@@ -14,6 +15,9 @@ class FpdbError(Exception):
         self.hint = hint
         if hint:
             self.add_note(f"hint: {hint}")  # which a traceback shows
+
+    def __str__(self) -> str:  # as KeyError and OSError don't
+        return str(self.args[0])
 
 
 class InputError(FpdbError, ValueError):
@@ -39,13 +43,19 @@ class OpenError(FpdbError):
 class DatabaseNotFoundError(OpenError, FileNotFoundError):
     """There is nothing at the path."""
 
+    errno = errno.ENOENT
+
 
 class DatabaseExistsError(OpenError, FileExistsError):
     """There is something already where a database was to be created."""
 
+    errno = errno.EEXIST
+
 
 class AccessError(OpenError, PermissionError):
     """The user may not read or write the database."""
+
+    errno = errno.EACCES
 
 
 class FormatError(FpdbError):
@@ -70,16 +80,20 @@ class DamagedError(StorageError):
 class DiskFullError(StorageError, OSError):
     """The disk (or a quota) has no room; `free` bytes are left at `path`."""
 
+    errno = errno.ENOSPC
+
     def __init__(
         self, message: str, *, hint: str = "", free: int = 0, path: Path | None = None
     ) -> None:
         super().__init__(message, hint=hint)
         self.free = free
-        self.path = path
+        self.path = self.filename = path
 
 
 class LockTimeoutError(FpdbError, TimeoutError):
     """Another writer held the lock for too long; `pid` is its process, if known."""
+
+    errno = errno.ETIMEDOUT
 
     def __init__(self, message: str, *, hint: str = "", pid: int | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -116,9 +130,6 @@ class PlanError(FpdbError, ValueError):
 
 class DocumentNotFoundError(FpdbError, KeyError):
     """There is no document with this key."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 class IncompleteWarning(UserWarning):

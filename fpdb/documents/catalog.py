@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -247,10 +247,12 @@ class TextCatalog(Catalog):
 
     def check_key(self, key: Key) -> None:
         if not isinstance(key, str) or not key:
-            raise InputError(
-                f"found the key {key!r}, expected a text that isn't empty",
-                hint="a database with integer keys is created with keys='integer'",
-            )
+            hint = "give each document a name of its own, such as its address"
+            if isinstance(key, bytes):
+                hint = "decode it: key.decode()"
+            elif isinstance(key, int):
+                hint = "a database with integer keys is created with keys='integer'"
+            raise InputError(f"found the key {key!r}, expected a text that isn't empty", hint=hint)
         key_bytes(key)
 
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
@@ -336,9 +338,13 @@ class IntegerCatalog(Catalog):
 
     def check_key(self, key: Key) -> None:
         if isinstance(key, bool) or not isinstance(key, int) or not 0 <= key < 1 << 64:
+            hint = "a database with text keys is created with keys='text'"
+            if type(key) is int:
+                hint = "it is out of range: number the documents from 0"
+            elif isinstance(key, SupportsIndex):
+                hint = "convert it: int(key)"
             raise InputError(
-                f"found the key {key!r}, expected a whole number from 0 to 2**64 - 1",
-                hint="a database with text keys is created with keys='text'",
+                f"found the key {key!r}, expected a whole number from 0 to 2**64 - 1", hint=hint
             )
 
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:

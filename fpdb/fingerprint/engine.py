@@ -4,6 +4,7 @@ Arrays carry the work wherever they can. Where kernels are built, they do all st
 once for the recipes whose parts they have.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -201,9 +202,12 @@ class Engine:
         size = 0
         for text in texts:
             if not isinstance(text, str):
+                path = isinstance(text, os.PathLike)
                 raise InputError(
                     f"found {type(text).__name__}, expected a text (str)",
-                    hint="decode bytes first: data.decode('utf-8', 'replace')",
+                    hint="read the file first: path.read_text()"
+                    if path
+                    else "decode bytes first: data.decode('utf-8', 'replace')",
                 )
             if len(text) > self._small:
                 self._require_small(text, "text")
@@ -347,16 +351,19 @@ class Engine:
 
     def _require_small(self, text: str, what: str) -> None:
         """Raise InputError if a text is too large, or its n-grams would be."""
-        size, found = len(text), "characters"
-        if size <= self._room and not text.isascii():
-            size, found = len(utf8(text)), "bytes"
+        size, found = len(text), "bytes"
+        if size > self._room and not text.isascii():
+            found = "bytes or more"
+        elif not text.isascii():
+            size = len(utf8(text))
             if self._han_cost > 1 and (han := segmentation.count_han(text)):
                 size += 3 * han * (self._han_cost - 1)
                 found = f"bytes, with {han:,} Chinese characters counted {self._han_cost} times"
         if size > self._room:
             raise InputError(
                 f"found a {what} of {size:,} {found}, expected at most {self._room:,} bytes",
-                hint="cut it into documents of their own, or take a recipe with a larger `largest`",
+                hint="cut it into documents of their own, or raise the limit: "
+                'fpdb.open(path, recipe=fpdb.recipe("web").replace(largest=…))',
             )
 
     def _tally_text(self, cleaned: str) -> Mapping[str, float]:

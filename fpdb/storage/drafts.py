@@ -114,7 +114,13 @@ def _begun(directory: Path, claim: contextlib.ExitStack) -> Path:
     """Make a draft, and lock its claim until a stack ends."""
     while True:
         with disk_named(directory.parent):
-            draft = Path(mkdtemp(prefix=_prefix(directory), suffix=_SUFFIX, dir=directory.parent))
+            try:
+                draft = Path(mkdtemp(_SUFFIX, _prefix(directory), directory.parent))
+            except FileNotFoundError as error:  # as in /proc
+                raise OpenError(
+                    f"no directory can be made in {directory.parent}: {error.strerror}",
+                    hint="choose another path",
+                ) from error
             try:
                 claim.enter_context(_claimed(draft, os.O_CREAT))
                 os.close(os.open(draft / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -1,7 +1,9 @@
-"""Clocks that are wrong, masked arrays, arrays that change, and metadata that shares its parts."""
+"""Wrong clocks, masked arrays, arrays that change, shared metadata; wrong keys and texts."""
 
+import errno
 import io
 import json
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from fpdb import Database, Document, Recipe
 from fpdb.cli.output import format_time
 from fpdb.database import BATCH
 from fpdb.documents import prepare
-from fpdb.errors import DamagedError, InputError
+from fpdb.errors import DamagedError, InputError, OpenError
 from fpdb.models import LATEST
 from fpdb.storage.format import Stored, pack_record, unpack_record
 
@@ -162,3 +164,56 @@ def test_metadata_that_shares_its_parts_is_counted_as_it_would_be_stored(
     stored = db.get("key")
     assert stored is not None
     assert stored.meta == json.loads(json.dumps(few))
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "hint"),
+    [
+        ("text", "", "a name of its own"),
+        ("text", None, "a name of its own"),
+        ("text", b"key", "decode it"),
+        ("text", 5, "keys='integer'"),
+        ("integer", "5", "keys='text'"),
+        ("integer", -1, "out of range"),
+        ("integer", 2**64, "out of range"),
+        ("integer", True, "int(key)"),
+        ("integer", np.int64(5), "int(key)"),
+    ],
+)
+def test_the_hint_for_a_wrong_key(tmp_path: Path, keys: str, key: Any, hint: str) -> None:
+    with fpdb.create(tmp_path / "db", keys=keys) as db, pytest.raises(InputError) as caught:
+        db.add(key, "some text")
+    assert hint in caught.value.hint
+
+
+def test_the_hints_for_wrong_texts(tmp_path: Path) -> None:
+    recipe = fpdb.recipe("web").replace(largest=1000)
+    with fpdb.create(tmp_path / "db", recipe=recipe) as db:
+        for text, size in (("a" * 1001, "1,001"), ("é" * 600, "1,200"), ("é" * 1001, "1,001")):
+            with pytest.raises(
+                InputError, match=f"{size} bytes.*, expected at most 1,000 bytes"
+            ) as caught:
+                db.add("key", text)
+            assert "fpdb.open(path, recipe=" in caught.value.hint
+        path: Any = Path("page.txt")
+        with pytest.raises(InputError) as caught:
+            db.add("key", path)
+    assert "read_text()" in caught.value.hint
+
+
+def test_what_is_an_error_of_the_system_has_its_number(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        fpdb.open(tmp_path / "none")
+    assert missing.value.errno == errno.ENOENT
+    full = fpdb.DiskFullError("no room", hint="make room", path=tmp_path)
+    assert (full.errno, full.filename, str(full)) == (errno.ENOSPC, tmp_path, "no room")
+    again = pickle.loads(pickle.dumps(full))
+    assert (again.errno, again.path, again.hint) == (errno.ENOSPC, tmp_path, "make room")
+    numbers = {errno.ENOENT, errno.EEXIST, errno.EACCES, errno.ENOSPC, errno.ETIMEDOUT}
+    kinds = [kind for kind in vars(fpdb.errors).values() if isinstance(kind, type)]
+    assert {kind.errno for kind in kinds if issubclass(kind, OSError)} == numbers
+
+
+def test_a_place_where_no_directory_can_be_made() -> None:
+    with pytest.raises(OpenError, match="no directory can be made in /proc"):
+        fpdb.create("/proc/x.fpdb")
