@@ -133,7 +133,7 @@ class Database(Queries):
         k: int | None = None,
         timeout: float = LOCK_SECONDS,
     ) -> Self:
-        """Open an existing database; it never creates one.
+        """Open an existing database, with the similarity of its creation; it never creates one.
 
         Args:
             path: The directory of the database.
@@ -220,20 +220,20 @@ class Database(Queries):
 
         Args:
             key: Your name for the document: text of at most 64 KiB, or with integer keys a number.
-            text: Its text, which isn't stored.
-            meta: A value that JSON can hold, stored with it.
+            text: Its text, of at most 2 MiB (the recipe's `largest`), which isn't stored.
+            meta: A value that JSON can hold, of at most 64 KiB, stored with it.
             skip_duplicates: Don't add a document with a new key that resembles a stored one.
             similarity: The least similarity of a duplicate; by default that of the database. Only
                 with `skip_duplicates`.
 
         Returns:
-            What became of it: its `status` is "added", "replaced", "unchanged", "duplicate" or
-            "short", and the `matches` of a duplicate are the stored documents that it resembles.
+            What became of it: `status` is "added", "replaced", "unchanged", "duplicate" or "short".
+            The `matches` of a duplicate are what it resembles, all if `matches.complete`.
 
         Raises:
             InputError: The key, the text or the metadata can't be stored.
             LockTimeoutError: Another process wrote for longer than the `timeout` of the handle.
-            DiskFullError: The disk is full. Like all errors, it leaves what was stored as it was.
+            DiskFullError: The disk is full; like all errors, it changes nothing that was stored.
             ReadOnlyError, ClosedError: The handle was opened for reading, or is closed.
         """
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
