@@ -10,7 +10,7 @@ import typer
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.ingest import ProgressLine
-from fpdb.cli.inputs import BadRecords, MarkupWarning, choose_reading
+from fpdb.cli.inputs import BadRecords, MarkupWarning, choose_reading, not_utf8
 from fpdb.cli.options import bundled, option, require, require_name
 from fpdb.cli.output import counts_dict
 from fpdb.io.streams import SUFFIXES, suffix_of
@@ -88,7 +88,8 @@ def dedupe(
     )
     outcomes = render.listed({name: getattr(counts, name) for name in _COUNTS}, "removed")
     pace = render.pace(counts.read, "record", counts.seconds)
-    render.summarise(counts_dict(counts), f"{outcomes}; {pace}")
+    wrong = not_utf8(counts.invalid_utf8, counts.read)
+    render.summarise(counts_dict(counts), f"{outcomes}; {pace}", wrong)
     if report:
         render.leave_if_interrupted("what stays is written, but no report")
         shown = fpdb.report(

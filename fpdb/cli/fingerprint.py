@@ -11,7 +11,7 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import REPLACED, BadRecords, FilesArgument, choose_reading, typed
+from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, not_utf8, typed
 from fpdb.cli.options import bundled, option, require
 from fpdb.fingerprint import WIDTHS, to_int
 from fpdb.fingerprint.digits import Base
@@ -65,8 +65,9 @@ def _print_fingerprints(
     """Print the fingerprint of each text, and how many texts have none."""
     render.columns("fingerprint", "source")
     blocks = iter(lambda: list(islice(records, _BATCH)), [])
-    shorts = replaced = 0
+    shorts = replaced = read = 0
     for block, batch in mapped(partial(_fingerprint, recipe), blocks, jobs):
+        read += len(block)
         rows = zip(block, batch.fingerprints, batch.short, batch.features, strict=True)
         for record, words, short, features in rows:
             shorts += bool(short)
@@ -80,7 +81,7 @@ def _print_fingerprints(
             render.result(plain, "short" if short else number, source)
     least = f" (fewer than {recipe.grams.minimum} distinct features)" if shorts else ""
     few = render.counted("short texts", shorts) + least
-    render.summarise(None, few, render.counted(REPLACED, replaced))
+    render.summarise(None, few, not_utf8(replaced, read))
 
 
 def _explain(recipe: fpdb.Recipe, record: Record, base: Base) -> None:

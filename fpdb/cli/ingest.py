@@ -11,12 +11,12 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.create import open_to_fill
 from fpdb.cli.inputs import (
-    REPLACED,
     BadRecords,
     FilesArgument,
     MarkupWarning,
     StrictOption,
     choose_reading,
+    not_utf8,
 )
 from fpdb.cli.options import bundled, option, require
 from fpdb.cli.output import counts_dict, likeness, near_dict, title_in
@@ -136,5 +136,5 @@ class ProgressLine:
             f"{outcomes(counts)}; {pace}",
             skipped and f"records of archives that hold no page: {skipped}",
             render.counted("texts with tags, which --html main would read", counts.markup),
-            render.counted(REPLACED, counts.invalid_utf8),
+            not_utf8(counts.invalid_utf8, counts.read),
         )

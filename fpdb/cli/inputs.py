@@ -17,8 +17,6 @@ from fpdb.models import LARGEST_TEXT
 
 _FIELDS = "Fields"
 _INPUT = "Input"
-# What summaries count.
-REPLACED = "texts with invalid UTF-8, replaced by U+FFFD"
 _SHOWN, _ALIKE = 100, 3
 _RECORDS = "the reasons are above; --format and the --*-field options say what a record is"
 # What differs in reasons of one kind: numbers, and what is between the first quote and the last.
@@ -152,6 +150,16 @@ class BadRecords:
         if self.count:
             none = "the record can't" if self.count == 1 else f"none of {self.count:,} records can"
             raise fpdb.InputError(f"{none} be used", hint=hint)
+
+
+def not_utf8(count: int, records: int) -> str:
+    """Return a line about records of which bytes were replaced, or nothing if there are none."""
+    if not count:
+        return ""
+    return (
+        f"{count:,} of {render.plural(records, 'record')} had bytes that aren't UTF-8 and became "
+        "U+FFFD; iconv -f GB18030 -t UTF-8 converts files in GBK"
+    )
 
 
 def typed(paths: Sequence[str], reading: fpdb.Reading) -> fpdb.Reading:

@@ -11,7 +11,7 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import REPLACED, BadRecords, FilesArgument, choose_reading, typed
+from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, not_utf8, typed
 from fpdb.cli.options import bundled, option, require
 from fpdb.cli.output import Output, key_column, likeness, near_dict, title_in
 from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
@@ -100,7 +100,7 @@ def query(
         f"{outcomes}; {pace}" if paths else "",
         "" if counts["matches"] else "no match",
         render.counted("short texts", counts["short"]) + few,
-        render.counted(REPLACED, counts["replaced"]),
+        not_utf8(counts["replaced"], counts["queries"]),
         render.counted("bad records", bad.count),
     )
     bad.settle(counts["queries"])

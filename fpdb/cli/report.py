@@ -9,7 +9,7 @@ import typer
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.ingest import ProgressLine
-from fpdb.cli.inputs import BadRecords, StrictOption, choose_reading
+from fpdb.cli.inputs import BadRecords, StrictOption, choose_reading, not_utf8
 from fpdb.cli.options import bundled, option, require, require_name, require_page
 
 
@@ -67,10 +67,12 @@ def report(
     names = ("documents", "groups", "identical", "edited")
     counts = {name: getattr(found, name) for name in names} | {"bad": bad.count}
     more = {"missing": found.missing, "shown": found.shown, "size": found.size}
+    more["invalid_utf8"] = found.counts.invalid_utf8
     render.summarise(
         {"path": str(output)} | counts | more,
         render.listed(counts),
         render.counted("texts that weren't found in the sources, or have changed", found.missing),
+        not_utf8(found.counts.invalid_utf8, found.counts.read),
         f"{output}: {render.plural(found.shown, 'group')}, {render.size(found.size)}",
     )
     bad.settle(found.documents)

@@ -67,7 +67,8 @@ class Deduplicated:
     Of those that were `read`, some are `kept`, some `removed`, because they resemble a kept one.
     `bad` ones can't be compared, and were kept or dropped, as the policy says; `short` ones are
     kept, because their text has hardly any words. `incomplete` counts kept ones whose search a
-    budget ended. `markup` counts texts that weren't read as HTML but have tags. `stage` is
+    budget ended. `invalid_utf8` counts records in which bytes that aren't UTF-8 were replaced by
+    U+FFFD to compare them, and `markup` texts that weren't read as HTML but have tags. `stage` is
     "reading", "comparing" or "writing", of which the share `done` is known, or None. At the end
     `marks` says of each record, in the order of reading, whether it stays.
     """
@@ -78,6 +79,7 @@ class Deduplicated:
     short: int = 0
     bad: int = 0
     incomplete: int = 0
+    invalid_utf8: int = 0
     markup: int = 0
     stage: str = "reading"
     done: float | None = None
@@ -111,6 +113,7 @@ class PreparedRecords(NamedTuple):
     bad: list[BadRecord]
     documents: Sequence[Stored]
     values: NDArray[np.float64]
+    invalid_utf8: int
     markup: int
     damage: BadRecord | None
 
@@ -147,8 +150,9 @@ class _Prepare:
             preferred = np.array([each.characters for each in taken.prepared], np.float64)
         else:
             preferred = np.array(values, np.float64)[~is_bad]
-        markup = sum(each.markup for each in taken.found if not isinstance(each, BadRecord))
-        return PreparedRecords(is_bad, unfit, taken.prepared, preferred, markup, damage)
+        good = [each for each in taken.found if not isinstance(each, BadRecord)]
+        replaced, markup = sum(each.replaced for each in good), sum(each.markup for each in good)
+        return PreparedRecords(is_bad, unfit, taken.prepared, preferred, replaced, markup, damage)
 
     def _adapted(self, found: Record, place: str) -> tuple[Record | BadRecord, float]:
         """Return a record as it is indexed, and the value by which it is preferred."""
@@ -338,6 +342,7 @@ class Deduplication:
         prepare = _Prepare(take, self.keep, self.noted)
         for block, found in mapped(prepare, blocks, self.jobs, _AHEAD):
             counts.read += len(found.is_bad)
+            counts.invalid_utf8 += found.invalid_utf8
             counts.markup += found.markup * (self.reading.html == "auto")
             for bad in found.bad:
                 self._refuse(bad, fails=self.bad == "fail")

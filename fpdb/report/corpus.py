@@ -198,6 +198,8 @@ def _read(found: Gathered) -> str:
     notes = [f"{counts.bytes_read / 1e6:,.1f} MB of files"]
     if counts.short:
         notes.append(f"{plural(counts.short, 'text was', 'texts were')} too short to resemble any")
+    if counts.invalid_utf8:
+        notes.append(f"{plural(counts.invalid_utf8, 'record')} had bytes that aren't UTF-8")
     if counts.bad:
         notes.append(f"{plural(counts.bad, 'record')} couldn't be read")
     return "; ".join(notes)

@@ -191,6 +191,7 @@ def _fill(database: Database, paths: Sequence[str], reading: Reading, jobs: int,
                 run.refuse(each)
             else:
                 numbered.append(next(prepared)._replace(id=number, key=number))
+                run.counts.invalid_utf8 += each.replaced
             number += 1
         run.count(database.add_prepared(numbered))
         run.show()

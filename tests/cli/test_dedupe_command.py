@@ -38,7 +38,7 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     found = json.loads(done.out)
     assert found.pop("seconds") > 0
     expected = {"read": 6, "kept": 3, "removed": 3, "short": 0, "bad": 0, "incomplete": 0}
-    assert found == expected | {"markup": 0}
+    assert found == expected | {"invalid_utf8": 0, "markup": 0}
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
 
@@ -179,3 +179,21 @@ def test_a_report_shows_the_duplicates_of_the_inputs(run, tmp_path, source):
     assert (done.code, "reads files again" in done.err) == (2, True)
     done = run("dedupe", source, "-o", out, "--report", tmp_path / "no" / "page.html")
     assert (done.code, "there is no folder" in done.err) == (2, True)
+
+
+def test_bytes_that_are_no_utf_8_are_counted(run, tmp_path):
+    source = tmp_path / "in.csv"
+    titles = ("今日股市大幅上涨", "明天北京将有大雪", "世界杯决赛即将开始")
+    data = "id,text\n" + "".join(f"{n},{title}\n" for n, title in enumerate(titles)) + "9,kites\n"
+    source.write_bytes(data.encode("gb18030"))
+    for command in (
+        ("dedupe", source, "-o", tmp_path / "out.csv"),
+        ("report", source, "-o", tmp_path / "out.html"),
+    ):
+        done = run(*command)
+        assert "3 of 4 records had bytes that aren't UTF-8 and became U+FFFD; iconv" in done.err
+        assert json.loads(run(*command, "--json").out)["invalid_utf8"] == 3
+    assert (tmp_path / "out.csv").read_bytes() in data.encode("gb18030")
+    assert "3 records had bytes" in (tmp_path / "out.html").read_text()
+    source.write_text(data)
+    assert "UTF-8" not in run(*command).err
