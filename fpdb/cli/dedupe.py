@@ -55,7 +55,8 @@ def dedupe(
       fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl --jobs 0
 
     Copies JSON lines, CSV, TSV, Parquet and Arrow; what stays is unchanged, in
-    its order. With --db, a run that was interrupted goes on where it stopped.
+    its order. With --db, repeat a command that was interrupted: it reads again,
+    and goes on comparing where it stopped.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     form = SUFFIXES.get(suffix_of(removed or ""), "jsonl")
@@ -66,7 +67,7 @@ def dedupe(
     require(report is None or report.parent.is_dir(), f"there is no folder for {report}")
     outcome = "nothing was written"
     if database:
-        outcome += "; run the same command again to go on"
+        outcome += "; the same command reads again, and keeps what was decided"
     render.leave_if_interrupted(outcome)
     signal.signal(signal.SIGTERM, _end)
     bad_records = BadRecords()
@@ -124,5 +125,5 @@ class _StageLine:
     def __call__(self, counts: fpdb.Deduplicated) -> None:
         """Show the stage, its share and the time that is left."""
         self._warn(counts.markup, counts.read)
-        removed = f", {counts.removed:,} removed"
+        removed = f", {counts.removed:,} removed" if counts.removed else ""
         self._progress(counts.stage, counts.read, "record", counts.done, removed)

@@ -50,8 +50,8 @@ def dedupe(
         reading: How files become records; records need no key.
         output_dir: A folder for one file for each input, in place of `output`.
         database: A database, or the path of one, which is created if it isn't there. Records that
-            resemble its documents are removed, and those that stay are added. A run that was
-            interrupted goes on where it stopped if it is called again with the same arguments.
+            resemble its documents are removed, and those that stay are added. Called again with
+            the same arguments, a run that was interrupted reads again, but keeps its decisions.
         similarity: The least similarity at which a record is removed; 0.8 by default, or that of
             the database.
         k: Remove records whose fingerprints are within k, whatever their similarity.

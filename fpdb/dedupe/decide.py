@@ -162,7 +162,8 @@ class _Prepare:
             given = (found.meta or {}).get(self.keep.removeprefix(_NEWEST))
             read = _time_of(given)
             if read is None:
-                reason = f"holds {given!r:.40}, expected a number, or a date such as 2026-11-23"
+                name, shown = self.keep.removeprefix(_NEWEST), str(given)[:40]
+                reason = f"{name} is {shown!r}, expected a number, or a date such as 2026-11-23"
                 return BadRecord(place, reason, key=key), 0.0
             value = read
         meta: dict[str, Any] | None = {"source": place} if self.noted else None
@@ -288,6 +289,13 @@ class Deduplication:
                 f"{database.path} finds {finds}, found k={self.k}",
                 hint="leave k out, or give another database; it is created if it isn't there",
             )
+        bands, wanted, own = database.plan.bands, self.similarity, database.similarity
+        if bands and own and wanted and wanted < own and not bands.suffice(wanted):
+            raise InputError(
+                f"{database.path} finds what is similar from {own}, found similarity={wanted}, of which its bands find {bands.recall(wanted):.0%}",
+                hint="leave the similarity out; or make a database for it: fpdb compact "
+                f"{database.path} --output NEW --similarity {wanted}",
+            )
 
     def decided(
         self,
@@ -312,7 +320,7 @@ class Deduplication:
                 read.append((block._replace(part=tuple), found.is_bad))
             if read and not dated and self.keep.startswith(_NEWEST):
                 raise InputError(
-                    f"no record has the field {self.keep.removeprefix(_NEWEST)!r}",
+                    f"no record has a date or a number in {self.keep.removeprefix(_NEWEST)!r}",
                     hint="name the field of the date, or keep the first record",
                 )
             codes = self._compared(database, documents, journal)

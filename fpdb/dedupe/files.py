@@ -161,7 +161,8 @@ class Corpus:
                 if durable and not journal.resumed and target.exists():
                     raise InputError(
                         f"{target} is there already, and the database may have its records",
-                        hint="give another output: what the database has is left out",
+                        hint="of the same inputs, keep it: a second run would remove all that the "
+                        "database has; for other inputs, name another output",
                     )
             codes: list[list[Codes]] = [[] for _ in inputs]
             for block, found in run.decided(database, self._pieces(inputs), journal, spool):

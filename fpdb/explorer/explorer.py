@@ -34,6 +34,7 @@ from fpdb.explorer.parts import (
     sent_to,
 )
 from fpdb.explorer.texts import Texts, split_sources
+from fpdb.fingerprint import least_estimate
 from fpdb.ingest import parse_key
 from fpdb.io.files import check_path
 from fpdb.io.records import Reading
@@ -148,7 +149,10 @@ def _overview(context: Context, visit: Visit) -> ServedPage:
     if groups:
         near = f"of documents that pairs within {plural(stats.k, 'bit')} connect."
         if database.similarity is not None:
-            near = f"of documents that pairs connect, similar from {percent(database.similarity)}."
+            least = percent(least_estimate(database.similarity))
+            near = (
+                f"of documents that pairs connect, whose similarity is estimated from {least} on."
+            )
         share = groups.copies / max(counts.documents if counts else 1, 1)
         stays = f"if one document of each group stays: {groups.copies:,}."
         numbers += [
@@ -199,15 +203,20 @@ def _crowded(context: Context) -> Iterator[Markup]:
     ]
     if rows:
         even = counts.prefixes.sum() / len(counts.prefixes)
-        yield element("h2", "Most crowded prefixes")
         yield element(
-            "p",
-            f"Documents by the first {bits} bits of their fingerprints. If they were spread "
-            f"evenly, each prefix would have about {even:,.1f}. Many more are copies, or texts "
-            "with the same boilerplate, and slow down questions about bits.",
-            class_="soft",
+            "details",
+            element("summary", "Fingerprints that begin alike"),
+            element(
+                "p",
+                f"Documents by the first {bits} bits of their fingerprints, the most frequent "
+                f"first; the average is {even:,.1f}. Many documents are copies, or texts with the "
+                "same boilerplate, and searches within k bits take longer there.",
+                class_="soft",
+            ),
+            table(
+                ("first bits", "documents", "one of them"), rows, "Fingerprints that begin alike"
+            ),
         )
-        yield table(("prefix", "documents", "one of them"), rows, "Most crowded prefixes")
 
 
 def _verdict(context: Context, visit: Visit) -> ServedPage:

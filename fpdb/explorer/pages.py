@@ -41,6 +41,10 @@ from fpdb.models import Document, Key, Match
 from fpdb.report.gather import parse_day
 from fpdb.report.page import Markup, element, percent, plural, table
 
+_WEAKEST_LINK = (
+    "A group is as near as its weakest link: of its pairs that are near enough to connect it, the "
+    "least near. Texts that only others connect may be further apart."
+)
 _KINDS = {"text": "a text", "html": "HTML", "fingerprint": "a fingerprint"}
 _FAR = 1 << 40
 _SAID = {
@@ -49,8 +53,8 @@ _SAID = {
     False: "Your verdict: different",
 }
 _ORDERS = {
-    "least": "least similar first",
-    "similar": "most similar first",
+    "least": "weakest link first",
+    "similar": "strongest links first",
     "large": "largest first",
     "new": "newest first",
 }
@@ -58,7 +62,7 @@ _ORDERS = {
 _FILTERS = (
     ("Documents", "least_size", "number"),
     ("to", "most_size", "number"),
-    ("Similarity in %", "least_share", "number"),
+    ("Weakest link in %", "least_share", "number"),
     ("to", "most_share", "number"),
     ("Host", "host", "search"),
     ("From", "first_day", "date"),
@@ -99,6 +103,7 @@ def groups_page(context: Context, visit: Visit) -> ServedPage:
         *context.status(visit),
         form("groups", *fields, choice("Sort", "order", given["order"], _ORDERS), button("Filter")),
         element("p", f"{len(chosen):,} of {plural(len(groups.starts), 'group')}", role="status"),
+        element("p", _WEAKEST_LINK, class_="soft"),
         element("ol", *items, class_="list"),
         pager("groups", number, len(chosen), **given),
         page="groups",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
-from fpdb.fingerprint import Recipe
+from fpdb.fingerprint import Recipe, least_estimate
 from fpdb.ingest import Ingested, Run
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import whole_file
@@ -163,9 +163,10 @@ def _page(found: Gathered, first: str) -> ReportPage:
         cards(numbers),
         element(
             "p",
-            f"Two documents are near-duplicates if they are at least {percent(found.similarity)} "
-            "similar: if that share of their runs of three words, or five Chinese characters, "
-            "is in both.",
+            "Two documents count as near-duplicates from an estimated similarity of "
+            f"{percent(least_estimate(found.similarity))} on, so that few pairs of "
+            f"{percent(found.similarity)} are missed. It is the share of their runs of three "
+            "words, or five Chinese characters, that is in both.",
             class_="soft",
         ),
         element("section", *figures, class_="figures"),
@@ -175,7 +176,7 @@ def _page(found: Gathered, first: str) -> ReportPage:
     return ReportPage(
         title=f"Duplicates in {found.name}",
         subtitle=f"{plural(found.clusters, 'group')} among {plural(documents, 'document')}, "
-        f"similar from {percent(found.similarity)}",
+        f"with the limit {percent(found.similarity)}",
         top=top,
         similarity=found.similarity,
         kinds={

@@ -21,6 +21,8 @@ MOST_TABLES = 64
 _LONGEST_PREFIX = 64
 # The number of a row of the bands has room for what is in a band, and for the band.
 _MOST_BINS = 14
+# Of the pairs at the similarity that is wanted, bands find this share; of more similar ones, more.
+_RECALL = 0.95
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ class Bands:
         """
         agreeing = similarity + (1 - similarity) / (1 << BITS)
         return float(1 - (1 - agreeing**self.bins) ** self.count)
+
+    def suffice(self, similarity: float) -> bool:
+        """Return whether the bands find enough of the pairs with a similarity."""
+        return self.recall(similarity) >= _RECALL
 
     def chance(self, documents: int) -> float:
         """Return how many of N unrelated documents agree with a text in a band, on average."""

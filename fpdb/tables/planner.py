@@ -60,8 +60,6 @@ _TASK_SECONDS = 60.0
 # A task of this size stays far below the memory of a usual executor.
 _TASK_ROWS = 4_000_000
 
-# Of the pairs at the similarity that is wanted, bands find this share; of more similar ones, more.
-_RECALL = 0.95
 # Unrelated documents that are compared with a text, on average: what isn't noticed, and the most
 # that a query bears.
 _FEW_CANDIDATES = 1
@@ -273,17 +271,14 @@ def choose_bands(similarity: float, documents: int) -> Bands:
 def _bands(similarity: float, documents: int) -> Bands | None:
     found = None
     for bins in range(1, BINS):
-        count = next((n for n in range(1, BINS // bins + 1) if _finds(n, bins, similarity)), 0)
+        counts = range(1, BINS // bins + 1)
+        count = next((n for n in counts if Bands(n, bins).suffice(similarity)), 0)
         if not count:
             break
         found = Bands(count, bins)
         if found.chance(documents) <= _FEW_CANDIDATES:
             break
     return found if found and found.chance(documents) <= _MOST_CANDIDATES else None
-
-
-def _finds(count: int, bins: int, similarity: float) -> bool:
-    return Bands(count, bins).recall(similarity) >= _RECALL
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,8 @@ def test_keys_that_are_numbers_stay_numbers(tmp_path, jsonl, corpus):
 
 
 def test_a_field_that_no_record_has_is_an_error(tmp_path, jsonl, corpus):
-    with pytest.raises(fpdb.InputError, match="no record has the field 'dtae'") as caught:
+    with pytest.raises(
+        fpdb.InputError, match="no record has a date or a number in 'dtae'"
+    ) as caught:
         fpdb.dedupe(jsonl("in.jsonl", corpus(9)), tmp_path / "out.jsonl", keep="newest:dtae")
     assert caught.value.hint

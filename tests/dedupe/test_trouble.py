@@ -134,6 +134,7 @@ def test_a_folder_that_isnt_there_is_an_error(tmp_path, mixed):
         ({}, {"k": 3}, fpdb.InputError, "finds what is similar, found k=3"),
         ({"similarity": None, "k": 4}, {"k": 3}, fpdb.InputError, "within 4, found k=3"),
         ({"similarity": None}, {"similarity": 0.9}, fpdb.InputError, "keeps no sketches"),
+        ({}, {"similarity": 0.5}, fpdb.InputError, "from 0.8, found similarity=0.5"),
         ({}, {"recipe": "code"}, fpdb.RecipeMismatchError, "was created with the recipe web"),
     ],
 )
@@ -144,6 +145,14 @@ def test_a_database_must_fit(tmp_path, mixed, created, asked, error, message):
         fpdb.dedupe(mixed, tmp_path / "out.jsonl", database=path, **asked)
     assert caught.value.hint
     assert sorted(tmp_path.iterdir()) == [path, mixed]
+
+
+@pytest.mark.parametrize("similarity", [0.8, 0.9])
+def test_a_database_fits_a_similarity_that_its_bands_find(tmp_path, mixed, similarity):
+    path = tmp_path / "corpus.fpdb"
+    fpdb.create(path, similarity=0.81).close()
+    counts = fpdb.dedupe(mixed, tmp_path / "out.jsonl", database=path, similarity=similarity)
+    assert counts.removed == 1
 
 
 @pytest.mark.parametrize(

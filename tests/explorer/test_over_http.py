@@ -73,6 +73,15 @@ def test_pages_are_for_sessions(database):
     assert (lead.status, lead.headers["location"]) == (303, "explore/")
 
 
+def test_who_uses_the_address_again_gets_a_page_that_says_what_to_do(database):
+    stranger = {"cookie": "", "accept": "text/html,*/*"}
+    page, plain = browse(database, [get("?token=used", **stranger), get("", cookie="")])
+    assert (page.status, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert "works once. End fpdb explore and start it again.</p>" in page.body.decode()
+    assert page.headers["www-authenticate"] == "Bearer"
+    assert plain.headers["content-type"] == "application/problem+json"
+
+
 def test_forms_change_what_they_may(database):
     sure = {"key": "a", "which": "marked", "sure": "1"}
     for options in ({"role": "read"}, {"write": False}):

@@ -472,18 +472,14 @@ def test_chosen_bands_find_what_is_similar_and_little_else(
     except PlanError:
         assert similarity < 0.7
         return
-    assert bands.recall(similarity) >= planner._RECALL
+    assert bands.suffice(similarity)
     assert bands.recall(min(1.0, similarity + 0.1)) >= bands.recall(similarity)
     assert bands.chance(documents) <= 1000
     # One band less finds too few, and one bin less compares too many.
-    assert (
-        bands.count == 1 or Bands(bands.count - 1, bands.bins).recall(similarity) < planner._RECALL
-    )
+    assert bands.count == 1 or not Bands(bands.count - 1, bands.bins).suffice(similarity)
     if bands.bins > 1:
         count = next(
-            n
-            for n in range(1, 257)
-            if Bands(n, bands.bins - 1).recall(similarity) >= planner._RECALL
+            n for n in range(1, 257) if Bands(n, bands.bins - 1).suffice(similarity)
         )
         assert Bands(count, bands.bins - 1).chance(documents) > 1
     assert choose_bands(similarity, documents) == bands

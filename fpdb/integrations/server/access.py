@@ -51,6 +51,8 @@ class Access:
         hosts: Iterable[str] | None = LOOPBACK,
     ) -> None:
         self._roles: dict[bytes, Role] = {_digest(token): role for role, token in tokens}
+        # Without tokens, sessions alone get in, and no password would.
+        self._by_session = required and not self._roles
         self.required = required or bool(self._roles)
         self.hosts = None if hosts is None or self.required else frozenset(hosts)
         self._invitations: dict[bytes, Role] = {}
@@ -100,6 +102,13 @@ class Access:
             return Visitor("write")
         token, session = _token_in(headers)
         role = _role_of(self._roles, token) if token else None
+        if role is None and self._by_session:
+            raise ProblemError(
+                HTTPStatus.UNAUTHORIZED,
+                "This address works once",
+                hint="End fpdb explore and start it again",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
         if role is None:
             raise ProblemError(
                 HTTPStatus.UNAUTHORIZED,

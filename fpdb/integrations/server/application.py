@@ -11,7 +11,7 @@ import fpdb
 from fpdb.integrations.server.access import Access
 from fpdb.integrations.server.calls import CALLS, Call
 from fpdb.integrations.server.description import PAGES
-from fpdb.integrations.server.replies import HttpReply, ProblemError, problem_reply
+from fpdb.integrations.server.replies import HttpReply, ProblemError, problem_page, problem_reply
 from fpdb.integrations.server.server import Limits, Receive, Request, Scope, Send, Server
 
 _MOST_FIELDS = 1_000
@@ -64,7 +64,10 @@ class Application:
         except (ProblemError, fpdb.FpdbError, TimeoutError) as error:
             if request.status:  # half of it is sent: only the end of the connection says more
                 raise
-            await _send(request, problem_reply(error), send)
+            shown = (
+                b"text/html" in request.headers.get(b"accept", b"") and "/explore" in scope["path"]
+            )
+            await _send(request, (problem_page if shown else problem_reply)(error), send)
         finally:
             self._inside -= 1
             self.server.held -= request.held

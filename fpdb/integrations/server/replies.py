@@ -1,5 +1,6 @@
 """Replies to requests; errors are problem details (RFC 9457), with the message and the hint."""
 
+import html
 from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from fpdb.integrations.server.messages import ProblemDetails
 
 _encode = msgspec.json.Encoder().encode
 _JSON = {"Content-Type": "application/json"}
+_NOTHING = "default-src 'none'"
 # What a client reads before it tries again.
 _TRY_AGAIN = {"Retry-After": "1"}
 # The first class that an error is one of gives the status.
@@ -49,6 +51,15 @@ class ProblemError(Exception):
         self.status = status
         self.hint = hint
         self.headers = headers or {}
+
+
+def problem_page(error: Exception) -> HttpReply:
+    """Return the reply of `problem_reply` as a page, for a person with a browser."""
+    _, status, headers = problem_reply(error)
+    said = html.escape(". ".join(filter(None, (str(error), hint_of(error)))))
+    page = f'<!doctype html><meta charset="utf-8"><title>fpdb</title><p>{said}.</p>\n'
+    shown = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": _NOTHING}
+    return HttpReply(page.encode(), status, {**headers, **shown})
 
 
 def json_reply(value: Any) -> HttpReply:
