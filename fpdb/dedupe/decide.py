@@ -292,7 +292,8 @@ class Deduplication:
         bands, wanted, own = database.plan.bands, self.similarity, database.similarity
         if bands and own and wanted and wanted < own and not bands.suffice(wanted):
             raise InputError(
-                f"{database.path} finds what is similar from {own}, found similarity={wanted}, of which its bands find {bands.recall(wanted):.0%}",
+                f"{database.path} finds what is similar from {own}, and {bands.recall(wanted):.0%} "
+                f"of what is similar from {wanted}",
                 hint="leave the similarity out; or make a database for it: fpdb compact "
                 f"{database.path} --output NEW --similarity {wanted}",
             )

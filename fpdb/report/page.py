@@ -30,8 +30,6 @@ _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 # The characters that are kept at both ends of equal passages: all, or fewer if room is short.
 _KEPT = (1 << 30, 1500, 150)
 _WIDTH, _HEIGHT = 420, 150
-# The room of a digit of a label, with some to spare.
-_DIGIT = 9
 # Elements without an end.
 _VOID = frozenset({"input", "meta"})
 
@@ -159,8 +157,14 @@ def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) 
     largest = max((count for _, count in rows), default=0) or 1
     step = _WIDTH / max(len(rows), 1)
     drawn: list[str] = []
-    # Labels that don't fit beside each other are left out; the table has all.
-    every = -(-max((len(label) for label, _ in rows), default=1) * _DIGIT // max(int(step), 1)) or 1
+    # Labels that don't fit beside each other, or into the picture, are left out; the table has all.
+    every = -(-max((len(label) for label, _ in rows), default=1) * 9 // max(int(step), 1)) or 1
+    within = [
+        number
+        for number, (label, _) in enumerate(rows)
+        if abs((number + 0.5) * step - _WIDTH / 2) + len(label) * 3.75 < _WIDTH / 2 + 4
+    ]
+    labelled = within[::every]
     counted = len(f"{largest:,}") * 8 < step
     for number, (label, count) in enumerate(rows):
         height = max(count / largest * _HEIGHT, 2 if count else 0)
@@ -176,10 +180,8 @@ def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) 
         )
         middle = f"{left + step / 2:.1f}"
         drawn.append(bar)
-        if number % every == 0:
-            half = min(len(label) * _DIGIT / 2, _WIDTH / 2)
-            at = f"{min(max(left + step / 2, half), _WIDTH - half):.1f}"
-            drawn.append(element("text", label, x=at, y=_HEIGHT + 34, class_="label"))
+        if number in labelled:
+            drawn.append(element("text", label, x=middle, y=_HEIGHT + 34, class_="label"))
         if count and counted:
             y = f"{_HEIGHT + 13 - height:.1f}"
             drawn.append(element("text", f"{count:,}", x=middle, y=y, class_="count"))

@@ -134,7 +134,7 @@ def test_a_folder_that_isnt_there_is_an_error(tmp_path, mixed):
         ({}, {"k": 3}, fpdb.InputError, "finds what is similar, found k=3"),
         ({"similarity": None, "k": 4}, {"k": 3}, fpdb.InputError, "within 4, found k=3"),
         ({"similarity": None}, {"similarity": 0.9}, fpdb.InputError, "keeps no sketches"),
-        ({}, {"similarity": 0.5}, fpdb.InputError, "from 0.8, found similarity=0.5"),
+        ({}, {"similarity": 0.5}, fpdb.InputError, "from 0.8, and 19% of what is similar from 0.5"),
         ({}, {"recipe": "code"}, fpdb.RecipeMismatchError, "was created with the recipe web"),
     ],
 )

@@ -478,9 +478,7 @@ def test_chosen_bands_find_what_is_similar_and_little_else(
     # One band less finds too few, and one bin less compares too many.
     assert bands.count == 1 or not Bands(bands.count - 1, bands.bins).suffice(similarity)
     if bands.bins > 1:
-        count = next(
-            n for n in range(1, 257) if Bands(n, bands.bins - 1).suffice(similarity)
-        )
+        count = next(n for n in range(1, 257) if Bands(n, bands.bins - 1).suffice(similarity))
         assert Bands(count, bands.bins - 1).chance(documents) > 1
     assert choose_bands(similarity, documents) == bands
     assert Plan.from_dict(replace(choose_plan(64, 3), bands=bands).to_dict()).bands == bands
