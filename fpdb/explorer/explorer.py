@@ -150,9 +150,7 @@ def _overview(context: Context, visit: Visit) -> ServedPage:
         near = f"of documents that pairs within {plural(stats.k, 'bit')} connect."
         if database.similarity is not None:
             least = percent(least_estimate(database.similarity))
-            near = (
-                f"of documents that pairs connect, whose similarity is estimated from {least} on."
-            )
+            near = f"of documents that pairs connect, similar by an estimate from {least} on."
         share = groups.copies / max(counts.documents if counts else 1, 1)
         stays = f"if one document of each group stays: {groups.copies:,}."
         numbers += [

@@ -168,6 +168,7 @@ def test_long_steps_show_how_far_they_are_and_leave_no_trace_in_the_output(
         (["export", path, "-o", tmp_path / "a.fpdb.jsonl"], "0 documents, 0%"),
         (["export", path, "-o", prints], "0 documents, 0%"),
         (["load", tmp_path / "f", prints], "3 fingerprints, 100%, "),
+        (["dedupe", pages, "-o", tmp_path / "b.jsonl", "--db", tmp_path / "g"], "2 records, 100%"),
         (["clusters", path, "--delete-duplicates"], "delete: 0 documents, 0%"),
     ):
         lines, err = show(*command)

@@ -142,12 +142,15 @@ def test_the_overview_counts(reader):
     assert "<b>4</b> <span>groups</span>" in seen
     assert "if one document of each group stays: 5." in seen
     assert "3: 1" in re.search("Groups by number of documents. [^<]*", seen)[0]
+    assert "<summary>Fingerprints that begin alike</summary>" in seen
     [crowded] = re.findall(r"<code>([01]+)</code></td><td>3</td>", seen)
     assert len(crowded) == 16
     assert "Found at" in seen
 
 
 def test_groups_are_filtered_and_sorted(reader):
+    assert "A group is as near as its weakest link" in reader.get("groups")
+
     def shown(query):
         seen = reader.get(f"groups?{query}")
         return re.findall(r'class="keys" dir="auto">([^ <]*)', seen)

@@ -2,13 +2,15 @@
 
 import json
 import random
+import re
+from itertools import pairwise
 
 import pytest
 from outlines import data_of
 
 import fpdb
 from fpdb.report.differences import Piece, differences
-from fpdb.report.page import fit, safe_json
+from fpdb.report.page import bars, fit, safe_json
 from fpdb.report.views import MOST_BYTES, Room
 
 WORDS = [f"w{number}" for number in range(3000)]
@@ -55,6 +57,15 @@ def test_pieces_fit(name, room):
     assert len(safe_json(fitted.pieces).encode()) <= room + 20
     left_out = sum(piece for piece in fitted.pieces if isinstance(piece, int))
     assert left_out == fitted.left_out
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 30, 60])
+def test_labels_are_within_their_picture_and_beside_each_other(count):
+    picture = bars("Days", "", [("2026-11-23", 1)] * count, "copies")
+    middles = [float(x) for x in re.findall(r'<text x="([^"]*)"[^>]*class="label"', picture)]
+    assert middles
+    assert all(30 < middle < 390 for middle in middles)
+    assert all(after - before > 75 for before, after in pairwise(middles))
 
 
 def test_what_fits_is_whole():
