@@ -65,4 +65,6 @@ def serve(
             certificate=certificate,
             private_key=private_key,
             on_start=lambda url: render.summarise(None, f"serving {path} at {url}"),
+            on_error=render.fail,
         )
+    render.summarise(None, "ended: answered documents are stored")

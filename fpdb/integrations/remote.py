@@ -111,7 +111,10 @@ class Remote:
         ]
         response = self._call("POST", "/v1/check", b"\n".join(lines))
         for _ in documents:
-            answer: dict[str, Any] = json.loads(response.readline())
+            line = response.readline()
+            if not line:
+                raise _AwayError("the connection ended")
+            answer: dict[str, Any] = json.loads(line)
             if answer["status"] == "failed":
                 raise _AwayError(answer.get("error", ""))
             found.append(_outcome(answer))

@@ -31,6 +31,7 @@ async def call(app, method, url, body=b"", *, chunks=None, wait=None, **headers)
     """
     if not isinstance(body, bytes):
         body = json.dumps(body).encode()
+    wait = wait and asyncio.ensure_future(wait)
     parts = list(chunks if chunks is not None else [body])
     address = urlsplit(url)
     names = {"host": "localhost:7373"} | {key.replace("_", "-"): headers[key] for key in headers}
@@ -57,7 +58,7 @@ async def call(app, method, url, body=b"", *, chunks=None, wait=None, **headers)
             more = bool(parts) or wait is not None
             return {"type": "http.request", "body": part, "more_body": more}
         if wait is not None:
-            await wait
+            await asyncio.shield(wait)  # a server may give up, and ask again
             return {"type": "http.request", "body": b"", "more_body": False}
         await asyncio.Event().wait()  # until the request is cancelled
         return None

@@ -94,7 +94,11 @@ def test_pages_and_fingerprints_are_checked_too(db):
 
 def test_each_problem_has_its_status_and_a_hint(db):
     requests = {
-        400: [("POST", "/v1/check", b"{"), ("POST", "/v1/check", b'{"key":"a","text":"\xff"}')],
+        400: [
+            ("POST", "/v1/check", b"{"),
+            ("POST", "/v1/check", b'{"key":"a","text":"\xff"}'),
+            ("POST", "/v1/check", b'{"key":"a","text":"\\ud800"}'),
+        ],
         404: [("GET", "/v1/documents?key=zz"), ("DELETE", "/v1/documents?key=zz"), ("GET", "/no")],
         405: [("GET", "/v1/check")],
         409: [check("a", recipe="0" * 16)],
@@ -183,7 +187,21 @@ def test_lines_end_when_the_server_does(db):
         app.server.stopping.set()
         return await sending
 
-    assert asyncio.run(run()).lines == [{"key": "a", "status": "added"}]
+    first, last = asyncio.run(run()).lines
+    assert first == {"key": "a", "status": "added"}
+    assert (last["key"], last["status"]) == (None, "failed")
+
+
+def test_lines_that_come_after_the_end_get_a_status_that_says_so(db):
+    async def run():
+        app = server.app(db)
+        app.server.stopping.set()
+        many = [lines({"key": str(number), "text": TEXT}, b"") for number in range(20)]
+        return await call(app, "POST", "/v1/check", b"", chunks=many, **LINES)
+
+    answer = asyncio.run(run())
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert len(db) == 0
 
 
 def test_a_database_that_fails_says_so_for_each_line(db, monkeypatch):
@@ -407,8 +425,9 @@ def test_a_request_takes_no_longer_than_the_limit(db):
         return await call(app, "POST", "/v1/check", b'{"key":', wait=never.wait(), **headers)
 
     assert asyncio.run(run()).status == 503
-    [line] = asyncio.run(run(**LINES)).lines
-    assert "nothing came for 0.05 seconds" in line["error"]
+    answer = asyncio.run(run(**LINES))
+    assert answer.status == 408
+    assert "nothing came for 0.05 seconds" in answer.json["detail"]
 
 
 # The description

@@ -58,9 +58,11 @@ class Application:
         try:
             async with asyncio.timeout(self.server.limits.seconds) as deadline:
                 reply = await self._reply(request)
-                await _send(request, reply, send)
-                if not isinstance(reply.body, bytes):
-                    await self._send_parts(reply.body, send, deadline)
+                if isinstance(reply.body, bytes):
+                    await _send(request, reply, send)
+                else:
+                    deadline.reschedule(None)
+                    await self._send_parts(request, reply, reply.body, send, deadline)
         except (ProblemError, fpdb.FpdbError, TimeoutError) as error:
             if request.status:  # half of it is sent: only the end of the connection says more
                 raise
@@ -101,14 +103,20 @@ class Application:
         return await reply(request)
 
     async def _send_parts(
-        self, body: AsyncGenerator[bytes, None], send: Send, deadline: asyncio.Timeout
+        self,
+        request: Request,
+        reply: HttpReply,
+        body: AsyncGenerator[bytes, None],
+        send: Send,
+        deadline: asyncio.Timeout,
     ) -> None:
         """Send each part when it is there, which has the time of a request to be read."""
         loop, seconds = asyncio.get_running_loop(), self.server.limits.seconds
-        deadline.reschedule(None)
         async with contextlib.aclosing(body) as parts:
             async for part in parts:
                 deadline.reschedule(loop.time() + seconds)
+                if not request.status:
+                    await _send(request, reply, send)
                 await send({"type": "http.response.body", "body": part, "more_body": True})
                 deadline.reschedule(None)
         await send({"type": "http.response.body"})

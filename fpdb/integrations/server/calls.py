@@ -31,6 +31,8 @@ _check = msgspec.json.Decoder(CheckBody)
 _query = msgspec.json.Decoder(QueryBody)
 # What is wrong with one line, and not with the server.
 _REFUSALS = (fpdb.FpdbError, ProblemError)
+# In JSON, the first half of a surrogate pair that no second half follows.
+_HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _NUMBER = re.compile("[0-9]{1,20}")
 
 
@@ -239,9 +241,10 @@ def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes | bytearray) -> Bo
             str(error), hint="/docs has the fields of each request, and examples"
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = "it has half of a surrogate pair" if _HALF.search(data) else error
         raise ProblemError(
             HTTPStatus.BAD_REQUEST,
-            f"this isn't JSON in UTF-8: {error}",
+            f"this isn't JSON in UTF-8: {reason}",
             hint="send one JSON object, or one a line as application/x-ndjson",
         ) from None
 

@@ -1,6 +1,7 @@
 """Requests of many lines, answered in order while they come."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -13,6 +14,8 @@ from fpdb.integrations.server.server import Request, Scope
 _TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
 # Parts of a request, as they came, whose answers aren't ready: together they fill a transaction.
 _PARTS = 16
+# A server that ends reads what a client still sends: until nothing comes for as long, at most this.
+_QUIET_SECONDS, _MOST_SECONDS = 1.0, 10.0
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 Answers = Sequence[msgspec.Struct]
@@ -32,7 +35,8 @@ def lines_reply(request: Request, submit: Submit, refuse: Refuse) -> HttpReply:
     """Return the reply to lines that are submitted while they come, each answered when it is ready.
 
     Answers that the client doesn't read yet are kept, so a client may send everything before it
-    reads; the number of lines of a request bounds them.
+    reads; the number of lines of a request bounds them. The status comes with the first answers; an
+    error of the request after them is a last line.
     """
     return HttpReply(
         _answers(request, submit, refuse), headers={"Content-Type": "application/x-ndjson"}
@@ -46,19 +50,24 @@ async def _answers(request: Request, submit: Submit, refuse: Refuse) -> AsyncGen
         while (awaited := await ready.get()) is not None:
             yield _encode_lines(await awaited)
         await reading
+        yield b""
     finally:
         reading.cancel()
 
 
 async def _read(request: Request, ready: Ready, submit: Submit, refuse: Refuse) -> None:
     room = asyncio.Semaphore(_PARTS)
+    begun = False
     try:
         async for lines in _parts(request):
+            begun = True
             await room.acquire()
             answers = asyncio.ensure_future(await submit(lines))
             answers.add_done_callback(lambda _: room.release())
             ready.put_nowait(answers)
     except ProblemError as error:
+        if not begun:
+            raise
         last: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         last.set_result([refuse(error)])
         ready.put_nowait(last)
@@ -69,12 +78,13 @@ async def _read(request: Request, ready: Ready, submit: Submit, refuse: Refuse) 
 async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
     """Yield the lines that came together, without empty ones; of one that is too long the start."""
     limits = request.server.limits
-    stopping: asyncio.Future[Any] = asyncio.ensure_future(request.server.stopping.wait())
+    ending = request.server.stopping
+    stopping: asyncio.Future[Any] = asyncio.ensure_future(ending.wait())
     rest = bytearray()
     count = size = 0
     more = True
     try:
-        while more and not stopping.done() and (message := await _next(request, stopping)):
+        while more and not ending.is_set() and (message := await _next(request, stopping)):
             chunk, more = message.get("body", b""), message.get("more_body", False)
             rest += chunk
             lines: list[bytearray] = []
@@ -95,8 +105,25 @@ async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
                 )
             if lines:
                 yield lines
+        if more and ending.is_set():
+            await _drop_rest(request)
+            raise ProblemError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "the server has ended",
+                hint="send again what has no answer",
+            )
     finally:
         stopping.cancel()
+
+
+async def _drop_rest(request: Request) -> None:
+    """Read what still comes: a client that is cut off while it sends would lose its answers."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _MOST_SECONDS
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_QUIET_SECONDS) as quiet:
+            while (await request.receive()).get("more_body") and loop.time() < end:
+                quiet.reschedule(loop.time() + _QUIET_SECONDS)
 
 
 async def _next(request: Request, stopping: asyncio.Future[Any]) -> Scope | None:

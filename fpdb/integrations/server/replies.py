@@ -15,16 +15,18 @@ _JSON = {"Content-Type": "application/json"}
 _NOTHING = "default-src 'none'"
 # What a client reads before it tries again.
 _TRY_AGAIN = {"Retry-After": "1"}
-# The first class that an error is one of gives the status.
-_STATUSES: tuple[tuple[type[Exception], HTTPStatus], ...] = (
-    (fpdb.DocumentNotFoundError, HTTPStatus.NOT_FOUND),
-    (fpdb.RecipeMismatchError, HTTPStatus.CONFLICT),
-    (fpdb.InputError, HTTPStatus.UNPROCESSABLE_ENTITY),
-    (fpdb.PlanError, HTTPStatus.UNPROCESSABLE_ENTITY),
-    (fpdb.RecipeError, HTTPStatus.UNPROCESSABLE_ENTITY),
-    (fpdb.ReadOnlyError, HTTPStatus.FORBIDDEN),
-    (fpdb.MissingExtraError, HTTPStatus.NOT_IMPLEMENTED),
-    (Exception, HTTPStatus.SERVICE_UNAVAILABLE),
+# The first class that an error is one of gives the status, and a hint if its own is for programs
+# in Python.
+_STATUSES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
+    (fpdb.DocumentNotFoundError, HTTPStatus.NOT_FOUND, ""),
+    (fpdb.RecipeMismatchError, HTTPStatus.CONFLICT, ""),
+    (fpdb.InputError, HTTPStatus.UNPROCESSABLE_ENTITY, ""),
+    (fpdb.PlanError, HTTPStatus.UNPROCESSABLE_ENTITY, ""),
+    (fpdb.RecipeError, HTTPStatus.UNPROCESSABLE_ENTITY, ""),
+    (fpdb.ReadOnlyError, HTTPStatus.FORBIDDEN, "this server only answers queries"),
+    (fpdb.MissingExtraError, HTTPStatus.NOT_IMPLEMENTED, ""),
+    (fpdb.ClosedError, HTTPStatus.SERVICE_UNAVAILABLE, "try again once the server is restarted"),
+    (Exception, HTTPStatus.SERVICE_UNAVAILABLE, ""),
 )
 
 
@@ -71,12 +73,13 @@ def status_of(error: Exception) -> HTTPStatus:
     """Return the status of the reply to a request that raised an error."""
     if isinstance(error, ProblemError):
         return error.status
-    return next(status for kind, status in _STATUSES if isinstance(error, kind))
+    return next(status for kind, status, _ in _STATUSES if isinstance(error, kind))
 
 
 def hint_of(error: Exception) -> str | None:
     """Return what cures an error, if it says that."""
-    return getattr(error, "hint", "") or None
+    other = next(hint for kind, _, hint in _STATUSES if isinstance(error, kind))
+    return other or getattr(error, "hint", "") or None
 
 
 def problem_reply(error: Exception) -> HttpReply:

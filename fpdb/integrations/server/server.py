@@ -98,7 +98,7 @@ class Server:
             raise ProblemError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"found a document of more than {self.limits.document:,} bytes",
-                hint="leave such documents out, or send the text in place of the HTML",
+                hint="leave such documents out, or cut them into several",
             )
 
     def require_fitting(self, content: Content) -> None:

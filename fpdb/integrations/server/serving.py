@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 import fpdb
 from fpdb.integrations.server.access import Access
 from fpdb.integrations.server.application import Application
+from fpdb.integrations.server.server import Server
 
 PORT = 7373
 # A connection without a request is kept for as long.
@@ -26,6 +27,8 @@ _IDLE_SECONDS = 75
 _HEAD_SECONDS = 10.0
 _HEAD_BYTES = 1 << 16
 _BACKLOG = 2048
+# A database that was moved or replaced is noticed after about as long.
+_WATCH_SECONDS = 2
 # Of the thread that stores and that of the event loop, one waits for as long when both can run:
 # with the usual five milliseconds, up to a third fewer checks a second were answered.
 _SWITCH_SECONDS = 0.001
@@ -40,12 +43,14 @@ def serve(
     certificate: Path | None = None,
     private_key: Path | None = None,
     on_start: Callable[[str], object] = lambda _: None,
+    on_error: Callable[[fpdb.FpdbError], object] = lambda _: None,
 ) -> None:
     """Serve an application of `app` until SIGTERM or Ctrl-C; what was accepted is answered then.
 
     It listens on a Unix socket, which those may use that the umask says, or on a host and a port, 0
     for any free one. An address that other hosts reach is refused unless tokens are required.
-    `on_start` is called with the URL.
+    `on_start` is called with the URL, and `on_error` once with the error of a database that isn't
+    at its path any more. MovedError is raised if one with other tables takes its place.
     """
     server = application.server
     if unix:
@@ -63,6 +68,7 @@ def serve(
             server_header=False,
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=int(server.limits.seconds) + 1,
+            timeout_notify=_WATCH_SECONDS,
             ssl_certfile=certificate,
             ssl_keyfile=private_key,
         )
@@ -80,21 +86,30 @@ def serve(
             address = f"{'https' if certificate else 'http'}://{name}:{number}"
         on_start(address)
         sys.setswitchinterval(_SWITCH_SECONDS)
-        runner = _Runner(config, server.stopping)
+        runner = _Runner(config, server, on_error)
         # One that comes before the server takes signals ends it too; at the end it is raised again.
         before = signal.signal(signal.SIGTERM, runner.end)
         try:
             runner.run([listener])
         finally:
             signal.signal(signal.SIGTERM, before)
+        if runner.failure:
+            raise runner.failure
 
 
 class _Runner(uvicorn.Server):
-    """Has requests of many lines end when the server does."""
+    """Has requests of many lines end when the server does, and ends it without its database."""
 
-    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+    failure: fpdb.MovedError | None = None
+    _away = False
+
+    def __init__(
+        self, config: uvicorn.Config, server: Server, on_error: Callable[[fpdb.FpdbError], object]
+    ) -> None:
         super().__init__(config)
-        self._stopping = stopping
+        self._server = server
+        self._on_error = on_error
+        config.callback_notify = self._watch
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -106,7 +121,23 @@ class _Runner(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._loop.call_soon_threadsafe(self._server.stopping.set)
+
+    async def _watch(self) -> None:
+        """End the server if another database is in the place of its own, which has other tables."""
+        database = self._server.database
+        try:
+            await asyncio.to_thread(len, database)
+            self._away = False
+        except fpdb.MovedError as error:
+            if database.path.exists():
+                self.failure, self.should_exit = error, True
+                self._server.stopping.set()
+            elif not self._away:  # started again, it would be an empty one
+                self._on_error(error)
+                self._away = True
+        except fpdb.FpdbError:
+            pass  # each request is answered with it, and it may pass
 
 
 class _JoinedWrites:
@@ -215,7 +246,7 @@ def _listening_at(path: Path) -> Iterator[socket.socket]:
         except OSError as error:
             raise fpdb.InputError(
                 f"can't listen on {path}: {error.strerror or error}",
-                hint="name a path in a directory that you may write to",
+                hint="name a new path of up to 107 bytes, in a directory that you may write to",
             ) from None
         try:
             yield listener
