@@ -27,11 +27,14 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def site(tmp_path):
-    """The address of three pages, two of which are near-duplicates of each other."""
+    """The address of three pages, two of which are near-duplicates, and of links to no pages."""
     folder = tmp_path / "site"
     folder.mkdir()
     texts = {"a": STORY, "b": f"{STORY} and its end"}
-    texts["index"] = '<a href="/a.html">one</a> <a href="/b.html">two</a>'
+    others = ("mailto:a@b.example", "http://[/", "/gone.html", "/bytes", "http://localhost:1/")
+    links = "".join(f'<a href="{link}">other</a> ' for link in others)
+    texts["index"] = f'{links}<a href="/a.html#top">one</a> <a href="/b.html">two</a>'
+    (folder / "bytes").write_bytes(bytes(range(256)))
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(f"<html><body><p>{text}</p></body></html>")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
@@ -82,5 +85,6 @@ def test_the_project_of_scrapy_tags_duplicates(tmp_path, site):
     shutil.copytree(ROOT / "examples" / "scrapy_project", project)
     options = ["crawl", "pages", "-a", f"start={site}", "-o", "items.jsonl"]
     run(project, sys.executable, "-m", "scrapy", *options)
+    assert (project / "items.jsonl").read_text().count("\n") == 3
     items = [json.loads(line) for line in (project / "items.jsonl").read_text().splitlines()]
     assert sum("near_duplicate_of" in item for item in items) == 1

@@ -2,25 +2,33 @@
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import scrapy
-from scrapy.http import Response
+from scrapy.http import Response, TextResponse
+from scrapy.linkextractors import LinkExtractor
 
 
 class PagesSpider(scrapy.Spider):
-    """Follows the links of a page: `scrapy crawl pages -a start=URL`."""
+    """Follows the links of a page within its site: `scrapy crawl pages -a start=URL`."""
 
     name = "pages"
+    links = LinkExtractor()
 
     def __init__(self, start: str = "", **arguments: Any) -> None:
         super().__init__(**arguments)
         self.first = start
+        self.allowed_domains = [urlsplit(start).hostname or ""]
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         """Begin with the page that was named."""
-        yield scrapy.Request(self.first)
+        if self.first:
+            yield scrapy.Request(self.first)
+        else:
+            self.logger.error("Name the first page: scrapy crawl pages -a start=URL")
 
     def parse(self, response: Response) -> Iterator[Any]:
         """Yield the page, and what it links to."""
-        yield {"url": response.url, "text": " ".join(response.css("body ::text").getall())}
-        yield from response.follow_all(css="a")
+        if isinstance(response, TextResponse):
+            yield {"url": response.url, "text": " ".join(response.css("body ::text").getall())}
+            yield from response.follow_all(self.links.extract_links(response))
