@@ -108,6 +108,7 @@ def test_each_problem_has_its_status_and_a_hint(db):
             check("a", tex="unknown"),
             check(1),
             check("a" * 65537),
+            check("a", "x y" * 1_000_000),
             check("a", meta="x" * 65537),
             ("POST", "/v1/query", {"text": TEXT, "similarity": 2}),
             ("POST", "/v1/query", {"text": TEXT, "similarity": 0.9, "k": 3}),
@@ -123,6 +124,7 @@ def test_each_problem_has_its_status_and_a_hint(db):
             assert answer.headers["content-type"] == "application/problem+json"
             assert answer.json["detail"]
             assert answer.json.get("hint") or status in {404, 405}, answer
+            assert "fpdb." not in answer.json.get("hint", ""), answer
     assert len(db) == 0
 
 

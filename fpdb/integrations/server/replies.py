@@ -25,7 +25,7 @@ _STATUSES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (fpdb.RecipeError, HTTPStatus.UNPROCESSABLE_ENTITY, ""),
     (fpdb.ReadOnlyError, HTTPStatus.FORBIDDEN, "this server only answers queries"),
     (fpdb.MissingExtraError, HTTPStatus.NOT_IMPLEMENTED, ""),
-    (fpdb.ClosedError, HTTPStatus.SERVICE_UNAVAILABLE, "try again once the server is restarted"),
+    (fpdb.ClosedError, HTTPStatus.SERVICE_UNAVAILABLE, "try again once the database is back"),
     (Exception, HTTPStatus.SERVICE_UNAVAILABLE, ""),
 )
 
@@ -77,9 +77,10 @@ def status_of(error: Exception) -> HTTPStatus:
 
 
 def hint_of(error: Exception) -> str | None:
-    """Return what cures an error, if it says that."""
+    """Return what a client can do about an error, if it says that."""
     other = next(hint for kind, _, hint in _STATUSES if isinstance(error, kind))
-    return other or getattr(error, "hint", "") or None
+    ways = str(getattr(error, "hint", "")).split(", or ")
+    return other or ", or ".join(way for way in ways if "fpdb." not in way) or None  # not Python
 
 
 def problem_reply(error: Exception) -> HttpReply:
