@@ -1,7 +1,6 @@
 """The acts of a database that change a disk, each on a small database that was made for it."""
 
 import contextlib
-import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from fpdb.storage.drafts import seal
 
 LOAD = 4000
 OTHER, DUMPED, PRINTS = "other", "dumped", "prints.tsv"
-LONG_AGO = (0, 0)
 
 
 class Act(NamedTuple):
@@ -105,8 +103,6 @@ class Place:
             problems += self._flaws_of_made(act)
         elif acknowledged:
             problems.append("what was acknowledged isn't there")
-        for draft in self.drafts():
-            os.utime(draft, LONG_AGO)
         with contextlib.suppress(fpdb.DatabaseExistsError):
             make(act.name, self.path, self.target)
         problems += self._flaws_of_made(act)
@@ -117,8 +113,6 @@ class Place:
 
     def judge_drafts(self) -> list[str]:
         """Compact the database in place, which removes what a killed process left."""
-        for draft in self.drafts():
-            os.utime(draft, LONG_AGO)
         with fpdb.open(self.path) as db:
             db.compact()
         return [f"the next one left {draft.name}" for draft in self.drafts()]

@@ -303,8 +303,6 @@ class Stage:
     def judge_drafts(self) -> None:
         """Find drafts that the next maker doesn't remove."""
         time.sleep(SETTLING)  # children end by themselves
-        for draft in self.work.glob(".db.*.new"):
-            os.utime(draft, (0, 0))
         with fpdb.open(self.path) as db:
             db.compact()
         left = [draft.name for draft in self.work.glob(".*")]
