@@ -69,8 +69,9 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
         _require_only_files(directory)
     else:
         require_vacant(directory)
-    _remove_abandoned(directory)
     place, owner = directory.parent, os.getpid()
+    with disk_named(place):
+        _remove_abandoned(directory)
     claim = contextlib.ExitStack()
     draft = _begun(directory, claim)
     made = inode_of(draft)
