@@ -111,7 +111,7 @@ def test_a_larger_transaction_takes_more_documents(
         assert [each.key for each in stored] == [each.key for each in small[1:]]
         assert transactions() == expected - 1
     assert db.stats().documents == 2500
-    with pytest.raises(InputError, match="transaction=0"):
+    with pytest.raises(InputError, match="transaction 0"):
         list(db.add_many([], transaction=0))
     # Large ones are stored before they are as many.
     stored = db.add_many(documents(), transaction=10_000)

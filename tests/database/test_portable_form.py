@@ -397,7 +397,7 @@ def test_a_sketch_of_another_kind(tmp_path):
         ({"recipe_id": "0"}, "of its recipe"),
         ({"bits": 128}, "of its recipe"),
         ({"bits": "64"}, "of its recipe"),
-        ({"k": True}, "k=True"),
+        ({"k": True}, "k True"),
         ({"keys": []}, "keys"),
         ({"similarity": []}, "similarity"),
         ({"similarity": 2}, "similarity"),

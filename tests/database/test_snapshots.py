@@ -79,7 +79,7 @@ def test_it_ends_with_its_block(db):
 
 def test_it_refuses_what_the_database_refuses(db):
     with db.snapshot() as snapshot:
-        with pytest.raises(fpdb.InputError, match="limit=0"):
+        with pytest.raises(fpdb.InputError, match="limit 0"):
             snapshot.query_fingerprint(1, limit=0)
         with pytest.raises(fpdb.PlanError):
             snapshot.query_fingerprints([1], k=65)

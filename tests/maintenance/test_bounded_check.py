@@ -365,7 +365,7 @@ def test_a_damaged_header_is_reported(db: Database) -> None:
         ("plan", choose_plan(64, 1).to_dict(), "bands of sketches or a similarity, expected both"),
         ("plan", plans(64, 1, 10, similarity=0.8)[0].to_dict(), "plan is '2 tables"),
         ("similarity", None, "bands of sketches or a similarity, expected both"),
-        ("similarity", "0.8", "similarity='0.8'"),
+        ("similarity", "0.8", "similarity '0.8'"),
         ("recipe", {"name": "tiny", "segment": "by mood"}, "segment is 'by mood'"),
         ("features", ["colours"], "feature 'colours'"),
     ],
