@@ -35,8 +35,8 @@ PART_BYTES = 1 << 22
 # After this time of waiting for a slow source, the records that are there become a part.
 _PART_SECONDS = 1.0
 _ANY = Reading()
-# How JSON begins that isn't lines of objects.
-_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
+# How an array of objects begins.
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,11 @@ def test_a_file_of_another_format_is_one_bad_record(tmp_path, name, content, rea
     assert reason in bad.reason
 
 
+def test_a_first_line_with_a_bracket_is_one_bad_record_of_several(tmp_path):
+    first, second = read(tmp_path, b'[INFO] begin\n{"id": 1, "text": "t"}\n')
+    assert (first.source, second.key) == ("a.jsonl:1", 1)
+
+
 def test_many_long_field_names_make_a_short_reason(tmp_path):
     line = json.dumps({"x" * 1000 + str(number): 1 for number in range(100)})
     assert len(only(read(tmp_path, line)).reason) < 700
