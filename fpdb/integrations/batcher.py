@@ -90,11 +90,12 @@ class Batcher(Generic[Answer]):
             # What nobody waits for any more is left out.
             wanted = [item for item in batch if not item.answers.cancelled()]
             found = self._answers(wanted)
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and so has who waited
-                self._loop.call_soon_threadsafe(self._deliver, wanted, found, count)
             now = time.perf_counter()
             self._until = now + min((now - began) * _PATIENCE, _MOST_SECONDS)
+            # Before the answers, after which the same callers may be in the queue again.
             self._expected = len(batch) + self._queue.qsize()
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and so has who waited
+                self._loop.call_soon_threadsafe(self._deliver, wanted, found, count)
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ended.set_result, None)
 

@@ -68,7 +68,8 @@ def test_a_transaction_waits_for_those_who_were_answered_last(storing, monkeypat
         results = [batcher.add([document]) for document in others]
         held.set()
         await alone
-        await asyncio.gather(*results, batcher.add([last]))
+        async with asyncio.timeout(30):
+            await asyncio.gather(*results, batcher.add([last]))
 
     asyncio.run(run())
     assert sizes == [1, 9]
