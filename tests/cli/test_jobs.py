@@ -1,12 +1,12 @@
 """--jobs: the same results in the same order, and processes that never outlive their work."""
 
 import contextlib
+import importlib
 import json
 import os
 import pickle
 import re
 import signal
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -61,8 +61,9 @@ def source(tmp_path):
 @pytest.fixture
 def small_parts(monkeypatch):
     # The name of the module in its package is the function.
-    monkeypatch.setattr(sys.modules["fpdb.ingest"], "read_parts", partial(read_parts, size=7))
-    monkeypatch.setattr(sys.modules["fpdb.ingest"], "_BLOCK", 7)
+    module = importlib.import_module("fpdb.ingest")
+    monkeypatch.setattr(module, "read_parts", partial(read_parts, size=7))
+    monkeypatch.setattr(module, "_BLOCK", 7)
 
 
 def rows_in(path):

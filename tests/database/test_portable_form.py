@@ -2,10 +2,10 @@
 
 import dataclasses
 import gzip
+import importlib
 import io
 import itertools
 import json
-import sys
 import tempfile
 from pathlib import Path
 
@@ -502,7 +502,7 @@ def test_what_is_held_at_once_is_bounded(data, tmp_path, monkeypatch):
         sizes.append(len(batch))
     assert sum(sizes) == 5
     assert set(sizes) == {1, 2}
-    monkeypatch.setattr(sys.modules["fpdb.load"], "GATHERED", 2)
+    monkeypatch.setattr(importlib.import_module("fpdb.load"), "GATHERED", 2)
     fpdb.load(tmp_path / "new", io.BytesIO(data))
     with fpdb.open(tmp_path / "new") as database:
         assert dumped(database) == data
