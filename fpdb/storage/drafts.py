@@ -1,7 +1,6 @@
 """The one way in which a database appears: made beside its place, synced, sealed, and moved there.
 
-A draft is a directory `.NAME.RANDOM.new`, whose maker keeps its claim file locked. One that nobody
-locks was left by a killed process, and is removed by the next maker of a database of this name.
+A draft lies in a scratch folder, so that the next maker removes what a killed process left.
 
 A copy of a directory that others write to may be torn, and nothing in it shows that. So a data file
 is sealed where fpdb made it, by what no copy can take along, and a file without its seal is
@@ -12,19 +11,17 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import glob
 import os
 import shutil
-import stat
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from tempfile import mkdtemp
 
 import lmdb
 
-from fpdb.errors import ClosedError, OpenError, StorageError
+from fpdb.errors import OpenError, StorageError
+from fpdb.scratch import new_file, scratch_folder
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
@@ -40,10 +37,6 @@ from fpdb.storage.open_checks import (
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
-CLAIM_FILE = "unfinished"
-_SUFFIX = ".new"
-_LONGEST_PREFIX = 255 - len("." + "8 others" + _SUFFIX)
-
 # A read checks whether its database was replaced if none did for this time. A swap waits for as
 # long before it returns, so every call that begins after it notices.
 NOTICED_SECONDS = 0.01
@@ -52,7 +45,7 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _UNABLE = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EBUSY, errno.EOPNOTSUPP}
 
 _SEAL_BYTES = 96
-_FILES = {DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE, CLAIM_FILE}
+_FILES = {DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE}
 # statx: AT_EMPTY_PATH, STATX_BTIME, and what it fills in
 _BY_DESCRIPTOR, _BIRTH, _STATX_BYTES, _BIRTH_OFFSET = 0x1000, 0x800, 256, 80
 
@@ -69,69 +62,43 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
         _require_only_files(directory)
     else:
         require_vacant(directory)
-    place, owner = directory.parent, os.getpid()
-    with disk_named(place):
-        _remove_abandoned(directory)
-    claim = contextlib.ExitStack()
-    draft = _begun(directory, claim)
-    made = inode_of(draft)
-    try:
-        with claim:
-            yield draft
-            _require_process(owner, directory)
-            with disk_named(place):
-                sync(draft / DATA_FILE)
-                seal(draft)
-                sync(draft)
-                if replace:
-                    shutil.copymode(directory, draft)
-                    shutil.copymode(directory / DATA_FILE, draft / DATA_FILE)
-                    claim.enter_context(_claimed(directory, os.O_CREAT))
-                    exchange(draft, directory)
-                else:
-                    try:
-                        draft.rename(directory)  # onto nothing, or an empty directory
-                    except OSError:
-                        require_vacant(directory)  # another process may have been quicker
-                        raise
-                    sync(place)
-            # Not earlier: a draft without its claim would stay for ever if this process was killed.
-            with contextlib.suppress(OSError):
-                (directory / CLAIM_FILE).unlink()
-            if replace:
-                remove(draft)
-    except BaseException:
-        # A child that was forked in the block has nothing to clean up. If the draft is in its place
-        # already but may not be on the disk, what it replaced is left to the next maker.
-        if os.getpid() == owner and inode_of(draft) == made:
-            remove(draft)
-            if replace:
-                with contextlib.suppress(OSError):
-                    (directory / CLAIM_FILE).unlink()
-        raise
-
-
-def _begun(directory: Path, claim: contextlib.ExitStack) -> Path:
-    """Make a draft, and lock its claim until a stack ends."""
-    while True:
-        with disk_named(directory.parent):
+    place = directory.parent
+    with contextlib.ExitStack() as stack:
+        with disk_named(place):
             try:
-                draft = Path(mkdtemp(_SUFFIX, _prefix(directory), directory.parent))
+                scratch = stack.enter_context(scratch_folder(directory))
             except FileNotFoundError as error:  # as in /proc
                 raise OpenError(
-                    f"no directory can be made in {directory.parent}: {error.strerror}",
+                    f"no directory can be made in {place}: {error.strerror}",
                     hint="choose another path",
                 ) from error
-            try:
-                claim.enter_context(_claimed(draft, os.O_CREAT))
-                os.close(os.open(draft / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            except (FileNotFoundError, BlockingIOError):
-                continue  # another maker removes it: it came before the lock
-            except BaseException:
-                claim.close()
-                remove(draft)
-                raise
-        return draft
+            draft = scratch.path / directory.name
+            draft.mkdir(0o700)
+            os.close(new_file(draft / LOCK_FILE))
+        yield draft
+        scratch.require_owner()
+        with disk_named(place):
+            sync(draft / DATA_FILE)
+            seal(draft)
+            sync(draft)
+            if replace:
+                shutil.copymode(directory, draft)
+                shutil.copymode(directory / DATA_FILE, draft / DATA_FILE)
+                _require_only_files(directory)
+                made = inode_of(draft)
+                try:
+                    exchange(draft, directory)
+                except BaseException:
+                    # If the new one is in its place, but may not be on the disk, the old one stays.
+                    scratch.left = inode_of(draft) != made
+                    raise
+            else:
+                try:
+                    draft.rename(directory)  # onto nothing, or an empty directory
+                except OSError:
+                    require_vacant(directory)  # another process may have been quicker
+                    raise
+                sync(place)
 
 
 def exchange(first: Path, second: Path) -> None:
@@ -170,30 +137,10 @@ def _require_only_files(directory: Path) -> None:
         )
 
 
-def _prefix(directory: Path) -> str:
-    """Return how the names of a database's drafts begin, which aren't too long if its own isn't."""
-    return os.fsdecode(os.fsencode(f".{directory.name}")[:_LONGEST_PREFIX]) + "."
-
-
-def _remove_abandoned(directory: Path) -> None:
-    """Remove the drafts of a database that killed processes have left."""
-    for draft in directory.parent.glob(f"{glob.escape(_prefix(directory))}*{_SUFFIX}"):
-        with contextlib.suppress(OSError):
-            found = draft.lstat()
-            # Another user could swap theirs for a link while it is removed.
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-                # A directory without a claim is no draft, unless it is empty.
-                with contextlib.suppress(OSError):
-                    draft.rmdir()
-                with _claimed(draft):
-                    remove(draft)
-
-
 def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> None:
     """Make an environment in a draft, with its sub-databases and their first entries."""
     with disk_named(draft):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        os.close(os.open(draft / DATA_FILE, flags, 0o600))
+        os.close(new_file(draft / DATA_FILE))
     made = open_lmdb(draft, readonly=False, sync=False)
     try:
         with made.begin(write=True) as transaction:
@@ -207,14 +154,6 @@ def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> Non
         made.close()
 
 
-def _require_process(owner: int, directory: Path) -> None:
-    if os.getpid() != owner:
-        raise ClosedError(
-            f"{directory} is built by process {owner}, not by this one",
-            hint="let the process that began it end the block",
-        )
-
-
 def sync(path: Path) -> None:
     """Wait until a file or a directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -224,19 +163,10 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _claimed(draft: Path, flags: int = 0) -> Iterator[None]:
-    """Hold the lock on the claim of a draft, which shows that a process is making it."""
-    with _opened(draft / CLAIM_FILE, os.O_WRONLY | flags) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-
-
 def remove(directory: Path) -> None:
     """Remove the files of a database, and its directory if nothing else is in it."""
     with contextlib.suppress(OSError):
-        # The claim last: without it, what a kill leaves would stay for ever.
-        for name in sorted(_FILES, key=CLAIM_FILE.__eq__):
+        for name in _FILES:
             (directory / name).unlink(missing_ok=True)
         directory.rmdir()
 

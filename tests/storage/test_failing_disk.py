@@ -90,7 +90,7 @@ def test_a_lock_file_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_empty_draft_of_a_killed_process_is_removed(tmp_path: Path) -> None:
-    draft = tmp_path / ".db.abcdefgh.new"
+    draft = tmp_path / ".db.0123456789abcdef.new"
     draft.mkdir()
     Environment.create(tmp_path / "db", ["header"]).close()
     assert os.listdir(tmp_path) == ["db"]
@@ -104,7 +104,7 @@ def test_the_claim_lasts_until_the_database_is_in_its_place(
     rename = Path.rename
 
     def spy(self: Path, target: Any) -> Path:
-        claimed.append((self / "unfinished").exists())
+        claimed.append((self.parent / "unfinished").exists())
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", spy)

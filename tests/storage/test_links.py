@@ -264,7 +264,7 @@ def test_only_drafts_of_ones_own_are_removed(closed: Path, tmp_path: Path, kind:
     target = tmp_path / "target"
     (closed / "unfinished").touch()  # as in a draft
     closed.rename(target)
-    draft = tmp_path / ".db.12345678.new"
+    draft = tmp_path / ".db.0123456789abcdef.new"
     if kind == "a link":
         draft.symlink_to(target)
     else:

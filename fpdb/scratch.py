@@ -1,0 +1,391 @@
+"""The one door for what is temporary, and for files that appear whole or not at all.
+
+What isn't finished lies in a scratch folder, of mode 700 and with a random name, which is made
+exclusively and used through its descriptor. Its maker keeps a file in it locked, the claim. A
+folder whose claim nobody has locked was left by a killed process: the next maker beside the same
+path removes it. Process ids wouldn't show that: containers share folders, and their ids repeat.
+"""
+
+import contextlib
+import errno
+import fcntl
+import io
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Self
+
+from fpdb.errors import ClosedError, FpdbError
+
+CLAIM_FILE = "unfinished"
+_SUFFIX, _RANDOM_BYTES = ".new", 8
+_RANDOM = re.compile(f"[0-9a-f]{{{2 * _RANDOM_BYTES}}}{re.escape(_SUFFIX)}")
+_LONGEST_NAME = 255
+_ATTEMPTS = 100
+_MOST_LINKS = 40
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# What file systems answer that can't lock a file, sync a directory or keep its mode.
+_UNABLE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EBADF, errno.EPERM}
+
+
+def new_file(path: str | Path, mode: int = 0o600, *, folder: int | None = None) -> int:
+    """Make a file (in an opened folder), or raise FileExistsError; return its descriptor."""
+    return os.open(path, _NEW, mode, dir_fd=folder)
+
+
+@dataclass
+class Scratch:
+    """A folder that only this process uses."""
+
+    path: Path
+    descriptor: int
+    mode: int
+    """What open() gives a new file in the folder around it."""
+    owner: int = field(default_factory=os.getpid)
+    left: bool = False
+    """Whether the next maker is to remove it, and not the end of the block."""
+
+    def file(self, name: str) -> io.BufferedRandom:
+        """Make a file in it, to write and read."""
+        return open(new_file(name, folder=self.descriptor), "w+b")
+
+    def require_owner(self) -> None:
+        """Raise ClosedError in a child process that was forked in the block."""
+        if os.getpid() != self.owner:
+            raise ClosedError(
+                f"{self.path} belongs to process {self.owner}, not to this one",
+                hint="let the process that began it end the block",
+            )
+
+
+@contextlib.contextmanager
+def scratch_folder(beside: Path | None = None) -> Iterator[Scratch]:
+    """Make a folder for a block, beside a path or in the temporary directory, then remove it."""
+    path = beside or Path(tempfile.gettempdir(), "fpdb")
+    parent = _open_folder(path.parent)
+    try:
+        with _made(parent, path) as scratch:
+            yield scratch
+    finally:
+        os.close(parent)
+
+
+@contextlib.contextmanager
+def _made(parent: int, path: Path) -> Iterator[Scratch]:
+    prefix = _prefix(path.name)
+    _remove_abandoned(parent, prefix)
+    name, folder, claim = _begun(parent, prefix)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, claim)
+        stack.callback(os.close, folder)
+        mode = stat.S_IMODE(os.fstat(claim).st_mode)
+        _set_mode(claim, 0o600)
+        scratch = Scratch(path.parent / name, folder, mode)
+        if not _is_own(os.fstat(folder), os.fstat(claim)):
+            _unlink_claim(folder)
+            raise PermissionError(
+                errno.EACCES, f"another user replaced {scratch.path} as soon as it was made"
+            )
+        try:
+            yield scratch
+        finally:
+            # A child that was forked in the block has nothing to remove.
+            if os.getpid() == scratch.owner and not scratch.left:
+                with contextlib.suppress(OSError):
+                    _remove(parent, name, folder)
+
+
+def _begun(parent: int, prefix: str) -> tuple[str, int, int]:
+    """Make a folder and its locked claim; return its name, and the descriptors of both."""
+    for _ in range(_ATTEMPTS):
+        name = f"{prefix}{secrets.token_hex(_RANDOM_BYTES)}{_SUFFIX}"
+        os.mkdir(name, 0o700, dir_fd=parent)
+        with contextlib.ExitStack() as undo:
+            undo.callback(_remove_empty, parent, name)
+            # Another maker may remove the folder until the claim is locked.
+            try:
+                folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+                undo.callback(os.close, folder)
+                claim = new_file(CLAIM_FILE, 0o666, folder=folder)
+                undo.callback(os.close, claim)
+                undo.callback(_unlink_claim, folder)
+                if not _lock(claim, unable=True):
+                    continue
+            except FileNotFoundError:
+                continue
+            undo.pop_all()
+            return name, folder, claim
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def _lock(claim: int, *, unable: bool) -> bool:
+    """Lock a claim if nobody else has; `unable` is the answer where there are no locks."""
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _UNABLE:
+            raise
+        return unable
+    return os.fstat(claim).st_nlink > 0  # else its folder was removed
+
+
+def _is_own(folder: os.stat_result, claim: os.stat_result) -> bool:
+    """Return whether this process made a folder, as it made the claim in it.
+
+    Who may write to the folder around it could have replaced it. The two are compared with each
+    other because some file systems show other owners and modes than were given.
+    """
+    private = not folder.st_mode & _OTHERS or claim.st_mode & _OTHERS
+    return folder.st_uid == claim.st_uid and bool(private)
+
+
+def _prefix(name: str) -> str:
+    """Return how the names of scratch folders beside a path begin, shortened if they must be."""
+    room = _LONGEST_NAME - 2 * _RANDOM_BYTES - len("." + _SUFFIX)
+    return os.fsdecode(os.fsencode(f".{name}")[:room]) + "."
+
+
+def _remove_abandoned(parent: int, prefix: str) -> None:
+    """Remove the scratch folders beside a path that killed processes have left."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(parent):
+            if name.startswith(prefix) and _RANDOM.fullmatch(name, len(prefix)):
+                with contextlib.suppress(OSError):
+                    _remove_if_abandoned(parent, name)
+
+
+def _remove_if_abandoned(parent: int, name: str) -> None:
+    with contextlib.ExitStack() as stack:
+        folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+        stack.callback(os.close, folder)
+        if os.fstat(folder).st_uid != os.geteuid():
+            return
+        _remove_empty(parent, name)
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        # Without a claim, it isn't one of fpdb's.
+        claim = os.open(CLAIM_FILE, flags, dir_fd=folder)
+        stack.callback(os.close, claim)
+        if stat.S_ISREG(os.fstat(claim).st_mode) and _lock(claim, unable=False):
+            _remove(parent, name, folder)
+
+
+def _remove(parent: int, name: str, folder: int) -> None:
+    """Remove a folder with all that is in it, last the claim: it shows what a kill leaves."""
+    for each in os.listdir(folder):
+        if stat.S_ISDIR(os.lstat(each, dir_fd=folder).st_mode):
+            shutil.rmtree(each, dir_fd=folder)
+        elif each != CLAIM_FILE:
+            os.unlink(each, dir_fd=folder)
+    os.unlink(CLAIM_FILE, dir_fd=folder)
+    if os.path.samestat(os.lstat(name, dir_fd=parent), os.fstat(folder)):
+        os.rmdir(name, dir_fd=parent)
+
+
+def _remove_empty(parent: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.rmdir(name, dir_fd=parent)
+
+
+def _unlink_claim(folder: int) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(CLAIM_FILE, dir_fd=folder)
+
+
+class Drafts:
+    """Files that are written beside their places, and move there together when a block ends."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self._scratches: dict[tuple[int, int], Scratch] = {}
+        self._finished: list[_Finished] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._stack:
+            if kind is None:
+                for each in self._finished:
+                    each.scratch.require_owner()
+                    with _written(each.shown):
+                        each.move()
+                for each in self._finished:
+                    with _written(each.shown):
+                        _sync_folder(each.parent)
+
+    @contextlib.contextmanager
+    def file(self, target: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+        """Open a file to write for a block, at whose end it is on the disk, not yet in its place.
+
+        A link is followed, as open() does; a device, a pipe and a descriptor of this process
+        (/dev/stdout) are written at once.
+        """
+        shown = os.fspath(target)
+        with _written(shown):
+            finished, descriptor = None, _open_special(shown)
+            if descriptor is None:
+                finished = self._begin(shown)
+                descriptor = new_file(finished.name, folder=finished.scratch.descriptor)
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, descriptor)
+            raw = stack.enter_context(_NamedFile(descriptor, shown))
+            file = io.BufferedWriter(raw)
+            yield file
+            if finished:
+                finished.scratch.require_owner()
+            if not file.closed:
+                file.flush()
+            if finished:
+                with _written(shown):
+                    _set_mode(descriptor, finished.mode())
+                    os.fsync(descriptor)
+                self._finished.append(finished)
+
+    def _begin(self, shown: str) -> "_Finished":
+        parent, place = _followed(Path(shown))
+        self._stack.callback(os.close, parent)
+        found = os.fstat(parent)
+        key = found.st_dev, found.st_ino
+        if key not in self._scratches:
+            self._scratches[key] = self._stack.enter_context(_made(parent, place))
+        return _Finished(shown, self._scratches[key], str(len(self._finished)), parent, place.name)
+
+
+@dataclass
+class _Finished:
+    """A file in a scratch folder, and its place in the folder around it."""
+
+    shown: str
+    scratch: Scratch
+    name: str
+    parent: int
+    place: str
+
+    def mode(self) -> int:
+        """Return the mode of the user's own file that it replaces, or what open() gives it."""
+        with contextlib.suppress(FileNotFoundError):
+            found = os.lstat(self.place, dir_fd=self.parent)
+            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+                return found.st_mode & 0o777
+        return self.scratch.mode
+
+    def move(self) -> None:
+        """Move it to its place."""
+        folder = self.scratch.descriptor
+        os.rename(self.name, self.place, src_dir_fd=folder, dst_dir_fd=self.parent)
+
+
+@contextlib.contextmanager
+def draft_file(target: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a file to write, which appears, complete, when the block ends; or not at all."""
+    with Drafts() as drafts, drafts.file(target) as file:
+        yield file
+
+
+class _NamedFile(io.FileIO):
+    """A file whose errors name it, so that they aren't taken for others of the block."""
+
+    def __init__(self, descriptor: int, shown: str) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self._shown = shown
+
+    def write(self, data: Any, /) -> int:
+        with _written(self._shown):
+            return super().write(data)
+
+
+@contextlib.contextmanager
+def _written(path: str) -> Iterator[None]:
+    """Raise FpdbError for an error of the system's about a file that is written."""
+    try:
+        yield
+    except FpdbError:  # some are an OSError as well
+        raise
+    except (OSError, ValueError) as error:  # a ValueError is a path with a NUL
+        raise FpdbError(
+            f"{path} can't be written: {getattr(error, 'strerror', None) or error}",
+            hint="choose another file, or make room",
+        ) from None
+
+
+def _open_special(path: str) -> int | None:
+    """Open what isn't a regular file and can't be replaced by one; return None for all else."""
+    own = os.path.realpath("/proc/self/fd")
+    for _ in range(_MOST_LINKS):
+        folder, name = os.path.split(path)
+        if os.path.realpath(folder or ".") in (own, "/dev/fd") and name.isdecimal():
+            return os.dup(int(name))
+        if not os.path.islink(path):
+            break
+        path = os.path.join(folder, os.readlink(path))
+    if os.path.exists(path) and not os.path.isfile(path):
+        return os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    return None
+
+
+def _followed(path: Path) -> tuple[int, Path]:
+    """Follow links; return the opened folder of what a path leads to, and where that is."""
+    if not path.name:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    folder = _open_folder(path.parent)
+    for _ in range(_MOST_LINKS):
+        try:
+            found = os.lstat(path.name, dir_fd=folder)
+        except FileNotFoundError:
+            return folder, path
+        except BaseException:
+            os.close(folder)
+            raise
+        if not stat.S_ISLNK(found.st_mode):
+            return folder, path
+        try:
+            _require_trusted(found, os.fstat(folder))
+            leads = Path(os.readlink(path.name, dir_fd=folder))
+            other = _open_folder(leads.parent, folder)
+        finally:
+            os.close(folder)
+        folder, path = other, path.parent / leads
+    os.close(folder)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _require_trusted(link: os.stat_result, folder: os.stat_result) -> None:
+    """Raise PermissionError for a stranger's link in a folder that all may write to, as /tmp.
+
+    Linux refuses to follow these (fs.protected_symlinks), but not where a program reads them.
+    """
+    if folder.st_mode & stat.S_IWOTH and link.st_uid not in (os.geteuid(), folder.st_uid):
+        raise PermissionError(errno.EACCES, f"it is a symbolic link of user {link.st_uid}")
+
+
+def _open_folder(path: Path, folder: int | None = None) -> int:
+    try:
+        return os.open(path, _FOLDER, dir_fd=folder)
+    except PermissionError:  # it may be one that can be written, but not listed
+        return os.open(path, _FOLDER | getattr(os, "O_PATH", 0), dir_fd=folder)
+
+
+def _set_mode(descriptor: int, mode: int) -> None:
+    try:
+        os.fchmod(descriptor, mode)
+    except OSError as error:
+        if error.errno not in _UNABLE:
+            raise
+
+
+def _sync_folder(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNABLE:
+            raise
