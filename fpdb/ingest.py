@@ -29,7 +29,6 @@ from fpdb.storage.format import Stored
 _MOST_DIGITS = 20
 # Where `Ingested` counts a status under another name.
 _COUNTED = {"duplicate": "duplicates", "error": "bad"}
-_BEGINNING, _ENDS = 2000, 3
 # Documents of files are read for as long before they are stored together.
 _SECONDS = 1.0
 # Records that are looked up together.
@@ -357,8 +356,7 @@ class Take:
                 found.append(BadRecord(record.source, str(error), error.hint, record.key))
                 continue
             places.append(len(found))
-            # Hardly any other text ends an element several times so soon.
-            markup = record.text is not None and record.text.count("</", 0, _BEGINNING) >= _ENDS
+            markup = documents[-1].has_tags
             found.append(Good(record.source, record.key, record.replaced, markup))
         prepared, refused = self.preparer.sift(documents)
         for number, problem in refused:

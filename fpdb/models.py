@@ -26,6 +26,8 @@ PORTABLE = "fpdb_portable"
 # The last second of the year 9999, after which a time has no usual written form.
 LATEST = 253_402_300_799
 _MOST_SHOWN = 20
+# Hardly any text but HTML ends as many elements in as many characters.
+_ENDS, _BEGINNING = 3, 2000
 
 
 def now() -> int:
@@ -260,6 +262,15 @@ class Document:
     sketch: bytes | None = None
     digest: bytes | None = None
     characters: int = 0
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether the text seems to be HTML: begins with a tag, or soon ends several elements."""
+        text = self.text
+        if not isinstance(text, str) or "<" not in text:
+            return False
+        begins = text[:_BEGINNING].lstrip("\ufeff \t\r\n").startswith("<")
+        return text.count("</", 0, _BEGINNING) >= _ENDS or (begins and "</" in text)
 
 
 class Match(NamedTuple):

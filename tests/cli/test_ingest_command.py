@@ -415,7 +415,9 @@ def test_the_formats_of_the_option_are_those_that_are_read():
 
 
 def marked_up(number):
-    return f"<div><p>{text_of(number)}</p><ul><li>one</li><li>two</li></ul></div>"
+    """Return a page; of every other one, the first element ends long after the beginning."""
+    style = f"<style>{'p { margin: 0 } ' * 200}</style>" * (number % 2)
+    return f"<div>{style}<p>{text_of(number)}</p><ul><li>one</li><li>two</li></ul></div>"
 
 
 def test_texts_with_tags_are_warned_of_once(run, path, tmp_path):
