@@ -44,6 +44,7 @@ from fpdb.errors import (
     RecipeMismatchError,
     ShortTextError,
     StorageError,
+    TagsWarning,
     WorkerError,
 )
 
@@ -179,6 +180,7 @@ __all__ = [
     "Secret",
     "ShortTextError",
     "StorageError",
+    "TagsWarning",
     "Thresholds",
     "Weights",
     "WorkerError",

@@ -114,8 +114,7 @@ class Database(Queries):
         """Create a database for a `with` block to fill, faster than one that is in its place.
 
         It is made beside the path and moved there when the block ends, complete and synced. If the
-        block fails, there is none. The handle ends with the block. The arguments and errors are
-        those of `create`.
+        block fails, there is none. The handle ends with the block. All else is as in `create`.
         """
         chosen, described = layout.describe(
             recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
@@ -220,7 +219,8 @@ class Database(Queries):
 
         Args:
             key: Your name for the document: text of at most 64 KiB, or with integer keys a number.
-            text: Its text, of at most 2 MiB (the recipe's `largest`), which isn't stored.
+            text: Its text, of at most 2 MiB (the recipe's `largest`), which isn't stored; of an
+                HTML page that of `html_text`, or there is a TagsWarning, once a handle.
             meta: A value that JSON can hold, of at most 64 KiB, stored with it.
             skip_duplicates: Don't add a document with a new key that resembles a stored one.
             similarity: The least similarity of a duplicate; by default that of the database. Only
@@ -237,7 +237,8 @@ class Database(Queries):
             ReadOnlyError, ClosedError: The handle was opened for reading, or is closed.
         """
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
-        return next(self._add(self._preparer.prepare([Document(key, text, meta)]), duplicates))
+        documents = self._preparer.watched([Document(key, text, meta)])
+        return next(self._add(self._preparer.prepare(documents), duplicates))
 
     def add_many(
         self,
@@ -270,7 +271,7 @@ class Database(Queries):
         """
         require_whole("transaction", transaction, 1)
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
-        parts = take(iter(documents), transaction)
+        parts = map(self._preparer.watched, take(iter(documents), transaction))
         prepare = self._preparer.prepare
         for together in put_together(mapped(prepare, parts, jobs), transaction):
             yield from self._add(together, duplicates)
@@ -384,8 +385,7 @@ class Database(Queries):
         for start in range(0, len(keys), _TOGETHER):
             some = slice(start, start + _TOGETHER)
             rows = zip(keys[some].tolist(), self._index.numbers(fingerprints[some]), strict=True)
-            documents = [Stored(0, key, number, time) for key, number in rows]
-            added = self._add_within(txn, documents)
+            added = self._add_within(txn, [Stored(0, key, number, time) for key, number in rows])
             replaced += sum(each.status != "unchanged" for each in added)
         return replaced
 

@@ -132,5 +132,9 @@ class DocumentNotFoundError(FpdbError, KeyError):
     """There is no document with this key."""
 
 
+class TagsWarning(UserWarning):
+    """A text whose tags count as words, because it was given as text and not as HTML."""
+
+
 class IncompleteWarning(UserWarning):
     """Pairs or clusters that leave something out, because a band has too many documents."""

@@ -5,6 +5,7 @@ That is nearly all of the work of adding, and it needs no database: a worker pro
 
 import contextlib
 import operator
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from fpdb.arrays import column, differs
 from fpdb.documents.catalog import Catalog, Keys
 from fpdb.documents.layout import layout
-from fpdb.errors import InputError, RecipeError
+from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
 from fpdb.models import DIGEST_BYTES, LATEST, SKETCH_BYTES, Document, Key, now
 from fpdb.storage import pack
@@ -55,6 +56,7 @@ class Preparer:
         self.given = recipe
         self.index = index
         self.catalog = catalog
+        self._warned = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _preparer, (self.header, self.given, self._sketched)
@@ -71,6 +73,20 @@ class Preparer:
             if self.recipe.largest < largest:
                 given = self.recipe.replace(largest=largest)
         return _preparer(self.header, given, sketched)
+
+    def watched(self, documents: list[Document]) -> list[Document]:
+        """Return documents as they are; warn of the first of all whose text has tags."""
+        if not self._warned:
+            tagged = (each for each in documents if isinstance(each, Document) and each.has_tags)
+            if found := next(tagged, None):
+                self._warned = True
+                warnings.warn(
+                    f"the text of {found.key!r:.200} has tags, which count as words; of an HTML "
+                    "page, take the text by fpdb.html_text, or send it to a server as html",
+                    TagsWarning,
+                    stacklevel=3,
+                )
+        return documents
 
     def sift(
         self, documents: Sequence[Document]
