@@ -254,7 +254,15 @@ class NearDuplicatesPipeline:
         text = "\n".join(texts)
         if not text.strip():
             raise fpdb.InputError(f"the item has no text in {' or '.join(fields)}")
-        return fpdb.Document(key if self._database.keys == "integer" else str(key), text)
+        document = fpdb.Document(key if self._database.keys == "integer" else str(key), text)
+        if self._settings["FPDB_MARKUP"] == "text" and document.has_tags:
+            self._report(
+                logging.WARNING,
+                'The text of %s has tags, which count as words; FPDB_MARKUP = "html" takes the '
+                "text of HTML pages",
+                key,
+            )
+        return document
 
     def _report(self, level: int, message: str, *values: object) -> None:
         """Log something about the whole crawl once, an error with its traceback."""

@@ -90,6 +90,20 @@ def test_empty_pages_pass_and_are_no_duplicates(path):
     assert stats == {"fpdb/unusable": 2, "fpdb/short": 3, "fpdb/duplicate": 1}
 
 
+@pytest.mark.process
+def test_texts_with_tags_are_warned_of_once(path, caplog):
+    pytest.importorskip("resiliparse", reason="the extra web isn't installed")
+    page = "<html><head><title>Kites</title></head><body><p>{} {}</p></body></html>"
+    items = [{"url": str(number), "text": page.format(TEXT, number)} for number in range(3)]
+    process(path, items)
+    [said] = [each for each in said_by_pipeline(caplog) if each.levelno >= logging.WARNING]
+    assert 'The text of 0 has tags, which count as words; FPDB_MARKUP = "html"' in said.getMessage()
+    caplog.clear()
+    about = f"<p>Elements such as &lt;p&gt; end with &lt;/p&gt;&lt;/p&gt;&lt;/p&gt;. {TEXT}</p>"
+    process(path, [{"url": "about", "text": about}], FPDB_MARKUP="html")
+    assert not [each for each in said_by_pipeline(caplog) if each.levelno >= logging.WARNING]
+
+
 def test_an_item_that_has_no_field_for_the_tag_passes_and_that_is_said_once(path, caplog):
     class Bare(scrapy.Item):
         url = scrapy.Field()
