@@ -92,6 +92,13 @@ def test_pages_and_fingerprints_are_checked_too(db):
     assert found.json == {"matches": [{"key": "a", "distance": 0}]}
 
 
+def test_a_page_that_is_sent_as_text_is_warned_of_once(db):
+    page = f"<html><title>x</title><body><p>{TEXT}</p></body></html>"
+    with pytest.warns(fpdb.TagsWarning, match="'a' has tags.* to a server as html") as found:
+        talk(db, check("a", page), check("b", page))
+    assert len(found) == 1
+
+
 def test_each_problem_has_its_status_and_a_hint(db):
     requests = {
         400: [

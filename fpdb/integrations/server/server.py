@@ -122,7 +122,10 @@ class Server:
         text = body.text
         if body.html is not None:
             text = (await self.read(fpdb.html_text, body.html)).text
-        return fpdb.Document(body.key, text, body.meta, self._number_of(body))
+        document = fpdb.Document(body.key, text, body.meta, self._number_of(body))
+        if body.html is None:
+            self.database.preparer.watched([document])
+        return document
 
     def near(self, question: QueryBody) -> fpdb.Matches:
         """Find the stored documents near a text, a page or a fingerprint; call it in a thread."""
