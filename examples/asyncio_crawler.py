@@ -12,31 +12,37 @@ import fpdb
 AT_ONCE = 8
 
 
-def fetch(url: str) -> str:
-    """Return the HTML of a page; of anything else, or if it can't be fetched, nothing."""
+def fetch(url: str) -> tuple[bytes, str]:
+    """Return a page of HTML and its Content-Type; of anything else, or on failure, nothing."""
     try:
         with urllib.request.urlopen(url, timeout=30) as answer:
             if answer.headers.get_content_type() == "text/html":
-                return answer.read().decode("utf-8", "replace")
+                return answer.read(), answer.headers["Content-Type"]
     except (OSError, HTTPException) as error:
         print("failed", url, error, file=sys.stderr)
-    return ""
+    return b"", ""
+
+
+def store(db: fpdb.Database, url: str, page: bytes, content_type: str) -> fpdb.Added:
+    """Store the main text of a page, unless its like is stored."""
+    text = fpdb.html_text(page, content_type=content_type).text
+    return db.add(url, text, skip_duplicates=True)
 
 
 async def visit(db: fpdb.Database, url: str, seen: set[str], turn: asyncio.Semaphore) -> None:
     """Store a page unless its like is stored, and visit what it links to on the same site."""
     async with turn:
-        page = await asyncio.to_thread(fetch, url)
+        page, content_type = await asyncio.to_thread(fetch, url)
         if not page:
             return
-        text = re.sub(r"<[^>]+>", " ", page)
         try:
-            added = await asyncio.to_thread(db.add, url, text, skip_duplicates=True)
+            added = await asyncio.to_thread(store, db, url, page, content_type)
         except fpdb.InputError as error:  # such as a page that is too large
             print("refused", url, error, file=sys.stderr)
             return
     print(added.status, url, *(match.key for match in added.matches[:1]))
-    links = {urljoin(url, link) for link in re.findall(r'href="(?!\S*//\[)([^"#]+)', page)}
+    found = re.findall(r'href="(?!\S*//\[)([^"#]+)', page.decode("utf-8", "replace"))
+    links = {urljoin(url, link) for link in found}
     new = {link for link in links - seen if link.startswith(urljoin(url, "/"))}
     seen |= new
     await asyncio.gather(*(visit(db, link, seen, turn) for link in new))

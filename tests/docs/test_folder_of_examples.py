@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -25,23 +27,105 @@ class Quiet(SimpleHTTPRequestHandler):
         pass
 
 
+STORIES, MIRRORED, PRINTED = 24, 8, 12
+# Every page has these, and so much of them that they outweigh most stories.
+STYLE = "".join(f".box-{n} {{ margin: {n}px; padding: {n % 7}em }}\n" for n in range(150))
+SCRIPT = "".join(f'track("event-{n}", {{page: {n}, kind: "view"}});\n' for n in range(150))
+MENU = "".join(f'<li><a href="/section/{n}">Section {n} of the paper</a></li>' for n in range(20))
+NOTICE = (
+    "Subscribe to our letter. We use cookies to count readers. All rights reserved by the paper."
+)
+
+
+def story(number):
+    """Return the paragraphs of a story, which has no sentence in common with another one."""
+    choose = random.Random(number)
+    words = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("n", "rt", "lim", "s")]
+    sentences = (" ".join(choose.choices(words, k=14)).capitalize() + "." for _ in range(99))
+    return [" ".join(next(sentences) for _ in range(3)) for _ in range(choose.randint(2, 6))]
+
+
+def shown(number, paragraphs):
+    """Return the page of a story, in the template of the site."""
+    text = "".join(f"<p>{each}</p>\n" for each in paragraphs)
+    copies = "".join(f'<a href="/{kind}/{number}.html">{kind}</a> ' for kind in ("mirror", "print"))
+    return (
+        f"<!doctype html><html><head><title>Story {number}</title><style>{STYLE}</style></head>"
+        f"<body><header><nav><ul>{MENU}</ul></nav></header><script>{SCRIPT}</script>"
+        f"<main><article><h1>Story {number}</h1>{text}</article></main>"
+        f"<aside><h2>Share</h2>{copies}</aside><footer><p>{NOTICE}</p></footer></body></html>"
+    )
+
+
+def printed(number, paragraphs):
+    """Return the print version of a story, with a header, styles and scripts of its own."""
+    text = "<br><br>\n".join(paragraphs)
+    return (
+        f"<html><head><title>Print: story {number}</title><style media=print>{STYLE[::-1]}</style>"
+        f"</head><body><div id=header>The Paper, printed for you<hr></div>"
+        f"<div class=story><b>Story {number}</b><br>\n{text}</div>"
+        f"<div id=footer>Source: the paper, page {number}</div>"
+        f"<script>{SCRIPT[::-1]}</script></body></html>"
+    )
+
+
+def pages_of_paper():
+    """Return the pages of a site by their names: stories, mirrors, print versions, a first page."""
+    pages = {}
+    for number in range(STORIES):
+        paragraphs = story(number)
+        pages[f"story/{number}"] = shown(number, paragraphs)
+        if number < MIRRORED:
+            added = "This text appeared on another site before it came here, a week ago."
+            pages[f"mirror/{number}"] = shown(number, [*paragraphs, added])
+        if number < PRINTED:
+            pages[f"print/{number}"] = printed(number, paragraphs)
+    listed = "".join(f'<li><a href="/story/{n}.html">Story {n}</a></li>' for n in range(STORIES))
+    pages["index"] = f"<html><body><ul>{listed}</ul></body></html>"
+    return pages
+
+
+def require_right(copies):
+    """Each mirror, print version or their original is a copy, and no other page of the paper."""
+    assert len(copies) == MIRRORED + PRINTED
+    numbers = [[re.search("[0-9]+[.]html", url)[0] for url in pair] for pair in copies.items()]
+    assert all(number == other for number, other in numbers)
+    assert not copies.keys() & set(copies.values())
+
+
 @pytest.fixture
-def site(tmp_path):
+def serve(tmp_path):
+    """What serves pages by their names, and returns the address of the site."""
+    started = []
+
+    def start(pages):
+        folder = tmp_path / "site"
+        for name, page in pages.items():
+            file = folder / f"{name}.html"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(page)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        started.append(server)
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    yield start
+    for server in started:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def site(tmp_path, serve):
     """The address of three pages, two of which are near-duplicates, and of links to no pages."""
-    folder = tmp_path / "site"
-    folder.mkdir()
     texts = {"a": STORY, "b": f"{STORY} and its end"}
     others = ("mailto:a@b.example", "http://[/", "/gone.html", "/bytes", "http://localhost:1/")
     links = "".join(f'<a href="{link}">other</a> ' for link in others)
     texts["index"] = f'{links}<a href="/a.html#top">one</a> <a href="/b.html">two</a>'
-    (folder / "bytes").write_bytes(bytes(range(256)))
-    for name, text in texts.items():
-        (folder / f"{name}.html").write_text(f"<html><body><p>{text}</p></body></html>")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    pages = {name: f"<html><body><p>{text}</p></body></html>" for name, text in texts.items()}
+    address = serve(pages)
+    (tmp_path / "site" / "bytes").write_bytes(bytes(range(256)))
+    return address
 
 
 def run(folder, *command):
@@ -70,21 +154,46 @@ def test_a_corpus_is_cleaned(tmp_path):
     assert "<html" in (tmp_path / "clean.jsonl.html").read_text()
 
 
+def crawl(folder, site):
+    """Crawl with the program that uses no framework; return what it prints, each line as words."""
+    crawler = ROOT / "examples" / "asyncio_crawler.py"
+    out = run(folder, sys.executable, crawler, site, "crawl.fpdb")
+    return [line.split() for line in out.splitlines()]
+
+
+def scrape(folder, site):
+    """Crawl with the project of Scrapy; return the items."""
+    pytest.importorskip("scrapy", reason="scrapy isn't installed")
+    project = folder / "project"
+    shutil.copytree(ROOT / "examples" / "scrapy_project", project)
+    options = ["crawl", "pages", "-a", f"start={site}", "-o", "items.jsonl"]
+    run(project, sys.executable, "-m", "scrapy", *options)
+    return [json.loads(line) for line in (project / "items.jsonl").read_text().splitlines()]
+
+
 def test_a_crawler_without_a_framework_stores_each_page_once(tmp_path, site):
-    out = run(
-        tmp_path, sys.executable, ROOT / "examples" / "asyncio_crawler.py", site, "crawl.fpdb"
-    )
-    assert sorted(line.split()[0] for line in out.splitlines()) == ["added", "duplicate", "short"]
+    lines = crawl(tmp_path, site)
+    assert sorted(status for status, *_ in lines) == ["added", "duplicate", "short"]
     with fpdb.open(tmp_path / "crawl.fpdb") as db:
         assert len(db) == 2
 
 
+def test_a_crawler_without_a_framework_finds_copies_in_other_templates(tmp_path, serve):
+    pages = pages_of_paper()
+    lines = crawl(tmp_path, serve(pages))
+    assert len(lines) == len(pages)
+    require_right({line[1]: line[2] for line in lines if line[0] == "duplicate"})
+
+
 def test_the_project_of_scrapy_tags_duplicates(tmp_path, site):
-    pytest.importorskip("scrapy", reason="scrapy isn't installed")
-    project = tmp_path / "project"
-    shutil.copytree(ROOT / "examples" / "scrapy_project", project)
-    options = ["crawl", "pages", "-a", f"start={site}", "-o", "items.jsonl"]
-    run(project, sys.executable, "-m", "scrapy", *options)
-    assert (project / "items.jsonl").read_text().count("\n") == 3
-    items = [json.loads(line) for line in (project / "items.jsonl").read_text().splitlines()]
+    items = scrape(tmp_path, site)
+    assert len(items) == 3
     assert sum("near_duplicate_of" in item for item in items) == 1
+
+
+def test_the_project_of_scrapy_finds_copies_in_other_templates(tmp_path, serve):
+    pages = pages_of_paper()
+    items = scrape(tmp_path, serve(pages))
+    assert len(items) == len(pages)
+    tagged = [item for item in items if "near_duplicate_of" in item]
+    require_right({item["url"]: item["near_duplicate_of"] for item in tagged})

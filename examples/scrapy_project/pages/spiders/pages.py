@@ -1,4 +1,4 @@
-"""A spider that yields the text of each page of a site."""
+"""A spider that yields each page of a site."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -30,5 +30,5 @@ class PagesSpider(scrapy.Spider):
     def parse(self, response: Response) -> Iterator[Any]:
         """Yield the page, and what it links to."""
         if isinstance(response, TextResponse):
-            yield {"url": response.url, "text": " ".join(response.css("body ::text").getall())}
+            yield {"url": response.url, "html": response.text}
             yield from response.follow_all(self.links.extract_links(response))
