@@ -5,6 +5,7 @@ order.
 """
 
 import dataclasses
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, Preparer, bytes_
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.arrow import table_rows
-from fpdb.io.files import Part, meter_of, read_parts, size_of
+from fpdb.io.files import Part, Paths, meter_of, path_names, read_parts, size_of
 from fpdb.io.follow import follow_parts
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.warc import Passing
@@ -92,7 +93,7 @@ class Answer(NamedTuple):
 
 def ingest(
     database: Database,
-    paths: str | Iterable[str],
+    paths: Paths,
     reading: Reading | None = None,
     *,
     skip_duplicates: bool = False,
@@ -112,7 +113,7 @@ def ingest(
     Args:
         database: Where the documents are stored, those of a second in a transaction; of a pipe, as
             they come.
-        paths: Files, directories and "-". All are checked before anything is read.
+        paths: Files, directories and "-", or one alone. All are checked before anything is read.
         reading: How files become documents; by default, their suffixes say it.
         skip_duplicates: Don't add a document that resembles a stored one.
         similarity: The least similarity at which a document is a duplicate.
@@ -137,7 +138,7 @@ def ingest(
     run = Run(strict, on_bad, on_progress, on_added)
     counts, reading = run.counts, reading or Reading()
     archived = _Archived(database, counts)
-    paths = [paths] if isinstance(paths, str) else list(paths)
+    paths = path_names(paths)
     passing = Passing(archived.is_stored, archived.skip)
     # A list, so that all paths are checked now.
     opened = [
@@ -157,7 +158,7 @@ def ingest(
 
 def follow(
     database: Database,
-    source: str,
+    source: str | os.PathLike[str],
     reading: Reading | None = None,
     *,
     skip_duplicates: bool = False,
@@ -184,7 +185,7 @@ def follow(
         InputError: The source isn't "-" or a directory.
         LockTimeoutError, DiskFullError, ReadOnlyError: As in `Database.add`.
     """
-    reading = reading or Reading()
+    reading, source = reading or Reading(), os.fspath(source)
     known = () if source == "-" else database.file_places()
     take = Take(database.preparer.adapted(reading.max_bytes))
     for part, places in follow_parts(source, reading, on_note, known):
@@ -207,7 +208,7 @@ def follow(
 
 def query_files(
     database: Database,
-    paths: str | Iterable[str],
+    paths: Paths,
     reading: Reading | None = None,
     *,
     k: int | None = None,
@@ -222,7 +223,7 @@ def query_files(
 
     Args:
         database: Where to look.
-        paths: Files, directories, and "-" for standard input.
+        paths: Files, directories, and "-" for standard input, or one alone.
         reading: How files become records; by default, their suffixes say it.
         k: Compare fingerprints, at most this distance.
         limit: Return the nearest documents of each only, at most this number.
@@ -239,7 +240,7 @@ def query_files(
         MissingExtraError: A format needs a package that isn't installed.
     """
     reading = dataclasses.replace(reading or Reading(), keyed=False)
-    paths = [paths] if isinstance(paths, str) else list(paths)
+    paths = path_names(paths)
     meter = meter_of("query", paths)
     opened = [read_parts(path, reading, size=_BLOCK, progress=meter.add) for path in paths]
     sketched = k is None and (similarity or database.similarity) is not None

@@ -11,6 +11,7 @@ from fpdb.dedupe.records import kept_records, kept_rows
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io.arrow import is_table
+from fpdb.io.files import path_names
 from fpdb.io.records import BadRecord, Reading
 
 __all__ = ["Deduplicated", "Removed", "dedupe"]
@@ -88,14 +89,13 @@ def dedupe(
         on_progress=on_progress,
     )
     if output is not None or output_dir is not None or _is_path(source):
-        paths = [source] if _is_path(source) else list(source)
         if (output is None) == (output_dir is None):
             raise InputError(
                 "found no place for the output, or two", hint="give output= or output_dir="
             )
         corpus = Corpus(
             run,
-            [os.fspath(path) for path in paths],
+            path_names(source),
             Path(output or output_dir or ""),
             output is None,
             None if removed is None else os.fspath(removed),

@@ -28,6 +28,7 @@ from fpdb.storage.format import FileIdentity
 
 # Can be pickled, and returns the records when it is called.
 Part = Callable[[], Iterable[Record | BadRecord]]
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Each = TypeVar("Each")
 
 PART = 1000
@@ -468,6 +469,12 @@ def walk(root: str) -> Iterator[FolderEntry]:
                 ]
         except OSError as error:
             yield replace(entry, problem=f"can't be read: {error.strerror}")
+
+
+def path_names(paths: Paths) -> list[str]:
+    """Return the names of some paths, of which one may be given alone."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return [os.fspath(path) for path in given]
 
 
 def size_of(*paths: str) -> int | None:

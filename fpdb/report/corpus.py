@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from fpdb.arrays import Marks
 from fpdb.database import Database
 from fpdb.fingerprint import Recipe, least_estimate
 from fpdb.ingest import Ingested, Run
+from fpdb.io.files import Paths, path_names
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import whole_file
 from fpdb.models import require_similarity, require_whole
@@ -42,7 +43,7 @@ class Reported:
 
 
 def report(
-    paths: str | Iterable[str],
+    paths: Paths,
     output: str | os.PathLike[str],
     reading: Reading | None = None,
     *,
@@ -64,7 +65,7 @@ def report(
     in between, their documents are in a temporary database.
 
     Args:
-        paths: Files and directories with the texts.
+        paths: Files and directories with the texts, or one alone.
         output: The file to write; one that is there is replaced.
         reading: How files become documents; by default, their suffixes say it.
         database: Show the groups of this database, and read only the texts from the sources, by
@@ -90,10 +91,9 @@ def report(
     """
     require_whole("top", top, 1)
     require_similarity(similarity)
-    given = [paths] if isinstance(paths, str) else list(paths)
     run = Run(strict, on_bad, on_progress)
     with collected(
-        given,
+        path_names(paths),
         reading or Reading(),
         database=database,
         recipe=recipe,

@@ -1,10 +1,12 @@
 """Directories: all their files in order, keys that don't depend on where they lie."""
 
 import gzip
+import json
 import os
 
 import pytest
 
+import fpdb
 from fpdb.errors import InputError
 from fpdb.io.files import read_records, size_of
 from fpdb.io.records import BadRecord, Reading
@@ -156,3 +158,22 @@ def test_an_empty_folder_and_an_unknown_format(tmp_path):
     assert list(read_records(str(tmp_path))) == []
     with pytest.raises(InputError, match="found the format"):
         read_records(str(tmp_path), Reading(format="xml"))
+
+
+def test_one_path_may_be_given_alone(tmp_path):
+    """As a string or as a path, in every function that reads files into or with a database."""
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    file = folder / "in.jsonl"
+    text = " ".join(f"word{n}" for n in range(30))
+    file.write_text(json.dumps({"key": "a", "text": text}) + "\n")
+    with fpdb.create(tmp_path / "db") as db:
+        for given in (file, str(file), [file], [str(file), file]):
+            counts = fpdb.ingest(db, given)
+            assert counts.read == (len(given) if isinstance(given, list) else 1)
+            [[name, matches, *_], *_] = fpdb.query_files(db, given)
+            assert (name, [match.key for match in matches]) == ("a", ["a"])
+            assert fpdb.report(given, tmp_path / "page.html").documents >= 1
+        answers = fpdb.follow(db, folder)
+        assert next(answers).status == "unchanged"
+        answers.close()
