@@ -104,7 +104,7 @@ def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
 
 def outcomes(counts: fpdb.Ingested) -> str:
     """Return what became of the records, in numbers."""
-    return render.listed({name: getattr(counts, name) for name in _COUNTS})
+    return render.listed({name: getattr(counts, name) for name in _COUNTS}, "duplicates")
 
 
 class ProgressLine:

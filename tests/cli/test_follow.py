@@ -73,7 +73,7 @@ def test_each_line_is_answered_before_the_next_is_sent(talk, path):
     code, out, err = talk.end()
     assert (code, out) == (0, "")
     assert err.splitlines()[-1] == (
-        "read 5, added 1, replaced 1, unchanged 1, duplicates 1, short 1"
+        "read 5, added 1, replaced 1, unchanged 1, duplicates 1 (20.0%), short 1"
     )
 
 

@@ -78,7 +78,7 @@ def test_an_ingest_counts_what_was_incomplete(path, pages, jobs):
 def test_the_summary_of_ingest_counts_what_was_incomplete(run, path, pages):
     done = run("ingest", path, pages, "--skip-duplicates")
     assert done.rows == [["reprint", "original", "2"]]
-    assert "duplicates 1, incomplete 2; " in done.err
+    assert "duplicates 1 (33.3%), incomplete 2; " in done.err
     again = run("ingest", path, pages)  # which searches nothing
     assert "incomplete" not in again.err
 

@@ -31,7 +31,7 @@ def summary(done):
     line = next(line for line in done.err.splitlines() if line.startswith("read "))
     counts, rate = line.split("; ")
     assert rate.endswith(" documents/s")
-    pairs = (part.rsplit(" ", 1) for part in counts.split(", "))
+    pairs = (part.partition(" (")[0].rsplit(" ", 1) for part in counts.split(", "))
     return {name: int(count.replace(",", "")) for name, count in pairs}
 
 
@@ -197,6 +197,7 @@ def test_duplicates_are_skipped_and_said(run, path, source):
     done = run("ingest", path, "--skip-duplicates", stdin=copies)
     assert done.rows == [["copy3", "https://a.example/3", "1.00"]]
     assert summary(done) == {"read": 2, "added": 1, "duplicates": 1}
+    assert ", duplicates 1 (50.0%); " in done.err
     as_json = run("ingest", path, "--skip-duplicates", "--json", "--quiet", stdin=copies)
     assert as_json.err == ""
     shown = json.loads(as_json.out)

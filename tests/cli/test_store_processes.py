@@ -112,7 +112,7 @@ def test_ingest_goes_on_when_nobody_reads_its_duplicates(start, path, tmp_path):
     process.stdout.close()
     err = process.stderr.read().decode()
     assert process.wait(60) == 0
-    assert "read 3,001, added 2, duplicates 2,999" in err
+    assert "read 3,001, added 2, duplicates 2,999 (99.9%)" in err
     assert keys_in(path)[-1] == "last"
 
 
