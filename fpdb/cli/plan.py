@@ -17,8 +17,8 @@ _CORES = 8
 _MOST_SHOWN = 10**9
 # With this number of false matches a query or more, another width is better.
 MANY = 0.1
-# The similarities for which the recall of bands is shown.
-_SHOWN = (0.75, 0.8, 0.85, 0.9, 0.95)
+# The recall of bands is shown at similarities that differ by these from the given one.
+_AROUND = (-0.05, 0, 0.05, 0.1, 0.15)
 _JOIN_FIELDS = ("name", "prefix", "rows", "shuffle_bytes", "candidates", "tasks", "seconds")
 
 
@@ -87,7 +87,8 @@ def _show_bands(asked: dict[str, int], similarity: float) -> None:
     cost, bands = estimate_cost(chosen, documents), chosen.bands
     if bands is None:
         raise PlanError("the plan has no bands", hint="give a similarity above 0")
-    recall = {f"{each:.2f}": round(bands.recall(each), 4) for each in _SHOWN}
+    shown = (round(max(0, min(similarity + apart, 1)), 2) for apart in _AROUND)
+    recall = {f"{each:.2f}": round(bands.recall(each), 4) for each in shown}
     chance = bands.chance(documents)
     plain = {"bands": asdict(bands), "recall": recall, "chance_candidates": chance}
     total = cost.bytes + cost.key_bytes

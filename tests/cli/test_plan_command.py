@@ -150,6 +150,21 @@ def test_bands_for_a_similarity(run):
     assert f"{(plain['bytes'] + plain['key_bytes']) / 1e6:.0f} a document" in shown["bytes"]
 
 
+@pytest.mark.parametrize(
+    ("similarity", "around"),
+    [
+        ("0.6", ["0.55", "0.60", "0.65", "0.70", "0.75"]),
+        (".83", ["0.78", "0.83", "0.88", "0.93", "0.98"]),
+        ("0.97", ["0.92", "0.97", "1.00"]),
+        ("1", ["0.95", "1.00"]),
+    ],
+)
+def test_the_recall_is_shown_around_the_similarity(run, similarity, around):
+    plain = json.loads(run("plan", "--similarity", similarity, "--json").out)
+    assert list(plain["recall"]) == around
+    assert list(plain["recall"].values()) == sorted(plain["recall"].values())
+
+
 @pytest.mark.full
 def test_a_document_takes_the_bytes_of_the_plan(run, tmp_path):
     dice = random.Random(1)
