@@ -126,10 +126,12 @@ def _ask_texts(
     similarity: float | None,
 ) -> Iterator[Asked]:
     """Query with the texts that are given on the command line."""
+    sketched = k is None and (similarity or database.similarity) is not None
     for number, text in enumerate(texts, 1):
-        matches = database.query(text, k=k, limit=limit, similarity=similarity)
-        short = bool(database.recipe.batch([text]).short[0])
-        yield Asked("text" if number == 1 else f"text:{number}", matches, short)
+        [question] = database.preparer.questions([text], sketched=sketched)
+        [matches] = database.query_prepared([question], k=k, limit=limit, similarity=similarity)
+        name = "text" if number == 1 else f"text:{number}"
+        yield Asked(name, matches, question.fingerprint is None)
 
 
 def _show(answers: Iterable[Asked], target: Output, *, of_bits: bool) -> Counter[str]:

@@ -187,6 +187,21 @@ def test_exit_code_says_whether_anything_matched(run, path):
     assert (nothing.code, nothing.out) == (1, "")
 
 
+def test_a_text_is_fingerprinted_once(run, path, monkeypatch):
+    taken, batch = [], fpdb.Recipe.batch
+
+    def counted(recipe, texts, **options):
+        taken.extend(texts)
+        return batch(recipe, texts, **options)
+
+    monkeypatch.setattr(fpdb.Recipe, "batch", counted)
+    for options in ([], ["-k", "3"], ["--similarity", "0.9"]):
+        done = run("query", path, "-t", text_of(3), "-t", "brief", *options)
+        assert done.rows[0][:2] == ["text", "u3"]
+        assert "short texts: 1 " in done.err
+    assert taken == [text_of(3), "brief"] * 3
+
+
 def test_short_texts_find_equal_ones_only_and_that_is_said(run, path):
     done = run("query", path, "-t", "far too short", "-t", "far too shirt")
     assert done.rows == [["text", "brief", "1.00"]]
