@@ -112,10 +112,10 @@ def _compared(
 
 
 def _two_texts(line: str) -> list[str]:
-    """Split a line at its tab; if it has none, it may be two words."""
-    texts = line.split("\t") if "\t" in line else line.split()
+    """Split a line at its tab."""
+    texts = line.split("\t")
     if len(texts) != 2:
-        raise InputError(f"found {line.count(chr(9))} tabs, expected one between two texts")
+        raise InputError(f"found {len(texts) - 1} tabs, expected one between two texts")
     return texts
 
 

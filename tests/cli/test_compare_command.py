@@ -191,7 +191,9 @@ def test_pairs_have_fixed_columns(run, tmp_path):
     assert shown["jaccard"] == found.jaccard
 
 
-@pytest.mark.parametrize(("line", "tabs"), [("no tab here", 0), ("a\tb\tc", 2), ("", 0)])
+@pytest.mark.parametrize(
+    ("line", "tabs"), [("no tab here", 0), ("two words", 0), ("a\tb\tc", 2), ("", 0)]
+)
 def test_a_malformed_pair_names_its_file_and_line_and_the_others_are_compared(
     run, tmp_path, line, tabs
 ):
@@ -222,11 +224,6 @@ def test_pairs_outside_of_ascii_are_counted_for_ascii_mt(run):
         3,
         "error: the feature 'ï' isn't an ASCII character",
     )
-
-
-def test_two_words_on_a_line_are_a_pair_as_for_the_cpp_program(run):
-    done = run("compare", "--pairs", "-", "-r", "ascii-mt", "--below", 3, stdin=b"abc  abc\n x y\n")
-    assert [row[7:] for row in done.rows] == [["duplicate", "abc", "abc"], ["different", "x", "y"]]
 
 
 @pytest.mark.slow("it loads jieba's tagger")
