@@ -88,7 +88,7 @@ def _explain(recipe: fpdb.Recipe, record: Record, base: Base) -> None:
     """Print how the features of a text vote on its fingerprint."""
     found = recipe.explain(record.text or "")
     bits, source = found.bits, record.source if record.key is None else record.key
-    digits = fpdb.format_fingerprint(found.fingerprint, bits, base)
+    digits = None if found.short else fpdb.format_fingerprint(found.fingerprint, bits, base)
     weakest = found.weakest[:_WEAKEST]
     if render.wants_json():
         features = [
@@ -110,7 +110,7 @@ def _explain(recipe: fpdb.Recipe, record: Record, base: Base) -> None:
         render.block(f"{top:3}..{top - _A_LINE + 1:<3}{''.join(votes)}  {sign[at : at + _A_LINE]}")
     nearest = ", ".join(f"{bit} ({_vote(found, bit)})" for bit in weakest)
     render.row("")
-    render.report({"fingerprint": digits, "weakest bits": nearest})
+    render.report({"fingerprint": digits or "short", "weakest bits": nearest})
     if found.short:
         render.note(f"short: fewer than {recipe.grams.minimum} distinct features")
 

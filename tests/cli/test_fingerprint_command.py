@@ -305,6 +305,9 @@ def test_explanations_as_json_of_several_texts(run):
     assert (second["features"], second["fingerprint"]) == ([], "f" * 32)
     shown = run("fingerprint", "--explain", "-t", "a b", "-t", "c")
     assert shown.out.count("\n\ntext    c\n") == 1
+    assert shown.out.count("\nfingerprint   short\n") == 2
+    plain = json.loads(run("fingerprint", "--explain", "--json", "-t", "a b").out)
+    assert (plain["short"], plain["fingerprint"]) == (True, None)
     assert shown.err == "short: fewer than 6 distinct features\n" * 2
 
 
