@@ -8,21 +8,9 @@ import numpy as np
 import workloads
 from contenders import CONTENDERS, Process, StoppedError, interpreter
 from environments import MissingError
-from group import BATCH, LARGE, PATIENCE, SINGLES, Group, Records, say
+from group import BATCH, LARGE, PATIENCE, Group, Records, say
 
 HOT = 1_000_000
-
-
-def extras(group, largest):
-    """Measure what concerns fpdb alone, in the database of the group, which is open."""
-    order = {"count": SINGLES, "queries": "queries.npy", "stored": "stored.npy"}
-    paths = {key: group.workload.folder / order[key] for key in ("queries", "stored")}
-    group.start("fpdb")
-    if group.ask_open("fpdb") is not None and group.workload.documents == largest:
-        answer = group.ask("seek", "fpdb", "one", "extra", **{**order, **paths, "what": "seek"})
-        for way in answer or ():
-            group.keep(way, "fpdb", "one", answer[way])
-    group.finish("fpdb")
 
 
 def specials(records, folder, documents, rounds):
@@ -84,8 +72,6 @@ def run(sizes, kinds, rounds, peers, progress):
                         records.slot(where, "all", side.name)["stopped"] = side.why_cap
                 group = Group(records, workload, taking, rounds, pairs)
                 group.measure()
-                if data == "uniform" and "fpdb" in group.sides:
-                    extras(group, max(sizes))
                 versions.update(group.versions)
                 progress(records)
                 shutil.rmtree(work)

@@ -173,17 +173,11 @@ class Table:
         def add(name, shown, *wanted):
             rows.append({"fpdb alone": name, "figure": shown, "target": verdict(wanted)})
 
-        for (data, documents, row, _, _), record in self.found.items():
+        for (_, documents, row, _, _), record in self.found.items():
             value, size = next(iter(record["values"]), None), short(documents)
             if value is None:
-                if row in ("random inserts", "hot bucket", "seek"):
+                if row in ("random inserts", "hot bucket"):
                     add(f"{size}: {row}", record["stopped"])
-            elif row == "seek":
-                ways = ("interpolation", "binary")
-                other, halves = (1e6 * self.cost(data, documents, way) for way in ways)
-                target = f"interpolation search of one array, {other:.1f} µs"
-                shown = f"{1e6 * value:.1f} µs; binary search of one array {halves:.1f} µs"
-                add(f"{size}: find where a prefix begins", shown, (target, 1e6 * value <= other))
             elif row == "random inserts":
                 shown = f"{value['used']:.1f}, {value['file']:.1f} in the file"
                 limit = (f"{BYTES_RANDOM} in use", value["used"] <= BYTES_RANDOM)

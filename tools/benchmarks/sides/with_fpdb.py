@@ -10,7 +10,6 @@ import numpy as np
 from serve import Side, serve, timed
 
 import fpdb
-from fpdb.tables.pages import seek
 
 
 class Fpdb(Side):
@@ -92,23 +91,6 @@ class Fpdb(Side):
         stats = self.database.stats()
         return {"used": stats.bytes_used / stats.documents, "file": stats.bytes / stats.documents}
 
-    def seek(self, order):
-        """Compare ways to find where a prefix begins: the store's, and searches of one array."""
-        queries = np.load(order["queries"])[: order["count"]]
-        column = np.sort(np.load(order["stored"]))
-        index, environment = self.database._index, self.database._environment
-        wanted = [query >> 48 << 48 for query in queries.tolist()]
-        keys = [number.to_bytes(8, "big") + bytes(8) for number in wanted]
-        with environment.read() as txn, txn.cursor(index.home.name) as cursor:
-            _each(lambda key: seek(cursor, key), keys)  # the array is in memory as well
-            own = _each(lambda key: seek(cursor, key), keys)
-        others = _each(lambda number: _interpolation_search(column, number), wanted)
-        binary = _each(column.searchsorted, [np.uint64(number) for number in wanted])
-        expected = column.searchsorted(np.array(wanted, np.uint64)).tolist()
-        if [_interpolation_search(column, number) for number in wanted] != expected:
-            raise ValueError("the interpolation search is wrong")
-        return {"seek": own, "interpolation": others, "binary": binary}
-
     def random_inserts(self, order):
         """Fill a database by batches of random fingerprints, then tell the bytes a document."""
         documents, size = order["documents"], order["size"]
@@ -164,30 +146,6 @@ class Fpdb(Side):
             each.close()
             shutil.rmtree(self.folder / f"{name}.fpdb")
         return result
-
-
-def _each(ask, arguments):
-    taken = []
-    for argument in arguments:
-        start = time.perf_counter()
-        ask(argument)
-        taken.append(time.perf_counter() - start)
-    return float(np.median(taken))
-
-
-def _interpolation_search(column, wanted):
-    """Find where a number belongs in a sorted column of uniform numbers, as the paper suggests."""
-    low, high = 0, len(column)
-    while high - low > 64:
-        first, last = int(column[low]), int(column[high - 1])
-        if not first < wanted <= last:
-            break
-        guess = low + (wanted - first) * (high - 1 - low) // (last - first)
-        if int(column[guess]) < wanted:
-            low = guess + 1
-        else:
-            high = guess
-    return low + int(column[low:high].searchsorted(np.uint64(wanted)))
 
 
 if __name__ == "__main__":
