@@ -137,4 +137,4 @@ class TagsWarning(UserWarning):
 
 
 class IncompleteWarning(UserWarning):
-    """Pairs or clusters that leave something out, because a band has too many documents."""
+    """An answer that leaves something out: a band is crowded, or made for a higher similarity."""

@@ -23,7 +23,15 @@ from fpdb.io.files import Part, Paths, meter_of, path_names, read_parts, size_of
 from fpdb.io.follow import follow_parts
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.warc import Passing
-from fpdb.models import MOST_BYTES, Added, Asked, Document, Key, Matches
+from fpdb.models import (
+    MOST_BYTES,
+    Added,
+    Asked,
+    Document,
+    Key,
+    Matches,
+    require_similarity,
+)
 from fpdb.processes import mapped
 from fpdb.storage.format import Stored
 
@@ -247,6 +255,8 @@ def query_files(
     preparer = database.preparer.adapted(reading.max_bytes, sketched=sketched)
     take = Take(preparer, keyed=False, texts_only=similarity is not None)
     ask = _Ask(database, take, k, limit, similarity)
+    require_similarity(similarity)
+    database.warn_of_shortfall(similarity)
     results = (found for _, found in mapped(ask, chain.from_iterable(opened), jobs))
     return _answers(results, Run(on_bad=on_bad))
 

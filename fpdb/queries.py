@@ -1,5 +1,6 @@
 """The questions of a database, written once: Database and Snapshot differ in their transactions."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -11,7 +12,7 @@ from fpdb.arrays import each
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search, answer, answers, hits, near, to_document
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
-from fpdb.errors import DocumentNotFoundError, InputError
+from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
     Cluster,
@@ -80,6 +81,17 @@ class Queries(ABC):
         """What keys are: "text" or "integer"."""
         return self._catalog.kind
 
+    def shortfall(self, similarity: float | None) -> str:
+        """Return what share of a similarity the database finds, and the cure; "" if enough."""
+        bands, own = self.plan.bands, self.similarity
+        if not bands or not own or not similarity or similarity >= own or bands.suffice(similarity):
+            return ""
+        return (
+            f"finds what is similar from {own}, and {bands.recall(similarity):.0%} of what is "
+            f"similar from {similarity}: fpdb compact DB --output NEW --similarity {similarity} "
+            "makes one that finds it"
+        )
+
     def query(
         self,
         text: str,
@@ -95,25 +107,28 @@ class Queries(ABC):
 
         Args:
             text: The text to look up.
-            similarity: The least similarity that counts; by default that of the database. A lower
-                one finds the share that `plan.bands.recall` returns.
+            similarity: The least similarity that counts; by default that of the database. Of a
+                lower one it finds a share only, which a warning says.
             k: Compare fingerprints instead, at most this distance; complete for any k.
             limit: Return the nearest documents only, at most this number.
 
         Returns:
             A list of `Match`: key, similarity, distance and metadata. Its `complete` is False if
-            a budget ended the search.
+            a budget ended the search, or if the database finds too few of that similarity.
 
         Raises:
             InputError: The text is too large, both similarity and k are given, or a similarity in a
                 database of bits.
             PlanError: The k takes too many probes on these tables.
             DamagedError, ClosedError: The database is damaged; the handle is closed.
+
+        Warns:
+            IncompleteWarning: The database is made for a higher similarity, and may miss documents.
         """
         search = self._search(k, limit, similarity)
         [question] = self._preparer.questions([text], sketched=search.similarity is not None)
         with self._transaction() as txn:
-            return answer(self._view(txn), question, search)
+            return self._marked(answer(self._view(txn), question, search), search)
 
     def query_many(
         self,
@@ -167,7 +182,7 @@ class Queries(ABC):
 
         A document that is stored matches itself. The answers are those of `query` with the texts.
         """
-        yield from self._ask(documents, self._search(k, limit, similarity))
+        yield from self._ask(documents, self._checked(k, limit, similarity))
 
     def query_fingerprint(
         self, fingerprint: int, *, k: int | None = None, limit: int | None = None
@@ -242,7 +257,8 @@ class Queries(ABC):
             PlanError: The k takes too many probes on these tables.
 
         Warns:
-            IncompleteWarning: Very many documents agree in a band, so some pairs may be missing.
+            IncompleteWarning: The database is made for a higher similarity, or very many documents
+                agree in a band, so pairs may be missing.
         """
         from fpdb.joins import find_pairs
 
@@ -373,13 +389,28 @@ class Queries(ABC):
         held = 0
         with self._transaction() as txn:
             for matches in answers(self._view(txn), questions, search):
-                found.append(matches)
+                found.append(self._marked(matches, search))
                 held += len(matches)
                 if held >= _MATCHES:
                     break
         return found
 
+    def _marked(self, found: Matches, search: Search) -> Matches:
+        """Return an answer, marked as incomplete if the bands don't find enough."""
+        found.complete = found.complete and not self.shortfall(search.similarity)
+        return found
+
     def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:
+        search = self._checked(k, limit, similarity)
+        self.warn_of_shortfall(similarity)
+        return search
+
+    def warn_of_shortfall(self, similarity: float | None) -> None:
+        """Issue an IncompleteWarning if the database is made for a higher similarity."""
+        if short := self.shortfall(similarity):
+            warnings.warn(f"the database {short}", IncompleteWarning, stacklevel=4)
+
+    def _checked(self, k: int | None, limit: int | None, similarity: float | None) -> Search:
         if k is None and limit is None and similarity is None:
             return self._usual
         require_whole("k", k)

@@ -205,7 +205,7 @@ def _run() -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn
-            warnings.simplefilter("always", IncompleteWarning)
+            warnings.simplefilter("default", IncompleteWarning)
             # Only help is drawn in panels; a usage error is a line that no panel wraps.
             command = typer.main.get_command(program(*sys.argv[1:2]))
             _spare_checks(command)

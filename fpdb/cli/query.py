@@ -91,7 +91,8 @@ def query(
         of_bits = k is not None or (similarity or database.similarity) is None
         shown = ("query", "key", "distance" if of_bits else "similarity")
         with target.opened(_COLUMNS | {"key": key_column(database)}, shown, title=True):
-            counts = _show(answers, target, of_bits=of_bits)
+            cut = not database.shortfall(similarity)  # which a warning says once
+            counts = _show(answers, target, of_bits=of_bits, cut=cut)
     outcomes = render.listed({name: counts[name] for name in _COUNTS}, "with a match")
     pace = render.pace(counts["queries"], "query", time.monotonic() - started)
     few = " (they match texts of the same words only)" if counts["short"] else ""
@@ -134,8 +135,8 @@ def _ask_texts(
         yield Asked(name, matches, question.fingerprint is None)
 
 
-def _show(answers: Iterable[Asked], target: Output, *, of_bits: bool) -> Counter[str]:
-    """Print the matches of each query; return the counts of all."""
+def _show(answers: Iterable[Asked], target: Output, *, of_bits: bool, cut: bool) -> Counter[str]:
+    """Print the matches of each query, and which ones a budget `cut`; return the counts of all."""
     counts: Counter[str] = Counter()
     for name, found, short, replaced in answers:
         counts.update({"with a match": bool(found)}, queries=1, matches=len(found))
@@ -150,7 +151,7 @@ def _show(answers: Iterable[Asked], target: Output, *, of_bits: bool) -> Counter
                 target.write(
                     (str(name), *near, found.complete), shown, partial(title_in, match.meta)
                 )
-        if not found.complete:
+        if cut and not found.complete:
             counts["incomplete"] += 1
             render.note(f"{name}: incomplete, because too many documents are that near")
     return counts

@@ -289,13 +289,9 @@ class Deduplication:
                 f"{database.path} finds {finds}, found k={self.k}",
                 hint="leave k out, or give another database; it is created if it isn't there",
             )
-        bands, wanted, own = database.plan.bands, self.similarity, database.similarity
-        if bands and own and wanted and wanted < own and not bands.suffice(wanted):
+        if short := database.shortfall(self.similarity):
             raise InputError(
-                f"{database.path} finds what is similar from {own}, and {bands.recall(wanted):.0%} "
-                f"of what is similar from {wanted}",
-                hint="leave the similarity out; or make a database for it: fpdb compact "
-                f"{database.path} --output NEW --similarity {wanted}",
+                f"{database.path} {short}", hint="leave the similarity out, or do that first"
             )
 
     def decided(

@@ -194,7 +194,8 @@ def test_compact_makes_the_bands_of_another_similarity(run, stored, tmp_path):
         assert database.plan.bands == fpdb.plans(64, 3, 1_000_000, similarity=0.9)[0].bands
         assert list(database.check()) == []
         strict = {pair[:2] for pair in database.pairs()}
-        least = {pair[:2] for pair in database.pairs(similarity=0.8)}
+        with pytest.warns(fpdb.IncompleteWarning):
+            least = {pair[:2] for pair in database.pairs(similarity=0.8)}
     assert strict == {
         pair[:2] for pair in answers(stored, lambda db: list(db.pairs(similarity=0.9)))
     }
@@ -216,6 +217,27 @@ def test_pairs_that_a_crowd_leaves_out_are_said(run, stored, command, monkeypatc
     assert line.startswith("warning: some pairs may be missing: 3 documents agree in a band")
     with pytest.warns(fpdb.IncompleteWarning):
         assert answers(stored, lambda db: list(getattr(db, command)()))
+
+
+@pytest.mark.parametrize(
+    "ask", [["pairs"], ["clusters"], ["query", "--text", "a b c d", "--text", "b c d e"], ["query"]]
+)
+def test_what_bands_for_a_higher_similarity_miss_is_said_once(run, stored, records, ask):
+    """The share is that of the bands; of the similarity of the database, they find enough."""
+    [command, *more] = ask
+    given = [stored, *([records] if ask == ["query"] else more)]
+    for similarity in ("0.7", "0.9"):
+        assert "warning" not in run(command, *given, "--similarity", similarity).err
+    done = run(command, *given, "--similarity", "0.3", "--json", "--quiet")
+    share = answers(stored, lambda db: f"{db.plan.bands.recall(0.3):.0%}")
+    assert done.code == 0
+    assert done.err == (
+        f"warning: the database finds what is similar from 0.7, and {share} of what is similar "
+        "from 0.3: fpdb compact DB --output NEW --similarity 0.3 makes one that finds it\n"
+    )
+    if command == "query":
+        rows = [json.loads(line) for line in done.out.splitlines()]
+        assert {row["complete"] for row in rows} == {False}
 
 
 @pytest.mark.parametrize("few", [0, 128])

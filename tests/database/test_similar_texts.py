@@ -5,6 +5,7 @@ import io
 import itertools
 import random
 import shutil
+import warnings
 from functools import cache
 from typing import Any
 
@@ -29,6 +30,9 @@ from fpdb.storage.format import (
     unpack_record,
 )
 from fpdb.tables import Bands, bands, choose_bands
+
+# Most tests compare answers with those by brute force over the bands, whatever these find.
+pytestmark = pytest.mark.filterwarnings("ignore::fpdb.IncompleteWarning")
 
 WEB = fpdb.recipe("web")
 WORDS = [f"word{number}" for number in range(400)]
@@ -161,7 +165,7 @@ def compare_answers(db: Database, model: Model, dice: random.Random, texts: list
             for matches in answers:
                 ranks = [(-match.similarity, match.distance, match.key) for match in matches]
                 assert ranks == sorted(ranks)
-                assert matches.complete
+                assert matches.complete != bool(db.shortfall(least))
         found = list(db.pairs(similarity=least))
         shown = {(*sorted((pair.key, pair.other)), pair.similarity) for pair in found}
         assert shown == model.pairs(similarity)
@@ -268,7 +272,7 @@ def test_questions_of_every_kind_alone_and_together(tmp_path, monkeypatch, simil
                 expected = resembling(question, stored, db.plan.bands, 2, similarity)
                 ranks = [(m.similarity and -m.similarity, m.distance, m.key) for m in matches]
                 assert ranks == expected[:limit]
-                assert matches.complete
+                assert matches.complete != bool(db.shortfall(similarity))
             monkeypatch.setattr(lookup, "FEW", 200)
             assert list(ask(asked * 2)) == alone * 2
             monkeypatch.setattr(lookup, "FEW", 10)
@@ -509,6 +513,37 @@ def test_wrong_questions_are_refused(tmp_path, arguments, error, found):
         ):
             with pytest.raises(error, match=found):
                 ask()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_similarity_below_that_of_the_bands_is_warned_of(tmp_path):
+    text = " ".join(WORDS[:50])
+    with fpdb.create(tmp_path / "db") as db:
+        db.add("a", text)
+        assert db.query(text).complete
+        assert db.query(text, similarity=0.9).complete
+        assert db.query(text, k=9).complete
+        for ask in (
+            lambda least: db.query(text, similarity=least),
+            lambda least: db.query_many([text], similarity=least),
+            lambda least: db.pairs(similarity=least),
+            lambda least: db.clusters(similarity=least),
+            lambda least: db.clustering(similarity=least),
+            lambda least: db.delete_duplicates(similarity=least),
+            lambda least: db.add("a", text, skip_duplicates=True, similarity=least),
+        ):
+            with pytest.warns(fpdb.IncompleteWarning, match="and 19% of what is similar from 0.5"):
+                ask(0.5)
+            ask(0.79)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert not db.query(text, similarity=0.5).complete
+            assert [found.complete for found in db.query_many([text] * 2, similarity=0.5)] == [
+                False,
+                False,
+            ]
+            with db.snapshot() as snapshot:
+                assert not snapshot.query(text, similarity=0.5).complete
 
 
 def test_more_wrong_questions_are_refused(tmp_path):

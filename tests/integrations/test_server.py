@@ -64,6 +64,23 @@ def test_a_document_is_stored_unless_it_resembles_a_stored_one(db):
     assert list(db) == ["a", "c"]
 
 
+@pytest.mark.filterwarnings("ignore::fpdb.IncompleteWarning")
+def test_a_query_below_the_similarity_of_the_database_is_incomplete(db):
+    asked = {"text": TEXT, "similarity": 0.5}
+    _, alone, many, fine = talk(
+        db,
+        check("a"),
+        ("POST", "/v1/query", asked),
+        ("POST", "/v1/query", lines(asked, {"text": TEXT}), LINES),
+        ("POST", "/v1/query", asked | {"similarity": 0.8}),
+    )
+    assert [match["key"] for match in alone.json["matches"]] == ["a"]
+    assert alone.json["complete"] is False
+    assert "19% of what is similar from 0.5: fpdb compact" in alone.json["hint"]
+    assert many.lines == [alone.json, fine.json]
+    assert set(fine.json) == {"matches"}
+
+
 def test_a_look_stores_nothing(db):
     new, _, copy, itself = talk(
         db, check("a", store=False), check("a"), check("b", store=False), check("a", store=False)

@@ -78,7 +78,8 @@ async def query(request: Request) -> HttpReply:
     if is_lines(request):
         return lines_reply(request, partial(_submit_questions, server), _refused_query)
     question = _decoded(_query, await request.body())
-    return json_reply(found(await server.read(server.near, question)))
+    matches = await server.read(server.near, question)
+    return json_reply(found(matches, server.database.shortfall(question.similarity)))
 
 
 async def document(request: Request) -> HttpReply:
@@ -207,7 +208,8 @@ async def _submit_questions(
 def _answered(server: Server, line: bytearray) -> QueryAnswer:
     try:
         server.require_size(len(line))
-        return found(server.near(_decoded(_query, line)))
+        question = _decoded(_query, line)
+        return found(server.near(question), server.database.shortfall(question.similarity))
     except _REFUSALS as error:
         return _refused_query(error)
 

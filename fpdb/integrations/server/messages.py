@@ -66,7 +66,7 @@ class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
     ] = None
     distance: Annotated[int | None, Meta(description="the bits that differ")] = None
     similarity: Annotated[float | None, Meta(description="the estimated similarity")] = None
-    complete: Annotated[bool, Meta(description="false: a budget ended the search")] = True
+    complete: Annotated[bool, Meta(description="false: something similar may be missing")] = True
     error: Annotated[str | None, Meta(description="of a line: what is wrong with it")] = None
     hint: Annotated[str | None, Meta(description="of a line: what cures that")] = None
 
@@ -84,7 +84,7 @@ class QueryAnswer(Struct, kw_only=True, omit_defaults=True):
     """The stored documents near a query, the nearest first."""
 
     matches: list[Near]
-    complete: bool = True
+    complete: Annotated[bool, Meta(description="false: something similar may be missing")] = True
     error: str | None = None
     hint: str | None = None
 
@@ -154,10 +154,11 @@ def checked(key: str | int, status: str, matches: fpdb.Matches) -> CheckAnswer:
     return answer
 
 
-def found(matches: fpdb.Matches) -> QueryAnswer:
-    """Return the answer to a query."""
+def found(matches: fpdb.Matches, short: str = "") -> QueryAnswer:
+    """Return the answer to a query, and why the database may miss some, if it is `short`."""
     near = [
         Near(key=match.key, distance=match.distance, similarity=match.similarity, meta=match.meta)
         for match in matches
     ]
-    return QueryAnswer(matches=near, complete=matches.complete)
+    hint = f"the database {short}" if short else None
+    return QueryAnswer(matches=near, complete=matches.complete, hint=hint)
