@@ -67,8 +67,9 @@ def load(
         strict: Raise InputError at the first bad record.
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far.
-        new: What `fpdb.create` takes, for a database that isn't there; a database that is there
-            must have been created with the same, except for the capacity.
+        new: What `fpdb.create` takes, for a database that isn't there, which has the recipe "none"
+            and is of bits unless these or the file say otherwise; a database that is there must
+            have been created with the same, except for the capacity.
 
     Returns:
         How many were read, and what became of them.
@@ -172,6 +173,7 @@ class _Load(Run):
         """Add the documents of Parquet files, as `fpdb.integrations.spark` computed them."""
         if is_vacant(self.path):
             self.new.setdefault("similarity", schema.similarity)
+            self.new.setdefault("recipe", "web" if schema.recipe_id else "none")
         with self._database(schema.keys, 0) as database:
             if schema.recipe_id not in (None, database.recipe.id):
                 raise RecipeMismatchError(
@@ -242,6 +244,7 @@ class _Load(Run):
             usual: dict[str, Any] = {
                 "keys": keys,
                 "capacity": max(count, _CAPACITY),
+                "recipe": "none",
                 "similarity": None,
             }
             wanted = usual | new

@@ -22,6 +22,7 @@ def load(
     ],
     reading: fpdb.Reading,
     recipe: options.AnyRecipeOption = None,
+    k: options.NewKOption = None,
     key_type: options.AnyKeyTypeOption = None,
     strict: StrictOption = False,
     form: Annotated[
@@ -48,9 +49,10 @@ def load(
     Example:
       fpdb load crawl.fpdb prints.tsv --key-field 1 --fingerprint-field 4 --base decimal
 
-    A new database appears once everything is in it.
+    A new database appears once everything is in it. Without --recipe, its
+    fingerprints are those of another program, and texts are refused.
     """
-    new: dict[str, Any] = {"recipe": recipe, "keys": key_type}
+    new: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type}
     progress, bad = ProgressLine("fingerprint"), BadRecords()
     render.leave_if_interrupted("a new database isn't there, an old one is intact; run it again")
     counts = fpdb.load(

@@ -261,7 +261,8 @@ def as_number(value: Any, bits: int, name: str = "fingerprint") -> int:
     if not 0 <= number < 1 << bits:
         raise InputError(
             f"found the {name} {number:#x}, expected {bits} bits",
-            hint="fingerprints of another width need a database of their own",
+            hint="fingerprints of another width need a database of their own, e.g. of the recipe "
+            "none-32 or none-128",
         )
     return number
 

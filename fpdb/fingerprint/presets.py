@@ -108,6 +108,11 @@ _DESCRIBED: dict[Recipe, str] = {
     ): "tagged-title for words that another program has cut: word/tag word/tag",
 }
 
+# Of fingerprints that another program made: texts are refused. It isn't among the presets, which
+# make fingerprints.
+_NONE = Recipe("none", 64, (), "none", similarity=None)
+_WITHOUT_TEXTS = {each.name: each for each in (_NONE, _NONE.with_bits(32), _NONE.with_bits(128))}
+
 DESCRIPTIONS: Mapping[str, str] = {recipe.name: words for recipe, words in _DESCRIBED.items()}
 PRESETS: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _DESCRIBED}
 
@@ -119,7 +124,7 @@ def preset(name: str) -> Recipe:
         RecipeError: None has this name; the hint names the nearest.
     """
     try:
-        return PRESETS[name]
+        return _WITHOUT_TEXTS.get(name) or PRESETS[name]
     except (KeyError, TypeError):
         close = get_close_matches(str(name), PRESETS, 1)
         raise RecipeError(

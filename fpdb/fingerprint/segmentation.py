@@ -370,6 +370,15 @@ def jieba_idf() -> dict[str, float]:
     return {word: float(value) for word, value in rows}
 
 
+def refuse(text: str) -> Segments:
+    """Raise InputError, as there is no cut where fingerprints come from another program."""
+    raise InputError(
+        f"found the text {text[:20]!r}, expected a fingerprint: without a recipe, a text has none",
+        hint="query by fingerprints; if a recipe of fpdb made those of a database, load them into "
+        "one that is created with it",
+    )
+
+
 CUTS: dict[str, Callable[[str], Segments]] = {
     "whitespace": str.split,
     "words": words,
@@ -379,6 +388,7 @@ CUTS: dict[str, Callable[[str], Segments]] = {
     "jieba-tags": tagged_words,
     "terms": terms,
     "shingles": shingle_strings,
+    "none": refuse,
 }
 # Cuts that count segments faster where their order doesn't matter.
 COUNTS: dict[str, Callable[[str], Counter[str]]] = {

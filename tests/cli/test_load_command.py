@@ -60,6 +60,51 @@ def test_records_that_are_all_bad_leave_no_database(run, tmp_path, path):
     assert "error: none of 2 records can be used" in refused.err
 
 
+TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more."
+
+
+def test_foreign_fingerprints_take_no_texts(run, tmp_path, path, array):
+    """They would be compared with fingerprints by web, with which they have nothing to do."""
+    assert load(run, path, tmp_path / "ready.npy", "-k", 4).code == 0
+    (tmp_path / "texts.jsonl").write_text(json.dumps({"key": 7, "text": TEXT}) + "\n")
+    for refused in (
+        run("query", path, "--text", TEXT),
+        run("query", path, tmp_path / "texts.jsonl"),
+        run("ingest", path, tmp_path / "texts.jsonl"),
+    ):
+        assert refused.code == 3
+        assert "expected a fingerprint: without a recipe, a text has none" in refused.err
+    assert stored(path) == dict(enumerate(array.tolist()))
+    with fpdb.open(path) as db:
+        assert (db.k, db.similarity, db.recipe.name) == (4, None, "none")
+        assert db.query_fingerprint(int(array[5]))[0].key == 5
+        with pytest.raises(fpdb.InputError, match="without a recipe"):
+            db.add(9000, TEXT)
+    again = load(run, path, tmp_path / "ready.npy", "--first-key", 0, "-k", 3)
+    assert (again.code, "was created for k=4, found k=3" in again.err) == (3, True)
+    found = run("query", path, "--fingerprint", f"{array[5]:x}")
+    assert found.rows == [[f"{array[5]:x}", "5", "0"]]
+
+
+def test_fingerprints_of_a_recipe_take_its_texts(run, tmp_path, path):
+    recipe = fpdb.recipe("web")
+    (tmp_path / "own.tsv").write_text(f"a\t{recipe.fingerprint(TEXT):x}\n")
+    fields = ("--key-field", 1, "--fingerprint-field", 2)
+    assert load(run, path, tmp_path / "own.tsv", *fields, "--recipe", "web").code == 0
+    assert run("query", path, "--text", TEXT).rows == [["text", "a", "0"]]
+
+
+@pytest.mark.parametrize(("name", "bits"), [("none-32", 32), ("none", 64), ("none-128", 128)])
+def test_foreign_fingerprints_of_any_width(run, tmp_path, path, name, bits):
+    (tmp_path / "wide.tsv").write_text(f"a\t{(1 << bits) - 1:x}\n")
+    fields = ("--key-field", 1, "--fingerprint-field", 2)
+    assert load(run, path, tmp_path / "wide.tsv", *fields, "--recipe", name).code == 0
+    assert stored(path) == {"a": (1 << bits) - 1}
+    copied = run("export", path, "--output", tmp_path / "x.fpdb.jsonl")
+    assert (copied.code, load(run, tmp_path / "copy", tmp_path / "x.fpdb.jsonl").code) == (0, 0)
+    assert fpdb.open(tmp_path / "copy").recipe == fpdb.recipe(name)
+
+
 def test_rows_need_keys_where_there_are_documents(run, tmp_path, path, array):
     load(run, path, tmp_path / "ready.npy", "--quiet")
     refused = load(run, path, tmp_path / "ready.npy")
