@@ -552,8 +552,8 @@ class Database(Queries):
 
         Run that program as a process of its own in the `with` block: this process may not open
         the files itself, since closing them again would end its locks. What is freed meanwhile
-        isn't used again, so the file grows with what is written. If the database is replaced
-        meanwhile, the end of the block raises MovedError: copy it again.
+        isn't used again, so the file grows: bound what is read, or a slow reader never ends. If the
+        database is replaced meanwhile, the end of the block raises MovedError: copy it again.
         """
         with self._transaction() as txn:
             yield self.path

@@ -1,5 +1,6 @@
 """Describe, check, repair, compact, merge and copy databases."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +14,10 @@ from fpdb.cli.output import stats_dict
 from fpdb.errors import FpdbError
 from fpdb.maintenance.check import require_complete_copy
 from fpdb.storage import Environment
+
+# A copy that begins later than a hold has the newest state of when it begins. So it needs what was
+# written until then, and that may be as much as this.
+_RESERVE = 1 << 30
 
 
 def stats(
@@ -213,10 +218,15 @@ def hold(
 
     Example:
       fpdb hold crawl.fpdb -- rsync -a crawl.fpdb/ backup:crawl.fpdb/
+
+    The file grows with what others write meanwhile, so prefer fpdb backup. The
+    first $FPDB_BYTES bytes of data.mdb are enough for a copy.
     """
     with fpdb.open(path, readonly=True) as database, database.hold():
+        size = database.stats().bytes
+        length = {"FPDB_BYTES": str(size + _RESERVE)}
         try:
-            code = subprocess.call(command)  # noqa: S603 - the user's own command
+            code = subprocess.call(command, env=os.environ | length)  # noqa: S603 - the user's own
         except OSError as error:
             raise FpdbError(
                 f"{command[0]} can't be run: {error.strerror}",
@@ -224,4 +234,9 @@ def hold(
             ) from None
         except KeyboardInterrupt:
             code = render.ExitCode.INTERRUPTED
+        grown = database.stats().bytes - size
+    if grown:
+        render.summarise(
+            None, f"{path}: {render.size(grown)} larger; compact returns what isn't used"
+        )
     raise typer.Exit(code if code >= 0 else 128 - code)
