@@ -105,11 +105,7 @@ class Remote:
 
     def _send(self, documents: Sequence[fpdb.Document], found: list[Outcome]) -> None:
         """Send documents, and append the outcomes of those that are answered."""
-        lines = [
-            json.dumps({"key": each.key, "text": each.text, "meta": each.meta}).encode()
-            for each in documents
-        ]
-        response = self._call("POST", "/v1/check", b"\n".join(lines))
+        response = self._call("POST", "/v1/check", b"\n".join(map(_line, documents)))
         for _ in documents:
             line = response.readline()
             if not line:
@@ -133,6 +129,13 @@ class Remote:
             f"the server {self._address} refuses: {problem:.300}",
             hint="the address, the token and the versions of both sides should fit",
         )
+
+
+def _line(document: fpdb.Document) -> bytes:
+    """Return what asks the server to store a document: its ready fingerprint, or its text."""
+    number = document.fingerprint
+    content = {"text": document.text} if number is None else {"fingerprint": f"{number:x}"}
+    return json.dumps({"key": document.key, "meta": document.meta, **content}).encode()
 
 
 def _outcome(answer: dict[str, Any]) -> Outcome:

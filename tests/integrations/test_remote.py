@@ -151,6 +151,17 @@ def test_items_wait_for_a_server_that_is_started_again(tmp_path):
     first, bad = server.add([*documents("a"), fpdb.Document("", TEXT)])
     assert first.status == "added"
     assert isinstance(bad, fpdb.InputError)
+    ready, near, wide = server.add(
+        [
+            fpdb.Document("ready", fingerprint=5, meta="of another program"),
+            fpdb.Document("near", TEXT, fingerprint=7),
+            fpdb.Document("wide", fingerprint=1 << 64),
+        ]
+    )
+    assert (ready.status, near.status, near.matches[0].key) == ("added", "duplicate", "ready")
+    assert isinstance(wide, fpdb.InputError)
+    with fpdb.open(path, readonly=True) as database:
+        assert (database["ready"].fingerprint, database["ready"].meta) == (5, "of another program")
     process.kill()
     process.wait()
     process.stderr.close()
