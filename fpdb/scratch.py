@@ -57,6 +57,11 @@ class Scratch:
         """Make a file in it, to write and read."""
         return open(new_file(name, folder=self.descriptor), "w+b")
 
+    def folder(self, name: str) -> Path:
+        """Make a folder in it, and return its path."""
+        os.mkdir(name, 0o700, dir_fd=self.descriptor)
+        return self.path / name
+
     def require_owner(self) -> None:
         """Raise ClosedError in a child process that was forked in the block."""
         if os.getpid() != self.owner:

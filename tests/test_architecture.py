@@ -31,6 +31,17 @@ UNSAFE_CALLS = {"__import__", "compile", "eval", "exec"}
 # write to the socket could also trace the processes.
 PICKLING = {"multiprocessing"}
 MAY_PICKLE = {"fpdb/processes.py"}
+# Modules that make files otherwise than through fpdb/scratch.py, and how.
+MAY_MAKE_FILES = {
+    # The folder of a run, with its journals, and what lies in it.
+    "fpdb/dedupe/files.py": {".part", "getpid", "mkdir", "open"},
+    "fpdb/dedupe/records.py": {"tempfile"},
+    "fpdb/io/journal.py": {"O_CREAT", "mkdir", "open"},
+    # The files of a database, which are opened without following links. No name has the process.
+    "fpdb/storage/drafts.py": {"O_CREAT"},
+    "fpdb/storage/lock.py": {"O_CREAT"},
+    "fpdb/storage/open_checks.py": {"getpid"},
+}
 
 
 @cache
@@ -209,6 +220,75 @@ def unsafe(module):
                 found |= {"shell"} & {word for word in given if given[word] != "False"}
                 found |= {"system"} & {name if owner == "os" else ""}
     return found
+
+
+def test_what_is_temporary_is_made_by_one_module():
+    found = {name: making(tree(name)) for name in MODULES if name != "fpdb/scratch.py"}
+    assert {name: ways for name, ways in found.items() if ways} == MAY_MAKE_FILES
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import tempfile", {"tempfile"}),
+        ("from tempfile import mkdtemp", {"tempfile"}),
+        ("os.open(path, os.O_WRONLY | os.O_CREAT)", {"O_CREAT"}),
+        ("os.open(path, os.O_TMPFILE)", {"O_TMPFILE"}),
+        ("open(path, 'xb')", {"open"}),
+        ("open(path, mode='w')", {"open"}),
+        ("path.open('a+b')", {"open"}),
+        ("open(path)\nopen(path, 'rb')\npath.open()\nfpdb.open(path)", set()),
+        ("open(new_file(path), 'wb')\nopen(descriptor, 'w+b')", set()),
+        ("path.write_text('x')\npath.touch()", {"touch", "write_text"}),
+        ("path.mkdir()\nos.makedirs(path)", {"makedirs", "mkdir"}),
+        ("shutil.copyfile(a, b)", {"copyfile"}),
+        ("draft = f'{path}.part'", {".part"}),
+        ("draft = path + '.tmp'", {".tmp"}),
+        ("draft = f'{path}.{os.getpid()}'", {"getpid"}),
+        ("os.kill(os.getpid(), 9)\nparts = 'many parts'", set()),
+    ],
+)
+def test_other_ways_of_making_files_are_found(source, found):
+    assert making(ast.parse(source)) == found
+
+
+def making(module):
+    """Return how a module makes files, other than by what fpdb/scratch.py has opened."""
+    found = set()
+    calls = {"copy2", "copyfile", "copytree", "makedirs", "mkdir", "mkfifo"}
+    calls |= {"touch", "write_bytes", "write_text"}
+    for node in ast.walk(module):
+        match node:
+            case ast.Import(names=names):
+                found |= {"tempfile"} & {alias.name for alias in names}
+            case ast.ImportFrom(module="tempfile"):
+                found.add("tempfile")
+            case ast.Attribute(value=ast.Name(id="os"), attr="O_CREAT" | "O_TMPFILE" as flag):
+                found.add(flag)
+            case ast.Call(func=ast.Name(id="open"), args=[ast.Name(id="descriptor"), *_]):
+                continue
+            case ast.Call(func=ast.Name(id="open"), args=[ast.Call(), *_]):
+                continue  # of a function that returns a descriptor
+            case ast.Call(func=ast.Name(id="open"), args=[_, *more], keywords=words):
+                found |= {"open"} if writes(more, words) else set()
+            case ast.Call(func=ast.Attribute(attr="open"), args=more, keywords=words):
+                found |= {"open"} if writes(more, words) else set()
+            case ast.Call(func=ast.Attribute(attr=name)):
+                found |= {name} & calls
+            case ast.JoinedStr(values=values):
+                found |= (
+                    {"getpid"} if any("getpid(" in ast.unparse(each) for each in values) else set()
+                )
+            case ast.Constant(value=str(value)):
+                found |= {each for each in (".part", ".tmp", ".temp") if value.endswith(each)}
+    return found
+
+
+def writes(arguments, words):
+    """Return whether the mode among the arguments of an open() is one that may make a file."""
+    given = [*arguments, *(word.value for word in words if word.arg == "mode")]
+    modes = {str(each.value) for each in given if isinstance(each, ast.Constant)}
+    return any(set(mode) <= set("rwaxbt+") and set(mode) & set("wax+") for mode in modes)
 
 
 def imports(name):

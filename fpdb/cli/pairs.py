@@ -89,6 +89,8 @@ class ExactJoin:
             for pair in found:
                 count += 1
                 target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))
+            if not self.bad.good:
+                self.bad.settle()  # an error, before the file takes the place of an older one
         return count
 
     def _documents(

@@ -93,6 +93,8 @@ def query(
         with target.opened(_COLUMNS | {"key": key_column(database)}, shown, title=True):
             cut = not database.shortfall(similarity)  # which a warning says once
             counts = _show(answers, target, of_bits=of_bits, cut=cut)
+            if not counts["queries"]:
+                bad.settle(0)  # an error, before the file takes the place of an older one
     outcomes = render.listed({name: counts[name] for name in _COUNTS}, "with a match")
     pace = render.pace(counts["queries"], "query", time.monotonic() - started)
     few = " (they match texts of the same words only)" if counts["short"] else ""

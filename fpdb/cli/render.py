@@ -282,9 +282,9 @@ def opened(path: str) -> Iterator[IO[bytes]]:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         return
-    from fpdb.io.streams import whole_file
+    from fpdb.scratch import draft_file
 
-    with whole_file(path) as file:
+    with draft_file(path) as file:
         yield file
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -10,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fpdb.database import Database
-from fpdb.io.streams import whole_file
 from fpdb.io.tables import read_pairs
 from fpdb.models import Key
+from fpdb.scratch import draft_file, new_file
 
 PairOfKeys = tuple[str, str]
 
@@ -46,7 +45,7 @@ class Decisions:
             writer = csv.writer(lines, lineterminator="\n")
             writer.writerow(["key", "other", "same"])
             writer.writerows((*pair, int(kept)) for pair, kept in self.verdicts.items())
-            with whole_file(str(self.pairs)) as file:
+            with draft_file(self.pairs) as file:
                 file.write(lines.getvalue().encode())
 
     def verdict(self, key: Key, other: Key) -> bool | None:
@@ -58,7 +57,7 @@ class Decisions:
         """Delete documents; return how many there were, and the file that brings them back."""
         path = self._beside(f"deleted-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**6}")
         path = path.with_name(f"{path.name}.fpdb.jsonl")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = new_file(path)
         try:
             with open(descriptor, "wb") as file:
                 return self.database.delete_many(keys, undo=file), path

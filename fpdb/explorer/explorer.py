@@ -1,10 +1,9 @@
 """The explorer: which pages there are, the overview, and decisions."""
 
+import contextlib
 import hmac
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -41,6 +40,7 @@ from fpdb.io.records import Reading
 from fpdb.models import Key
 from fpdb.report.figures import by_day, by_similarity, by_size
 from fpdb.report.page import Markup, bars, cards, element, percent, plural, table
+from fpdb.scratch import scratch_folder
 
 _CROWDED = 10
 _SHOWN = 20
@@ -70,8 +70,8 @@ class Explorer:
         reading = reading or Reading()
         for path in files:
             check_path(path, reading)
-        self._folder = tempfile.TemporaryDirectory(prefix="fpdb-")
-        packed = Path(self._folder.name, "texts")
+        self._stack = contextlib.ExitStack()
+        packed = self._stack.enter_context(scratch_folder()).path / "texts"
         background = Background(
             FindingTask(database, files, reading, packed, date_field, host_field)
         )
@@ -87,7 +87,7 @@ class Explorer:
     def close(self) -> None:
         """End the child process, and remove the packed texts."""
         self._context.background.close()
-        self._folder.cleanup()
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self

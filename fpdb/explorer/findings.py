@@ -5,6 +5,7 @@ A child process finds them on a snapshot, while pages say how far it is, and han
 
 import contextlib
 import dataclasses
+import os
 import sqlite3
 import threading
 import time
@@ -30,6 +31,7 @@ from fpdb.models import Document, Key
 from fpdb.processes import Streamed, Worker
 from fpdb.queries import Snapshot
 from fpdb.report.gather import GroupColumns, host_of, parse_day
+from fpdb.scratch import new_file
 
 # The leading bits of fingerprints by which documents are counted, at most.
 _PREFIX = 16
@@ -293,6 +295,7 @@ class _DocumentReader:
 def _read_texts(task: FindingTask) -> Iterator[str | PackedTexts]:
     """Pack the texts of all files into one."""
     task.packed.unlink(missing_ok=True)  # of a try that failed
+    os.close(new_file(task.packed))
     with contextlib.closing(sqlite3.connect(task.packed)) as file:
         file.execute("PRAGMA journal_mode = OFF")
         file.execute("CREATE TABLE texts (key BLOB, text BLOB)")

@@ -12,6 +12,7 @@ from pathlib import Path
 from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint.hashing import expecting, read_bounded
 from fpdb.fingerprint.segmentation import jieba_idf
+from fpdb.scratch import draft_file
 
 # The weights of a text add up to less, so that their sums are exact (see engine.UNITS).
 LARGEST_TOTAL = 1 << 40
@@ -133,11 +134,8 @@ class IdfTable:
         """Write a line for missing features, and one for each feature: JSON, a tab, the value."""
         rows = [("", self.missing), *sorted(self.values.items())]
         lines = (f"{json.dumps(feature)[1:-1]}\t{value!r}\n" for feature, value in rows)
-        with (
-            expecting("the idf table can't be written", "name a file in a folder that exists"),
-            open(path, "w", encoding="utf-8") as file,
-        ):
-            file.writelines(lines)
+        with draft_file(path) as file:
+            file.writelines(line.encode() for line in lines)
 
     @cached_property
     def id(self) -> str:

@@ -10,11 +10,12 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import IO, Any, cast
 
-from fpdb.errors import FpdbError, InputError, MissingExtraError
+from fpdb.errors import InputError, MissingExtraError
 from fpdb.models import LARGEST_TEXT
+from fpdb.scratch import new_file
 
 _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -184,7 +185,7 @@ def saved(path: str, place: str) -> tuple[str, str]:
     packing = packing_of(first)
     place += packing.suffix if packing else ""
     digest = hashlib.blake2b(digest_size=16)
-    with open(place, "wb") as file:
+    with open(new_file(place), "wb") as file:
         for chunk in itertools.chain([first], found):
             file.write(chunk)
             digest.update(chunk)
@@ -383,24 +384,3 @@ def _unpacked(data: Iterator[bytes], packing: Packing) -> Iterator[bytes]:
                 piece = unpacker.unused_data if unpacker.eof else b""
     if not unpacker.eof:
         raise StreamError(f"is no complete {packing.name} file: it ends too early")
-
-
-@contextlib.contextmanager
-def whole_file(path: str) -> Iterator[IO[bytes]]:
-    """Open a file to write, which appears, complete, when the block ends; or not at all."""
-    special = os.path.exists(path) and not os.path.isfile(path)
-    draft = Path(path if special else f"{path}.{os.getpid()}.part")
-    try:
-        with open(draft, "wb" if special else "xb") as file:
-            yield file
-        if not special:
-            draft.replace(path)
-    except FpdbError:  # some are an OSError as well
-        raise
-    except OSError as error:
-        raise FpdbError(
-            f"{path} can't be written: {error.strerror}", hint="choose another file, or make room"
-        ) from None
-    finally:
-        if not special:
-            draft.unlink(missing_ok=True)

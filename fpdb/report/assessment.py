@@ -2,12 +2,10 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from fpdb.errors import InputError
 from fpdb.fingerprint import preset
-from fpdb.io.streams import whole_file
 from fpdb.models import Document, Evaluation, Key, Rating, RecipeQuality
 from fpdb.report.gather import Version
 from fpdb.report.page import (
@@ -24,6 +22,7 @@ from fpdb.report.page import (
     visible,
 )
 from fpdb.report.views import Room, pair_view, version_view
+from fpdb.scratch import draft_file
 
 
 def report_evaluation(
@@ -39,6 +38,11 @@ def report_evaluation(
     Returns:
         The number of pairs in the page.
     """
+    if not found.documents:
+        raise InputError(
+            f"found no document for {os.fspath(output)}, expected at least one",
+            hint="give the documents that were evaluated",
+        )
     wanted = {key for recipe in found.recipes for each in recipe.mistakes for key in each[:2]}
     texts = {each.key: each.text or "" for each in documents if each.key in wanted}
     if lost := wanted - texts.keys():
@@ -62,7 +66,7 @@ def report_evaluation(
         + ", ".join(f"{each.recipe} ({each.recipe_id})" for each in found.recipes)
         + ".",
     )
-    with whole_file(str(Path(output))) as file:
+    with draft_file(output) as file:
         file.write(page.render())
     return len(groups)
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
+from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, least_estimate
 from fpdb.ingest import Ingested, Run
 from fpdb.io.files import Paths, path_names
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import whole_file
 from fpdb.models import require_similarity, require_whole
 from fpdb.report.figures import by_day, by_similarity, by_size
 from fpdb.report.gather import Gathered, collected
 from fpdb.report.page import Markup, ReportPage, cards, element, percent, plural, table
 from fpdb.report.views import group_views
+from fpdb.scratch import draft_file
 
 _MOST_HOSTS = 20
 
@@ -86,12 +87,13 @@ def report(
         The counts of what was read and found, and the path and size of the page.
 
     Raises:
-        InputError: A path can't be read, or with `strict` a record is bad.
+        InputError: A path can't be read, there is no document, or with `strict` a record is bad.
         MissingExtraError: A format needs a package that isn't installed.
     """
     require_whole("top", top, 1)
     require_similarity(similarity)
     run = Run(strict, on_bad, on_progress)
+    path = Path(output)
     with collected(
         path_names(paths),
         reading or Reading(),
@@ -105,10 +107,16 @@ def report(
         jobs=jobs,
         run=run,
     ) as found:
+        if not found.documents:
+            bad = found.counts.bad
+            reason = f": none of {plural(bad, 'record')} can be used" if bad else ""
+            raise InputError(
+                f"found no document for {path}{reason}",
+                hint="name files with texts; are the format and the fields right?",
+            )
         page = _page(found, "first" if kept is None else "first that stays")
     data = page.render()
-    path = Path(output)
-    with whole_file(str(path)) as file:
+    with draft_file(path) as file:
         file.write(data)
     return Reported(
         path=path,

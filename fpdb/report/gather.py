@@ -8,7 +8,6 @@ groups are kept, on disk. So memory grows with the documents in groups, and not 
 import contextlib
 import dataclasses
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from fpdb.joins import Clustering
 from fpdb.models import Key
 from fpdb.processes import mapped
 from fpdb.report.page import title_of
+from fpdb.scratch import scratch_folder
 
 # Of a group, the different texts that are compared, and the copies of each that are named.
 MOST_VERSIONS = 10
@@ -129,12 +129,12 @@ def collected(
             hint="save it to a file first",
         )
     with contextlib.ExitStack() as stack:
-        texts = stack.enter_context(tempfile.TemporaryFile(prefix="fpdb-"))
+        scratch = stack.enter_context(scratch_folder())
+        texts = stack.enter_context(scratch.file("texts"))
         if database is None:
             reading = dataclasses.replace(reading, keyed=False)
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fpdb-"))
             new = Database.build(
-                Path(folder, "index"),
+                scratch.path / "index",
                 recipe=recipe,
                 similarity="recipe" if similarity is None else similarity,
                 keys="integer",

@@ -72,8 +72,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
                     f"no directory can be made in {place}: {error.strerror}",
                     hint="choose another path",
                 ) from error
-            draft = scratch.path / directory.name
-            draft.mkdir(0o700)
+            draft = scratch.folder(directory.name)
             os.close(new_file(draft / LOCK_FILE))
         yield draft
         scratch.require_owner()

@@ -28,6 +28,7 @@ from fpdb.errors import (
 )
 from fpdb.models import Snapshots
 from fpdb.progress import WorkStep, log, show
+from fpdb.scratch import new_file
 from fpdb.storage import drafts, shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -169,9 +170,8 @@ class ReadTransaction:
 
     def copy_to(self, path: Path) -> None:
         """Write this moment into a new data file, compacted."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with disk_named(path.parent):
-            descriptor = os.open(path, flags, 0o600)
+            descriptor = new_file(path)
             try:
                 if self.shared.environment is not None:
                     self.shared.environment.copyfd(descriptor, compact=True, txn=self.raw)

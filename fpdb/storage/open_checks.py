@@ -12,7 +12,6 @@ import os
 import resource
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from fpdb.errors import (
     OpenError,
     StorageError,
 )
+from fpdb.scratch import new_file, scratch_folder
 from fpdb.storage.lmdb_file import DATA_FILE, require_intact
 
 LMDB_LOCK_FILE = "lock.mdb"
@@ -374,10 +374,10 @@ def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator
         if usable and ours and private:
             yield name_of(folder)
         elif usable:
-            links = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fpdb-")))
-            (links / DATA_FILE).symlink_to(name_of(data))
-            (links / LMDB_LOCK_FILE).symlink_to(name_of(lock))
-            yield str(links)
+            links = stack.enter_context(scratch_folder())
+            os.symlink(name_of(data), DATA_FILE, dir_fd=links.descriptor)
+            os.symlink(name_of(lock), LMDB_LOCK_FILE, dir_fd=links.descriptor)
+            yield str(links.path)
         elif readonly:
             yield name_of(data)
         else:
@@ -406,9 +406,8 @@ def _may_write(descriptor: int) -> bool:
 
 def _make_lock_file(folder: int, mode: int) -> None:
     """Create LMDB's lock file, if it is missing and this user may create it."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        os.close(os.open(LMDB_LOCK_FILE, flags, mode, dir_fd=folder))
+        os.close(new_file(LMDB_LOCK_FILE, mode, folder=folder))
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS):
             raise

@@ -95,7 +95,7 @@ def test_idf_errors(run, tmp_path):
     (tmp_path / "one.txt").write_text("a text", "utf-8")
     unwritable = run("recipes", "idf", tmp_path / "one.txt", "-o", tmp_path / "absent" / "idf.tsv")
     assert unwritable.code == 3
-    assert "error: the idf table can't be written" in unwritable.err
+    assert "idf.tsv can't be written: No such file" in unwritable.err
     assert run("recipes", "idf", tmp_path / "absent.txt", "-o", tmp_path / "x").code == 3
     assert run("recipes", "idf", "-o", tmp_path / "x").code == 2
 

@@ -229,12 +229,14 @@ def test_databases_are_private_and_only_they_are(run, tmp_path, monkeypatch):
     assert found > 30
 
 
-def test_an_export_never_writes_through_a_link_that_waits_for_it(run, tmp_path, monkeypatch):
+def test_an_export_leaves_what_others_made_beside_it(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("create", "a.fpdb")
-    (tmp_path / "victim").write_text("precious")
-    (tmp_path / f"out.jsonl.{os.getpid()}.part").symlink_to("victim")
-    done = run("export", "a.fpdb", "-o", "out.jsonl")
-    assert done.code == 3
-    assert "can't be written" in done.err
-    assert (tmp_path / "victim").read_text() == "precious"
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "unfinished").write_text("precious")
+    links = [f"out.jsonl.{os.getpid()}.part", "out.jsonl.part", ".out.jsonl.0123456789abcdef.new"]
+    for name in links:
+        (tmp_path / name).symlink_to("victim")
+    assert run("export", "a.fpdb", "-o", "out.jsonl").code == 0
+    assert (tmp_path / "victim" / "unfinished").read_text() == "precious"
+    assert sorted(os.listdir()) == sorted([*links, "a.fpdb", "out.jsonl", "victim"])

@@ -1,0 +1,151 @@
+"""Files that commands write: whole, or the old ones as they were; and nothing stays of a kill."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+import fpdb
+from fpdb.explorer.explorer import Explorer
+
+TEXT = "Red kites nest above the old quarry again this spring: wardens counted eleven pairs"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with records, bad ones and a database, and a temporary directory."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    records = [{"key": f"{number}", "text": f"{TEXT} {number}"} for number in range(20)]
+    with open("good.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+    with open("mixed.jsonl", "w", encoding="utf-8") as file:
+        file.write(json.dumps(records[0]) + "\nno json\n")
+    with open("bad.jsonl", "w", encoding="utf-8") as file:
+        file.write("no json\nnor this\n")
+    open("empty.jsonl", "w", encoding="utf-8").close()
+    open("empty.txt", "w", encoding="utf-8").close()
+    with fpdb.create("a.fpdb") as database:
+        database.add("key", TEXT)
+    return tmp_path / "work"
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("report empty.jsonl", "out.html"),
+        ("report bad.jsonl", "out.html"),
+        ("report --strict mixed.jsonl", "out.html"),
+        ("report absent.jsonl", "out.html"),
+        ("report --db absent.fpdb good.jsonl", "out.html"),
+        ("report --date-field day good.jsonl", "out.html"),
+        ("eval empty.jsonl --report", "out.html"),
+        ("eval bad.jsonl --report", "out.html"),
+        ("eval good.jsonl absent.tsv --report", "out.html"),
+        ("query a.fpdb bad.jsonl", "out.jsonl"),
+        ("query a.fpdb absent.jsonl", "out.parquet"),
+        ("query a.fpdb -k 90 good.jsonl", "out.csv"),
+        ("pairs --exact bad.jsonl", "out.csv"),
+        ("pairs --exact absent.jsonl", "out.parquet"),
+        ("pairs absent.fpdb", "out.csv"),
+        ("clusters absent.fpdb", "out.csv"),
+        ("export absent.fpdb", "out.jsonl"),
+        ("export absent.fpdb", "out.parquet"),
+        ("recipes idf empty.txt", "out.tsv"),
+        ("recipes idf absent.txt", "out.tsv"),
+    ],
+)
+def test_a_command_that_fails_leaves_the_old_file(run, folder, command, output, old):
+    if old:
+        (folder / output).write_text("old")
+    before = sorted(os.listdir())
+    option = () if command.endswith("--report") else ("-o",)
+    done = run(*command.split(), *option, output)
+    assert done.code in (2, 3)
+    assert sorted(os.listdir()) == before
+    assert not old or (folder / output).read_text() == "old"
+    assert os.listdir("../temporary") == []
+
+
+@pytest.mark.parametrize("act", ["report", "report_evaluation"])
+def test_a_page_without_documents_is_not_written(folder, act):
+    (folder / "out.html").write_text("old")
+    arguments = ["empty.jsonl"] if act == "report" else [fpdb.evaluate([]), []]
+    with pytest.raises(fpdb.InputError, match=r"found no document for out\.html"):
+        getattr(fpdb, act)(*arguments, "out.html")
+    assert (folder / "out.html").read_text() == "old"
+
+
+def explore():
+    """Explore a database with texts, until they are packed."""
+    database = fpdb.open("a.fpdb", readonly=True)
+    explorer = Explorer(database, texts=["good.jsonl"])
+    for _ in range(1000):
+        if explorer._context.background.packed:
+            return explorer
+        time.sleep(0.01)
+    raise AssertionError
+
+
+ACTS = {
+    "report": lambda: fpdb.report("good.jsonl", "out.html"),
+    "explore": explore,
+    "backup": lambda: fpdb.open("a.fpdb").backup("copy.fpdb"),
+}
+
+
+def killed(act, moment):
+    """Fork a process that is killed in an act, at a call of a function."""
+    child = os.fork()
+    if child == 0:
+        try:
+            genuine = getattr(os, moment)
+
+            def kill(*args, **options):
+                if moment != "rename" or options:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return genuine(*args, **options)
+
+            setattr(os, moment, kill)
+            unclosed = act()
+            os.kill(os.getpid(), signal.SIGKILL)
+            del unclosed
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("act", "moment"),
+    [
+        ("report", "fsync"),  # of the temporary database
+        ("report", "rename"),  # of the page
+        ("export", "fsync"),
+        ("export", "rename"),
+        ("explore", "rename"),
+        ("backup", "fsync"),
+    ],
+)
+def test_what_a_killed_act_left_is_removed_by_the_next(run, folder, act, moment):
+    def export():
+        assert run("export", "a.fpdb", "-o", "out.jsonl").code == 0
+
+    acts = ACTS | {"export": export}
+    before = sorted(os.listdir())
+    killed(acts[act], moment)
+    left = [name for name in (*os.listdir(), *os.listdir("../temporary")) if name not in before]
+    assert left
+    assert all(name.endswith(".new") for name in left), left
+    found = acts[act]()
+    if act == "explore":
+        assert len(os.listdir("../temporary")) == 1
+        found.close()
+    made = {"report": ["out.html"], "export": ["out.jsonl"], "backup": ["copy.fpdb"], "explore": []}
+    assert sorted(os.listdir()) == sorted([*before, *made[act]])
+    assert os.listdir("../temporary") == []
