@@ -12,7 +12,7 @@ from fpdb.models import Problem
 from fpdb.progress import WorkStep, show
 from fpdb.storage import lmdb_file
 from fpdb.storage.lmdb_file import DATA_FILE, METAS, LmdbFile, Node, NodePage
-from fpdb.storage.open_checks import name_of, open_data
+from fpdb.storage.open_checks import disk_named, name_of, open_data
 
 # Pages that a file may lack at its end: taken and given back by transactions, and never written.
 _FREE_TAIL = 1 << 20
@@ -32,7 +32,8 @@ def structure_faults(directory: Path) -> list[str]:
     try:
         pages = os.fstat(descriptor).st_size // _PAGE
         show(WorkStep("follow all pages", pages, 0, "page"))
-        found: list[str] = verify.verify(name_of(descriptor), subdir=False)  # type: ignore[no-untyped-call]
+        with disk_named(directory):
+            found: list[str] = verify.verify(name_of(descriptor), subdir=False)  # type: ignore[no-untyped-call]
     except verify.VerifyError as error:
         return [str(error)]
     except (ArithmeticError, LookupError, TypeError, ValueError, struct.error) as error:
