@@ -7,7 +7,6 @@ the program that started it either, as multiprocessing would, so a script needs 
 """
 
 import _thread
-import atexit
 import contextlib
 import os
 import signal
@@ -20,6 +19,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Generic, Self, TypeVar
@@ -222,8 +222,11 @@ class Worker:
         self._channel = _Channel(own, self._look)
         self._work: Callable[..., Any] | None = work  # until it is sent
         self._stopped_since: float | None = None  # as far as the running call has seen
+        self._given_up = False
         # Of a process that was lost; the negative of the signal that killed it.
         self.exit_code: int | None = None
+        # What the last call raised, if that was due to the call, and not to somebody else.
+        self.failure: BaseException | None = None
 
     def call(self, item: object) -> Any:
         """Return what the function makes of an item, or raise its error."""
@@ -249,17 +252,22 @@ class Worker:
             raise self._explained(error) from None
         good, answer = received
         if not good:
+            self.failure = answer
             raise answer
         return answer
 
     def _explained(self, error: BaseException) -> BaseException:
         """Return what to raise for an error of the exchange; a torn one ends the process."""
         if isinstance(error, WorkerError):
+            self.failure = None if self._given_up else error
             return error
         lost = isinstance(error, (EOFError, OSError)) and _is_raised_here(error)
         if not lost:  # half of a message may be on its way
             self.kill()
-        return self._lost() if lost or isinstance(error, MemoryError) else error
+        if lost or isinstance(error, MemoryError):
+            self.failure = self._lost()
+            return self.failure
+        return error
 
     def _look(self) -> None:
         """Warn of a process that is stopped, which makes this one wait, and give up in the end."""
@@ -275,6 +283,7 @@ class Worker:
                 stacklevel=2,
             )
         elif now - self._stopped_since >= _STOPPED_SECONDS:
+            self._given_up = True
             self.kill()
             raise WorkerError(
                 f"the worker process {pid} was stopped, and nobody let it go on for "
@@ -311,13 +320,21 @@ class Streamed:
     """Makes a function that yields answer calls: an item begins it, None goes on with it.
 
     Each call returns the next value, None after the last. With `steps`, the caller's listener gets
-    the steps of the work too.
+    the steps of the work too. A value that there is no memory to send is sent as the parts that
+    `split` makes of it, which returns one part, or none, of what can't be divided.
     """
 
     _values: Iterator[Any] = iter(())
 
-    def __init__(self, read: Callable[..., Iterator[Any]], *, steps: bool = False) -> None:
+    def __init__(
+        self,
+        read: Callable[..., Iterator[Any]],
+        *,
+        steps: bool = False,
+        split: Callable[[Any], list[Any]] | None = None,
+    ) -> None:
         self._read = read
+        self._split = split
         self.steps = steps
 
     def __call__(self, item: object) -> Any:
@@ -326,55 +343,11 @@ class Streamed:
             self._values = self._read(item)
         return next(self._values, None)
 
-
-class KeptWorkers:
-    """Child processes that run one function, and are kept for the next caller of any thread.
-
-    There are at most as many as there were callers at the same time. They end with this process.
-    Before one is started, `check` raises an error if the function can't run here.
-    """
-
-    def __init__(self, work: Callable[..., Any], check: Callable[[], object]) -> None:
-        self._work = work
-        self._check = check
-        self._idle: list[Worker] = []
-        atexit.register(self.end)
-        os.register_at_fork(after_in_child=self._leave_to_parent)
-
-    @contextlib.contextmanager
-    def lent(self) -> Iterator[Worker]:
-        """Lend a process that is idle, or a new one, whose messages are dropped.
-
-        After an error it is ended, because an answer may be under way.
-        """
-        if sys.platform != "linux":
-            raise InputError(
-                f"HTML, Parquet and Arrow are read on Linux only, found {sys.platform}: elsewhere "
-                "the memory of their readers can't be limited",
-                hint="give plain text or JSON lines, or use a container",
-            )
-        try:
-            worker = self._idle.pop()
-        except IndexError:
-            import subprocess
-
-            self._check()
-            worker = Worker(self._work, subprocess.DEVNULL)
-        try:
-            yield worker
-        except BaseException:
-            worker.close()
-            raise
-        self._idle.append(worker)
-
-    def end(self) -> None:
-        """End the processes that are idle."""
-        while self._idle:
-            self._idle.pop().close()
-
-    def _leave_to_parent(self) -> None:
-        while self._idle:
-            self._idle.pop().leave()
+    def divide(self, value: object) -> bool:
+        """Let the parts of a value be the next ones; return whether it has any."""
+        parts = self._split(value) if self._split else []
+        self._values = chain(parts, self._values)
+        return bool(parts)
 
 
 class _Channel:
@@ -523,15 +496,31 @@ def serve(number: int) -> None:
                 channel.send((False, error))
                 continue
             try:
-                found = True, work(item)
+                good, value = True, work(item)
             except Exception as error:  # it is raised where the result is used
-                found = False, error
-            try:
-                channel.send(found)
-            except OSError:
+                good, value = False, error
+            _answer(channel, work, good, value)
+            del item, value  # which might leave no room for the next
+
+
+def _answer(channel: _Channel, work: object, good: bool, value: object) -> None:  # noqa: FBT001
+    """Send the value or the error of a call, the parts of a value that there is no memory for."""
+    while True:
+        failure: Exception | None = None
+        try:
+            channel.send((good, value))
+        except WorkerError as error:
+            failure = error
+        except MemoryError:
+            if not good:
                 raise
-            except Exception as error:  # pickle raises what it likes
-                channel.send((False, _unfit(error)))
+        else:
+            return
+        # What the frames of the MemoryError took is free again.
+        if failure is None and isinstance(work, Streamed) and work.divide(value):
+            value = work(None)
+        else:
+            good, value = False, failure or MemoryError()
 
 
 def _send_step(channel: _Channel, step: progress.WorkStep) -> None:

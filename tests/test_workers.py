@@ -15,7 +15,8 @@ from pyarrow import parquet
 
 import fpdb
 from fpdb import processes as workers
-from fpdb.io import arrow, html
+from fpdb.io import arrow, decoding, html
+from fpdb.io.readers import CallError, KeptWorkers
 from fpdb.processes import MOST, Worker, count_jobs, mapped
 
 pytestmark = pytest.mark.process
@@ -233,6 +234,63 @@ def test_values_of_any_size_arrive(size):
     for _ in range(2):
         assert worker.call(b"x" * size) == b"x" * size
     worker.close()
+
+
+class Narrow:
+    """A connection that has memory for lists of so many rows only."""
+
+    def __init__(self, most):
+        self.most = most
+        self.sent = []
+
+    def send(self, value):
+        rows = value[1][0] if value[0] else []
+        if len(rows) > self.most or any(fields == {"text": "large"} for _, fields, _ in rows):
+            raise MemoryError
+        self.sent.append(value)
+
+
+def test_what_memory_does_not_suffice_for_is_sent_in_parts():
+    rows = [(number, {"text": "large" if number == 7 else "small"}, False) for number in range(10)]
+    work = workers.Streamed(iter, split=decoding.halves)
+    channel = Narrow(3)
+    workers._answer(channel, work, True, work([(rows, 0.5), (rows[:1], 1.0)]))
+    while (block := work(None)) is not None:
+        workers._answer(channel, work, True, block)
+    assert all(good for good, _ in channel.sent)
+    assert [row for _, (some, _) in channel.sent for row in some] == [
+        *rows[:7],
+        (7, "takes more memory than a record may", False),
+        *rows[8:],
+        rows[0],
+    ]
+    channel = Narrow(-1)
+    with pytest.raises(MemoryError):  # there is no room for anything
+        workers._answer(channel, work, True, ([], 1.0))
+
+
+def test_a_call_without_a_value_is_one_error_that_says_how():
+    kept = KeptWorkers(int, lambda: None)
+    endings = [
+        ("x", 0, "ended with ValueError: invalid literal for int"),
+        (lambda: 1, 0, "ended with WorkerError: a worker process can't take or return this"),
+        ("", signal.SIGSEGV, "killed the process that read it by SIGSEGV: Segmentation fault"),
+        ("", signal.SIGPROF, "takes more than 3 seconds of processor time"),
+    ]
+    for item, killer, how in endings:
+        with pytest.raises(CallError, match=how), kept.lent(1 << 20, 3) as worker:
+            worker.call(item) if item else os.kill(worker._process.pid, killer) or worker.receive()
+        with kept.lent(1 << 20, 3) as worker:
+            assert worker.call("5") == 5
+    with pytest.raises(KeyError), kept.lent(1 << 20, 3) as worker:  # an error of the caller
+        raise KeyError
+    kept.end()
+    short = KeptWorkers(bytes, lambda: None)
+    with (
+        pytest.raises(CallError, match="takes more than 7 MiB of memory"),
+        short.lent(7 << 20, 3) as worker,
+    ):
+        worker.call(1 << 60)
 
 
 @pytest.mark.parametrize(("reader", "kept"), [("html", html._readers), ("arrow", arrow._decoders)])

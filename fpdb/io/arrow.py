@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import IO, Any, Self
 import numpy as np
 
 from fpdb.arrays import Marks
-from fpdb.errors import InputError, MissingExtraError, WorkerError
+from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import decoding
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
+from fpdb.io.readers import CallError, KeptWorkers
 from fpdb.io.records import Reading
 from fpdb.io.streams import Progress, StreamError, named
 from fpdb.io.tables import Named, header_reason
-from fpdb.processes import KeptWorkers, Streamed, signal_name
+from fpdb.processes import Streamed
 
 _GROUP = 50_000
 # Rows of a Dataset of Hugging Face that are read together.
@@ -54,31 +54,20 @@ def _shared(file: ColumnFile, progress: Progress | None) -> Iterator[Any]:
         progress(size - done)
 
 
-_decoders = KeptWorkers(Streamed(decoding.file_blocks), require)
+_decoders = KeptWorkers(Streamed(decoding.file_blocks, split=decoding.halves), require)
 
 
 def _decoded(file: ColumnFile) -> Iterator[Any]:
     """Yield what a child process makes of a file; it makes the next block meanwhile."""
-    with _decoders.lent() as worker:
-        try:
+    try:
+        with _decoders.lent(file.memory, file.seconds) as worker:
             block = worker.call(file)
             while not (block is None or isinstance(block, StreamError)):
                 worker.send(None)
                 yield block
                 block = worker.receive()
-        except MemoryError:
-            reason = f"it takes more than {file.memory >> 20} MiB of memory"
-            raise file.failure(reason) from None
-        except WorkerError:
-            if worker.exit_code is None:
-                raise
-            killer = -worker.exit_code
-            reason = "the process that read it ended"
-            if killer == signal.SIGPROF:
-                reason = f"it takes more than {file.seconds:.0f} seconds of processor time"
-            elif killer > 0:
-                reason = f"it killed the process that read it by {signal_name(killer)}"
-            raise file.failure(reason) from None
+    except CallError as error:
+        raise file.failure(f"it {error}") from None
     if block:
         raise block
 

@@ -5,6 +5,8 @@ unfold to any size. So each file has its memory and its processor time, and its 
 process in blocks of a bounded size.
 """
 
+import contextlib
+import ctypes
 import functools
 import json
 import os
@@ -48,6 +50,8 @@ _ROOM = 1 << 25
 # Without a buffer, all of a row group's pages would be read at once.
 _BUFFER = 1 << 20
 _PLAIN = (str, int, float, type(None))
+# An option of glibc's mallopt, and the bytes from which on a block is mapped.
+_MMAP_THRESHOLD, _LARGE = -3, 1 << 20
 # What `fpdb.integrations.spark.fingerprint` writes.
 _SPARK = ("key", "fingerprint", "digest", "characters", "sketch", "problem")
 
@@ -118,6 +122,9 @@ def _used() -> int:
     # Before pyarrow is loaded: an allocation beyond the limit of the system's allocator is an
     # error, and its own allocators may have reserved memory already.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    with contextlib.suppress(AttributeError):  # of another C library
+        # Large blocks go back to the system, so that the heap isn't full of gaps for the next file.
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)
     import pyarrow
     import pyarrow.compute
     import pyarrow.parquet
@@ -148,6 +155,7 @@ def rows(file: ColumnFile) -> Iterator[tuple[list[Named], float]]:
     for block in row_blocks(opened.batches, file.reading):
         read += len(block)
         yield block, read / opened.rows if opened.rows else 0.0
+        del block  # before the next one is decoded
 
 
 def _needed(reading: Reading, names: list[str]) -> list[str]:
@@ -280,6 +288,25 @@ def row_blocks(batches: Batches, reading: Reading) -> Iterator[list[Named]]:
                 block = some.slice(rows.start, rows.stop - rows.start)
                 yield _named_rows(block, number, sizes[rows], largest)
                 number += block.num_rows
+
+
+def halves(block: Any) -> list[Any]:
+    """Return two parts of a block, or that its only row can't be sent; nothing of anything else."""
+    match block:
+        case FingerprintBlock(keys, numbers, others, unfit) if len(keys) + len(others) > 1:
+            half, rest = (len(keys) + 1) // 2, len(others) // 2
+            first = FingerprintBlock(keys[:half], numbers[:half], others[:rest], unfit)
+            return [first, FingerprintBlock(keys[half:], numbers[half:], others[rest:], {})]
+        case list() as rows, float() as share if len(rows) > 1:
+            half = len(rows) // 2
+            return [(rows[:half], share), (rows[half:], share)]
+        case [(int() as number, dict(), bool())], float() as share:
+            return [([(number, "takes more memory than a record may", False)], share)]
+        case batch, float() as share if not isinstance(batch, list) and batch.num_rows > 1:
+            # A slice would be sent with all of what it is cut from.
+            numbers = np.arange(batch.num_rows)
+            return [(batch.take(some), share) for some in np.array_split(numbers, 2)]
+    return []
 
 
 def _named_rows(

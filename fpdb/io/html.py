@@ -1,16 +1,15 @@
 """Turn HTML into text, in processes of their own that are ended when a page takes too much."""
 
 import importlib.util
-import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fpdb.errors import HtmlError, MissingExtraError, WorkerError
+from fpdb.errors import HtmlError, MissingExtraError
 from fpdb.io import extraction
+from fpdb.io.readers import CallError, KeptWorkers
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import LARGEST_TEXT, HtmlText
-from fpdb.processes import KeptWorkers
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
@@ -46,18 +45,15 @@ def html_text(
             f"holds {size:,} bytes of HTML, expected at most {max_bytes:,}",
             hint="max_bytes allows more, up to what 256 MiB of memory can hold",
         )
-    with _readers.lent() as worker:
-        try:
+    try:
+        with _readers.lent(extraction.MEMORY, extraction.SECONDS) as worker:
             found: HtmlText = worker.call((data, charset_of(content_type), main))
-        except Exception as error:
-            if isinstance(error, WorkerError) and worker.exit_code is None:
-                raise
-            reason = f"can't be read as HTML in {extraction.MEMORY >> 20} MiB of memory"
-            if worker.exit_code == -signal.SIGPROF:
-                reason = f"takes more than {extraction.SECONDS:.0f} seconds to read as HTML"
-            raise HtmlError(
-                reason, hint="such pages are hardly ever meant to be read; leave it out"
-            ) from None
+    except CallError as error:
+        limits = f"{extraction.SECONDS:.0f} seconds and {extraction.MEMORY >> 20} MiB"
+        raise HtmlError(
+            f"can't be read as HTML within {limits}: it {error}",
+            hint="such pages are hardly ever meant to be read; leave it out",
+        ) from None
     return found
 
 

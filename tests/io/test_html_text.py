@@ -161,7 +161,7 @@ def test_hostile_pages_end(page):
     try:
         fpdb.html_text(page)
     except fpdb.HtmlError as error:
-        assert "seconds" in str(error) or "MiB" in str(error)  # noqa: PT017
+        assert "within 2 seconds and 256 MiB: it " in str(error)  # noqa: PT017
     after = os.times()
     used = after.children_user + after.children_system
     used -= before.children_user + before.children_system
