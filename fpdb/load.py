@@ -269,11 +269,11 @@ class _Load(Run):
 def _read_array(path: str) -> NDArray[Any]:
     """Read an array of a file; its parts are read when they are needed."""
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
         len(array)
     except OSError as error:
         raise InputError(
-            f"{path} can't be read: {error.strerror}", hint="check the path and its rights"
+            f"{path} can't be read: {error.strerror or error}", hint="check the path and its rights"
         ) from None
     except (ValueError, TypeError, EOFError, OverflowError, MemoryError, SyntaxError, TokenError):
         raise InputError(

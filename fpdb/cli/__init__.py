@@ -68,6 +68,9 @@ _PANELS = {
 }
 
 
+_COMMANDS = frozenset(name for names in _PANELS.values() for name in names)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         kernels = "with" if fpdb.kernels_available else "without"
@@ -221,13 +224,23 @@ def _run() -> int:
         if _lacks_memory(error):
             render.fail(FpdbError(_SHORT_MEMORY, hint=_MORE_MEMORY))
         elif isinstance(error, OSError):
-            render.discard_output()
-            what = f"standard output can't be written: {error.strerror}"
-            render.fail(FpdbError(what, hint="is the disk full?"))
+            render.fail(_named(error))
         else:
             raise
         code = render.ExitCode.ERROR
     return code
+
+
+def _named(error: OSError) -> FpdbError:
+    """Return an error of the system with what was done, and to which file."""
+    try:
+        render.flush()
+    except FpdbError as unwritten:
+        return unwritten
+    act = " ".join(["fpdb", *(each for each in sys.argv[1:2] if each in _COMMANDS)])
+    files = [str(each) for each in (error.filename, error.filename2) if each is not None]
+    what = ": ".join([f"{act} can't go on", *files, error.strerror or str(error)])
+    return FpdbError(what, hint="look at the rights of these files, and at the room on their disks")
 
 
 def _lacks_memory(error: Exception) -> bool:

@@ -1,7 +1,6 @@
 """Copy files without their near-duplicates."""
 
 import signal
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +9,7 @@ import typer
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.ingest import ProgressLine
-from fpdb.cli.inputs import BadRecords, MarkupWarning, choose_reading, not_utf8
+from fpdb.cli.inputs import BadRecords, MarkupWarning, choose_reading, is_terminal, not_utf8
 from fpdb.cli.options import bundled, option, require, require_name
 from fpdb.cli.output import counts_dict
 from fpdb.io.streams import SUFFIXES, suffix_of
@@ -61,7 +60,7 @@ def dedupe(
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     form = SUFFIXES.get(suffix_of(removed or ""), "jsonl")
     require(form == "jsonl", f"--removed gets JSON lines, found {removed}")
-    require("-" not in files or not sys.stdin.isatty(), "standard input is a terminal")
+    require("-" not in files or not is_terminal(), "standard input is a terminal")
     require(report is None or k is None, "--report shows what is similar, and takes no -k")
     require(report is None or "-" not in files, "--report reads files again, and no standard input")
     require(report is None or report.parent.is_dir(), f"there is no folder for {report}")

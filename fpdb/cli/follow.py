@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.create import open_or_create
 from fpdb.cli.ingest import SkipDuplicatesOption, outcomes
-from fpdb.cli.inputs import choose_reading
+from fpdb.cli.inputs import choose_reading, is_terminal
 from fpdb.cli.options import bundled, require
 from fpdb.ingest import Answer
 from fpdb.io.follow import require_followable
@@ -37,7 +36,7 @@ def follow(
     stored. It ends with standard input, with SIGTERM or with Ctrl-C.
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
-    require(source != "-" or not sys.stdin.isatty(), "standard input is a terminal; name a DIR")
+    require(source != "-" or not is_terminal(), "standard input is a terminal; name a DIR")
     require_followable(source)
     counts = fpdb.Ingested()
     # Ending between any two statements is safe: what isn't answered is sent again.

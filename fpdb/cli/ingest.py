@@ -1,7 +1,6 @@
 """Add the documents of files to a database."""
 
 import contextlib
-import sys
 from functools import partial
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from fpdb.cli.inputs import (
     MarkupWarning,
     StrictOption,
     choose_reading,
+    is_terminal,
     not_utf8,
 )
 from fpdb.cli.options import bundled, option, require
@@ -54,7 +54,7 @@ def ingest(
     search. Without --skip-duplicates, --json prints the summary.
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
-    require(files or not sys.stdin.isatty(), "name a file, or - for standard input")
+    require(files or not is_terminal(), "name a file, or - for standard input")
     paths = files or ["-"]
     for each in paths:
         check_path(each, reading)

@@ -162,12 +162,17 @@ def not_utf8(count: int, records: int) -> str:
     )
 
 
+def is_terminal() -> bool:
+    """Return whether standard input is a terminal; it may be closed."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def typed(paths: Sequence[str], reading: fpdb.Reading) -> fpdb.Reading:
     """Print what a command waits for if it reads what is typed on a terminal: by default one text.
 
     Return how that is read.
     """
-    if list(paths) == ["-"] and sys.stdin is not None and sys.stdin.isatty():
+    if list(paths) == ["-"] and is_terminal():
         if not reading.format and not reading.given:
             reading = dataclasses.replace(reading, format="text")
         what = "a text" if reading.format == "text" else reading.format or "jsonl"

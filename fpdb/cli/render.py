@@ -71,6 +71,11 @@ class ExitCode(enum.IntEnum):
 def prepare_streams() -> None:
     """Write UTF-8 in any locale, and escape what can't be written."""
     vars(_now).update(vars(_Printing()))
+    # Of a stream that is closed there is no object, and what is opened next has its number.
+    if sys.stdout is None:  # whoever writes to this one fails
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -306,23 +311,28 @@ def _to_reader() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:  # the reader has gone, as head does
-        discard_output()
+        _discard_output()
         raise typer.Exit from None
+    except OSError as error:
+        if isinstance(error, FpdbError) or error.filename:  # of what is read meanwhile
+            raise
+        _discard_output()
+        raise FpdbError(
+            f"standard output can't be written: {error.strerror}", hint="is the disk full?"
+        ) from None
 
 
 def flush() -> None:
     """Flush standard output, and end a progress line; a reader that has gone is no error."""
-    try:
+    with contextlib.suppress(typer.Exit), _to_reader():
         if _now.table:
             _now.table.print()
         sys.stdout.flush()
-    except BrokenPipeError:
-        discard_output()
     if _now.progress_width:
         _end_progress()
 
 
-def discard_output() -> None:
+def _discard_output() -> None:
     """Write what is still buffered to nowhere, or Python would report the error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -330,7 +340,8 @@ def discard_output() -> None:
 def note(message: str, label: str = "", style: str = "") -> None:
     """Print a message to standard error, after all data printed so far."""
     flush()
-    sys.stderr.write(_styled(label, style, sys.stderr) + safe(message) + "\n")
+    with contextlib.suppress(OSError):  # there is no other place to say that it can't be written
+        sys.stderr.write(_styled(label, style, sys.stderr) + safe(message) + "\n")
 
 
 def listed(counts: Mapping[str, int], share: str = "") -> str:
@@ -486,6 +497,8 @@ def note_interrupt() -> None:
 
 def fail(error: FpdbError) -> None:
     """Print an error and its hint."""
+    with contextlib.suppress(FpdbError):  # the command fails in any case
+        flush()
     note(str(error), "error: ", _RED)
     if error.hint:
         note(error.hint, "hint: ", _CYAN)

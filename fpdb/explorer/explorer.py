@@ -272,7 +272,7 @@ def _marked(context: Context, visit: Visit) -> list[Key]:
     if visit.get("which") != "others":
         return list(marked)
     groups = context.background.groups
-    group = groups.group_of(int(visit.number("of", -1))) if groups else None
+    group = groups.group_of(visit.whole("of")) if groups else None
     if groups is None or group is None:
         raise DocumentNotFoundError("found no group of this document", hint="look again")
     ids = groups.found.ids[groups.rows(group)].tolist()

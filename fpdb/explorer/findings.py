@@ -94,8 +94,10 @@ class Groups(GroupColumns):
         """The documents that could go, if only one of each group stays."""
         return len(self.order) - len(self.starts)
 
-    def group_of(self, number: int) -> int | None:
+    def group_of(self, number: int | None) -> int | None:
         """Return the group of a document by its id, if it is in one."""
+        if number is None:
+            return None
         ids = self.found.ids
         row = int(ids.searchsorted(np.uint64(number)))
         if row == len(ids) or ids[row] != number:

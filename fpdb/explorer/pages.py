@@ -88,7 +88,7 @@ def groups_page(context: Context, visit: Visit) -> ServedPage:
         host=given["host"].lower(),
         order=given["order"],
     )
-    number = int(visit.number("page", 1, 1))
+    number = visit.place()
     fields = [
         entry(label, name, given[name], kind, **({"min": 0} if kind == "number" else {}))
         for label, name, kind in _FILTERS
@@ -139,7 +139,7 @@ def _group_line(context: Context, groups: Groups, group: int) -> Markup:
 def group_page(context: Context, visit: Visit) -> ServedPage:
     """Show a group: its first text beside another one of it, and its documents."""
     groups = context.background.groups
-    number = int(visit.number("of", -1))
+    number = visit.whole("of")
     group = None if groups is None else groups.group_of(number)
     if groups is None or group is None:
         raise DocumentNotFoundError("found no group of this document")
@@ -163,7 +163,7 @@ def group_page(context: Context, visit: Visit) -> ServedPage:
         *(_pair(context, visit, shown) if len(shown) > 1 else excerpt(context.side(shown[0]).text)),
         element("h2", "Documents"),
         _members(context, visit, groups, rows, shown[0]),
-        pager("group", int(visit.number("page", 1, 1)), len(rows), of=number),
+        pager("group", visit.place(), len(rows), of=number),
         page="groups",
     )
 
@@ -172,7 +172,7 @@ def _members(
     context: Context, visit: Visit, groups: Groups, rows: Places, first: Document
 ) -> Markup:
     """Show the documents of a group, to be marked if decisions may be made."""
-    page = int(visit.number("page", 1, 1))
+    page = visit.place()
     ids = groups.found.ids[rows[(page - 1) * ROWS : page * ROWS]].tolist()
     lines = []
     for key in context.database.keys_of(ids):

@@ -11,6 +11,7 @@ from itertools import chain
 from urllib.parse import urlencode
 
 from fpdb.database import Database
+from fpdb.errors import InputError
 from fpdb.explorer.comparison import ComparedSide
 from fpdb.explorer.decisions import Decisions
 from fpdb.explorer.findings import Background
@@ -57,6 +58,18 @@ class Visit:
         """Return a field as it was given, or the default if it is empty."""
         found = self.fields.get(name) or [default]
         return found[-1] or default
+
+    def whole(self, name: str) -> int | None:
+        """Return a field that is a whole number below 2**64, or None if it is none."""
+        try:
+            found = parse_key(self.get(name), "integer")
+        except InputError:
+            return None
+        return int(found)
+
+    def place(self) -> int:
+        """Return the number of the page of a list."""
+        return max(self.whole("page") or 1, 1)
 
     def number(self, name: str, default: float, least: float = 0) -> float:
         """Return a field that is a number, or the default if it is none."""

@@ -71,6 +71,22 @@ class Grams:
         return [" ".join(segments[start : start + self.n]) for start in range(count)]
 
 
+def _parsed_rows(lines: Sequence[str]) -> dict[str, float]:
+    rows = [line.rpartition("\t") for line in lines]
+    features = json.loads("[" + ",".join(f'"{feature}"' for feature, _, _ in rows) + "]")
+    numbers = (float(value) for _, _, value in rows)
+    return dict(zip(features, numbers, strict=True))
+
+
+def _wrong_line(lines: Sequence[str]) -> int:
+    for number, line in enumerate(lines, 1):
+        try:
+            _parsed_rows([line] if number > 1 else [f"\t{float(line)}"])
+        except ValueError:
+            return number
+    return len(lines)
+
+
 @dataclass(frozen=True)
 class IdfTable:
     """Inverse document frequencies of features; `missing` is that of any other feature."""
@@ -123,11 +139,13 @@ class IdfTable:
             first, *lines = text.removesuffix("\n").split("\n")
             if len(lines) >= _MOST_VALUES:
                 raise ValueError(f"has {len(lines):,} values, expected fewer than {_MOST_VALUES:,}")
-            missing = float(first)
-            rows = [line.rpartition("\t") for line in lines]
-            features = json.loads("[" + ",".join(f'"{feature}"' for feature, _, _ in rows) + "]")
-            numbers = (float(value) for _, _, value in rows)
-            values = dict(zip(features, numbers, strict=True))
+            try:
+                missing = float(first)
+                values = _parsed_rows(lines)
+            except ValueError:  # whose message may show what is in a file that is no such table
+                wrong = _wrong_line([first, *lines])
+                what = f"line {wrong} isn't a feature in JSON without quotes, a tab and a number"
+                raise ValueError(what) from None
         return cls(values, missing)
 
     def to_file(self, path: Path) -> None:

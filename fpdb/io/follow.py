@@ -3,7 +3,6 @@
 import hashlib
 import os
 import select
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +18,7 @@ from fpdb.arrays import Places
 from fpdb.errors import InputError
 from fpdb.io.files import FolderEntry, LineParts, Part, Source, walk
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import SUFFIXES
+from fpdb.io.streams import SUFFIXES, explained, named, opened
 from fpdb.storage.format import FileIdentity, FilePlace, FilePlaces
 
 Note = Callable[[str], object]
@@ -67,12 +66,13 @@ def require_followable(path: str) -> None:
 
 def _follow_input(reading: Reading) -> Iterator[Part]:
     lines = LineParts(Source("-", "-", "jsonl", reading))
-    # Not through the buffer, whose content select wouldn't see.
-    number = sys.stdin.buffer.fileno()
-    while data := os.read(number, _CHUNK):
-        yield from lines.feed(data)
-        if not select.select([number], [], [], 0)[0]:
-            yield from lines.rest()
+    with named("-"), explained(), opened("-") as file:
+        # Not through the buffer, whose content select wouldn't see.
+        number = file.fileno()
+        while data := os.read(number, _CHUNK):
+            yield from lines.feed(data)
+            if not select.select([number], [], [], 0)[0]:
+                yield from lines.rest()
     yield from lines.finish()
 
 

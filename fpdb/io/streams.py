@@ -143,7 +143,7 @@ def check_file(path: str) -> None:
     """
     if path == "-":
         return
-    with named(path), _explained():
+    with named(path), explained():
         os.stat(path)
         if not os.access(path, os.R_OK):
             raise StreamError("can't be read: Permission denied")
@@ -157,7 +157,7 @@ def opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
         if sys.stdin is None:
             raise StreamError("can't be read: standard input is closed")
         return contextlib.nullcontext(cast("io.BufferedReader", sys.stdin.buffer))
-    with _explained():
+    with explained():
         return open(path, "rb")
 
 
@@ -165,7 +165,7 @@ def _raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
     """Yield the bytes of a file, or of standard input ("-"), as they are there."""
     with opened(path) as file:
         while True:
-            with _explained():
+            with explained():
                 # What is there is enough: the other end may be a person, or a slow crawler.
                 chunk = file.read1(_CHUNK)
             if not chunk:
@@ -334,7 +334,8 @@ def _packing(path: str) -> Packing | None:
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
+    """Turn an error of the system into a StreamError."""
     try:
         yield
     except (OSError, ValueError) as error:  # a ValueError is a path with a NUL

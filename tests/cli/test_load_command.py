@@ -139,6 +139,15 @@ def test_keys_come_from_a_file(run, tmp_path, path, array):
     assert not (tmp_path / "no").exists()
 
 
+@pytest.mark.parametrize("content", [b"PK\x03\x04" + bytes(100), b"\x93NUMPY\1\0", b"\x80\4.", b""])
+def test_what_is_no_array_is_an_error(run, tmp_path, path, content):
+    (tmp_path / "a.npy").write_bytes(content)
+    refused = load(run, path, tmp_path / "a.npy", "--first-key", 0)
+    assert refused.code == 3
+    assert "a.npy can't be read as an array of numbers" in refused.err
+    assert not path.exists()
+
+
 def test_as_many_keys_as_fingerprints(run, tmp_path, path, array):
     (tmp_path / "keys.txt").write_text("a\nb\n")
     refused = load(run, path, tmp_path / "ready.npy", "--keys", tmp_path / "keys.txt")

@@ -91,6 +91,25 @@ def test_a_full_disk_is_an_error(start):
 
 
 @pytest.mark.parametrize(
+    ("number", "arguments", "code", "said"),
+    [
+        (0, ["dedupe", "-", "-o", "o.jsonl"], 3, b"- can't be read: standard input is closed"),
+        (0, ["follow", "a.fpdb", "-"], 3, b"- can't be read: standard input is closed"),
+        (1, ["recipes"], 3, b"standard output can't be written: Bad file descriptor"),
+        (2, ["recipes", "show", "no"], 3, b""),
+    ],
+)
+def test_a_stream_that_is_closed_is_an_error_or_not_needed(
+    start, tmp_path, number, arguments, code, said
+):
+    process = start(*arguments, cwd=tmp_path, preexec_fn=lambda: os.close(number))
+    found, _, err = finished(process)
+    assert found == code
+    assert said in err
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(
     "environment",
     [
         pytest.param({"LC_ALL": "C"}, marks=pytest.mark.full),

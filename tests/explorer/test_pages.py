@@ -477,6 +477,31 @@ def test_a_database_of_bits_with_integer_keys(tmp_path):
         explorer.close()
 
 
+def test_ids_are_whole_numbers_of_any_size(tmp_path):
+    last = (1 << 64) - 1
+    with fpdb.create(tmp_path / "ids.fpdb", keys="integer") as database:
+        for key in (1 << 60, (1 << 60) + 1, last - 1, last):
+            database.add(key, " ".join(WORDS[:50] if key < 1 << 61 else WORDS[50:100]))
+        with explored(database, write=True) as explorer:
+            visitor = Visitor(explorer)
+            visitor.get("groups")
+            links = visitor.links("group")
+            assert sorted(links) == [f"group?of={1 << 60}", f"group?of={last - 1}"]
+            for link in links:
+                assert "2 documents with 1 different text" in visitor.get(link)
+            strange = ("", "x", "-1", "1.5", "nan", "1e400", str(1 << 64), "9" * 5000, "\ud800")
+            for of in ("group", *(f"group?of={each}" for each in strange)):
+                assert "found no group of this document" in visitor.get(of, 404)
+            for page in strange:
+                assert visitor.get(f"groups?page={page}")
+                assert visitor.get(f"{links[0]}&page={page}")
+            of = str(last - 1)
+            for given in (of, "x"):
+                more = {"which": "others", "key": of}
+                seen = visitor.post("delete", 200 if given == of else 404, of=given, **more)
+                assert given != of or f"document?key={last}" in seen
+
+
 def test_groups_are_looked_for_again(visitor, database):
     database.add("https://d.example/copy", " ".join(WORDS[700:800]))
     visitor.post("again", 303)

@@ -416,11 +416,12 @@ def test_idf_tables_come_back_from_their_file(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\t1\n", "idf.tsv: could not convert string to float: 'a\\t1'"),
-        ("", "could not convert string to float"),
-        ("\t1\na\tx\n", "could not convert string to float: 'x'"),
-        ("\t1\nno tab\n", "could not convert string to float: 'no tab'"),
-        ('\t1\na"b\t1\n', "idf.tsv: Expecting ',' delimiter"),
+        ("a\t1\nb\t1\n", "idf.tsv: line 1 isn't a feature in JSON"),
+        ("", "line 1 isn't"),
+        ("root:secret:1\n", "line 1 isn't"),
+        ("\t1\na\tsecret\n", "line 2 isn't"),
+        ("\t1\nb\t1\nno secret tab\n", "line 3 isn't"),
+        ('\t1\na"b\t1\n', "line 2 isn't"),
         ("\t1\na\tnan\n", "an idf table of 2 values, expected at most 524,288 from 0 to 524,288"),
         ("\t-1\n", "an idf table of 1 values"),
     ],
@@ -431,6 +432,7 @@ def test_broken_idf_files_are_refused(tmp_path, content, message):
     with pytest.raises(RecipeError) as caught:
         IdfTable.from_file(path)
     assert message in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_idf_files_that_can_t_be_read_or_written_are_errors(tmp_path):
