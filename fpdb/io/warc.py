@@ -1,5 +1,7 @@
 """Web archives: the pages of a WARC file, read by FastWARC; what is damaged costs only itself."""
 
+import base64
+import hashlib
 import io
 import re
 import zlib
@@ -7,10 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fpdb.io.html import Page, is_html, media_type
 from fpdb.io.records import BadRecord, Reading
+from fpdb.io.responses import HEAD_END, LARGEST_HEAD, PageError, body_of, parse_response
 from fpdb.io.streams import Progress, packing_of
 
 # An HTTP head is stored with the body, and chunks have ends of their own.
@@ -25,22 +28,19 @@ _BEGINNING_OF_RECORD = b"\nWARC/1."
 # Two line ends, or a few more, follow a block.
 _MOST_BETWEEN = 16
 _REACHES = "has a length that reaches into the next record"
+_HOLDS = "holds other records: its length is wrong, or it quotes an archive"
 # Unpacking can be resumed at places this many bytes apart; at most this many are kept.
 _APART, _MOST_STATES = 1 << 20, 4096
 _KEPT = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})
+_DIGESTS = frozenset({"md5", "sha1", "sha256", "sha512"})
+_LENGTH = re.compile(rb"\nContent-Length:[ \t]*(\d{1,18})[ \t]*\r?\n", re.IGNORECASE)
 # What a body of HTML that has no type begins with.
 _SNIFFED = 1 << 10
 _BEGINNING = re.compile(rb"<html|<!doctype html", re.IGNORECASE)
 _LARGEST_FIELD = 200
 # URIs under which tools store notes about their own work.
 _OF_TOOLS = ("metadata:", "urn:", "dns:", "whois:")
-
-_LARGEST_HEAD = 1 << 16
-_HEAD_END = re.compile(rb"\r\n\r\n|\n\n")
-_STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})\b")
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]{0,1000})?\r?\n")
-_MOST_CODINGS = 2
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Passing:
 
 @dataclass(frozen=True)
 class Capture:
-    """A record of an archive; its block is empty unless it may hold a page."""
+    """A record of an archive; its block is empty if it is too large, and holds no page."""
 
     place: int
     kind: str
@@ -111,15 +111,16 @@ def read_captures(
     source, mark = packed, packing.magic if packing else _BEGINNING_OF_RECORD
     if packing and packing.name == "gzip":
         source, mark = _Unpacked(packed), _BEGINNING_OF_RECORD
-    reported = False
+    reported = doubted = False
     while True:
-        records = _Records(source, largest)
+        records = _Records(source, largest, doubted)
         for found in records:
             reported = False
             yield found
         failure = records.failure
         if failure is None:
             return
+        doubted |= failure.reason == _REACHES
         if not reported:
             yield failure
         reported = True
@@ -202,7 +203,7 @@ class _Counted:
                 start -= len(chunk)
                 continue
             head += chunk
-            if found := _HEAD_END.search(head, max(start, 0)):
+            if found := HEAD_END.search(head, max(start, 0)):
                 return place + found.end() - start
         return self._place
 
@@ -327,13 +328,17 @@ class _Unpacked(_Counted):
 
 
 class _Records:
-    """The records from one place of a file on, up to the first that is damaged."""
+    """The records from one place of a file on, up to the first that is damaged.
 
-    def __init__(self, file: _Counted, largest: int) -> None:
+    Lengths are `doubted` where one before was wrong.
+    """
+
+    def __init__(self, file: _Counted, largest: int, doubted: bool) -> None:  # noqa: FBT001
         self.failure: Broken | None = None
         self.place = file.tell()
         self._file = file
         self._largest = largest
+        self._doubted = doubted
         self._end = 0
         self._holds_another = False
 
@@ -387,7 +392,7 @@ class _Records:
             raise PageError(f"found the length {written[:40]!r}, expected a number")
         length = int(written)
         self._end = self._file.block_of(self.place) + length
-        kept = kind in _KEPT and length <= self._largest
+        kept = length <= self._largest
         block, got, last = bytearray(), 0, b""
         self._holds_another = False
         while got < length and (piece := record.reader.read(min(length - got, _STEP))):
@@ -405,11 +410,65 @@ class _Records:
         shown = self._file.shown(self.place)
         if kind in _KEPT and not kept:
             return Broken(shown, f"holds {length:,} bytes, expected at most {self._largest:,}")
-        return Capture(shown, kind, headers, bytes(block))
+        capture = Capture(shown, kind, headers, bytes(block))
+        held = _held_records(capture) if self._holds_another else None
+        if held is False and not self._doubted:
+            return Broken(
+                shown, "holds other records: its length is wrong, or it quotes an archive"
+            )
+        if held is None:
+            return capture
+        if self._file.file.seekable():
+            raise PageError(_REACHES)
+        return Broken(shown, _REACHES)
 
 
-class PageError(ValueError):
-    """A record that can't be read, or its page; says why."""
+def _held_records(capture: Capture) -> bool | None:
+    """Return whether records of the file are in a block, because its length is wrong.
+
+    Return None if none are, and False if nothing shows whether a page quotes them.
+    """
+    block = capture.block
+    first = _first_record(block)
+    if first is None:
+        return None
+    name, _, digest = capture.headers.get("warc-block-digest", "").partition(":")
+    if name.lower() in _DIGESTS:
+        found = hashlib.new(name.lower(), block, usedforsecurity=False).digest()
+        known = {base64.b32encode(found).decode().rstrip("="), found.hex().upper()}
+        return None if digest.strip().rstrip("=").upper() in known else True
+    if capture.kind != "response":
+        return None if first == 0 else False
+    response = parse_response(block)
+    begins = len(block) - len(response.body)
+    length = response.headers.get("content-length", "")
+    if "transfer-encoding" not in response.headers and length.isascii() and length.isdigit():
+        if begins + int(length[:18]) == len(block):
+            return None
+        between = first - begins - int(length[:18])
+        if 0 <= between <= _MOST_BETWEEN:
+            return True
+    # All of the page is an archive.
+    return None if first == begins else False
+
+
+def _first_record(block: bytes) -> int | None:
+    """Return where the first of records begins that end, one after the other, with the block."""
+    first, after = None, {len(block)}
+    starts = [found.start() + 1 for found in re.finditer(_BEGINNING_OF_RECORD, block)]
+    if block.startswith(_BEGINNING_OF_RECORD[1:]):
+        starts.insert(0, 0)
+    for start in reversed(starts):
+        head = HEAD_END.search(block, start, start + LARGEST_HEAD)
+        length = head and _LENGTH.search(block, start, head.end())
+        if head and length:
+            end = head.end() + int(length[1])
+            rest = block[end : end + _MOST_BETWEEN]
+            end += len(rest) - len(rest.lstrip(b"\r\n"))
+            if end in after:
+                after.add(start)
+                first = start
+    return first
 
 
 class _Skipped(Exception):  # noqa: N818 - it is no error
@@ -466,82 +525,3 @@ def _payload(block: bytes, reading: Reading) -> tuple[bytes, str]:
 
 def _is_text(content_type: str) -> bool:
     return is_html(content_type) or media_type(content_type) == "text/plain"
-
-
-class Response(NamedTuple):
-    """The head of a response, and its body as it was sent."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-def parse_response(block: bytes) -> Response:
-    """Split a response into its head and its body."""
-    match = _STATUS.match(block)
-    if not match:
-        raise PageError("holds no HTTP response")
-    head, *body = _HEAD_END.split(block, maxsplit=1)
-    if len(head) > _LARGEST_HEAD:
-        raise PageError(f"has HTTP headers of {len(head):,} bytes, expected {_LARGEST_HEAD:,}")
-    headers: dict[str, str] = {}
-    for line in head.split(b"\n")[1:]:
-        name, _, value = line.decode("utf-8", "replace").partition(":")
-        headers.setdefault(name.strip().lower(), value.strip())
-    return Response(int(match[1]), headers, b"".join(body))
-
-
-def body_of(response: Response, largest: int) -> bytes:
-    """Join the chunks of a body and unpack it; never more than `largest` bytes.
-
-    A body that isn't chunked or packed, against its headers, stays as it is.
-    """
-    from fastwarc.stream_io import ChunkedReader
-
-    body = response.body
-    chunked = "chunked" in response.headers.get("transfer-encoding", "").lower()
-    if chunked and _SIZE.match(body):
-        body = _unpacked(ChunkedReader, body, len(body))
-    codings = [
-        coding.strip()
-        for coding in response.headers.get("content-encoding", "").lower().split(",")
-        if coding.strip() not in {"", "identity", "none"}
-    ]
-    if len(codings) > _MOST_CODINGS:
-        raise PageError(f"is packed {len(codings)} times, expected at most {_MOST_CODINGS}")
-    for coding in reversed(codings) if body else ():
-        body = _decoded(body, coding, largest)
-    if len(body) > largest:
-        raise PageError(f"holds more than {largest:,} bytes in its body")
-    return body
-
-
-def _decoded(body: bytes, coding: str, largest: int) -> bytes:
-    from fastwarc.stream_io import BrotliReader, GzipReader
-
-    if coding in {"gzip", "x-gzip"}:
-        return _unpacked(GzipReader, body, largest) if body.startswith(b"\x1f\x8b") else body
-    if coding == "br":
-        return _unpacked(BrotliReader, body, largest)
-    if coding != "deflate":
-        raise PageError(f"is packed as {coding[:40]!r}, expected gzip, deflate or br")
-    # Some servers leave out the header of zlib.
-    has_header = len(body) > 1 and body[0] & 15 == 8 and not (body[0] << 8 | body[1]) % 31
-    try:
-        # One byte more than is allowed shows that there is more.
-        unpacker = zlib.decompressobj(wbits=15 if has_header else -15)
-        return unpacker.decompress(body, largest + 1)
-    except zlib.error as error:
-        raise PageError(f"has a body that can't be unpacked: {error}") from None
-
-
-def _unpacked(reader: Callable[[IO[bytes]], Any], body: bytes, largest: int) -> bytes:
-    """Return what a reader of FastWARC makes of a body, and at most one byte more than allowed."""
-    found = bytearray()
-    try:
-        source = reader(io.BytesIO(body))
-        while len(found) <= largest and (piece := source.read(largest + 1 - len(found))):
-            found += piece
-    except OSError as error:
-        raise PageError(f"has a body that can't be unpacked: {str(error)[:100]}") from None
-    return bytes(found)

@@ -1,6 +1,8 @@
 """Archives are read record by record, and what is broken in them costs only itself."""
 
+import base64
 import gzip
+import hashlib
 import io
 import random
 import zlib
@@ -18,7 +20,8 @@ from fpdb.io import files as module
 from fpdb.io import warc
 from fpdb.io.files import read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record
-from fpdb.io.warc import Broken, Capture, PageError, Passing, body_of, parse_response, read_captures
+from fpdb.io.responses import PageError, body_of, parse_response
+from fpdb.io.warc import Broken, Capture, Passing, read_captures
 
 pytestmark = pytest.mark.process
 
@@ -205,6 +208,63 @@ def test_a_record_may_hold_others(packing):
         found = captures(PACKINGS[packing]([quoting, *SOME, quoting]), largest=1000)
         assert uris(found) == ALL
         assert len(broken(found)) == 2
+
+
+def ending_with(records, first, **options):
+    """A record whose length covers some of those that follow it, and ends where the last ends."""
+    block = http(page("bad"), **options) + b"\r\n\r\n" + b"".join(records[:first])
+    return block[: -len(b"\r\n\r\n")]
+
+
+def digest_of(block):
+    return f"WARC-Block-Digest: sha1:{base64.b32encode(hashlib.sha1(block).digest()).decode()}"
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("file", [io.BytesIO, Pipe])
+def test_a_length_that_ends_between_two_others(packing, file):
+    own = http(page("bad"))
+    lengths = [f"Content-Length: {len(page('bad'))}"]
+    known = http(page("bad"), headers=lengths)
+    for block, headers in ((own, [digest_of(own)]), (known, [])):
+        swallowed = [*SOME[:3]]
+        length = len(block) + 4 + len(b"".join(swallowed)) - 4
+        lying = record("http://bad.example/", block, length=length, headers=headers)
+        found = captures(PACKINGS[packing]([SOME[5], lying, *SOME]), file=file)
+        assert [reason for _, reason in broken(found)] == [
+            "has a length that reaches into the next record"
+        ]
+        # A pipe can't go back.
+        assert uris(found) == [ALL[5], *(ALL if file is io.BytesIO else ALL[3:])]
+        # A page with such a text may be written by anybody.
+        whole = ending_with(SOME, 3)
+        assert len(whole) == len(own) + length - len(block)
+        for sure in ([digest_of(whole)], []):
+            length = len(whole) - whole.index(b"\r\n\r\n") - 4
+            quoting = whole.replace(b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % length, 1)
+            entire = record("http://good.example/", whole if sure else quoting, headers=sure)
+            found = captures(PACKINGS[packing]([entire, *SOME]), file=file)
+            assert uris(found) == ["http://good.example/", *ALL]
+            assert not broken(found)
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_page_that_may_quote_an_archive_is_reported_and_adds_no_records(packing):
+    unsure = record("http://bad.example/", ending_with(SOME, 3))
+    request = record("http://bad.example/", b"GET / HTTP/1.1\r\n\r\n" + SOME[0], kind="request")
+    found = captures(PACKINGS[packing]([unsure, *SOME, request, *SOME]))
+    assert uris(found) == ALL * 2
+    assert [reason for _, reason in broken(found)] == [
+        "holds other records: its length is wrong, or it quotes an archive"
+    ] * 2
+
+
+def test_where_a_length_was_wrong_another_one_is_doubted():
+    unsure = record("http://bad.example/", ending_with(SOME, 3))
+    wrong = record("http://bad.example/", length=5000)
+    found = captures(b"".join([wrong, *SOME, unsure, *SOME]))
+    assert uris(found) == [*ALL, *ALL[:3], *ALL]
+    assert [reason for _, reason in broken(found)] == [warc._REACHES] * 2
 
 
 def test_a_file_that_cannot_be_read_to_its_end():
