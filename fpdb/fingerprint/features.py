@@ -142,7 +142,7 @@ class IdfTable:
             try:
                 missing = float(first)
                 values = _parsed_rows(lines)
-            except ValueError:  # whose message may show what is in a file that is no such table
+            except ValueError:  # whose message may show the content of another file
                 wrong = _wrong_line([first, *lines])
                 what = f"line {wrong} isn't a feature in JSON without quotes, a tab and a number"
                 raise ValueError(what) from None

@@ -14,7 +14,7 @@ EQUAL = [
     ("网页去重了", "网页 去重 了。"),
     ("The ｎｅｗｓ of today", "the news of today"),
 ]
-SEARCHES = [{}, {"similarity": 0.5}, {"k": 3}, {"k": 7}]
+SEARCHES = [{}, {"similarity": 0.9}, {"k": 3}, {"k": 7}]
 
 
 @pytest.fixture(params=[0.8, None], ids=["similarity", "bits"])
