@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,8 +24,9 @@ from fpdb.io.streams import Line, LineCutter, Progress, StreamError, TooLong
 from fpdb.io.tables import Named
 from fpdb.io.warc import Passing, read_pages
 from fpdb.models import PORTABLE
-from fpdb.progress import Meter
+from fpdb.progress import Meter, announce
 from fpdb.storage.format import FileIdentity
+from fpdb.storage.lmdb_file import DATA_FILE
 
 # Can be pickled, and returns the records when it is called.
 Part = Callable[[], Iterable[Record | BadRecord]]
@@ -192,7 +194,33 @@ def _sources(
     """Check a path at once, and return an iterator over its files."""
     form = check_path(path, reading)
     one = Source(path, path, form, reading, progress=progress, passing=passing)
-    return iter([one]) if form else (_below(one, entry) for entry in walk(path))
+    return iter([one]) if form else _inside(one)
+
+
+def _inside(folder: Source) -> Iterator[Source]:
+    """Yield the files of a directory that may hold documents, and announce what is left out."""
+    left_out: Counter[str] = Counter()
+    for entry in walk(folder.path, left_out):
+        found = _below(folder, entry)
+        if found.form == "text" and not found.problem and _is_binary(entry.path):
+            left_out["files that aren't text"] += 1
+            if folder.progress:
+                folder.progress(entry.size)
+        else:
+            yield found
+    if left_out := +left_out:
+        counts = ", ".join(f"{what} {count:,}" for what, count in sorted(left_out.items()))
+        announce(f"{folder.path}: left out: {counts}")
+
+
+def _is_binary(path: str) -> bool:
+    if streams.unpacked_name(path) != path:
+        return False
+    try:
+        with streams.opened(path) as file:
+            return streams.is_binary(file.read(streams.BEGINNING))
+    except (OSError, StreamError):  # which is reported when it is read
+        return False
 
 
 def _below(folder: Source, entry: "FolderEntry") -> Source:
@@ -440,13 +468,15 @@ class FolderEntry:
     modified: int = 0
 
 
-def walk(root: str) -> Iterator[FolderEntry]:
-    """Yield all regular files, sorted, but no hidden ones, and none that a link leads out to.
+def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntry]:
+    """Yield all regular files, sorted, but no databases, and none that a link leads out to.
 
-    A link that leads to a file of the same directory counts as a file, one to a folder doesn't:
-    its files are found where they are.
+    Nor those whose names begin with a dot or _, which programs write for themselves. What is left
+    out is counted. A link that leads to a file of the same directory counts as a file, one to a
+    folder doesn't: its files are found where they are.
     """
     real = os.path.join(os.path.realpath(root), "")
+    others: Counter[str] = Counter() if left_out is None else left_out
     # A stack of its own, because a tree may be deeper than Python's.
     pending = [FolderEntry(root, "")]
     while pending:
@@ -462,10 +492,14 @@ def walk(root: str) -> Iterator[FolderEntry]:
                 yield FolderEntry(entry.path, entry.name, status.st_size, "", *own)
             elif stat.S_ISDIR(status.st_mode) and not linked:
                 names = sorted(os.listdir(entry.path), reverse=True)
+                if DATA_FILE in names:
+                    others["databases"] += 1
+                    continue
+                shown = [name for name in names if not name.startswith((".", "_"))]
+                others["hidden files, or with _"] += len(names) - len(shown)
                 pending += [
                     FolderEntry(os.path.join(entry.path, name), f"{entry.name}/{name}".lstrip("/"))
-                    for name in names
-                    if not name.startswith(".")
+                    for name in shown
                 ]
         except OSError as error:
             yield replace(entry, problem=f"can't be read: {error.strerror}")

@@ -21,6 +21,10 @@ _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A byte order mark, or NUL in every second byte.
 _UTF16 = re.compile(rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){2}|(?:\0[^\0]){2}")
+# How files begin that may lack NULs there: PDF, and what is compressed.
+_MAGIC = (b"%PDF-", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
+# The bytes in which NULs are looked for.
+BEGINNING = 8192
 # A byte order mark and a carriage return are no part of a line.
 _UNCOUNTED = 4
 
@@ -285,9 +289,21 @@ def require_utf8(first: bytes) -> None:
         raise StreamError("is UTF-16, expected UTF-8: iconv -f UTF-16 -t UTF-8 a > b converts it")
 
 
+def is_binary(first: bytes) -> bool:
+    """Return whether a file that begins so is no text: a picture, an archive, a database."""
+    return first.startswith(_MAGIC) or (b"\0" in first[:BEGINNING] and not _UTF16.match(first))
+
+
 def one_text(data: Iterable[bytes], largest: int) -> tuple[str, bool] | None:
-    """Decode chunks as one text, and return whether bytes were replaced; None if it is too long."""
-    found = join_chunks(data, largest)
+    """Decode chunks as one text, and return whether bytes were replaced; None if it is too long.
+
+    Raise StreamError if it is no text.
+    """
+    chunks = iter(data)
+    first = next(chunks, b"")
+    if is_binary(first):
+        raise StreamError("isn't text: export it as text or HTML")
+    found = join_chunks(itertools.chain([first], chunks), largest)
     return None if found is None else decode_line(found.removeprefix(_BYTE_ORDER_MARK))
 
 

@@ -52,6 +52,16 @@ def keys_in(path):
         return list(database)
 
 
+def test_a_database_in_the_directory_is_no_document(run, tmp_path, path, source):
+    """Its data.mdb, lock.mdb and seal were stored as texts."""
+    (tmp_path / "_SUCCESS").touch()
+    done = run("ingest", path, tmp_path)
+    assert (done.code, summary(done)) == (0, {"read": 5, "added": 5})
+    left = f"{tmp_path}: left out: databases 1, hidden files, or with _ 1"
+    assert left in done.err.splitlines()
+    assert left in run("query", path, tmp_path).err.splitlines()
+
+
 def test_a_database_is_created_with_the_defaults_and_that_is_said(run, path, source):
     done = run("ingest", path, source)
     assert (done.code, done.out) == (0, "")

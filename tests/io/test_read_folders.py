@@ -10,6 +10,7 @@ import fpdb
 from fpdb.errors import InputError
 from fpdb.io.files import read_records, size_of
 from fpdb.io.records import BadRecord, Reading
+from fpdb.io.streams import read_text
 
 
 def fill(folder, **files):
@@ -52,6 +53,41 @@ def test_every_file_by_its_suffix(tmp_path):
     told = []
     list(read_records(str(tmp_path), progress=told.append))
     assert sum(told) == size_of(str(tmp_path)) > 50
+
+
+def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
+    (tmp_path / "store").mkdir()
+    fpdb.create(tmp_path / "store" / "own.fpdb").close()
+    fill(
+        tmp_path,
+        a_txt=b"text",
+        b_jsonl=b'{"id": "k", "text": "t"}',
+        x_jpg=b"\xff\xd8\xff\xe0\0\x10JFIF\0",
+        store__y_docx=b"PK\x03\x04\x14" + b"x" * 40,
+        z_pdf=b"%PDF-1.7 " + b"x" * 40,
+        store__other=b"a NUL\0",
+        utf16_txt="text".encode("utf-16"),
+        _hidden=b"text",
+    )
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "_temporary").mkdir()
+    (tmp_path / "_temporary" / "part.jsonl").write_bytes(b"{}")
+    told = []
+    found = list(read_records(str(tmp_path), progress=told.append))
+    assert [getattr(record, "key", None) for record in found] == ["a.txt", "k", None]
+    assert "is UTF-16" in found[-1].reason
+    assert sum(told) == size_of(str(tmp_path))
+    counts = "databases 1, files that aren't text 4, hidden files, or with _ 3"
+    assert [record.getMessage() for record in caplog.records] == [f"{tmp_path}: left out: {counts}"]
+
+
+@pytest.mark.parametrize("content", [b"%PDF-1.7 x", b"PK\x03\x04 x", b"x" * 4000 + b"\0 x"])
+def test_what_is_no_text_is_refused_by_name(tmp_path, content):
+    (tmp_path / "named.txt").write_bytes(content)
+    [bad] = read_records(str(tmp_path / "named.txt"))
+    assert bad.reason == "isn't text: export it as text or HTML"
+    with pytest.raises(InputError, match="isn't text"):
+        read_text(str(tmp_path / "named.txt"))
 
 
 def test_a_format_for_all(tmp_path):
