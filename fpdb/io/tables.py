@@ -25,6 +25,11 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _NUMBERS = tuple(str(number) for number in range(1, _MOST + 1))
 _SEPARATOR = re.compile(r"[;,|\t]")
 _EXCESS = "holds more than {} bytes in one record"
+# As pandas and the module csv write texts with line ends.
+_OPEN = (
+    "opens a quote that it doesn't close: a line is a record, so was a quoted text cut at its line "
+    "end? Save it as CSV or as JSON lines"
+)
 _SAME = ("1", "true", "duplicate")
 _DIFFERENT = ("0", "false", "different")
 _SHARE = re.compile(r"[01]?\.[0-9]{1,20}|[0-9](?:\.[0-9]{1,20})?e-?[0-9]{1,3}")
@@ -86,12 +91,14 @@ def header_reason(names: tuple[str, ...], reading: Reading) -> str:
 
 
 def tsv_rows(lines: Iterator[Line], largest: int) -> Iterator[Cells]:
-    """Split lines at their tabs; nothing is quoted."""
+    """Split lines at their tabs; nothing is quoted, so a quote that stays open is refused."""
     for number, line, replaced in lines:
         if isinstance(line, TooLong):
             yield number, _EXCESS.format(largest), replaced
         elif line := line.rstrip("\r"):
-            yield number, line.split("\t"), replaced
+            row = line.split("\t")
+            cut = '"' in line and any(cell.startswith('"') and cell.count('"') % 2 for cell in row)
+            yield number, _OPEN if cut else row, replaced
 
 
 def csv_rows(lines: Iterator[Line], largest: int) -> Iterator[Cells]:

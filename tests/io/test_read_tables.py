@@ -1,5 +1,7 @@
 """TSV and CSV: columns by name and by number, quotes, and rows that won't do."""
 
+import csv
+import io
 import tracemalloc
 
 import pytest
@@ -116,8 +118,23 @@ def test_empty_keys(tmp_path):
 
 
 def test_tsv_quotes_nothing(tmp_path):
-    found = read(tmp_path, 'url\ttext\n"a\t"t"\nb\tt"\n', "tsv")
-    assert [(record.key, record.text) for record in found] == [('"a', '"t"'), ("b", 't"')]
+    found = read(tmp_path, 'url\ttext\n"a"\t"t", t\nb\tt"\n', "tsv")
+    assert [(record.key, record.text) for record in found] == [('"a"', '"t", t'), ("b", 't"')]
+
+
+def test_a_text_that_tsv_cuts_at_its_line_end_is_refused(tmp_path):
+    """As pandas and the module csv write it: the first line was stored under the key."""
+    file = io.StringIO()
+    rows = [("url", "text"), ("a", 'one "line"\nand another'), ("b", "t"), ("c", '"x"\n"y"')]
+    csv.writer(file, delimiter="\t", lineterminator="\n").writerows(rows)
+    found = read(tmp_path, file.getvalue(), "tsv")
+    assert keys(found) == ["b"]
+    assert [(source, reason[:40]) for source, reason in bad(found)] == [
+        ("a.tsv:2", "opens a quote that it doesn't close: a l"),
+        ("a.tsv:3", "found 1 columns, expected 2"),
+        ("a.tsv:5", "opens a quote that it doesn't close: a l"),
+        ("a.tsv:6", "opens a quote that it doesn't close: a l"),
+    ]
 
 
 def test_csv_quotes_line_ends_and_numbers_the_first(tmp_path):
