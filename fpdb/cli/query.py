@@ -68,6 +68,8 @@ def query(
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
         reading = typed(paths, reading)
         bits = database.plan.bits
+        if not paths:  # else that is done once for all
+            database.warn_of_shortfall(similarity)
         answers = chain(
             _ask_texts(database, texts or (), k, limit, similarity),
             (
