@@ -413,9 +413,7 @@ class _Records:
         capture = Capture(shown, kind, headers, bytes(block))
         held = _held_records(capture) if self._holds_another else None
         if held is False and not self._doubted:
-            return Broken(
-                shown, "holds other records: its length is wrong, or it quotes an archive"
-            )
+            return Broken(shown, _HOLDS)
         if held is None:
             return capture
         if self._file.file.seekable():
