@@ -80,6 +80,23 @@ def test_compacting_without_a_path_replaces_the_database(db: Database, path: Pat
     assert "unfinished" not in os.listdir(path)
 
 
+def test_a_file_that_comes_while_a_database_is_compacted_stays(
+    db: Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(db, "a")
+    genuine = drafts.seal
+
+    def late(draft: Path) -> None:
+        (path / "notes.txt").write_text("mine")
+        genuine(draft)
+
+    monkeypatch.setattr(drafts, "seal", late)
+    with pytest.raises(fpdb.OpenError, match=r"notes\.txt"):
+        db.compact()
+    assert (path / "notes.txt").read_text() == "mine"
+    assert os.listdir(path.parent) == [path.name]
+
+
 def test_another_plan_asks_for_a_new_handle(db: Database, path: Path) -> None:
     add(db, "a")
     db.compact(capacity=10**9)

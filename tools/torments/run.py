@@ -26,6 +26,7 @@ TORMENTS = {
     "damage": "damaged data files: read, checked, repaired",
     "mutations": "changes aimed at the structure of a data file: noticed when, or not",
     "arrow": "Parquet and Arrow files with changed bytes",
+    "outputs": "kill -9 of commands that write files",
     "memory": "commands with little address space",
 }
 

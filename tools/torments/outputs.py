@@ -1,0 +1,173 @@
+"""Commands that write files, killed at any moment: whole files or the old ones, nothing else."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from figures import ControlError, Figures, going
+
+import fpdb
+
+ROUNDS = 300
+DOCUMENTS = 3000
+_SECONDS = 120
+_OLD = b"old\n"
+_RUN = "import sys; from fpdb.cli import main; sys.exit(main())"
+# Writes in place, and waits before the second half.
+_UNSAFE = """
+import sys, time
+data = open(sys.argv[2], "rb").read()
+with open(sys.argv[1], "wb") as file:
+    file.write(data[:len(data) // 2])
+    file.flush()
+    time.sleep(60)
+"""
+_ACTS = {
+    "export.jsonl": "export base.fpdb -o",
+    "export.fpdb.jsonl.gz": "export base.fpdb --output-format portable -o",
+    "pairs.parquet": "pairs base.fpdb -o",
+    "pairs.csv": "pairs --exact texts.jsonl -o",
+    "report.html": "report texts.jsonl -o",
+    "idf.tsv": "recipes idf texts.jsonl -o",
+    "copy.fpdb": "backup base.fpdb -o",
+    "explore": "explore base.fpdb --texts texts.jsonl",
+}
+_FILES = [name for name in _ACTS if name not in ("copy.fpdb", "explore")]
+
+
+def missing() -> str:
+    """Return what this torment lacks here."""
+    return ""
+
+
+def run(rounds: int, seed: int, work: Path) -> Figures:
+    """Kill commands, and judge what they leave, then what the next run of each leaves."""
+    chance = random.Random(seed)
+    place = _Place(work)
+    control = place.control()
+    ends: Counter[str] = Counter()
+    notes: dict[str, object] = {}
+    inconsistent = total = 0
+    for number in going(rounds):
+        total += 1
+        name = list(_ACTS)[number % len(_ACTS)]
+        problems, end = place.torment(name, chance)
+        ends[end] += 1
+        inconsistent += bool(problems)
+        if problems:
+            notes[f"{number}: {name}"] = problems
+    return Figures(total, 0, 0, inconsistent, control=control, notes={**ends, **notes})
+
+
+class _Place:
+    """A folder with inputs and outputs, and a directory for what is temporary."""
+
+    def __init__(self, work: Path) -> None:
+        self.folder, self.temporary = work / "place", work / "temporary"
+        self.folder.mkdir()
+        self.temporary.mkdir()
+        with (
+            fpdb.create(self.folder / "base.fpdb") as database,
+            open(self.folder / "texts.jsonl", "w", encoding="utf-8") as file,
+        ):
+            for number in range(DOCUMENTS):
+                words = [f"word{n * 7 + number // 2 * 13}" for n in range(60)] + [str(number)]
+                key, text = f"key {number}", " ".join(words)
+                database.add(key, text)
+                file.write(json.dumps({"key": key, "text": text}) + "\n")
+        self.inputs = set(os.listdir(self.folder))
+        self.sizes: dict[str, int] = {}
+        for name in _FILES:
+            self._start(name).wait(_SECONDS)
+            self.sizes[name] = (self.folder / name).stat().st_size
+        self.clear()
+
+    def torment(self, name: str, chance: random.Random) -> tuple[list[str], str]:
+        """Kill a command, then run it to its end; return what is wrong, and what the kill left."""
+        target = self.folder / name
+        if old := name in _FILES and chance.random() < 0.5:
+            target.write_bytes(_OLD)
+        process = self._start(name)
+        before = chance.random() < 0.2
+        self._wait(process, began=not before)
+        time.sleep(chance.random() * (0.6 if before else 0.15))
+        process.kill()
+        process.wait()
+        left, problems = self._left(name), []
+        if not self._is_whole(target) if target.exists() else old:
+            problems.append("what is there is neither old nor whole")
+        process = self._start(name)
+        if name == "explore":  # which runs until it is ended
+            while process.poll() is None and set(self._left(name)) <= set(left):
+                time.sleep(0.001)
+            after = [each for each in self._left(name) if each in left]
+            process.kill()
+            process.wait()
+        else:
+            process.wait(_SECONDS)
+            after = self._left(name)
+            if process.returncode or not self._is_whole(target):
+                problems.append("the next run wrote no whole file")
+        problems += [f"the next run left {each}" for each in after]
+        self.clear()
+        return problems, f"left {len(left)}" if left else "left nothing"
+
+    def control(self) -> str:
+        """Kill a program that writes in place, which must be noticed."""
+        target = self.folder / "export.jsonl"
+        process = subprocess.Popen(
+            [sys.executable, "-c", _UNSAFE, target, self.folder / "texts.jsonl"]
+        )
+        while not (target.exists() and target.stat().st_size):
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        if self._is_whole(target):
+            raise ControlError("a half of a file wasn't noticed")
+        self.clear()
+        return "a half of a file was noticed"
+
+    def clear(self) -> None:
+        """Remove all but the inputs."""
+        for path in [*self.folder.iterdir(), *self.temporary.iterdir()]:
+            if path.name not in self.inputs:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _start(self, name: str) -> "subprocess.Popen[bytes]":
+        words = _ACTS[name].split() + ([] if name == "explore" else [name])
+        if name == "copy.fpdb" and (self.folder / name).exists():
+            shutil.rmtree(self.folder / name)
+        return subprocess.Popen(
+            [sys.executable, "-c", _RUN, *words],
+            cwd=self.folder,
+            env={**os.environ, "TMPDIR": str(self.temporary), "DISPLAY": ""},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _wait(self, process: "subprocess.Popen[bytes]", *, began: bool) -> None:
+        """Wait until a command has begun to write, or has ended."""
+        while began and process.poll() is None:
+            if any(name.endswith(".new") for name in self._left("")):
+                return
+            time.sleep(0.001)
+
+    def _left(self, name: str) -> list[str]:
+        """Return what is neither an input nor the output."""
+        names = {*os.listdir(self.folder), *os.listdir(self.temporary)}
+        return sorted(names - self.inputs - {name})
+
+    def _is_whole(self, target: Path) -> bool:
+        """Return whether a file is the old one or complete, and a database complete."""
+        if target.is_dir():
+            with fpdb.open(target, readonly=True) as copy:
+                return len(copy) == DOCUMENTS and not list(copy.check())
+        data = target.read_bytes()
+        return data == _OLD or len(data) == self.sizes[target.name]
