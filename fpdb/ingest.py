@@ -507,7 +507,8 @@ class _Archived:
             stored = self.database.get(key)
         except InputError:  # an unusable key, which is reported when it is to be added
             return False
-        known = stored is not None and meta.items() <= (stored.meta or {}).items()
+        own = stored.meta if stored and isinstance(stored.meta, dict) else {}
+        known = stored is not None and meta.items() <= own.items()
         if known:
             self.counts.tally("unchanged")
         return known

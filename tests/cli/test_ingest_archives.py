@@ -37,6 +37,18 @@ def test_ingest_and_again(run, tmp_path, jobs):
     assert "unchanged 41, " in again.err
 
 
+@pytest.mark.parametrize("meta", [["a", "list"], "a string", 5, {"date": ["a list"]}])
+def test_a_page_replaces_a_document_with_other_metadata(run, tmp_path, meta):
+    path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc"
+    archive.write_bytes(RECORDS[0])
+    with fpdb.create(path) as db:
+        db.add("http://a.example/0", "a text", meta)
+    done = run("ingest", path, archive)
+    assert (done.code, "replaced 1; " in done.err) == (0, True)
+    with fpdb.open(path) as db:
+        assert db["http://a.example/0"].meta["title"] == "Page 0"
+
+
 def test_pages_that_are_stored_are_not_read_again(run, tmp_path):
     path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc"
     archive.write_bytes(b"".join(RECORDS[:3]))
