@@ -66,18 +66,19 @@ def compare(
         _report(recipe, found, _verdict(found, largest), sides if show else None)
         return
     bad = BadRecords()
-    compared: Iterable[tuple[Comparison, str, str]] = _compared(
+    compared: Iterable[tuple[int, Comparison, str, str]] = _compared(
         recipe, pairs or rank or "", sides, bad
     )
     if rank:
         recipe.batch(sides)  # without it, a bad text would make every line a bad one
-        compared = sorted(compared, key=lambda entry: (entry[0].distance, -entry[0].jaccard))
+        compared = sorted(compared, key=lambda entry: (entry[1].distance, -entry[1].jaccard))
     table = render.shows_tables()
     render.columns(*(_SHOWN if table else _COLUMNS), title="text")
-    for found, left, right in compared:
+    for line, found, left, right in compared:
         bad.good += 1
         verdict = _verdict(found, largest)
-        plain = dataclasses.asdict(found) | {"verdict": verdict, "a": left, "b": right}
+        plain = dataclasses.asdict(found) | {"verdict": verdict, "line": line}
+        plain |= {"a": left, "b": right}
         cells = [str(found.distance), f"{found.percent:.2f}"]
         exact = (found.cosine_estimate, found.cosine, found.jaccard)
         cells += [f"{each:.4f}" for each in (found.angle, *exact)]
@@ -101,12 +102,15 @@ def _verdict(found: Comparison, k: int | None) -> str | None:
 
 def _compared(
     recipe: fpdb.Recipe, path: str, sides: Sequence[str], bad: BadRecords
-) -> Iterator[tuple[Comparison, str, str]]:
-    """Compare the texts of each line; or each line with the text that is given, if there is one."""
+) -> Iterator[tuple[int, Comparison, str, str]]:
+    """Compare the texts of each line; or each line with the text that is given, if there is one.
+
+    Lines are numbered, since bad ones are left out.
+    """
     for number, line in enumerate(read_lines(path, progress=meter_of("compare", [path]).add), 1):
         try:
             left, right = (sides[0], line) if sides else _two_texts(line)
-            yield fpdb.compare(recipe, left, right), left, right
+            yield number, fpdb.compare(recipe, left, right), left, right
         except InputError as error:
             bad(BadRecord(f"{path}:{number}", str(error)))
 

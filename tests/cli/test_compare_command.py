@@ -206,6 +206,8 @@ def test_a_malformed_pair_names_its_file_and_line_and_the_others_are_compared(
         f"{path}:2: found {tabs} tabs, expected one between two texts",
         "bad pairs: 1",
     ]
+    shown = run("compare", "--pairs", path, "--json").out.splitlines()
+    assert [json.loads(each)["line"] for each in shown] == [1, 3]
 
 
 def test_pairs_outside_of_ascii_are_counted_for_ascii_mt(run):
@@ -266,6 +268,7 @@ def test_equal_distances_are_ranked_by_the_exact_jaccard(run):
     keys = [(each["distance"], -each["jaccard"]) for each in shown]
     assert keys == sorted(keys)
     assert [each["b"] for each in shown[:2]] == ["a b c", "a b c"]
+    assert [each["line"] for each in shown] == [3, 4, 2, 1]
     assert {each["a"] for each in shown} == {"a b c"}
 
 
