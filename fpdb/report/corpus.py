@@ -77,7 +77,7 @@ def report(
         date_field: A field with a date, to show when copies appeared.
         host_field: A field with a host or a URL, to show who copies whom.
         kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
-            of these is shown as the kept one, and not simply the first one.
+            of these is shown as the kept one, and not simply the first one. Not with a database.
         jobs: The number of processes; 0 for one a processor.
         strict: Raise InputError at the first bad record.
         on_bad: Called for each record that can't be used.
@@ -92,6 +92,11 @@ def report(
     """
     require_whole("top", top, 1)
     require_similarity(similarity)
+    if database is not None and kept is not None:
+        raise InputError(
+            "found a database and what is kept of the records of files, expected one of them",
+            hint="the documents of a database aren't in the order of the files; leave one out",
+        )
     run = Run(strict, on_bad, on_progress)
     path = Path(output)
     with collected(

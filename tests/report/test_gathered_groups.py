@@ -106,6 +106,14 @@ def test_what_stays_is_shown_as_kept(source, stay, shown):
     assert all("d" in version for group in groups for version in group["v"][1:])
 
 
+def test_the_records_that_are_kept_arent_those_of_a_database(source, tmp_path):
+    """Its documents have ids, and records of files numbers: a wrong one was shown as kept."""
+    kept = np.ones(len(CORPUS), bool)
+    with fpdb.create(tmp_path / "db") as db, pytest.raises(fpdb.InputError, match="one of them"):
+        report(source, database=db, kept=kept)
+    assert not (source.parent / "report.html").exists()
+
+
 def test_a_database_has_the_groups_and_the_sources_the_texts(source, tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         fpdb.ingest(db, str(source))
