@@ -412,7 +412,7 @@ def _lines(source: Source) -> Iterator[Named]:
 
 
 def _text(source: Source) -> Iterator[Named]:
-    found = streams.one_text(source.chunks(), source.reading.max_bytes)
+    found = streams.one_text(source.path, source.chunks(), source.reading.max_bytes)
     if found is None:
         yield 0, f"holds more than {source.reading.max_bytes} bytes in one text", False
     else:

@@ -294,16 +294,14 @@ def is_binary(first: bytes) -> bool:
     return first.startswith(_MAGIC) or (b"\0" in first[:BEGINNING] and not _UTF16.match(first))
 
 
-def one_text(data: Iterable[bytes], largest: int) -> tuple[str, bool] | None:
+def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool] | None:
     """Decode chunks as one text, and return whether bytes were replaced; None if it is too long.
 
-    Raise StreamError if it is no text.
+    Raise StreamError if a file is no text; what is piped may have any characters.
     """
-    chunks = iter(data)
-    first = next(chunks, b"")
-    if is_binary(first):
+    found = join_chunks(data, largest)
+    if found is not None and path != "-" and is_binary(found):
         raise StreamError("isn't text: export it as text or HTML")
-    found = join_chunks(itertools.chain([first], chunks), largest)
     return None if found is None else decode_line(found.removeprefix(_BYTE_ORDER_MARK))
 
 
@@ -320,7 +318,7 @@ def join_chunks(data: Iterable[bytes], largest: int) -> bytes | None:
 def read_text(path: str, largest: int = LARGEST_TEXT) -> str:
     """Read one file, or standard input ("-"), as one text."""
     with named(path):
-        found = one_text(chunks(path), largest)
+        found = one_text(path, chunks(path), largest)
     if found is None:
         raise _too_long(path, largest)
     return found[0]
