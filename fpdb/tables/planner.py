@@ -202,7 +202,10 @@ def _check_request(bits: int, k: int, **counts: int | None) -> None:
     if bits not in _WIDTHS:
         raise PlanError(f"fingerprints of {bits} bits", hint="Choose 32, 64 or 128 bits.")
     if not 0 <= k <= _LARGEST_K:
-        raise PlanError(f"a plan for k = {k}", hint=f"Choose k from 0 to {_LARGEST_K}.")
+        raise PlanError(
+            f"found k = {k}, expected a whole number from 0 to {_LARGEST_K}",
+            hint="texts that differ in more bits are found by their similarity",
+        )
     for name, value in counts.items():
         if value is not None and value < 1:
             raise PlanError(f"a plan for {value} {name}", hint=f"Give at least 1 of {name}.")

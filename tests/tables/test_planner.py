@@ -325,6 +325,11 @@ def test_what_cannot_be_planned(bits: int, k: int, documents: int) -> None:
     assert isinstance(caught.value, ValueError)
 
 
+def test_a_k_that_is_too_large_is_named_with_the_largest() -> None:
+    with pytest.raises(PlanError, match="found k = 65, expected a whole number from 0 to 24"):
+        plans(64, 65, 1)
+
+
 @pytest.mark.parametrize(
     "build",
     [
