@@ -142,7 +142,7 @@ def test_new_files_are_read_while_others_vanish_all_the_time(folder, monkeypatch
 
 
 def test_other_files_are_left_alone(tmp_path):
-    for name in ("a.txt", "b.jsonl.gz", ".hidden.jsonl"):
+    for name in ("a.txt", "b.jsonl.gz", ".hidden.jsonl", "_part.jsonl"):
         (tmp_path / name).write_text(line(name))
     (tmp_path / "c.jsonl").write_text(line("c"))
     assert [key for key, _ in Folder(tmp_path).new()] == ["c"]
