@@ -111,7 +111,7 @@ def _made(parent: int, path: Path) -> Iterator[Scratch]:
 def _begun(parent: int, prefix: str) -> tuple[str, int, int]:
     """Make a folder and its locked claim; return its name, and the descriptors of both."""
     for _ in range(_ATTEMPTS):
-        name = f"{prefix}{secrets.token_hex(_RANDOM_BYTES)}{_SUFFIX}"
+        name = _random_name(prefix)
         os.mkdir(name, 0o700, dir_fd=parent)
         with contextlib.ExitStack() as undo:
             undo.callback(_remove_empty, parent, name)
@@ -160,16 +160,20 @@ def _prefix(name: str) -> str:
     return os.fsdecode(os.fsencode(f".{name}")[:room]) + "."
 
 
+def _random_name(prefix: str) -> str:
+    return f"{prefix}{secrets.token_hex(_RANDOM_BYTES)}{_SUFFIX}"
+
+
 def _remove_abandoned(parent: int, prefix: str) -> None:
     """Remove the scratch folders beside a path that killed processes have left."""
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             if name.startswith(prefix) and _RANDOM.fullmatch(name, len(prefix)):
                 with contextlib.suppress(OSError):
-                    _remove_if_abandoned(parent, name)
+                    _remove_if_abandoned(parent, name, prefix)
 
 
-def _remove_if_abandoned(parent: int, name: str) -> None:
+def _remove_if_abandoned(parent: int, name: str, prefix: str) -> None:
     with contextlib.ExitStack() as stack:
         folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
         stack.callback(os.close, folder)
@@ -181,7 +185,10 @@ def _remove_if_abandoned(parent: int, name: str) -> None:
         claim = os.open(CLAIM_FILE, flags, dir_fd=folder)
         stack.callback(os.close, claim)
         if stat.S_ISREG(os.fstat(claim).st_mode) and _lock(claim, unable=False):
-            _remove(parent, name, folder)
+            # Under another name: a worker of the killed process may be making a file in it.
+            other = _random_name(prefix)
+            os.rename(name, other, src_dir_fd=parent, dst_dir_fd=parent)
+            _remove(parent, other, folder)
 
 
 def _remove(parent: int, name: str, folder: int) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import os
 import re
+import secrets
 import sys
 import time
 import warnings
@@ -201,7 +202,9 @@ def _new_directory(spark: "SparkSession", output: str) -> Iterator[None]:
     """Require that the output doesn't exist; put checkpoints beside it, and remove them."""
     context: Any = spark.sparkContext  # PySpark has no public way to Hadoop's file systems
     path = context._jvm.org.apache.hadoop.fs.Path  # noqa: SLF001
-    place, checkpoints = path(output), path(f"{output.rstrip('/')}.checkpoints")
+    # The random part keeps it from being a directory that is there, which would be removed.
+    unused = f"{output.rstrip('/')}.{secrets.token_hex(8)}.checkpoints"
+    place, checkpoints = path(output), path(unused)
     system = place.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
     if system.exists(place):
         hint = "choose another directory, or remove it"
