@@ -130,6 +130,25 @@ def test_what_a_killed_process_left_is_removed_by_the_next_of_its_name(tmp_path:
     assert names(tmp_path / "elsewhere") == ["kept"]
 
 
+def test_a_worker_of_a_killed_process_makes_nothing_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ".out.0123456789abcdef.new"
+    folder.mkdir()
+    (folder / "unfinished").touch()
+    genuine = os.unlink
+
+    def late(*more: Any, **options: Any) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            (folder / "late").touch()
+        genuine(*more, **options)
+
+    monkeypatch.setattr(os, "unlink", late)
+    with draft_file(tmp_path / "out"):
+        pass
+    assert names(tmp_path) == ["out"]
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -104,7 +104,7 @@ class _Place:
             problems.append("what is there is neither old nor whole")
         process = self._start(name)
         if name == "explore":  # which runs until it is ended
-            while process.poll() is None and set(self._left(name)) <= set(left):
+            while process.poll() is None and self._drafts() <= set(left):
                 time.sleep(0.001)
             after = [each for each in self._left(name) if each in left]
             process.kill()
@@ -155,9 +155,13 @@ class _Place:
     def _wait(self, process: "subprocess.Popen[bytes]", *, began: bool) -> None:
         """Wait until a command has begun to write, or has ended."""
         while began and process.poll() is None:
-            if any(name.endswith(".new") for name in self._left("")):
+            if self._drafts():
                 return
             time.sleep(0.001)
+
+    def _drafts(self) -> set[str]:
+        """Return what is unfinished; Python tries out the temporary directory with other names."""
+        return {name for name in self._left("") if name.endswith(".new")}
 
     def _left(self, name: str) -> list[str]:
         """Return what is neither an input nor the output."""
