@@ -31,7 +31,7 @@ def report(
         ),
     ] = None,
     similarity: options.SimilarityOption = None,
-    top: Annotated[int, option("--top N", "The most groups to show.", min=1)] = 500,
+    top: Annotated[int, option("--top N", "The most groups to show, up to 1,200.", min=1)] = 500,
     date_field: options.DateFieldOption = None,
     host_field: options.HostFieldOption = None,
     recipe: options.AnyRecipeOption = None,

@@ -16,12 +16,11 @@ from fpdb.report.page import (
     language_of,
     percent,
     plural,
-    safe_json,
     table,
     title_of,
     visible,
 )
-from fpdb.report.views import Room, pair_view, version_view
+from fpdb.report.views import MOST_GROUPS, Room, pair_view, version_view
 from fpdb.scratch import draft_file
 
 
@@ -153,7 +152,10 @@ def _notes(found: Evaluation, shown: int) -> Iterator[str]:
 
 
 def _views(found: Evaluation, texts: dict[Key, str]) -> Iterator[dict[str, Any]]:
-    named = [(quality.recipe, each) for quality in found.recipes for each in quality.mistakes]
+    some = MOST_GROUPS // max(len(found.recipes), 1)
+    named = [
+        (quality.recipe, each) for quality in found.recipes for each in quality.mistakes[:some]
+    ]
     cleaning = preset("web")
     room = Room(len(named))
     for recipe, mistake in sorted(named, key=lambda each: len(texts[each[1].other])):
@@ -176,5 +178,5 @@ def _views(found: Evaluation, texts: dict[Key, str]) -> Iterator[dict[str, Any]]
             "facts": [["true similarity", f"{mistake.similarity:.4f}"]],
             "v": [first, second | pair],
         }
-        room.take(len(safe_json(view).encode()))
+        room.take(view, most)
         yield view

@@ -17,7 +17,7 @@ from fpdb.models import require_similarity, require_whole
 from fpdb.report.figures import by_day, by_similarity, by_size
 from fpdb.report.gather import Gathered, collected
 from fpdb.report.page import Markup, ReportPage, cards, element, percent, plural, table
-from fpdb.report.views import group_views
+from fpdb.report.views import MOST_GROUPS, group_views
 from fpdb.scratch import draft_file
 
 _MOST_HOSTS = 20
@@ -73,7 +73,8 @@ def report(
             their keys.
         recipe: How texts are cleaned, if no database is given.
         similarity: The least similarity of near-duplicates; default 0.8, or that of the database.
-        top: The most groups that the page shows: edited ones first, the least similar first.
+        top: The most groups that the page shows, up to 1,200: edited ones first, the least similar
+            first.
         date_field: A field with a date, to show when copies appeared.
         host_field: A field with a host or a URL, to show who copies whom.
         kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
@@ -105,7 +106,7 @@ def report(
         database=database,
         recipe=recipe,
         similarity=similarity,
-        top=top,
+        top=min(top, MOST_GROUPS),
         date_field=date_field,
         host_field=host_field,
         kept=kept,

@@ -17,7 +17,7 @@
         made.setAttribute(key, value === true ? "" : value);
       }
     }
-    made.append(...children.flat());
+    made.append(...children.flat(Infinity));
     return made;
   }
   const button = (text, onclick, properties = {}) =>

@@ -12,11 +12,13 @@ MOST_BYTES = 5_000_000
 # Of these, what the page takes besides its groups, and what each group may take in any case.
 _FRAME = 200_000
 _LEAST = 4_000
+# So that each has that, a page shows at most this many groups.
+MOST_GROUPS = (MOST_BYTES - _FRAME) // _LEAST
 _LARGEST_PAIR = 200_000
 # What is said of a pair, besides its texts.
 _SAID = 300
 _EXCERPT = 1_500
-_LONGEST_KEY, _SHORTEST_KEY = 1_000, 100
+_LONGEST_KEY, _SHORT_KEY, _SHORTEST = 1_000, 100, 20
 # Languages whose words are characters here.
 UNSPACED = ("zh", "ja")
 
@@ -32,11 +34,22 @@ class Room:
     def of_group(self) -> int:
         """Return the bytes that the next group may take."""
         self._groups -= 1
-        return max(self._bytes // (self._groups + 1), _LEAST)
+        return self._bytes // (self._groups + 1)
 
-    def take(self, size: int) -> None:
-        """Count the bytes of a group."""
-        self._bytes -= size
+    def take(self, view: dict[str, Any], most: int) -> None:
+        """Leave out of a group what it has no room for: versions, keys, texts, the title's end."""
+        versions = view["v"]
+        while (size := _bytes_of(view)) > most and len(versions) > 2:
+            versions.pop()
+            view["more"] += 1
+        if size > most:
+            _shorten_keys(versions)
+        if _bytes_of(view) > most:
+            self.left_out += sum(map(_drop_text, versions))
+        if _bytes_of(view) > most:
+            view["t"] = view["t"][:_SHORTEST]
+            _shorten_keys(versions, _SHORTEST)
+        self._bytes -= _bytes_of(view)
 
 
 def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
@@ -46,13 +59,7 @@ def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
     for group in sorted(found.groups, key=_size):
         most = room.of_group()
         view = _group(found, group, room, most)
-        while (size := len(safe_json(view).encode()) + 1) > most and len(view["v"]) > 2:
-            view["v"].pop()
-            view["more"] += 1
-        if size > most:
-            _shorten_keys(view["v"])
-            size = len(safe_json(view).encode()) + 1
-        room.take(size)
+        room.take(view, most)
         views.append(view)
     # By the similarity that is shown; until here, it was estimated.
     views.sort(key=lambda view: (view["kind"] == "identical", view["low"]))
@@ -63,6 +70,23 @@ def group_views(found: Gathered) -> tuple[list[dict[str, Any]], list[str]]:
             "says so, because a file holds at most 5 MB."
         )
     return views, notes
+
+
+def _bytes_of(view: dict[str, Any]) -> int:
+    return len(safe_json(view).encode()) + 1
+
+
+def _drop_text(version: dict[str, Any]) -> int:
+    """Leave the texts of a version out, and return their characters that were there."""
+    pieces = [piece for piece in version.get("d", ()) if not isinstance(piece, int)]
+    there = sum(sum(map(len, piece)) for piece in pieces)
+    if "d" in version:
+        version["d"] = [there + sum(piece for piece in version["d"] if isinstance(piece, int))]
+    if "x" in version:
+        there += len(version["x"])
+        version["r"] += len(version["x"])
+        version["x"] = ""
+    return there
 
 
 def _size(group: Group) -> int:
@@ -118,7 +142,7 @@ def version_view(version: Version) -> dict[str, Any]:
     return view
 
 
-def _shorten_keys(views: list[dict[str, Any]], longest: int = _SHORTEST_KEY) -> None:
+def _shorten_keys(views: list[dict[str, Any]], longest: int = _SHORT_KEY) -> None:
     """Cut long keys, which then can't be saved with a verdict, and name only the first of each."""
     for view in views:
         view["cut"] = any(len(key) > longest for key in view["k"][:1])

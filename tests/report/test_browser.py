@@ -165,6 +165,12 @@ def test_orders(page):
     assert page.titles()[:2] == ["Chain", "Copies"]
 
 
+def test_the_keys_are_named(page):
+    page.all(".help summary")[0].click()
+    assert page.texts(".help kbd")[:4] == ["j", "k", "o", "n"]
+    assert page.texts(".help span")[0] == "j k next and previous group;"
+
+
 def test_folding(page):
     page.all(".head")[4].click()
     page.button("As one text").click()

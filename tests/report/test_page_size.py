@@ -91,6 +91,46 @@ def test_long_keys_fit(tmp_path):
     assert all(len(group["v"]) >= 2 for group in groups)
 
 
+def test_a_group_leaves_out_texts_last_but_for_the_ends_of_names(tmp_path):
+    def view():
+        version = {"k": ["k" * 900], "src": ["s" * 900], "n": 1, "s": 0.9}
+        changed = {"d": ["x" * 500, 70, ["y" * 200, ""]], "rest": 0} | version
+        return {"t": "t" * 100, "more": 0, "v": [version, changed, {**changed}]}
+
+    whole = len(safe_json(view())) + 1
+    left_out = []
+    for most in (whole, 5000, 2000, 600, 10):
+        room, found = Room(1), view()
+        room.take(found, most)
+        assert most == 10 or len(safe_json(found)) < most
+        first, *others = found["v"]
+        texts = [others[0]["d"][0] == "x" * 500, others[0]["d"]]
+        left_out.append((found["more"], len(first["k"][0]), texts[0], len(found["t"])))
+        assert room.left_out == (0 if texts[0] else 700)
+        assert texts[0] or texts[1] == [770]
+    assert left_out == [
+        (0, 900, True, 100),
+        (1, 900, True, 100),
+        (1, 101, True, 100),
+        (1, 21, False, 20),
+        (1, 21, False, 20),
+    ]
+
+
+def test_more_groups_than_fit_are_left_out(tmp_path):
+    source = tmp_path / "many.jsonl"
+    with open(source, "w", encoding="utf-8") as file:
+        for number in range(1300):
+            text = " ".join(f"{word}of{number}" for word in WORDS[:60])
+            for copy in range(2):
+                record = {"id": f"{number}/{copy}", "text": f"{text} {'edited' * copy}"}
+                file.write(json.dumps(record) + "\n")
+    found = fpdb.report(str(source), tmp_path / "report.html", top=10_000)
+    assert (found.groups, found.shown) == (1300, 1200)
+    assert found.size <= 5_000_000
+    assert "Of 1,300 groups, the 1,200 with the least similar texts" in found.path.read_text()
+
+
 @pytest.mark.parametrize("sizes", [[], [10] * 500, [10**7] * 500, [10**7, *[5000] * 499]])
 def test_room_is_given_to_those_that_need_it(sizes):
     room = Room(len(sizes))
@@ -98,8 +138,8 @@ def test_room_is_given_to_those_that_need_it(sizes):
     for size in sorted(sizes):
         most = room.of_group()
         assert most >= min(size, 4_000)
-        taken = min(size, most)
-        room.take(taken)
-        total += taken
+        view = {"v": [], "t": "x" * min(size, most - 17)}
+        room.take(view, most)
+        total += len(safe_json(view)) + 1
     assert total <= MOST_BYTES
     assert total >= min(sum(sizes), 0.9 * MOST_BYTES)
