@@ -69,13 +69,16 @@ class Head:
                 f"line 1 doesn't begin with {BEGINNING.decode()}, as the portable form does",
                 hint="db.dump and `fpdb export --output-format portable` write it",
             )
-        found = _parsed(line, 1)
-        version = found.pop(PORTABLE)
-        if version != VERSION:
+        # What follows the version is as that version has it.
+        version = line[len(BEGINNING) :].partition(b",")[0].strip()
+        if version != b"%d" % VERSION:
             raise FormatError(
-                f"the portable form has version {version!r:.40}, this fpdb reads {VERSION}",
-                hint="is there a newer fpdb?",
+                f"the portable form has version {version.decode(errors='replace')!s:.40}, "
+                f"this fpdb reads {VERSION}",
+                hint="load it with a newer fpdb, or export it with one that writes this version",
             )
+        found = _parsed(line, 1)
+        found.pop(PORTABLE)
         names = frozenset(cls.__dataclass_fields__)
         _require_fields(found, 1, names, names)
         try:

@@ -16,7 +16,13 @@ from fpdb.arrays import Column, Rows, among, gathered, joined
 from fpdb.documents.catalog import Catalog, IntegerCatalog
 from fpdb.documents.keys import KEYS, find_key, key_bytes, seed_at
 from fpdb.documents.layout import layout, new_database
-from fpdb.errors import DamagedError, FpdbError, InputError, StorageError
+from fpdb.errors import (
+    DamagedError,
+    FormatError,
+    InputError,
+    NotADatabaseError,
+    StorageError,
+)
 from fpdb.maintenance.check import require_document, shown_id
 from fpdb.models import Key, Problem, Repaired, now, require_whole
 from fpdb.progress import tracked
@@ -104,9 +110,16 @@ def repair(
 
 
 def _find_header(survey: Survey) -> Header | None:
+    unreadable = None
     for value in survey.copies_of(b"header"):  # it never changes, so an old copy of it will do
-        with contextlib.suppress(FpdbError):
+        try:
             return unpack_header(value)
+        except (DamagedError, NotADatabaseError):
+            continue
+        except FormatError as error:
+            unreadable = error
+    if unreadable:
+        raise unreadable
     return None
 
 

@@ -6,6 +6,7 @@ All of it is part of the file format. What LMDB itself writes is in lmdb_file, p
 import contextlib
 import json
 import os
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -115,7 +116,11 @@ def _refuse_extension(code: int, _: bytes) -> NoReturn:
 
 Header = dict[str, Any]
 
-MAGIC = "fpdb"
+MAGIC = b"fpdb"
+# Magic, and the lowest versions of programs that may read and write.
+_START = struct.Struct("<4sHH")
+# The first format, which was never released, had all of that in its map, after the checksum.
+_FIRST_FORMAT = re.compile(rb".{8}[\x80-\x8f\xde].{0,2}\xa5magic\xa4fpdb", re.DOTALL)
 
 
 def seed_of(name: str, key: bytes | memoryview = b"") -> int:
@@ -129,9 +134,9 @@ def seed_of(name: str, key: bytes | memoryview = b"") -> int:
 _HEADER_SEED = seed_of("header", b"header")
 _COUNTERS_SEED = seed_of("counters", b"counters")
 _RECORD_SEED = seed_of("documents")  # without the id
-READ_VERSION = 1  # the highest version that this code can read
-WRITE_VERSION = 1  # the highest version that this code can write
-OLDEST_VERSION = 1  # older databases need an upgrade first
+READ_VERSION = 2  # the highest version that this code can read
+WRITE_VERSION = 2  # the highest version that this code can write
+OLDEST_VERSION = 2  # older databases must be exported by the fpdb that made them
 MINHASH = "minhash"  # records hold sketches
 FEATURES = [MINHASH]
 
@@ -152,47 +157,62 @@ FIELDS: dict[str, type] = {
 
 
 def pack_header(header: Mapping[str, Any]) -> bytes:
-    """Pack a header; magic and versions are added unless they are given."""
-    complete = {
-        "magic": MAGIC,
-        "read_version": READ_VERSION,
-        "write_version": WRITE_VERSION,
-        "features": [],
-        **header,
-    }
-    body = pack(complete, "header", MAX_HEADER_BYTES, binary=True)
-    return xxhash.xxh3_64_digest(body, _HEADER_SEED) + body
+    """Pack a header; features and versions are added unless they are given."""
+    fields = {"features": [], **header}
+    versions = [
+        fields.pop(name, own)
+        for name, own in (("read_version", READ_VERSION), ("write_version", WRITE_VERSION))
+    ]
+    start = _START.pack(MAGIC, *versions)
+    body = pack(fields, "header", MAX_HEADER_BYTES, binary=True)
+    return start + xxhash.xxh3_64_digest(start + body, _HEADER_SEED) + body
 
 
 def unpack_header(data: bytes | memoryview) -> Header:
-    """Unpack a header of any version."""
-    foreign = NotADatabaseError(
-        "found no header that fpdb wrote", hint="give the path of a directory that fpdb created"
-    )
-    if len(data) > MAX_HEADER_BYTES + CHECKSUM_BYTES:
-        raise foreign
-    checksum, body = bytes(data[:CHECKSUM_BYTES]), bytes(data[CHECKSUM_BYTES:])
-    if checksum != xxhash.xxh3_64_digest(body, _HEADER_SEED):
-        if MAGIC.encode() not in body[:32]:
-            raise foreign
+    """Unpack a header; raise FormatError if it is of a version that this code can't read.
+
+    The version comes before all that a checksum covers: what follows it is as that version has it.
+    """
+    data = bytes(data[: MAX_HEADER_BYTES + 2 * _START.size])
+    start, checksum = data[: _START.size], data[_START.size : _START.size + CHECKSUM_BYTES]
+    body = data[_START.size + CHECKSUM_BYTES :]
+    if not start.startswith(MAGIC) or len(start) < _START.size or len(body) > MAX_HEADER_BYTES:
+        if _FIRST_FORMAT.match(data):
+            raise _unsupported(1)
+        raise NotADatabaseError(
+            "found no header that fpdb wrote", hint="give the path of a directory that fpdb created"
+        )
+    _, read, write = _START.unpack(start)
+    readable = OLDEST_VERSION <= read <= READ_VERSION
+    # Where the rest is right, the version itself is damaged.
+    proper = start if readable else _START.pack(MAGIC, READ_VERSION, WRITE_VERSION)
+    fits = checksum == xxhash.xxh3_64_digest(proper + body, _HEADER_SEED)
+    if not (readable or fits):
+        raise _unsupported(read)
+    if not (readable and fits):
         raise DamagedError("the header's checksum is wrong", hint=_RESTORE)
     header = unpack(body, "the header")
-    if not isinstance(header, dict) or header.get("magic") != MAGIC:
-        raise foreign
-    return header
+    if not isinstance(header, dict):
+        raise DamagedError("the header is no map", hint=_RESTORE)
+    return {**header, "read_version": read, "write_version": write}
+
+
+def _unsupported(version: int) -> FormatError:
+    readable = f"{OLDEST_VERSION} to {READ_VERSION}"
+    readable = f"{READ_VERSION}" if OLDEST_VERSION == READ_VERSION else readable
+    hint = "export it with the fpdb that made it, and load that"
+    if version > READ_VERSION:
+        hint = f"install a newer fpdb, or {hint}"
+    return FormatError(
+        f"the database has format version {version}, this fpdb reads {readable}", hint=hint
+    )
 
 
 def require_supported(header: Header, *, readonly: bool) -> None:
     """Raise an error unless this version of fpdb may open a database with such a header."""
     # A newer version may lack any other field.
-    _require_fields(header, {"read_version": int, "write_version": int, "features": list})
-    read, write = header["read_version"], header["write_version"]
-    if not OLDEST_VERSION <= read <= READ_VERSION:
-        raise FormatError(
-            f"the database has format version {read}, "
-            f"this fpdb reads {OLDEST_VERSION} to {READ_VERSION}",
-            hint="install a newer fpdb, or export it with the one that made it, and load that",
-        )
+    _require_fields(header, {"write_version": int, "features": list})
+    write = header["write_version"]
     if write > WRITE_VERSION and not readonly:
         raise FormatError(
             f"the database needs a writer of version {write}, this fpdb is one of {WRITE_VERSION}",

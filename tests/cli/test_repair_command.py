@@ -68,7 +68,7 @@ def test_a_path_that_is_taken(run, path, tmp_path):
 
 def test_a_lost_header(run, path, tmp_path):
     data = (path / "data.mdb").read_bytes()
-    (path / "data.mdb").write_bytes(data.replace(b"read_version", b"dear_version"))
+    (path / "data.mdb").write_bytes(data.replace(b"recipe_id", b"epicer_id"))
     done = run("repair", path, "-o", tmp_path / "new")
     assert done.code == 3
     assert "--like" in done.err

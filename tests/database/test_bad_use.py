@@ -196,7 +196,7 @@ def rewrite_header(db: Database, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"read_version": 2, "write_version": 2}, 2),
+        ({"read_version": 3, "write_version": 3}, 3),
         ({"read_version": 99, "plan": "of another kind"}, 99),
         ({"features": ["compressed-pages"]}, "compressed-pages"),
     ],
@@ -214,7 +214,7 @@ def test_a_newer_database_asks_for_a_newer_fpdb(
 
 def test_a_database_for_newer_writers_can_be_read(filled: Database) -> None:
     before = entries(filled)
-    rewrite_header(filled, write_version=2)
+    rewrite_header(filled, write_version=3)
     error = refused(FormatError, lambda: fpdb.open(filled.path))
     assert "readonly=True" in error.hint
     with fpdb.open(filled.path, readonly=True) as reader:
@@ -236,7 +236,7 @@ def test_any_changed_byte_of_the_header_is_seen(filled: Database, readonly: bool
         with filled._environment.write() as txn:
             txn.put("header", b"header", bytes(changed))
         # Without its magic it is nobody's header; with it, a damaged one.
-        error = DamagedError if b"fpdb" in changed[8:40] else NotADatabaseError
+        error = DamagedError if b"fpdb" in changed[:4] else NotADatabaseError
         refused(error, lambda: fpdb.open(filled.path, readonly=readonly))
     with filled._environment.write() as txn:
         txn.put("header", b"header", whole)

@@ -27,6 +27,7 @@ from fpdb import kernels
 from fpdb.cli import main
 from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
+    pack_header,
     require_supported,
     seed_of,
     unpack,
@@ -132,7 +133,9 @@ def stored(folder: Path, kind: str) -> str:
             case "meta":
                 unpack(body, "metadata")
             case "header":
-                require_supported(unpack_header(digest("header", b"header") + body), readonly=True)
+                start = pack_header({})[:8]
+                checksum = xxhash.xxh3_64_digest(start + body, seed_of("header", b"header"))
+                require_supported(unpack_header(start + checksum + body), readonly=True)
     except fpdb.FpdbError as error:
         return f"{type(error).__name__}: {error}"
     return "fine"

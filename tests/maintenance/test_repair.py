@@ -337,7 +337,7 @@ def headers(path: Path) -> list[int]:
     """The pages that have the header, the old ones among them."""
     data = (path / "data.mdb").read_bytes()
     pages = range(2, len(data) // PAGE)
-    return [page for page in pages if b"read_version" in data[page * PAGE :][:PAGE]]
+    return [page for page in pages if b"recipe_id" in data[page * PAGE :][:PAGE]]
 
 
 def newest_meta(path: Path) -> int:

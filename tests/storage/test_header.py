@@ -27,9 +27,8 @@ def stored(**changes: Any) -> Header:
 def test_a_header_comes_back_with_magic_and_versions() -> None:
     header = stored()
     assert header == {
-        "magic": "fpdb",
-        "read_version": 1,
-        "write_version": 1,
+        "read_version": 2,
+        "write_version": 2,
         "features": [],
         **HEADER,
     }
@@ -39,12 +38,11 @@ def test_a_header_comes_back_with_magic_and_versions() -> None:
 def test_the_bytes_of_a_header_stay_what_they_are() -> None:
     """The format of released databases: this must not change."""
     data = pack_header({"uuid": "u", "recipe": {}})
-    body = (
-        b"\x86\xa5magic\xa4fpdb\xacread_version\x01\xadwrite_version\x01\xa8features\x90"
-        b"\xa4uuid\xa1u\xa6recipe\x80"
-    )
-    assert data[8:] == body
-    assert data[:8] == xxhash.xxh3_64_intdigest(body, seed_of("header", b"header")).to_bytes(8)
+    start, body = b"fpdb\x02\x00\x02\x00", b"\x83\xa8features\x90\xa4uuid\xa1u\xa6recipe\x80"
+    assert data[:8] == start
+    assert data[16:] == body
+    digest = xxhash.xxh3_64_intdigest(start + body, seed_of("header", b"header"))
+    assert data[8:16] == digest.to_bytes(8)
 
 
 def test_further_fields_are_kept() -> None:
@@ -54,24 +52,36 @@ def test_further_fields_are_kept() -> None:
 
 
 def test_a_newer_reader_is_asked_for() -> None:
-    with pytest.raises(FormatError, match="has format version 2, this fpdb reads 1 to 1") as e:
-        require_supported(stored(read_version=2, write_version=2), readonly=True)
+    with pytest.raises(FormatError, match="has format version 3, this fpdb reads 2") as e:
+        stored(read_version=3, write_version=3)
+    assert "install a newer fpdb" in e.value.hint
     again = pickle.loads(pickle.dumps(e.value))
     assert (str(again), again.hint) == (str(e.value), e.value.hint)
 
 
 def test_a_newer_writer_may_still_be_read() -> None:
-    header = stored(write_version=2)
+    header = stored(write_version=3)
     require_supported(header, readonly=True)
-    with pytest.raises(FormatError, match="needs a writer of version 2") as caught:
+    with pytest.raises(FormatError, match="needs a writer of version 3") as caught:
         require_supported(header, readonly=False)
     assert "readonly=True" in caught.value.hint
 
 
-def test_a_newer_database_may_lack_what_this_version_expects() -> None:
-    data = pack_header({"read_version": 9, "write_version": 9})
-    with pytest.raises(FormatError):
-        require_supported(unpack_header(data), readonly=True)
+@pytest.mark.parametrize("rest", [b"", b"a checksum of another kind", bytes(1 << 20)])
+def test_of_another_version_nothing_but_the_version_is_read(rest: bytes) -> None:
+    for version in (0, 1, 3, 9, 65_535):
+        data = b"fpdb" + version.to_bytes(2, "little") * 2 + rest
+        with pytest.raises(FormatError, match=f"has format version {version}, this fpdb reads 2"):
+            unpack_header(data)
+
+
+def test_the_first_format_is_named() -> None:
+    """It had its version in the map, after a checksum."""
+    for more in ({}, {str(number): number for number in range(20)}):
+        fields = {"magic": "fpdb", "read_version": 1, "write_version": 1, "features": [], **more}
+        with pytest.raises(FormatError, match="has format version 1, this fpdb reads 2") as caught:
+            unpack_header(bytes(8) + msgpack.packb(fields))
+        assert caught.value.hint == "export it with the fpdb that made it, and load that"
 
 
 def test_an_unknown_feature_keeps_out() -> None:
@@ -81,7 +91,7 @@ def test_an_unknown_feature_keeps_out() -> None:
 
 def test_an_old_database_asks_for_an_upgrade() -> None:
     with pytest.raises(FormatError, match="has format version 0"):
-        require_supported(stored(read_version=0), readonly=True)
+        stored(read_version=0)
 
 
 @pytest.mark.parametrize("name", ["uuid", "created", "recipe", "plan", "keys"])
@@ -104,6 +114,11 @@ def test_a_foreign_header_with_a_right_checksum_is_foreign(value: Any) -> None:
     body = msgpack.packb(value)
     with pytest.raises(NotADatabaseError):
         unpack_header(xxhash.xxh3_64_digest(body, seed_of("header", b"header")) + body)
+    start = pack_header({})[:8]
+    digest = xxhash.xxh3_64_digest(start + body, seed_of("header", b"header"))
+    if not isinstance(value, dict):
+        with pytest.raises(DamagedError, match="no map"):
+            unpack_header(start + digest + body)
 
 
 @pytest.mark.parametrize("data", [b"", b"short", b"something quite different"])

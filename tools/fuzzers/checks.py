@@ -166,9 +166,10 @@ def check_stored(data):
             record = unpack_record(_digest("documents", bytes(8), body)[-4:] + body, 0, 64)
             require(isinstance(record, Stored), record)
         elif kind == 1:
-            require_supported(
-                unpack_header(_digest("header", b"header", body) + body), readonly=bool(columns % 2)
-            )
+            start = pack_header({})[:8]
+            checksum = _digest("header", b"header", start + body)
+            require_supported(unpack_header(start + checksum + body), readonly=bool(columns % 2))
+            check_start(body)
         elif kind == 2:
             unpack(body)
         else:
@@ -176,6 +177,16 @@ def check_stored(data):
             check_page(memoryview(digest[-4:][::-1] + body), columns)
     except fpdb.FpdbError as error:
         require(str(error) and error.hint, error)
+
+
+def check_start(data):
+    """Any bytes after the magic are a header, or an FpdbError that names a version or damage."""
+    try:
+        unpack_header(b"fpdb" + data)
+    except fpdb.DamagedError as error:
+        require("header" in str(error), error)
+    except fpdb.FormatError as error:
+        require("version" in str(error) or len(data) < 4, error)
 
 
 def _digest(name, key, body):
@@ -414,7 +425,7 @@ SEEDS = {
     + [b'base = "web"\nname = "x"\n[grams]\nstop_words = ["a"]\n[weights]\nidf = "jieba"\n'],
     "stored": [
         b"\0\0" + _RECORD[4:],
-        b"\1\0" + pack_header({"uuid": "u", "recipe": {}})[8:],
+        b"\1\0" + pack_header({"uuid": "u", "recipe": {}})[16:],
         b"\2\0" + msgpack.packb({"a": [1, -2, 3.5, "x", None, True, {"b": []}]}),
         b"\3\1" + pack_rows(_ROWS, shape_of(_ROWS), _SEED)[4:],
         b"\3\0" + struct.pack("<HHQ", 3, 2, 9) + bytes(range(6)),
