@@ -71,6 +71,8 @@ class Head:
             )
         # What follows the version is as that version has it.
         version = line[len(BEGINNING) :].partition(b",")[0].strip()
+        if not version.isdigit():
+            _parsed(line, 1)  # a line that isn't JSON has errors of its own
         if version != b"%d" % VERSION:
             raise FormatError(
                 f"the portable form has version {version.decode(errors='replace')!s:.40}, "
