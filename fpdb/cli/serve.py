@@ -11,9 +11,21 @@ from fpdb.cli.explore import TextsOption
 from fpdb.cli.options import option, require
 
 
+def _require_host(host: str) -> str:
+    """Return what may be the name or the address of a host."""
+    try:
+        possible = host.isprintable() and bool(host.encode("idna"))
+    except UnicodeError:
+        possible = False
+    require(possible, f"found the host {host!r:.80}, expected a name or an address")
+    return host
+
+
 def serve(
     path: options.DatabaseArgument,
-    host: Annotated[str, option("--host ADDRESS", "The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, option("--host ADDRESS", "The address to listen on.", callback=_require_host)
+    ] = "127.0.0.1",
     port: options.PortOption = 7373,
     unix: Annotated[Path | None, option("--unix PATH", "Listen on a Unix socket.")] = None,
     token_file: Annotated[
