@@ -167,7 +167,7 @@ def _process_value(parameter: Any, context: Any, value: Any) -> Any:
     info = described.parameter_info
     if value is None:
         value = () if parameter.multiple or parameter.nargs == -1 else None
-    elif kind is Path and (os.access(value, os.R_OK) or not os.path.lexists(value)):
+    elif kind is Path and _may_be_read(value):
         value = Path(value)
     elif kind == list[str] and all(isinstance(each, str) for each in value):
         value = list(value)
@@ -183,6 +183,14 @@ def _process_value(parameter: Any, context: Any, value: Any) -> Any:
     elif type(value) is not kind and not (get_origin(kind) is Literal and value in get_args(kind)):
         return type(parameter).process_value(parameter, context, value)
     return parameter.callback(context, parameter, value) if parameter.callback else value
+
+
+def _may_be_read(path: str) -> bool:
+    """Return whether what is at a path may be read; of nothing there, the command says more."""
+    try:
+        return os.access(path, os.R_OK) or not os.path.lexists(path)
+    except ValueError:  # no file can have such a name
+        return True
 
 
 def main() -> None:

@@ -8,10 +8,11 @@ import struct
 import tempfile
 import time
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 
+import edges
 import msgpack
 import numpy as np
 import xxhash
@@ -434,6 +435,7 @@ SEEDS = {
     "kernels": [
         bytes([kind]) + f"{text}\n{text * 40}".encode() for kind in range(8) for text in _TEXTS
     ],
+    **edges.SEEDS,
 }
 CHECKS = {
     "readers": check_readers,
@@ -444,4 +446,6 @@ CHECKS = {
     "stored": check_stored,
     "texts": check_texts,
     "kernels": check_kernels,
+    "commands": partial(edges.check_commands, FOLDER),
+    "visits": partial(edges.check_visits, FOLDER),
 }

@@ -10,7 +10,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-TARGETS = ("readers", "pages", "packed", "portable", "recipes", "stored", "texts", "kernels")
+TARGETS = (
+    *("readers", "pages", "packed", "portable", "recipes", "stored", "texts", "kernels"),
+    *("commands", "visits"),
+)
 HERE = Path(__file__).parent
 KEPT = HERE.parents[1] / ".fuzz"
 _GRACE_SECONDS = 120
