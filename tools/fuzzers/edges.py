@@ -32,21 +32,8 @@ _PATHS = (
 )
 _STRANGE = (
     *("", " ", "\0", "a\0b", "\udcff", "\u202e\x1b[31m", "中文", "x" * 100_000, "--", "-"),
-    *(
-        "%ff",
-        "=",
-        ",",
-        "a,b",
-        ":",
-        "first",
-        "newest:",
-        "hex",
-        "jsonl",
-        "web",
-        "[",
-        "{}",
-        "127..0.1",
-    ),
+    *("%ff", "=", ",", "a,b", ":", "first", "newest:", "hex", "jsonl", "web", "[", "{}"),
+    "127..0.1",
 )
 VALUES = (*_FILES, *_NUMBERS, *_PATHS, *_STRANGE)
 _FINE = {0, 1, 2, 3, 4, 130}
@@ -286,5 +273,6 @@ def check_visits(folder, data):
 
 SEEDS = {
     "commands": [bytes([number, *range(1, 40, 3)]) for number in range(40)],
-    "visits": [bytes([number % 2, number % 3, *range(number, 40)]) for number in range(40)],
+    "visits": [bytes([number % 2, number % 3, *range(number, 40)]) for number in range(40)]
+    + [bytes([keys, 0, page, 0]) for keys in range(2) for page in range(len(_PAGES))],
 }
