@@ -2,11 +2,13 @@
 
 A block is the text of one element, without the elements in it that are blocks themselves. Prose
 weighs its bytes, a list of links as much below nothing, a heading or a short line nothing. The
-main content is the element whose blocks weigh most together.
+main content is the element whose blocks weigh most together, unless the page says more elsewhere:
+then it is all text that isn't beside the content.
 """
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _ATTRIBUTES = r"[^>\"]*+(?:\"[^\"]*+\"[^>\"]*+)*+"
@@ -29,35 +31,54 @@ _INLINE = frozenset(
     """.split()  # noqa: SIM905 - a line for each would hide the rest
 )
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_CELLS = frozenset(("p", "td", "th", "tr", "dd", "dt"))
 _PARAGRAPHS = frozenset(("p", "li", "td", "th", "tr", "dd", "dt", "pre", "blockquote"))
 # Elements beside the content by what they are, and by what their authors call them.
 _ASIDE = frozenset(
     """
-    nav footer aside form button figure figcaption dialog menu object video audio canvas map
+    aside form button figure figcaption dialog menu object video audio canvas map
     """.split()  # noqa: SIM905 - as above
 )
 _ASIDE_WORDS = (
-    r"author|bio\b|byline|caption|comment|consent|cookie|footer|meta\b|newsletter|promo|recommend"
-    r"|related|share|social|widget"
+    r"author|bio\b|byline|caption|comment|meta\b|newsletter|promo|recommend|related|share|social"
+    r"|widget"
 )
 _NAMED_ASIDE = re.compile(
     rf"\b(?:class|id)=\"[^\"]*?(?:{_ASIDE_WORDS})"
-    r"|\b(?:role=\"(?:navigation|banner|contentinfo|complementary|dialog)|hidden(?:=|$)"
+    r"|\b(?:role=\"(?:banner|complementary)|hidden(?:=|$)"
     r"|aria-hidden=\"true|style=\"[^\"]*?display: ?none)"
 )
-# The pattern above takes long, and few elements have any of its words.
-_ANY_WORD = re.compile(rf"{_ASIDE_WORDS}|role=|hidden|none")
+# Menus and notices, which aren't the content even where they hold most of the text.
+_NOTICES = frozenset(("nav", "footer"))
+_NOTICE_WORDS = r"consent|cookie|copyright|disclaimer|footer|gdpr|legal"
+_NAMED_NOTICE = re.compile(
+    rf"\b(?:class|id)=\"[^\"]*?(?:{_NOTICE_WORDS})"
+    r"|\brole=\"(?:navigation|contentinfo|dialog|alertdialog)"
+)
+# The patterns above take long, and few elements have any of their words.
+_ANY_WORD = re.compile(rf"{_ASIDE_WORDS}|{_NOTICE_WORDS}|role=|hidden|none")
+_CLASS = re.compile(r"\bclass=\"\s*([\w-]+)")
 _PUNCTUATION = re.compile(r"[.!?:;…][\"”’')]*(?:\s|$)|[。！？；：，]")
+# A line that says when something was written.
+_DATE = re.compile(
+    r"[0-9](?:(?<=[12])[09][0-9]{2}\b|:[0-9]{2}| [a-z]+ ago\b| ?(?:[月日]|\w{1,2}前))"
+)
 # Bytes: a Chinese character says about as much as three letters.
-_SENTENCE, _LEAD, _TITLE = 50, 100, 20
+_SENTENCE, _LEAD, _TITLE, _LINE = 50, 100, 20, 100
+# Characters by which a summary is known: the text begins with them too.
+_START = 40
 # What an element gives up to the one around it, so that the closer one is taken if both hold the
 # same text, and a list of teasers, each of them in a box of its own, weighs little.
-_STEP = 40
+_STEP = 60
 _LINK = 15
-# An element that holds this much of the prose isn't beside the content, whatever its name.
+# An element that holds this much of the text isn't beside the content, whatever its name.
 _MOST = 0.4
-# If less than this is left, the names of this page mislead.
-_LEAST = 0.2
+# If less than this share of the prose is left, the names of this page mislead; but not if it is
+# as long as an article, which may have many comments.
+_LEAST, _ARTICLE = 0.2, 500
+# Prose that is a smaller share of the page than this isn't the content, nor all of it if what is
+# before it is this much as long: then it may be a notice at the end.
+_SHARE, _BEFORE = 0.3, 0.1
 
 
 @dataclass(slots=True)
@@ -78,57 +99,138 @@ class _Element:
     inside: bool = False
 
     @property
-    def named_aside(self) -> bool:
+    def named(self) -> re.Pattern[str] | None:
+        """The pattern by which its attributes say that it is beside the content."""
         attributes = self.attributes.lower()
-        return bool(_ANY_WORD.search(attributes) and _NAMED_ASIDE.search(attributes))
+        if not _ANY_WORD.search(attributes):
+            return None
+        patterns = (_NAMED_NOTICE, _NAMED_ASIDE)
+        return next((each for each in patterns if each.search(attributes)), None)
 
 
 @dataclass(slots=True)
 class _Block:
-    """Text of an element, and how many of its bytes are links."""
+    """Text of an element, and how many of its bytes are links; `teases` if it begins with one.
+
+    `own` are the bytes that say something of this page: not a title, a date, or what is repeated.
+    """
 
     element: int
     text: str
     size: int
     links: int
+    teases: bool
     weight: float = 0
+    own: int = 0
+    dated: bool = False
 
     @property
     def linked(self) -> bool:
         return self.links * 2 > self.size
 
 
-def main_content(body: str, title: str) -> tuple[str, str]:
-    """Return the main content of a page, and all of its text that is neither link nor beside it.
+def main_content(body: str, title: str) -> str:
+    """Return the main content of a page, or all of its text that is neither link nor beside it.
 
     The body is one that a parser has written, so that its elements are closed and in order.
     """
     elements, blocks = _read(body)
+    blocks = _headed(elements, _marked(elements, blocks), title)
     _weigh(elements, blocks, title)
-    best = _choose(elements, blocks, by_name=True)
-    by_name = elements[best].weight >= _LEAST * elements[0].prose
+    posts, out = _posts(elements, blocks)
+    heads = _around(elements, (n for n, element in enumerate(elements) if element.tag == "h1"))
+    best = _choose(elements, blocks, out, heads, by_name=True)
+    by_name = elements[best].weight >= min(_ARTICLE, _LEAST * elements[0].prose)
     if not by_name:
-        best = _choose(elements, blocks, by_name=False)
+        best = _choose(elements, blocks, out, heads, by_name=False)
+    # If one post of a thread weighs most, all of them are the content.
+    post = posts & _around(elements, [best])
+    best = elements[max(post)].parent if post else best
+    thread = _within(elements, {each for each in posts if elements[each].parent == best})
     for number, element in enumerate(elements):
         element.inside = number == best or (
             elements[element.parent].inside
             and not element.out
             # Only elements with prose have been looked at.
-            and not (by_name and not element.prose and element.named_aside)
+            and not (by_name and not element.prose and element.named)
         )
     rest = [block for block in blocks if not elements[block.element].out]
-    return _joined(_cut(elements, rest, title)), _joined(rest)
+    first, last = _cut(elements, rest, title, thread)
+    main = [block for block in rest[first:last] if elements[block.element].inside]
+    # A summary begins as the text does.
+    starts = {block.text[:_START] for block in main}
+    before = _own([block for block in rest[:first] if block.text[:_START] not in starts])
+    size = _own(main)
+    if not main or size < _SHARE * _own(rest):
+        main = rest
+    elif before > max(_TITLE, _BEFORE * size):
+        main = rest[:last]
+    return "\n".join(block.text for block in main if not block.linked)
 
 
-def _joined(blocks: list[_Block]) -> str:
-    return "\n".join(block.text for block in blocks if not block.linked)
+def _own(blocks: list[_Block]) -> int:
+    return sum(block.own for block in blocks)
+
+
+def _around(elements: list[_Element], numbers: Iterable[int]) -> set[int]:
+    """Return the elements that hold one of these, with them."""
+    found = set[int]()
+    for each in numbers:
+        number = each
+        while number not in found:
+            found.add(number)
+            number = elements[number].parent
+    return found
+
+
+def _within(elements: list[_Element], numbers: set[int]) -> set[int]:
+    """Return these elements, with all in them."""
+    found = set(numbers)
+    for number in range(min(found, default=len(elements)), len(elements)):
+        if elements[number].parent in found:
+            found.add(number)
+    return found
+
+
+def _marked(elements: list[_Element], blocks: list[_Block]) -> list[_Block]:
+    """Return the blocks in what the page marks as its content, if it marks one element."""
+    mains, articles = list[int](), list[int]()
+    for number, element in enumerate(elements):
+        if element.tag == "main" or 'role="main"' in element.attributes:
+            mains.append(number)
+        elif element.tag == "article":
+            articles.append(number)
+    for marked in (mains, articles):
+        inside = _within(elements, set(marked[:1]))
+        if inside and inside.issuperset(marked):
+            blocks = _unless_empty([block for block in blocks if block.element in inside], blocks)
+    return blocks
+
+
+def _headed(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
+    """Return the blocks from the heading of the page on, if its title repeats the heading."""
+    heading = None
+    for block in blocks:
+        tag = elements[block.element].tag
+        if tag != "h1" and (tag != "h2" or block.text not in title):
+            continue
+        if not block.links and (heading is None or block.size > heading.size):
+            heading = block
+    if heading is None or heading.text not in title:
+        return blocks
+    return _unless_empty(blocks[blocks.index(heading) :], blocks)
+
+
+def _unless_empty(some: list[_Block], blocks: list[_Block]) -> list[_Block]:
+    return some if sum(block.size for block in some) >= _TITLE else blocks
 
 
 def _read(body: str) -> tuple[list[_Element], list[_Block]]:
     elements, blocks = [_Element("body", 0, "")], list[_Block]()
-    pieces, links, depth, current = list[str](), 0, 0, 0
+    pieces, links, depth, current, teases = list[str](), 0, 0, 0, False
     for text, _, tag, attributes, end in _TOKEN.findall(body):
         if text and (pieces or not text.isspace()):
+            teases = teases if pieces else depth > 0
             pieces.append(text)
             if depth:
                 links += len(text.strip().encode())
@@ -144,7 +246,7 @@ def _read(body: str) -> tuple[list[_Element], list[_Block]]:
                 line = "".join(pieces)
                 line = " ".join((_unescaped(line) if "&" in line else line).split())
                 if line:
-                    blocks.append(_Block(current, line, len(line.encode()), links))
+                    blocks.append(_Block(current, line, len(line.encode()), links, teases))
                 pieces, links = [], 0
             if end:
                 if end == elements[current].tag:
@@ -171,8 +273,12 @@ def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> None:
         for block in repeated:
             block.weight = 0
     for block in blocks:
-        elements[block.element].bulk += block.size - block.links
-        elements[block.element].prose += max(0, block.weight)
+        element = elements[block.element]
+        block.dated = block.size < _LINE and _DATE.search(block.text) is not None
+        known = element.tag in _HEADINGS or block.text in title or times[block.text] > 1
+        block.own = 0 if block.linked or block.dated or known else block.size
+        element.bulk += block.size - block.links
+        element.prose += max(0, block.weight)
     for element in reversed(elements[1:]):
         elements[element.parent].bulk += element.bulk
         elements[element.parent].prose += element.prose
@@ -183,19 +289,57 @@ def _weight_of(block: _Block, tag: str, title: str) -> float:
         return -block.links - _LINK
     if block.size > _TITLE and block.text in title:
         return -_STEP
+    if tag == "li" and block.teases:
+        return 0
     if block.size < (_LEAD if tag in _HEADINGS else _SENTENCE):
         return 0
     return block.size - 2 * block.links if _PUNCTUATION.search(block.text) else 0
 
 
-def _choose(elements: list[_Element], blocks: list[_Block], *, by_name: bool) -> int:
+def _posts(elements: list[_Element], blocks: list[_Block]) -> tuple[set[int], set[int]]:
+    """Return the elements that are posts of a thread, and those that are comments.
+
+    Either are like elements beside each other, each with a date: comments if an article is before
+    them, the content if not.
+    """
+    dated = (block.element for block in blocks if block.dated and block.weight <= 0)
+    runs: dict[tuple[int, str, str], list[int]] = {}
+    for number in sorted(_around(elements, dated)):
+        element = elements[number]
+        if element.bulk >= _SENTENCE and element.tag not in _CELLS:
+            named = _CLASS.search(element.attributes)
+            like = (element.parent, element.tag, named[1] if named else "")
+            runs.setdefault(like, []).append(number)
+    posts, comments = set[int](), set[int]()
+    for (_, _, kind), run in runs.items():
+        if len(run) >= (2 if kind else 3):
+            prose = (block.weight for block in blocks if block.element < run[0])
+            article = sum(weight for weight in prose if weight > 0) >= _ARTICLE
+            (comments if article else posts).update(run)
+    return posts, comments
+
+
+def _choose(
+    elements: list[_Element],
+    blocks: list[_Block],
+    out: set[int],
+    heads: set[int],
+    *,
+    by_name: bool,
+) -> int:
     """Mark the elements beside the content, and return the number of the one that weighs most."""
     most = _MOST * elements[0].bulk
-    for element in elements:
-        element.out = elements[element.parent].out or (
-            element.bulk < most
-            and (element.tag in _ASIDE or (by_name and element.prose > 0 and element.named_aside))
+    for number, element in enumerate(elements):
+        element.out = (
+            elements[element.parent].out
+            or number in out
+            or (element.tag in _NOTICES and number not in heads)
+            or (element.tag in _ASIDE and element.bulk < most)
         )
+        if not element.out and element.prose and (named := element.named):
+            notice = named is _NAMED_NOTICE
+            held = number in heads if notice and heads else element.bulk >= most
+            element.out = not held and (notice or by_name)
         element.weight = 0
     for block in blocks:
         if not elements[block.element].out:
@@ -209,25 +353,31 @@ def _choose(elements: list[_Element], blocks: list[_Block], *, by_name: bool) ->
     return elements[best].parent if elements[best].tag in _PARAGRAPHS else best
 
 
-def _cut(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
-    """Return the blocks of the main content from its first to its last prose."""
-    own = [block for block in blocks if elements[block.element].inside]
-    prose = [number for number, block in enumerate(own) if block.weight > 0]
+def _cut(
+    elements: list[_Element], blocks: list[_Block], title: str, thread: set[int]
+) -> tuple[int, int]:
+    """Return the places of the first prose or post of the main content, and behind its last."""
+    prose = [
+        place
+        for place, block in enumerate(blocks)
+        if elements[block.element].inside and (block.weight > 0 or block.element in thread)
+    ]
     if not prose:
-        return []
+        return 0, 0
 
     def goes_on(block: _Block, neighbour: _Block) -> bool:
         """Return whether a short block is one of a row of paragraphs."""
         one, other = elements[block.element], elements[neighbour.element]
         return (
             not block.links
+            and one.inside
             and (one.tag, one.parent) == (other.tag, other.parent)
             and block.text not in title
         )
 
     first, last = prose[0], prose[-1]
-    while first > 0 and goes_on(own[first - 1], own[first]):
+    while first > 0 and goes_on(blocks[first - 1], blocks[first]):
         first -= 1
-    while last + 1 < len(own) and goes_on(own[last + 1], own[last]):
+    while last + 1 < len(blocks) and goes_on(blocks[last + 1], blocks[last]):
         last += 1
-    return own[first : last + 1]
+    return first, last + 1

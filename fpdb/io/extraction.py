@@ -19,7 +19,7 @@ MEMORY = 256 << 20
 # Objects after which garbage is collected: by default, a page would cost several collections.
 GARBAGE = 50_000
 
-_FEW, _ENOUGH = 200, 500
+_FEW = 200
 _HEAD = 1 << 13
 _TITLE = 200
 # What a browser calls these is what they were written as.
@@ -165,10 +165,7 @@ def _shown(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
     tree = HTMLTree.parse(page)
     title = " ".join((tree.title or "").split())[:_TITLE]
     if main:
-        text, rest = main_content(tree.body.html if tree.body else "", title)
-        # A page may be a list, or short lines; then it has no content that outweighs the rest.
-        if not text or (len(text.encode()) < _FEW and len(rest) >= _ENOUGH):
-            text = rest
+        text = main_content(tree.body.html if tree.body else "", title)
     else:
         text = extract_plain_text(tree, alt_texts=False, list_bullets=False).strip()
     return text, title
