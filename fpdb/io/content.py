@@ -36,7 +36,7 @@ _PARAGRAPHS = frozenset(("p", "li", "td", "th", "tr", "dd", "dt", "pre", "blockq
 # Elements beside the content by what they are, and by what their authors call them.
 _ASIDE = frozenset(
     """
-    aside form button figure figcaption dialog menu object video audio canvas map
+    nav footer aside form button figure figcaption dialog menu object video audio canvas map
     """.split()  # noqa: SIM905 - as above
 )
 _ASIDE_WORDS = (
@@ -76,6 +76,8 @@ _MOST = 0.4
 # If less than this share of the prose is left, the names of this page mislead; but not if it is
 # as long as an article, which may have many comments.
 _LEAST, _ARTICLE = 0.2, 500
+# Like elements of which one has this share of the prose are no posts.
+_ALL = 0.9
 # Prose that is a smaller share of the page than this isn't the content, nor all of it if what is
 # before it is this much as long: then it may be a notice at the end.
 _SHARE, _BEFORE = 0.3, 0.1
@@ -122,7 +124,6 @@ class _Block:
     teases: bool
     weight: float = 0
     own: int = 0
-    dated: bool = False
 
     @property
     def linked(self) -> bool:
@@ -135,10 +136,10 @@ def main_content(body: str, title: str) -> str:
     The body is one that a parser has written, so that its elements are closed and in order.
     """
     elements, blocks = _read(body)
-    blocks = _headed(elements, _marked(elements, blocks), title)
-    _weigh(elements, blocks, title)
-    posts, out = _posts(elements, blocks)
-    heads = _around(elements, (n for n, element in enumerate(elements) if element.tag == "h1"))
+    marked, heads = _marked(elements, blocks)
+    blocks = _headed(elements, marked, title)
+    dated = _weigh(elements, blocks, title)
+    posts, out = _posts(elements, blocks, dated)
     best = _choose(elements, blocks, out, heads, by_name=True)
     by_name = elements[best].weight >= min(_ARTICLE, _LEAST * elements[0].prose)
     if not by_name:
@@ -192,19 +193,19 @@ def _within(elements: list[_Element], numbers: set[int]) -> set[int]:
     return found
 
 
-def _marked(elements: list[_Element], blocks: list[_Block]) -> list[_Block]:
-    """Return the blocks in what the page marks as its content, if it marks one element."""
-    mains, articles = list[int](), list[int]()
+def _marked(elements: list[_Element], blocks: list[_Block]) -> tuple[list[_Block], set[int]]:
+    """Return the blocks in what the page marks as its content, and what holds its headings."""
+    places: dict[str, list[int]] = {"main": [], "article": [], "h1": []}
     for number, element in enumerate(elements):
-        if element.tag == "main" or 'role="main"' in element.attributes:
-            mains.append(number)
-        elif element.tag == "article":
-            articles.append(number)
-    for marked in (mains, articles):
-        inside = _within(elements, set(marked[:1]))
-        if inside and inside.issuperset(marked):
+        if element.tag in places:
+            places[element.tag].append(number)
+        elif 'role="main"' in element.attributes:
+            places["main"].append(number)
+    for marked in (places["main"], places["article"]):
+        # Articles in an article are comments.
+        if marked and (inside := _within(elements, {marked[0]})).issuperset(marked):
             blocks = _unless_empty([block for block in blocks if block.element in inside], blocks)
-    return blocks
+    return blocks, _around(elements, places["h1"])
 
 
 def _headed(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
@@ -230,10 +231,10 @@ def _read(body: str) -> tuple[list[_Element], list[_Block]]:
     pieces, links, depth, current, teases = list[str](), 0, 0, 0, False
     for text, _, tag, attributes, end in _TOKEN.findall(body):
         if text and (pieces or not text.isspace()):
-            teases = teases if pieces else depth > 0
             pieces.append(text)
             if depth:
                 links += len(text.strip().encode())
+                teases = teases or len(pieces) == 1
         name = tag or end
         if not name or name in _INLINE:
             continue
@@ -247,7 +248,7 @@ def _read(body: str) -> tuple[list[_Element], list[_Block]]:
                 line = " ".join((_unescaped(line) if "&" in line else line).split())
                 if line:
                     blocks.append(_Block(current, line, len(line.encode()), links, teases))
-                pieces, links = [], 0
+                pieces, links, teases = [], 0, False
             if end:
                 if end == elements[current].tag:
                     current = elements[current].parent
@@ -262,7 +263,9 @@ def _unescaped(text: str) -> str:
     return text.replace("&amp;", "&")
 
 
-def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> None:
+def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> list[int]:
+    """Weigh all blocks and elements; return the elements with a line that says when."""
+    dated = list[int]()
     times = Counter(block.text for block in blocks)
     for block in blocks:
         block.weight = _weight_of(block, elements[block.element].tag, title)
@@ -274,14 +277,18 @@ def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> None:
             block.weight = 0
     for block in blocks:
         element = elements[block.element]
-        block.dated = block.size < _LINE and _DATE.search(block.text) is not None
-        known = element.tag in _HEADINGS or block.text in title or times[block.text] > 1
-        block.own = 0 if block.linked or block.dated or known else block.size
         element.bulk += block.size - block.links
-        element.prose += max(0, block.weight)
+        if block.weight > 0:
+            element.prose += block.weight
+        if block.size < _LINE and _DATE.search(block.text):
+            if block.weight <= 0:
+                dated.append(block.element)
+        elif not (block.linked or element.tag in _HEADINGS or times[block.text] > 1):
+            block.own = 0 if block.text in title else block.size
     for element in reversed(elements[1:]):
         elements[element.parent].bulk += element.bulk
         elements[element.parent].prose += element.prose
+    return dated
 
 
 def _weight_of(block: _Block, tag: str, title: str) -> float:
@@ -296,13 +303,14 @@ def _weight_of(block: _Block, tag: str, title: str) -> float:
     return block.size - 2 * block.links if _PUNCTUATION.search(block.text) else 0
 
 
-def _posts(elements: list[_Element], blocks: list[_Block]) -> tuple[set[int], set[int]]:
+def _posts(
+    elements: list[_Element], blocks: list[_Block], dated: list[int]
+) -> tuple[set[int], set[int]]:
     """Return the elements that are posts of a thread, and those that are comments.
 
     Either are like elements beside each other, each with a date: comments if an article is before
     them, the content if not.
     """
-    dated = (block.element for block in blocks if block.dated and block.weight <= 0)
     runs: dict[tuple[int, str, str], list[int]] = {}
     for number in sorted(_around(elements, dated)):
         element = elements[number]
@@ -312,7 +320,8 @@ def _posts(elements: list[_Element], blocks: list[_Block]) -> tuple[set[int], se
             runs.setdefault(like, []).append(number)
     posts, comments = set[int](), set[int]()
     for (_, _, kind), run in runs.items():
-        if len(run) >= (2 if kind else 3):
+        said = [elements[number].prose for number in run]
+        if len(run) >= (2 if kind else 3) and max(said) < _ALL * sum(said):
             prose = (block.weight for block in blocks if block.element < run[0])
             article = sum(weight for weight in prose if weight > 0) >= _ARTICLE
             (comments if article else posts).update(run)
@@ -330,13 +339,10 @@ def _choose(
     """Mark the elements beside the content, and return the number of the one that weighs most."""
     most = _MOST * elements[0].bulk
     for number, element in enumerate(elements):
-        element.out = (
-            elements[element.parent].out
-            or number in out
-            or (element.tag in _NOTICES and number not in heads)
-            or (element.tag in _ASIDE and element.bulk < most)
-        )
-        if not element.out and element.prose and (named := element.named):
+        element.out = elements[element.parent].out or number in out
+        if element.tag in _ASIDE:
+            element.out |= number not in heads if element.tag in _NOTICES else element.bulk < most
+        if element.prose and not element.out and (named := element.named):
             notice = named is _NAMED_NOTICE
             held = number in heads if notice and heads else element.bulk >= most
             element.out = not held and (notice or by_name)
