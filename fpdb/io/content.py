@@ -201,11 +201,14 @@ def _marked(elements: list[_Element], blocks: list[_Block]) -> tuple[list[_Block
             places[element.tag].append(number)
         elif 'role="main"' in element.attributes:
             places["main"].append(number)
+    heads = _around(elements, places["h1"])
     for marked in (places["main"], places["article"]):
         # Articles in an article are comments.
         if marked and (inside := _within(elements, {marked[0]})).issuperset(marked):
-            blocks = _unless_empty([block for block in blocks if block.element in inside], blocks)
-    return blocks, _around(elements, places["h1"])
+            sure = marked is places["main"] or marked[0] in heads
+            own = [block for block in blocks if block.element in inside]
+            blocks = own if _holds_content(own, blocks, sure=sure) else blocks
+    return blocks, heads
 
 
 def _headed(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
@@ -219,11 +222,16 @@ def _headed(elements: list[_Element], blocks: list[_Block], title: str) -> list[
             heading = block
     if heading is None or heading.text not in title:
         return blocks
-    return _unless_empty(blocks[blocks.index(heading) :], blocks)
+    own = blocks[blocks.index(heading) :]
+    return own if _holds_content(own, blocks, sure=False) else blocks
 
 
-def _unless_empty(some: list[_Block], blocks: list[_Block]) -> list[_Block]:
-    return some if sum(block.size for block in some) >= _TITLE else blocks
+def _holds_content(some: list[_Block], blocks: list[_Block], *, sure: bool) -> bool:
+    """Return whether some of the blocks have any text if the page is sure of them, or enough."""
+    if sure:
+        return sum(block.size for block in some) >= _TITLE
+    shown, all_ = (sum(block.size - block.links for block in each) for each in (some, blocks))
+    return shown >= _SHARE * all_
 
 
 def _read(body: str) -> tuple[list[_Element], list[_Block]]:
