@@ -65,7 +65,7 @@ _DATE = re.compile(
 )
 # Bytes: a Chinese character says about as much as three letters.
 _SENTENCE, _LEAD, _TITLE, _LINE = 50, 100, 20, 100
-# Characters by which a summary is known: the text begins with them too.
+# Characters by which a summary is known.
 _START = 40
 # What an element gives up to the one around it, so that the closer one is taken if both hold the
 # same text, and a list of teasers, each of them in a box of its own, weighs little.
@@ -158,14 +158,15 @@ def main_content(body: str, title: str) -> str:
     rest = [block for block in blocks if not elements[block.element].out]
     first, last = _cut(elements, rest, title, thread)
     main = [block for block in rest[first:last] if elements[block.element].inside]
-    # A summary begins as the text does.
-    starts = {block.text[:_START] for block in main}
-    before = _own([block for block in rest[:first] if block.text[:_START] not in starts])
+    # Between the title and the main content there may be more; a summary begins as the text does.
+    titled = [n for n, each in enumerate(rest[:first]) if each.size > _TITLE and each.text in title]
+    start, known = max(titled, default=0), {block.text[:_START] for block in main}
+    before = _own([block for block in rest[start:first] if block.text[:_START] not in known])
     size = _own(main)
     if not main or size < _SHARE * _own(rest):
         main = rest
     elif before > max(_TITLE, _BEFORE * size):
-        main = rest[:last]
+        main = rest[start:last]
     return "\n".join(block.text for block in main if not block.linked)
 
 

@@ -141,6 +141,47 @@ def test_short_pages_of_one_site_differ():
     assert login != home
 
 
+SPEC = "Steel kettle, 1.7 litres, 2200 watts, grey, with a cool handle, article 4711, 29.90 euro"
+NOTICE = f"<p>{SUMMARY}</p>" + paragraphs(
+    [
+        "All prices include value added tax and exclude the cost of delivery, as the law asks for.",
+        "You may return what you bought within thirty days and without giving any reason for it.",
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<main><h1>Kettle</h1><p>{SPEC}</p></main><div>{NOTICE}</div>",
+        f"<div role=main><p>{SPEC}</p></div><div>{NOTICE}</div>",
+        f"<article><h1>Kettle</h1><p>{SPEC}</p></article><div>{NOTICE}</div>",
+        f"<div><h1>Kettle</h1><p>{SPEC}</p></div><footer>{NOTICE}</footer>",
+        f"<div><p>{SPEC}</p></div><footer>{NOTICE}</footer>",
+        f"<div><h1>Kettle</h1><p>{SPEC}</p></div><div class=legal-note>{NOTICE}</div>",
+        f"<dialog class=cookie-consent>{NOTICE}</dialog><div><h1>Kettle</h1><p>{SPEC}</p></div>",
+    ],
+    ids=["main", "role", "article", "footer", "footer alone", "named", "dialog"],
+)
+def test_a_notice_is_never_the_page(body):
+    found = read(f"<ul>{MENU}</ul>{body}", "Kettle")
+    assert SPEC in found
+    assert SUMMARY not in found
+
+
+def test_marks_that_mislead_lose_nothing():
+    article = paragraphs(ARTICLE)
+    # What the page marks may be empty, or a teaser; a name may be that of all of it.
+    for body in (
+        f"<main><div id=app></div></main><div>{article}</div>",
+        f"<article><p>{SUMMARY}</p></article><h1>{TITLE}</h1><div>{article}</div>",
+        f"<div class=has-footer><h1>{TITLE}</h1><div>{article}</div></div>",
+        f"<div class=cookie-off>{article}</div>",
+        f"<h1>News</h1><div>{article}</div><h2>{TITLE}</h2><p>See more</p>",
+    ):
+        assert read(body).split("\n")[-5:] == ARTICLE
+
+
 def test_a_short_article_is_the_content_of_a_page_of_notices():
     notices = "".join(f"<div>{word} of the site is reserved</div>" for word in "ABCDEFGH")
     assert read(f"{paragraphs(ZH)}<div>{notices}</div>").split("\n") == ZH
