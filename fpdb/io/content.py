@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 _ATTRIBUTES = r"[^>\"]*+(?:\"[^\"]*+\"[^>\"]*+)*+"
 # Text, and what follows it: an element that isn't shown, a tag, or what isn't an element. A parser
@@ -139,15 +140,11 @@ def main_content(body: str, title: str) -> str:
     marked, heads = _marked(elements, blocks)
     blocks = _headed(elements, marked, title)
     dated = _weigh(elements, blocks, title)
-    posts, out = _posts(elements, blocks, dated)
-    best = _choose(elements, blocks, out, heads, by_name=True)
-    by_name = elements[best].weight >= min(_ARTICLE, _LEAST * elements[0].prose)
-    if not by_name:
-        best = _choose(elements, blocks, out, heads, by_name=False)
+    posts, comments = _posts(elements, blocks, dated)
+    best, by_name = _found(elements, blocks, comments, heads)
     # If one post of a thread weighs most, all of them are the content.
     post = posts & _around(elements, [best])
     best = elements[max(post)].parent if post else best
-    thread = _within(elements, {each for each in posts if elements[each].parent == best})
     for number, element in enumerate(elements):
         element.inside = number == best or (
             elements[element.parent].inside
@@ -156,18 +153,25 @@ def main_content(body: str, title: str) -> str:
             and not (by_name and not element.prose and element.named)
         )
     rest = [block for block in blocks if not elements[block.element].out]
+    thread = _within(elements, {each for each in posts if elements[each].parent == best})
     first, last = _cut(elements, rest, title, thread)
+    taken = _taken(elements, rest, first, last, title)
+    return "\n".join(block.text for block in taken if not block.linked)
+
+
+def _taken(
+    elements: list[_Element], rest: list[_Block], first: int, last: int, title: str
+) -> list[_Block]:
+    """Return the main content, between two places, or more if the page says more elsewhere."""
     main = [block for block in rest[first:last] if elements[block.element].inside]
+    size = _own(main)
+    if not main or size < _SHARE * _own(rest):
+        return rest
     # Between the title and the main content there may be more; a summary begins as the text does.
     titled = [n for n, each in enumerate(rest[:first]) if each.size > _TITLE and each.text in title]
     start, known = max(titled, default=0), {block.text[:_START] for block in main}
     before = _own([block for block in rest[start:first] if block.text[:_START] not in known])
-    size = _own(main)
-    if not main or size < _SHARE * _own(rest):
-        main = rest
-    elif before > max(_TITLE, _BEFORE * size):
-        main = rest[start:last]
-    return "\n".join(block.text for block in main if not block.linked)
+    return rest[start:last] if before > max(_TITLE, _BEFORE * size) else main
 
 
 def _own(blocks: list[_Block]) -> int:
@@ -327,20 +331,32 @@ def _posts(
             named = _CLASS.search(element.attributes)
             like = (element.parent, element.tag, named[1] if named else "")
             runs.setdefault(like, []).append(number)
+    weights = [0.0] * len(elements)
+    for block in blocks:
+        weights[block.element] += max(0, block.weight)
+    before = list(accumulate(weights))
     posts, comments = set[int](), set[int]()
     for (_, _, kind), run in runs.items():
         said = [elements[number].prose for number in run]
         if len(run) >= (2 if kind else 3) and max(said) < _ALL * sum(said):
-            prose = (block.weight for block in blocks if block.element < run[0])
-            article = sum(weight for weight in prose if weight > 0) >= _ARTICLE
-            (comments if article else posts).update(run)
+            (comments if before[run[0] - 1] >= _ARTICLE else posts).update(run)
     return posts, comments
+
+
+def _found(
+    elements: list[_Element], blocks: list[_Block], comments: set[int], heads: set[int]
+) -> tuple[int, bool]:
+    """Return the number of the element that weighs most, and whether names say what is beside."""
+    best = _choose(elements, blocks, comments, heads, by_name=True)
+    if elements[best].weight >= min(_ARTICLE, _LEAST * elements[0].prose):
+        return best, True
+    return _choose(elements, blocks, comments, heads, by_name=False), False
 
 
 def _choose(
     elements: list[_Element],
     blocks: list[_Block],
-    out: set[int],
+    comments: set[int],
     heads: set[int],
     *,
     by_name: bool,
@@ -348,7 +364,7 @@ def _choose(
     """Mark the elements beside the content, and return the number of the one that weighs most."""
     most = _MOST * elements[0].bulk
     for number, element in enumerate(elements):
-        element.out = elements[element.parent].out or number in out
+        element.out = elements[element.parent].out or number in comments
         if element.tag in _ASIDE:
             element.out |= number not in heads if element.tag in _NOTICES else element.bulk < most
         if element.prose and not element.out and (named := element.named):
