@@ -2,7 +2,9 @@
 
 import os
 import sys
+import tempfile
 import webbrowser
+from pathlib import Path
 from typing import Annotated
 
 import fpdb
@@ -39,15 +41,20 @@ def explore(
     access = server.Access(required=True)
 
     def announce(url: str) -> None:
-        address = f"{url}/explore/?token={access.invite('write' if write else 'read')}"
+        token = access.invite("write" if write else "read")
+        address = f"{url}{access.base}/explore/?token={token}"
         render.row(address)
         render.flush()
         # Without a desktop, a browser in the terminal would be opened.
         if sys.platform == "darwin" or os.environ.get("DISPLAY", os.environ.get("WAYLAND_DISPLAY")):
-            webbrowser.open(address)
+            # Arguments of a process are read by all users of the machine, this file by its owner.
+            page.write(f'<meta http-equiv="refresh" content="0; url={address}">\n')
+            page.flush()
+            webbrowser.open(Path(page.name).as_uri())
         render.summarise(None, "Ctrl-C ends it")
 
     with (
+        tempfile.NamedTemporaryFile("w", prefix="fpdb-", suffix=".html") as page,
         fpdb.open(path, readonly=not write) as database,
         fpdb.Explorer(
             database,

@@ -29,8 +29,8 @@ TEXT = (
 HASTY = """
 import sys, fpdb
 from fpdb.integrations import server
-from fpdb.integrations.server import serving
-serving._HEAD_SECONDS = 0.3
+from fpdb.integrations.server import connection
+connection._HEAD_SECONDS = 0.3
 with fpdb.create(sys.argv[1]) as database:
     server.serve(
         server.app(database, limits=server.Limits(seconds=0.6, document=100_000)),
@@ -191,7 +191,7 @@ def test_clients_that_are_slow_or_lie_cost_nothing_for_long(path):
         expected = {
             "no HTTP": b"HTTP/1.1 400",
             "half a body": b"HTTP/1.1 503",
-            "no end of lines": b"nothing came for 0.6 seconds",
+            "no end of lines": b"no line was complete for 0.6 seconds",
             "a body that is too long": b"HTTP/1.1 413",
             "less than it says, then a request": b"HTTP/1.1 400",
         }

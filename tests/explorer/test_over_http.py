@@ -29,8 +29,9 @@ def browse(database, visits, *, role="write", write=True):
     async def run(explorer):
         access = server.Access(required=True)
         app = server.app(database, access=access, explorer=explorer)
+        app = below(app, access.base)
         first = await call(app, "GET", f"/explore/?token={access.invite(role)}")
-        assert (first.status, first.headers["location"]) == (303, "/explore/")
+        assert (first.status, first.headers["location"]) == (303, f"{access.base}/explore/")
         cookie = first.headers["set-cookie"].partition(";")[0]
         found = [await visit(app, cookie) for visit in visits]
         await close(app)
@@ -38,6 +39,16 @@ def browse(database, visits, *, role="write", write=True):
 
     with fpdb.Explorer(database, write=write) as explorer:
         return asyncio.run(run(explorer))
+
+
+def below(app, base):
+    """Return an application that finds another one below a path."""
+
+    async def lead(scope, receive, send):
+        path = scope.get("path") and base + scope["path"]
+        await app({**scope, "path": path}, receive, send)
+
+    return lead
 
 
 def get(page, **headers):

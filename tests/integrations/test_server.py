@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 
 import pytest
 from asgi import call, close
@@ -374,21 +375,42 @@ def test_tokens_say_who_may_write(db):
 
 def test_a_browser_is_invited_once(db):
     access = server.Access(required=True)
-    link = f"/v1/stats?token={access.invite('read')}&x=1"
+    stats = f"{access.base}/v1/stats"
+    link = f"{stats}?token={access.invite('read')}&x=1"
     wrong, first, again = talk(
-        db, ("GET", "/v1/stats?token=wrong"), ("GET", link), ("GET", link), access=access
+        db, ("GET", f"{stats}?token=wrong"), ("GET", link), ("GET", link), access=access
     )
     assert (wrong.status, first.status, again.status) == (401, 303, 401)
-    assert first.headers["location"] == "/v1/stats?x=1"
+    assert first.headers["location"] == f"{stats}?x=1"
     cookie, *attributes = first.headers["set-cookie"].split("; ")
-    assert {"HttpOnly", "SameSite=strict"} <= set(attributes)
+    assert {"HttpOnly", "SameSite=strict", f"Path={access.base}/"} <= set(attributes)
+    body = json.dumps({"key": "a", "text": TEXT}).encode()
     read, write = talk(
         db,
-        ("GET", "/v1/stats", b"", {"cookie": f"a=b; {cookie}"}),
-        (*check("a"), {"cookie": cookie}),
+        ("GET", stats, b"", {"cookie": f"a=b; {cookie}"}),
+        ("POST", f"{access.base}/v1/check", body, {"cookie": cookie}),
         access=access,
     )
     assert (read.status, write.status) == (200, 403)
+
+
+def test_what_only_sessions_use_lies_below_a_path_that_nobody_guesses(db):
+    first, second = server.Access(required=True), server.Access(required=True)
+    assert len(first.base) > 20
+    assert first.base != second.base
+    link = f"{first.base}/v1/stats?token={first.invite('read')}"
+    [welcome] = talk(db, ("GET", link), access=first)
+    cookie = welcome.headers["set-cookie"].partition(";")[0]
+    name, _, session = cookie.partition("=")
+    other, above, icon = talk(
+        db,
+        ("GET", f"{first.base}/v1/stats", b"", {"cookie": f"fpdb_session={session}"}),
+        ("GET", "/v1/stats", b"", {"cookie": cookie}),
+        ("GET", "/favicon.ico"),
+        access=first,
+    )
+    assert (other.status, above.status, icon.status) == (401, 404, 204)
+    assert name == f"fpdb_{first.base[1:]}"
 
 
 def test_a_token_file_is_for_its_owner_alone(tmp_path):
@@ -396,10 +418,11 @@ def test_a_token_file_is_for_its_owner_alone(tmp_path):
     path.write_text(f"# a fleet\nwrite {WRITE}\n\n  read\t{READ} \n")
     path.chmod(0o600)
     assert server.read_tokens(path) == [("write", WRITE), ("read", READ)]
-    path.chmod(0o640)
-    with pytest.raises(fpdb.InputError, match="found the mode 640") as error:
-        server.read_tokens(path)
-    assert error.value.hint == f"chmod 600 {path}"
+    for mode in (0o644, 0o660, 0o604):
+        path.chmod(mode)
+        with pytest.raises(fpdb.InputError, match=f"found the mode {mode:o}") as error:
+            server.read_tokens(path)
+        assert error.value.hint == f"chmod 600 {path}"
     path.chmod(0o600)
     for text in ("", "write short", f"admin {WRITE}", WRITE):
         path.write_text(text)
@@ -407,6 +430,69 @@ def test_a_token_file_is_for_its_owner_alone(tmp_path):
             server.read_tokens(path)
     with pytest.raises(fpdb.InputError, match="can't be read"):
         server.read_tokens(tmp_path / "none")
+
+
+@pytest.mark.parametrize("mode", [0o440, 0o640])
+def test_a_group_that_is_trusted_may_read_the_tokens(tmp_path, monkeypatch, mode):
+    path = tmp_path / "tokens"
+    path.write_text(f"write {WRITE}\n")
+    path.chmod(mode)
+    assert server.read_tokens(path) == [("write", WRITE)]
+    if os.getuid() == 0:
+        os.chown(path, -1, 54321)
+    else:
+        monkeypatch.setattr(os, "getegid", lambda: 54321)
+        monkeypatch.setattr(os, "getgroups", list)
+    with pytest.raises(fpdb.InputError, match=f"found the mode {mode:o}"):
+        server.read_tokens(path)
+    monkeypatch.setattr(os, "getgroups", lambda: [path.stat().st_gid])
+    assert server.read_tokens(path) == [("write", WRITE)]
+
+
+def test_a_token_file_is_a_regular_one_that_ends(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "long").write_text("#" * (1 << 20) + f"\nwrite {WRITE}")
+    (tmp_path / "long").chmod(0o600)
+    for path in (tmp_path / "pipe", "/dev/zero", tmp_path / "long"):
+        with pytest.raises(fpdb.InputError, match="isn't a regular file of up to 1,048,576"):
+            server.read_tokens(path)
+
+
+def test_refused_tokens_are_logged_but_not_each(db, caplog):
+    access = server.Access([("write", WRITE)])
+    wrong = ("GET", "/v1/stats", b"", {"authorization": "Bearer wrong-wrong-wrong"})
+    talk(db, ("GET", "/v1/stats"), wrong, wrong, wrong, access=access)
+    [record] = caplog.records
+    assert record.getMessage() == "refused a request with an unknown token, the last from 127.0.0.1"
+    assert "wrong-wrong" not in caplog.text
+
+
+def test_hosts_and_origins_come_once(db):
+    async def run(name):
+        async def app(scope, receive, send):
+            twice = [*scope["headers"], (name.encode(), b"localhost:7373")]
+            await inner(scope | {"headers": twice}, receive, send)
+
+        inner = server.app(db)
+        headers = {name: "localhost:7373"}
+        return await call(app, "GET", "/v1/stats", **headers)
+
+    for name in ("host", "origin"):
+        assert asyncio.run(run(name)).status == 400
+
+
+def test_a_key_that_is_no_utf_8_is_refused(db):
+    db.add("\ufffd", TEXT)
+    bad, good = talk(
+        db, ("DELETE", "/v1/documents?key=%ff"), ("DELETE", "/v1/documents?key=%EF%BF%BD")
+    )
+    assert (bad.status, good.status) == (400, 204)
+
+
+def test_readers_learn_no_path(db):
+    [stats] = talk(db, ("GET", "/v1/stats"))
+    assert stats.json["path"] == db.path.name
+    assert str(db.path.parent) not in stats.body.decode()
 
 
 # Limits
@@ -453,7 +539,7 @@ def test_a_request_takes_no_longer_than_the_limit(db):
     assert asyncio.run(run()).status == 503
     answer = asyncio.run(run(**LINES))
     assert answer.status == 408
-    assert "nothing came for 0.05 seconds" in answer.json["detail"]
+    assert "no line was complete for 0.05 seconds" in answer.json["detail"]
 
 
 # The description

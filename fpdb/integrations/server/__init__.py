@@ -6,9 +6,10 @@
 import fpdb
 
 try:
+    import httptools  # noqa: F401
     import msgspec  # noqa: F401
     import prometheus_client  # noqa: F401
-    import uvicorn  # noqa: F401
+    import uvloop  # noqa: F401
 except ImportError as error:
     raise fpdb.MissingExtraError(
         f"the server needs the package {error.name}, which isn't installed",

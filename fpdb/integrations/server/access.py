@@ -2,12 +2,14 @@
 
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
 import stat
+import time
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
@@ -21,10 +23,12 @@ Role = Literal["read", "write"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # Paths that load balancers and browsers request without a token.
-_OPEN_TO_ALL = frozenset({"/healthz", "/favicon.ico"})
+OPEN_TO_ALL = frozenset({"/healthz", "/favicon.ico"})
 _READING = frozenset({"GET", "HEAD"})
 _TOKEN_LINE = re.compile(r"(read|write)\s+(\S{16,})")
-_COOKIE = re.compile(rb"(?:^|;\s*)fpdb_session=([\w-]+)")
+_LARGEST_SECRET = 1 << 20
+_LOG_SECONDS = 10
+logger = logging.getLogger(__name__)
 
 
 class Visitor(NamedTuple):
@@ -32,6 +36,8 @@ class Visitor(NamedTuple):
 
     role: Role
     session: str = ""
+    # What shares are counted by: a token or an address.
+    peer: Hashable = None
 
 
 class Access:
@@ -40,7 +46,8 @@ class Access:
     Without `tokens` and with `required` false, everybody who reaches the server may do everything:
     so it is for loopback and Unix sockets. `hosts` are the names by which a server without tokens
     may be called, so that a web page that lets its own name lead to loopback doesn't get in; None
-    is any name.
+    is any name. If sessions of a browser alone get in, everything is below the path `base`, which
+    nobody can guess: cookies know no ports, so others in the same browser have other paths.
     """
 
     def __init__(
@@ -56,9 +63,14 @@ class Access:
         self.required = required or bool(self._roles)
         self.hosts = None if hosts is None or self.required else frozenset(hosts)
         self._invitations: dict[bytes, Role] = {}
+        name = secrets.token_urlsafe(16) if self._by_session else ""
+        self.base = f"/{name}" if name else ""
+        self._cookie = f"fpdb_{name}" if name else "fpdb_session"
+        self._session_in = re.compile(rf"(?:^|;\s*){self._cookie}=([\w-]+)".encode())
+        self._refused, self._log_from = 0, 0.0
 
     def invite(self, role: Role) -> str:
-        """Return a token that a browser may use once, as `/?token=…`, to begin a session."""
+        """Return a token that begins the session of a browser, once, as `?token=…` of a page."""
         token = secrets.token_urlsafe(32)
         self._invitations[_digest(token)] = role
         return token
@@ -68,21 +80,23 @@ class Access:
         if not self._invitations or scope["method"] != "GET":
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"))
-        role = _role_of(self._invitations, dict(query).get("token", ""))
+        role = _role_of(self._invitations, _digest(dict(query).get("token", "")))
         if role is None:
             return None
         self._invitations.clear()
         session = secrets.token_urlsafe(32)
         self._roles[_digest(session)] = role
         rest = urlencode([each for each in query if each[0] != "token"])
-        cookie = f"fpdb_session={session}; HttpOnly; Path=/; SameSite=strict"
+        cookie = f"{self._cookie}={session}; HttpOnly; Path={self.base}/; SameSite=strict"
         headers = {
             "Location": scope["path"] + (f"?{rest}" if rest else ""),
             "Set-Cookie": cookie + ("; Secure" if scope["scheme"] == "https" else ""),
         }
         return HttpReply(status=HTTPStatus.SEE_OTHER, headers=headers)
 
-    def admit(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> Visitor:
+    def admit(
+        self, method: str, path: str, headers: Mapping[bytes, bytes], address: str = ""
+    ) -> Visitor:
         """Return who sent a request; raise ProblemError if nobody who may."""
         host = headers.get(b"host", b"").decode("latin-1")
         if self.hosts is not None and _name_of(host) not in self.hosts:
@@ -98,42 +112,58 @@ class Access:
                 f"found the Origin {origin[:80]!r}, expected none or that of this server",
                 hint="pages of other sites may not use the server; a proxy has to pass on Host",
             )
-        if not self.required or path in _OPEN_TO_ALL:
-            return Visitor("write")
-        token, session = _token_in(headers)
-        role = _role_of(self._roles, token) if token else None
-        if role is None and self._by_session:
+        if not self.required or path in OPEN_TO_ALL:
+            return Visitor("write", peer=_network(address))
+        token, session = self._token_in(headers)
+        digest = _digest(token)
+        role = _role_of(self._roles, digest) if token else None
+        if role is not None:
+            return Visitor(role, session, digest)
+        if token:
+            self._log_refusal(address)
+        if self._by_session:
             raise ProblemError(
                 HTTPStatus.UNAUTHORIZED,
                 "This address works once",
                 hint="End fpdb explore and start it again",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        if role is None:
-            raise ProblemError(
-                HTTPStatus.UNAUTHORIZED,
-                "found an unknown token" if token else "found no token",
-                hint="send a token of the token file, as `Authorization: Bearer TOKEN`",
-                headers={"WWW-Authenticate": 'Basic realm="fpdb", charset="UTF-8", Bearer'},
+        raise ProblemError(
+            HTTPStatus.UNAUTHORIZED,
+            "found an unknown token" if token else "found no token",
+            hint="send a token of the token file, as `Authorization: Bearer TOKEN`",
+            headers={"WWW-Authenticate": 'Basic realm="fpdb", charset="UTF-8", Bearer'},
+        )
+
+    def _token_in(self, headers: Mapping[bytes, bytes]) -> tuple[str, str]:
+        """Return the token of a request, and whether it is that of a browser's session."""
+        scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer":
+            return value.strip().decode("latin-1"), ""
+        if scheme.lower() == b"basic":  # what a browser sends, with the token as the password
+            try:
+                return b64decode(value).partition(b":")[2].decode("latin-1"), ""
+            except ValueError:
+                return "", ""
+        cookie = self._session_in.search(headers.get(b"cookie", b""))
+        session = cookie[1].decode() if cookie else ""
+        return session, session
+
+    def _log_refusal(self, address: str) -> None:
+        """Log that a token was refused; of many within seconds only how many they were."""
+        self._refused += 1
+        if (now := time.monotonic()) >= self._log_from:
+            logger.warning(
+                "refused %s with an unknown token, the last from %s",
+                "a request" if self._refused == 1 else f"{self._refused:,} requests",
+                address or "a Unix socket",
             )
-        return Visitor(role, session)
+            self._refused, self._log_from = 0, now + _LOG_SECONDS
 
 
 def read_tokens(path: Path) -> list[tuple[Role, str]]:
     """Return the tokens in a file, which nobody else may read: lines of `read` or `write TOKEN`."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            lines = file.read().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise fpdb.InputError(
-            f"the tokens in {path} can't be read: {error}", hint="name a file that you may read"
-        ) from None
-    if mode & 0o077:
-        raise fpdb.InputError(
-            f"found the mode {mode:o} of {path}, expected 600: others may read the tokens",
-            hint=f"chmod 600 {path}",
-        )
+    lines = read_secret(path, "the tokens").splitlines()
     tokens: list[tuple[Role, str]] = []
     hint = 'echo "write $(openssl rand -hex 32)" makes a line'
     for number, line in enumerate(lines, 1):
@@ -151,13 +181,49 @@ def read_tokens(path: Path) -> list[tuple[Role, str]]:
     return tokens
 
 
+def read_secret(path: Path, what: str) -> str:
+    """Return what is in a file that its owner alone may read, or a group that is trusted as well.
+
+    That is the group root or one of this process, as those of credentials and secrets that systemd
+    and Kubernetes mount.
+    """
+    try:
+        # Opening a pipe must not wait for a writer that never comes.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(number, encoding="utf-8") as file:
+            about = os.fstat(number)
+            regular = stat.S_ISREG(about.st_mode)
+            found = file.read(_LARGEST_SECRET + 1) if regular else ""
+    except (OSError, ValueError) as error:
+        raise fpdb.InputError(
+            f"{what} in {path} can't be read: {error}", hint="name a file that you may read"
+        ) from None
+    if not regular or len(found) > _LARGEST_SECRET:
+        raise fpdb.InputError(
+            f"{path} isn't a regular file of up to {_LARGEST_SECRET:,} characters",
+            hint=f"write {what} to a file",
+        )
+    mode = stat.S_IMODE(about.st_mode)
+    trusted = about.st_gid in {0, os.getegid(), *os.getgroups()}
+    if mode & (0o037 if trusted else 0o077):
+        raise fpdb.InputError(
+            f"found the mode {mode:o} of {path}, expected 600: others may read {what}",
+            hint=f"chmod 600 {path}",
+        )
+    return found
+
+
+def _network(address: str) -> str:
+    """Return what stands for an address: of version 6, the network that a host has."""
+    return ":".join(address.split(":")[:4]) if ":" in address else address
+
+
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _role_of(roles: dict[bytes, Role], token: str) -> Role | None:
+def _role_of(roles: dict[bytes, Role], digest: bytes) -> Role | None:
     """Return the role of a token, in a time that doesn't depend on how much of it is right."""
-    digest = _digest(token)
     found = [role for known, role in roles.items() if hmac.compare_digest(known, digest)]
     return found[0] if found else None
 
@@ -169,18 +235,3 @@ def _name_of(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-def _token_in(headers: Mapping[bytes, bytes]) -> tuple[str, str]:
-    """Return the token of a request, and whether it is that of a browser's session."""
-    scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
-    if scheme.lower() == b"bearer":
-        return value.strip().decode("latin-1"), ""
-    if scheme.lower() == b"basic":  # what a browser sends, with the token as the password
-        try:
-            return b64decode(value).partition(b":")[2].decode("latin-1"), ""
-        except ValueError:
-            return "", ""
-    cookie = _COOKIE.search(headers.get(b"cookie", b""))
-    session = cookie[1].decode() if cookie else ""
-    return session, session

@@ -3,18 +3,22 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
 import fpdb
-from fpdb.integrations.server.access import Access
+from fpdb.integrations.server.access import OPEN_TO_ALL, Access
 from fpdb.integrations.server.calls import CALLS, Call
 from fpdb.integrations.server.description import PAGES
 from fpdb.integrations.server.replies import HttpReply, ProblemError, problem_page, problem_reply
 from fpdb.integrations.server.server import Limits, Receive, Request, Scope, Send, Server
 
 _MOST_FIELDS = 1_000
+# The answers to these are shared by all who ask, and take no place of theirs.
+_WATCHED = frozenset({"/healthz", "/metrics"})
+_PIECE = 1 << 16
 
 
 def app(
@@ -58,66 +62,69 @@ class Application:
         try:
             async with asyncio.timeout(self.server.limits.seconds) as deadline:
                 reply = await self._reply(request)
-                if isinstance(reply.body, bytes):
-                    await _send(request, reply, send)
-                else:
-                    deadline.reschedule(None)
-                    await self._send_parts(request, reply, reply.body, send, deadline)
+                deadline.reschedule(None)
+                await self._send(request, reply, send, deadline)
         except (ProblemError, fpdb.FpdbError, TimeoutError) as error:
             if request.status:  # half of it is sent: only the end of the connection says more
                 raise
             shown = (
                 b"text/html" in request.headers.get(b"accept", b"") and "/explore" in scope["path"]
             )
-            await _send(request, (problem_page if shown else problem_reply)(error), send)
+            reply = (problem_page if shown else problem_reply)(error)
+            async with asyncio.timeout(None) as deadline:
+                await self._send(request, reply, send, deadline)
         finally:
             self._inside -= 1
-            self.server.held -= request.held
+            self.server.memory.give_all(request)
+            if request.placed:
+                self.server.places.give(request.visitor.peer)
             seconds = time.perf_counter() - began
             self.server.metrics.count_request(request.call, request.status, seconds)
 
     async def _reply(self, request: Request) -> HttpReply:
         server, scope = self.server, request.scope
+        if len(request.headers) < len(scope["headers"]):
+            _require_once(scope["headers"])
+        # The application may be mounted in another one.
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path not in OPEN_TO_ALL:
+            if not path.startswith(f"{server.access.base}/"):
+                raise _not_found(scope["method"], path, ())
+            path = path.removeprefix(server.access.base)
         if welcome := server.access.welcome(scope):
             return welcome
-        # The application may be mounted in another one.
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        request.visitor = server.access.admit(method, path, request.headers)
-        if self._inside > server.limits.requests:
-            raise ProblemError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"more than {server.limits.requests:,} requests are in flight",
-                hint="send fewer at a time, or many documents in one request",
-            )
+        address = (scope.get("client") or [""])[0]
+        request.visitor = server.access.admit(method, path, request.headers, address)
+        if path not in _WATCHED:
+            request.placed = server.places.take(request.visitor.peer)
+            if not request.placed:
+                raise server.places.refusal()
         calls = self._calls.get(path) or self._calls.get(f"{path.rpartition('/')[0]}/*", {})
         if method not in calls:
-            raise ProblemError(
-                HTTPStatus.METHOD_NOT_ALLOWED if calls else HTTPStatus.NOT_FOUND,
-                f"found {method} {path[:200]!r}, expected a call of the API",
-                hint="/docs describes the calls",
-                headers={"Allow": ", ".join(calls)} if calls else {},
-            )
+            raise _not_found(method, path, calls)
         reply = calls[method].reply
         request.call = reply.__name__
         return await reply(request)
 
-    async def _send_parts(
-        self,
-        request: Request,
-        reply: HttpReply,
-        body: AsyncGenerator[bytes, None],
-        send: Send,
-        deadline: asyncio.Timeout,
+    async def _send(
+        self, request: Request, reply: HttpReply, send: Send, deadline: asyncio.Timeout
     ) -> None:
-        """Send each part when it is there, which has the time of a request to be read."""
+        """Send a reply, by parts that each have the time of a request to be taken."""
         loop, seconds = asyncio.get_running_loop(), self.server.limits.seconds
+        if isinstance(reply.body, bytes) and len(reply.body) <= _PIECE:
+            await _begin(request, reply, send)
+            await send({"type": "http.response.body", "body": reply.body})
+            return
+        body = _one_part(reply.body) if isinstance(reply.body, bytes) else reply.body
         async with contextlib.aclosing(body) as parts:
             async for part in parts:
-                deadline.reschedule(loop.time() + seconds)
                 if not request.status:
-                    await _send(request, reply, send)
-                await send({"type": "http.response.body", "body": part, "more_body": True})
+                    await _begin(request, reply, send)
+                for first in range(0, len(part), _PIECE):
+                    deadline.reschedule(loop.time() + seconds)
+                    piece = part[first : first + _PIECE]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
                 deadline.reschedule(None)
         await send({"type": "http.response.body"})
 
@@ -130,16 +137,39 @@ class Application:
             await send({"type": f"lifespan.{kind}.complete"})
 
 
-async def _send(request: Request, reply: HttpReply, send: Send) -> None:
-    """Send the head of a reply, and its body if that is complete."""
-    body = reply.body
+async def _begin(request: Request, reply: HttpReply, send: Send) -> None:
+    """Send the head of a reply."""
     headers = [(key.lower().encode(), value.encode()) for key, value in reply.headers.items()]
-    if isinstance(body, bytes) and reply.status != HTTPStatus.NO_CONTENT:
-        headers.append((b"content-length", b"%d" % len(body)))
+    if isinstance(reply.body, bytes) and reply.status != HTTPStatus.NO_CONTENT:
+        headers.append((b"content-length", b"%d" % len(reply.body)))
     request.status = int(reply.status)
     await send({"type": "http.response.start", "status": request.status, "headers": headers})
-    if isinstance(body, bytes):
-        await send({"type": "http.response.body", "body": body})
+
+
+async def _one_part(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body
+
+
+def _require_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raise ProblemError if a header that says who may do what comes twice."""
+    names = [name for name, _ in headers]
+    for name in (b"host", b"origin"):
+        if names.count(name) > 1:
+            raise ProblemError(
+                HTTPStatus.BAD_REQUEST,
+                f"found {names.count(name)} headers {name.decode().title()}, expected one",
+                hint="a proxy has to replace the header, not to add another one",
+            )
+
+
+def _not_found(method: str, path: str, allowed: Iterable[str]) -> ProblemError:
+    """Return the error of a path without a call, or with other methods than the request has."""
+    return ProblemError(
+        HTTPStatus.METHOD_NOT_ALLOWED if allowed else HTTPStatus.NOT_FOUND,
+        f"found {method} {path[:200]!r}, expected a call of the API",
+        hint="/docs describes the calls",
+        headers={"Allow": ", ".join(allowed)} if allowed else {},
+    )
 
 
 class _ExplorerPages:
@@ -166,7 +196,7 @@ class _ExplorerPages:
             )
         except ValueError:
             raise ProblemError(HTTPStatus.BAD_REQUEST, "the form has too many fields") from None
-        found = await request.server.read(
+        answer = partial(
             self._explorer.answer,
             request.scope["path"].rpartition("/")[2],
             fields,
@@ -174,4 +204,6 @@ class _ExplorerPages:
             posted=posted,
             may_write=request.visitor.role == "write",
         )
+        found = await request.read(answer)
+        request.server.memory.hold(request, len(found.body))
         return HttpReply(found.body, found.status, found.headers)

@@ -3,7 +3,8 @@
 import asyncio
 import dataclasses
 import re
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
@@ -13,24 +14,39 @@ import msgspec
 
 import fpdb
 from fpdb.integrations.batcher import Outcome
-from fpdb.integrations.server.lines import is_lines, lines_reply
+from fpdb.integrations.server.lines import encoded, is_lines, lines_reply
 from fpdb.integrations.server.messages import (
     CheckAnswer,
     CheckBody,
+    MetaBody,
     QueryAnswer,
     QueryBody,
     StoredDocument,
     checked,
     found,
 )
-from fpdb.integrations.server.replies import HttpReply, ProblemError, hint_of, json_reply, status_of
-from fpdb.integrations.server.server import Request, Server
+from fpdb.integrations.server.replies import (
+    JSON,
+    HttpReply,
+    ProblemError,
+    hint_of,
+    json_reply,
+    status_of,
+)
+from fpdb.integrations.server.server import MANY_MATCHES, Request, Server
 
 Body = TypeVar("Body", CheckBody, QueryBody)
 _check = msgspec.json.Decoder(CheckBody)
 _query = msgspec.json.Decoder(QueryBody)
+_meta = msgspec.json.Decoder(MetaBody)
 # What is wrong with one line, and not with the server.
 _REFUSALS = (fpdb.FpdbError, ProblemError)
+_encode_answer = msgspec.json.Encoder().encode
+# Queries of lines are answered for as long before it is another visitor's turn.
+_TURN_SECONDS = 0.02
+# A document of fewer bytes, decoded, is never large; of a larger one, the metadata are at most so
+# many bytes of JSON: each of three may become a hundred.
+_SMALL, _META = 1 << 17, 1 << 19
 # In JSON, the first half of a surrogate pair that no second half follows.
 _HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _NUMBER = re.compile("[0-9]{1,20}")
@@ -58,12 +74,13 @@ async def check(request: Request) -> HttpReply:
     server = request.server
     if is_lines(request):
         request.require_writer()
-        return lines_reply(request, partial(_submit_documents, server), _refused_check)
+        return lines_reply(request, _submit_documents, _refused_check)
     body = _decoded(_check, await request.body())
     if not body.store:
-        return json_reply(await server.read(_look, server, body))
+        return json_reply(await request.read(_look, server, body))
     request.require_writer()
-    [added] = await server.add([await server.document_of(body)])
+    peer = request.visitor.peer
+    [added] = await (await server.add(peer, [await server.document_of(peer, body)]))
     if isinstance(added, fpdb.FpdbError):
         raise added
     return json_reply(checked(added.key, added.status, added.matches))
@@ -74,12 +91,12 @@ async def query(request: Request) -> HttpReply:
 
     Finds the stored documents near a text, a page or a fingerprint.
     """
-    server = request.server
     if is_lines(request):
-        return lines_reply(request, partial(_submit_questions, server), _refused_query)
+        return lines_reply(request, _submit_questions, _refused_query)
     question = _decoded(_query, await request.body())
-    matches = await server.read(server.near, question)
-    return json_reply(found(matches, server.database.shortfall(question.similarity)))
+    answered = partial(_encoded_answer, request.server, question)
+    written = await request.answer(answered, len, question.limit)
+    return HttpReply(written, headers=JSON)
 
 
 async def document(request: Request) -> HttpReply:
@@ -88,7 +105,7 @@ async def document(request: Request) -> HttpReply:
     Returns what is stored of a document; its text isn't.
     """
     database, key = request.server.database, _key(request)
-    stored = await request.server.read(database.get, key)
+    stored = await request.read(database.get, key)
     if stored is None:
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
     number = stored.fingerprint
@@ -114,7 +131,7 @@ async def delete(request: Request) -> HttpReply:
     """
     request.require_writer()
     key = _key(request)
-    if not await request.server.read(request.server.database.delete, key):
+    if not await request.read(request.server.database.delete, key):
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
     return HttpReply(status=HTTPStatus.NO_CONTENT)
 
@@ -122,9 +139,12 @@ async def delete(request: Request) -> HttpReply:
 async def stats(request: Request) -> HttpReply:
     """Get statistics.
 
-    Returns the size and the settings of the database, as `fpdb stats --json`.
+    Returns the size and the settings of the database, as `fpdb stats --json`, with the name of its
+    directory only.
     """
-    return json_reply(dataclasses.asdict(await request.server.read(request.server.database.stats)))
+    database = request.server.database
+    found = dataclasses.asdict(await request.read(database.stats))
+    return json_reply(found | {"path": database.path.name})
 
 
 async def healthz(request: Request) -> HttpReply:
@@ -132,7 +152,7 @@ async def healthz(request: Request) -> HttpReply:
 
     Returns whether the database can be read; it needs no token.
     """
-    await request.server.read(len, request.server.database)
+    await request.server.watch(request.server.database.__len__)
     return json_reply({"status": "ok"})
 
 
@@ -141,7 +161,7 @@ async def metrics(request: Request) -> HttpReply:
 
     Returns what Prometheus reads.
     """
-    written = await request.server.read(request.server.metrics.written)
+    written = await request.server.watch(request.server.metrics.written)
     return HttpReply(written, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
@@ -157,9 +177,10 @@ CALLS = (
 
 
 async def _submit_documents(
-    server: Server, lines: Sequence[bytearray]
-) -> Awaitable[list[CheckAnswer]]:
+    request: Request, lines: Sequence[bytearray]
+) -> AsyncIterator[Awaitable[bytes]]:
     """Begin to store the documents of lines, in their order; the answers are awaited."""
+    server, peer = request.server, request.visitor.peer
     begun: list[CheckAnswer | fpdb.Document] = []
     adding: list[asyncio.Future[list[Outcome]]] = []
     waiting: list[fpdb.Document] = []
@@ -170,22 +191,25 @@ async def _submit_documents(
             body = _decoded(_check, line)
             key = body.key
             if body.store:
-                waiting.append(await server.document_of(body))
+                waiting.append(await server.document_of(peer, body))
                 begun.append(waiting[-1])
                 continue
             # A look finds what the lines before it have stored, also those of parts before this.
-            adding.append(server.add(waiting))
+            adding.append(await server.add(peer, waiting))
             waiting = []
             await asyncio.wait(adding[-1:])
-            begun.append(await server.read(_look, server, body))
+            begun.append(await request.read(_look, server, body))
         except _REFUSALS as error:
             begun.append(_refused_check(error, key))
-    return _finish(begun, [*adding, server.add(waiting)])
+    adding.append(await server.add(peer, waiting))
+    yield _finish(request, begun, adding)
 
 
 async def _finish(
-    begun: Sequence[CheckAnswer | fpdb.Document], adding: Sequence[Awaitable[list[Outcome]]]
-) -> list[CheckAnswer]:
+    request: Request,
+    begun: Sequence[CheckAnswer | fpdb.Document],
+    adding: Sequence[Awaitable[list[Outcome]]],
+) -> bytes:
     outcomes = iter([outcome for each in adding for outcome in await each])
     answers: list[CheckAnswer] = []
     for each in begun:
@@ -195,23 +219,69 @@ async def _finish(
         if isinstance(outcome, fpdb.Added):
             outcome = checked(outcome.key, outcome.status, outcome.matches)
         answers.append(outcome)
-    return answers
+    return encoded(request, answers)
 
 
 async def _submit_questions(
-    server: Server, lines: Sequence[bytearray]
-) -> Awaitable[list[QueryAnswer]]:
-    """Begin to answer the questions of lines; the answers are awaited."""
-    return server.read(lambda: [_answered(server, line) for line in lines])
+    request: Request, lines: Sequence[bytearray]
+) -> AsyncIterator[Awaitable[bytes]]:
+    """Answer the questions of lines, some at a time, by turns with those of other visitors."""
+    server = request.server
+    questions: list[QueryBody | bytes] = []
+    for line in lines:
+        try:
+            server.require_size(len(line))
+            questions.append(_decoded(_query, line))
+        except _REFUSALS as error:
+            questions.append(_written(_refused_query(error)))
+    while questions:
+        answers = partial(_answered, server, questions)
+        some = await request.answer(answers, _size, _limit(questions[0]))
+        del questions[: len(some)]
+        done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        done.set_result(b"".join(some))
+        yield done
 
 
-def _answered(server: Server, line: bytearray) -> QueryAnswer:
-    try:
-        server.require_size(len(line))
-        question = _decoded(_query, line)
-        return found(server.near(question), server.database.shortfall(question.similarity))
-    except _REFUSALS as error:
-        return _refused_query(error)
+def _size(answers: Sequence[bytes]) -> int:
+    return sum(map(len, answers))
+
+
+def _limit(question: QueryBody | bytes) -> int:
+    return question.limit if isinstance(question, QueryBody) else 0
+
+
+def _answered(server: Server, questions: Sequence[QueryBody | bytes]) -> list[bytes]:
+    """Return the answers to the first of some questions, in a thread that others wait for."""
+    until = time.monotonic() + _TURN_SECONDS
+    answers: list[bytes] = []
+    for question in questions:
+        if answers and (time.monotonic() > until or _limit(question) > MANY_MATCHES):
+            break
+        if isinstance(question, bytes):
+            answers.append(question)
+            continue
+        try:
+            answers.append(_encoded_answer(server, question))
+        except _REFUSALS as error:
+            answers.append(_written(_refused_query(error)))
+    return answers
+
+
+def _written(answer: QueryAnswer) -> bytes:
+    return _encode_answer(answer) + b"\n"
+
+
+def _encoded_answer(server: Server, question: QueryBody) -> bytes:
+    """Return the answer to a question, with the end of the line; call it in a thread."""
+    answer = _written(found(server.near(question)))
+    if len(answer) > server.limits.answer:
+        raise ProblemError(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"the answer has more than {server.limits.answer:,} bytes",
+            hint="ask for fewer matches by `limit`",
+        )
+    return answer
 
 
 def _look(server: Server, body: CheckBody) -> CheckAnswer:
@@ -237,6 +307,11 @@ def _refused_query(error: Exception) -> QueryAnswer:
 def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes | bytearray) -> Body:
     """Decode JSON; raise InputError if it isn't such a document, ProblemError if it isn't JSON."""
     try:
+        if len(data) > _SMALL and len(_meta.decode(data).meta) > _META:
+            raise fpdb.InputError(
+                f"found metadata of more than {_META:,} bytes of JSON, expected fewer",
+                hint="keep large metadata elsewhere, under the key",
+            )
         return decoder.decode(data)
     except msgspec.ValidationError as error:
         raise fpdb.InputError(
@@ -253,7 +328,15 @@ def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes | bytearray) -> Bo
 
 def _key(request: Request) -> str | int:
     """Return the key in the query of a request."""
-    fields = parse_qs(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    try:
+        query = request.scope["query_string"].decode()
+        fields = parse_qs(query, keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise ProblemError(
+            HTTPStatus.BAD_REQUEST,
+            "the query isn't UTF-8",
+            hint="encode the key in UTF-8 before you escape it with percent signs",
+        ) from None
     if "key" not in fields:
         raise fpdb.InputError("found no key", hint="/v1/documents?key=… names the document")
     key: str = fields["key"][-1]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -12,17 +13,18 @@ from fpdb.integrations.server.replies import HttpReply, ProblemError
 from fpdb.integrations.server.server import Request, Scope
 
 _TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
-# Parts of a request, as they came, whose answers aren't ready: together they fill a transaction.
-_PARTS = 16
+# Lines that are taken together.
+_TOGETHER = 500
+# What a line takes until it is answered: so many times its size, and what each is made into.
+_WEIGHT, _LINE = 5, 1 << 10
 # A server that ends reads what a client still sends: until nothing comes for as long, at most this.
 _QUIET_SECONDS, _MOST_SECONDS = 1.0, 10.0
 _encode_lines = msgspec.json.Encoder().encode_lines
 
-Answers = Sequence[msgspec.Struct]
-# Takes lines, and returns what their answers are awaited from.
-Submit = Callable[[Sequence[bytearray]], Awaitable[Awaitable[Answers]]]
+# Takes lines, and yields what their answers are awaited from; the request holds these answers.
+Submit = Callable[[Request, Sequence[bytearray]], AsyncIterator[Awaitable[bytes]]]
 Refuse = Callable[[Exception], msgspec.Struct]
-Ready = asyncio.Queue[Awaitable[Answers] | None]
+Ready = asyncio.Queue[asyncio.Future[bytes] | None]
 
 
 def is_lines(request: Request) -> bool:
@@ -34,9 +36,8 @@ def is_lines(request: Request) -> bool:
 def lines_reply(request: Request, submit: Submit, refuse: Refuse) -> HttpReply:
     """Return the reply to lines that are submitted while they come, each answered when it is ready.
 
-    Answers that the client doesn't read yet are kept, so a client may send everything before it
-    reads; the number of lines of a request bounds them. The status comes with the first answers; an
-    error of the request after them is a last line.
+    Answers that the client doesn't read yet are held, as long as the request may hold more. The
+    status comes with the first answers; an error of the request after them is a last line.
     """
     return HttpReply(
         _answers(request, submit, refuse), headers={"Content-Type": "application/x-ndjson"}
@@ -48,31 +49,59 @@ async def _answers(request: Request, submit: Submit, refuse: Refuse) -> AsyncGen
     reading = asyncio.create_task(_read(request, ready, submit, refuse))
     try:
         while (awaited := await ready.get()) is not None:
-            yield _encode_lines(await awaited)
+            answers = await awaited
+            yield answers
+            request.release(len(answers))
         await reading
         yield b""
     finally:
         reading.cancel()
+        while not ready.empty():
+            if (unwanted := ready.get_nowait()) is not None:
+                unwanted.cancel()
 
 
 async def _read(request: Request, ready: Ready, submit: Submit, refuse: Refuse) -> None:
-    room = asyncio.Semaphore(_PARTS)
     begun = False
     try:
         async for lines in _parts(request):
             begun = True
-            await room.acquire()
-            answers = asyncio.ensure_future(await submit(lines))
-            answers.add_done_callback(lambda _: room.release())
-            ready.put_nowait(answers)
+            for first in range(0, len(lines), _TOGETHER):
+                some = lines[first : first + _TOGETHER]
+                weight = sum(_WEIGHT * len(line) + _LINE for line in some)
+                await _hold(request, weight)
+                async for awaited in submit(request, some):
+                    answers = asyncio.ensure_future(awaited)
+                    ready.put_nowait(answers)
+                answers.add_done_callback(partial(_release, request, weight))
     except ProblemError as error:
         if not begun:
             raise
-        last: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
-        last.set_result([refuse(error)])
+        last: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        last.set_result(encoded(request, [refuse(error)]))
         ready.put_nowait(last)
     finally:
         ready.put_nowait(None)
+
+
+async def _hold(request: Request, size: int) -> None:
+    """Hold more bytes; raise ProblemError if there is no room for them for too long."""
+    try:
+        async with asyncio.timeout(request.server.limits.seconds):
+            await request.hold(size)
+    except TimeoutError:
+        raise request.server.memory.refusal() from None
+
+
+def _release(request: Request, size: int, _: asyncio.Future[bytes]) -> None:
+    request.release(size)
+
+
+def encoded(request: Request, answers: Sequence[msgspec.Struct]) -> bytes:
+    """Return answers as lines, which the request holds from then on."""
+    written = _encode_lines(answers)
+    request.server.memory.hold(request, len(written))
+    return written
 
 
 async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
@@ -81,10 +110,14 @@ async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
     ending = request.server.stopping
     stopping: asyncio.Future[Any] = asyncio.ensure_future(ending.wait())
     rest = bytearray()
-    count = size = 0
+    count = size = held = 0
+    left = limits.seconds
     more = True
     try:
-        while more and not ending.is_set() and (message := await _next(request, stopping)):
+        while more and not ending.is_set():
+            came = asyncio.get_running_loop().time()
+            if (message := await _next(request, stopping, left)) is None:
+                break
             chunk, more = message.get("body", b""), message.get("more_body", False)
             rest += chunk
             lines: list[bytearray] = []
@@ -93,6 +126,7 @@ async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
             del rest[limits.document + 1 :]
             if not more:
                 lines.append(rest)
+                rest = bytearray()
             lines = [line for line in lines if line.strip()]
             count += len(lines)
             size += len(chunk)
@@ -103,8 +137,17 @@ async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
                     "request",
                     hint="send the lines that have no answer in another request",
                 )
+            if len(rest) < held:
+                request.release(held - len(rest))
+                held = len(rest)
             if lines:
                 yield lines
+                left = limits.seconds
+            else:
+                left -= asyncio.get_running_loop().time() - came
+            if len(rest) > held:
+                await _hold(request, len(rest) - held)
+                held = len(rest)
         if more and ending.is_set():
             await _drop_rest(request)
             raise ProblemError(
@@ -126,12 +169,11 @@ async def _drop_rest(request: Request) -> None:
                 quiet.reschedule(loop.time() + _QUIET_SECONDS)
 
 
-async def _next(request: Request, stopping: asyncio.Future[Any]) -> Scope | None:
+async def _next(request: Request, stopping: asyncio.Future[Any], seconds: float) -> Scope | None:
     """Return the next part of a request, or None if the server or the client ends before it."""
-    seconds = request.server.limits.seconds
     receiving: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
     done, _ = await asyncio.wait(
-        {receiving, stopping}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        {receiving, stopping}, timeout=max(0, seconds), return_when=asyncio.FIRST_COMPLETED
     )
     if receiving in done:
         message: Scope = receiving.result()
@@ -140,7 +182,7 @@ async def _next(request: Request, stopping: asyncio.Future[Any]) -> Scope | None
     if not done:
         raise ProblemError(
             HTTPStatus.REQUEST_TIMEOUT,
-            f"nothing came for {seconds:g} seconds",
+            f"no line was complete for {request.server.limits.seconds:g} seconds",
             hint="end a request while there is nothing to send, and begin another one later",
         )
     return None

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 import fpdb
 
@@ -36,6 +36,12 @@ class CheckBody(Content, kw_only=True):
     key: _DocumentKey
     meta: Annotated[Any, Meta(description="any JSON value, to keep with the document")] = None
     store: Annotated[bool, Meta(description="false: only look, store nothing")] = True
+
+
+class MetaBody(Struct):
+    """The metadata of a body, as they came."""
+
+    meta: Raw = Raw(b"")
 
 
 class QueryBody(Content, kw_only=True):

@@ -11,7 +11,7 @@ import fpdb
 from fpdb.integrations.server.messages import ProblemDetails
 
 _encode = msgspec.json.Encoder().encode
-_JSON = {"Content-Type": "application/json"}
+JSON = {"Content-Type": "application/json"}
 _NOTHING = "default-src 'none'"
 # What a client reads before it tries again.
 _TRY_AGAIN = {"Retry-After": "1"}
@@ -66,7 +66,7 @@ def problem_page(error: Exception) -> HttpReply:
 
 def json_reply(value: Any) -> HttpReply:
     """Return a reply of JSON, with the end of the line for those who call it in a terminal."""
-    return HttpReply(_encode(value) + b"\n", headers=_JSON)
+    return HttpReply(_encode(value) + b"\n", headers=JSON)
 
 
 def status_of(error: Exception) -> HTTPStatus:

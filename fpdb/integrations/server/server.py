@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -15,6 +14,7 @@ from fpdb.integrations.server.access import Access, Visitor
 from fpdb.integrations.server.messages import CheckBody, Content, QueryBody
 from fpdb.integrations.server.metrics import Metrics
 from fpdb.integrations.server.replies import ProblemError
+from fpdb.integrations.server.shares import Crew, Shares
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -24,7 +24,17 @@ Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 
 # Threads that read the database; more gain little, since one at a time runs Python.
-_THREADS = 4
+_THREADS = 8
+# Queries with more matches are answered by a single thread: they may take 64 KiB for each.
+MANY_MATCHES = 100
+# Documents that wait to be stored, in all; and so many characters count as one more of them.
+_QUEUE, _CHARACTERS = 4000, 8192
+# A body takes so many times its size: as it came, and decoded, four bytes for each character.
+_WEIGHT = 5
+# One request or connection holds at most this share of the memory.
+_SHARE = 5
+# Room that there must be before an answer is made.
+_ANSWER = 1 << 14
 _NOBODY = Visitor("read")
 
 
@@ -34,15 +44,19 @@ class Limits:
 
     A document, alone or in a line, has at most `document` bytes of JSON, and its text at most what
     the recipe takes. A request of lines has at most `lines` of them, and `body` bytes. A request
-    takes at most `seconds`; one of lines as long for each part that is read or sent. Beyond
-    `requests` in flight, or `memory` bytes in their bodies, requests get the status 503.
+    takes at most `seconds`; one of lines as long for each line that comes, and each part that is
+    sent. A token or an address has at most `requests` in flight, and all together less than twice
+    as many; beyond these, they get the status 503. `memory` are the bytes that are held for all,
+    of which documents that are read count five times; requests wait for it, and each gets what it
+    leaves for the others. An answer, or the answer to a line, has at most `answer` bytes.
     """
 
     document: int = 4 << 20
     lines: int = 100_000
     body: int = 256 << 20
     requests: int = 1000
-    memory: int = 256 << 20
+    memory: int = 160 << 20
+    answer: int = 16 << 20
     seconds: float = 30.0
 
 
@@ -58,26 +72,58 @@ class Server:
         self.metrics = Metrics(database)
         # Set when the server ends: requests of lines take no further ones then.
         self.stopping = asyncio.Event()
-        # Bytes in the bodies of requests that are in flight.
-        self.held = 0
+        # Everything that is held for connections and their requests.
+        self.memory = Shares(
+            limits.memory,
+            f"the requests in flight have more than {limits.memory:,} bytes",
+            limits.memory // _SHARE,
+        )
+        self.places = Shares(
+            2 * limits.requests,
+            f"more than {limits.requests:,} requests of this token or address are in flight",
+        )
         self._similarity = similarity
         self._adding = added_to(database, similarity)
-        self._threads = ThreadPoolExecutor(_THREADS, "fpdb-read")
+        self._readers = Crew(_THREADS, "read")
+        self._many = Crew(1, "matches")
+        self._watcher = Crew(1, "watch")
+        self._watching: dict[Callable[[], Any], asyncio.Future[Any]] = {}
+        self._queue = Shares(_QUEUE, "too many documents wait to be stored")
         self._batcher: Batcher[Outcome] | None = None
 
-    async def read(
-        self, function: Callable[P, Result], *arguments: P.args, **named: P.kwargs
-    ) -> Result:
-        """Return what a function returns in one of a few threads."""
-        call = partial(function, *arguments, **named)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+    async def watch(self, function: Callable[[], Result]) -> Result:
+        """Return what a function returns in a thread that nothing else uses.
 
-    def add(self, documents: Sequence[fpdb.Document]) -> asyncio.Future[list[Outcome]]:
-        """Add documents; the result is set once these and all before are stored durably."""
+        Those who call it at the same time get the same.
+        """
+        if (running := self._watching.get(function)) is None:
+            running = asyncio.ensure_future(self._watcher.run(None, function))
+            self._watching[function] = running
+            running.add_done_callback(lambda _: self._watching.pop(function))
+        result: Result = await asyncio.shield(running)
+        return result
+
+    async def read(
+        self, peer: Hashable, function: Callable[[], Result], matches: int = 0
+    ) -> Result:
+        """Return what a function returns in one of the threads that peers share."""
+        crew = self._many if matches > MANY_MATCHES else self._readers
+        return await crew.run(peer, function)
+
+    async def add(
+        self, peer: Hashable, documents: Sequence[fpdb.Document]
+    ) -> asyncio.Future[list[Outcome]]:
+        """Add documents once the peer has its turn; these and all before are durable then."""
         if self._batcher is None:  # here, since an application that is mounted has no lifespan
             self._batcher = batcher = Batcher(self._store)
             self.metrics.waiting.set_function(lambda: batcher.waiting)
-        return self._batcher.add(documents)
+        size = sum(1 + len(document.text or "") // _CHARACTERS for document in documents)
+        if size:
+            await self._queue.wait(peer, size)
+        adding = self._batcher.add(documents)
+        if size:
+            adding.add_done_callback(lambda _: self._queue.give(peer, size))
+        return adding
 
     def _store(self, documents: Sequence[fpdb.Document]) -> list[Outcome]:
         """Add documents in one transaction, and count it."""
@@ -90,7 +136,8 @@ class Server:
         """Wait until everything that was accepted is stored."""
         if self._batcher is not None:
             await self._batcher.close()
-        self._threads.shutdown(wait=False)
+        for crew in (self._readers, self._many, self._watcher):
+            crew.close()
 
     def require_size(self, size: int) -> None:
         """Raise ProblemError if a document has more bytes than it may."""
@@ -116,12 +163,12 @@ class Server:
                 hint="make fingerprints by the recipe of the database, or send texts",
             )
 
-    async def document_of(self, body: CheckBody) -> fpdb.Document:
+    async def document_of(self, peer: Hashable, body: CheckBody) -> fpdb.Document:
         """Return the document to store."""
         self.require_fitting(body)
         text = body.text
         if body.html is not None:
-            text = (await self.read(fpdb.html_text, body.html)).text
+            text = (await self.read(peer, partial(fpdb.html_text, body.html))).text
         document = fpdb.Document(body.key, text, body.meta, self._number_of(body))
         if body.html is None:
             self.database.preparer.watched([document])
@@ -149,7 +196,7 @@ class Server:
         return fpdb.parse_fingerprint(content.fingerprint, self.database.plan.bits)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
     """A request to a server: who sent it, and its body, which is still to come."""
 
@@ -161,24 +208,62 @@ class Request:
     call: str = "none"
     # Of the reply, once it is sent.
     status: int = 0
-    # The bytes of its body that are in memory.
-    held: int = 0
+    # Whether it has one of the places of its peer.
+    placed: bool = False
 
     async def body(self) -> bytes:
         """Return the body, which has one document."""
-        declared = self.headers.get(b"content-length", b"")
-        self.server.require_size(int(declared) if declared.isdigit() else 0)
+        length = self.headers.get(b"content-length", b"")
+        declared = int(length) if length.isdigit() else 0
+        self.server.require_size(declared)
+        await self.hold(declared * _WEIGHT)
         parts: list[bytes] = []
+        size = 0
         more = True
         while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise ProblemError(HTTPStatus.BAD_REQUEST, "the body ended early")
             parts.append(message.get("body", b""))
-            self._hold(len(parts[-1]))
-            self.server.require_size(self.held)
+            size += len(parts[-1])
+            self.server.require_size(size)
+            if size > declared:
+                await self.hold((size - declared) * _WEIGHT)
+                declared = size
             more = message.get("more_body", False)
         return b"".join(parts)
+
+    async def hold(self, size: int) -> None:
+        """Hold more bytes, once there is room for them."""
+        if size:
+            await self.server.memory.wait(self, size)
+
+    def release(self, size: int) -> None:
+        """Hold fewer bytes."""
+        if size:
+            self.server.memory.give(self, size)
+
+    async def read(
+        self, function: Callable[P, Result], *arguments: P.args, **named: P.kwargs
+    ) -> Result:
+        """Return what a function returns in a thread, once the visitor has a turn."""
+        return await self.server.read(self.visitor.peer, partial(function, *arguments, **named))
+
+    async def answer(
+        self, function: Callable[[], Result], size: Callable[[Result], int], matches: int = 0
+    ) -> Result:
+        """Return what a function returns in a thread, which is held from then on.
+
+        If there is no room for it, it is dropped, and made again once there is.
+        """
+        server, room = self.server, _ANSWER
+        while True:
+            await self.hold(room)
+            result = await server.read(self.visitor.peer, function, matches)
+            self.release(room)
+            if server.memory.take(self, size(result)):
+                return result
+            room = size(result)
 
     def require_writer(self) -> None:
         """Raise ProblemError unless the visitor may write."""
@@ -187,15 +272,4 @@ class Request:
                 HTTPStatus.FORBIDDEN,
                 "the token may only read",
                 hint="send one of the lines `write TOKEN` of the token file",
-            )
-
-    def _hold(self, size: int) -> None:
-        """Count bytes of the body; raise ProblemError if all requests have too many."""
-        self.held += size
-        self.server.held += size
-        if self.server.held > self.server.limits.memory:
-            raise ProblemError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"the requests in flight have more than {self.server.limits.memory:,} bytes",
-                hint="send fewer at a time",
             )

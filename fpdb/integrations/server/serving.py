@@ -1,32 +1,30 @@
-"""Run the application until a signal ends it: sockets, TLS, and connections that send nothing."""
+"""Run the application until a signal ends it: sockets, TLS, descriptors."""
 
 import asyncio
 import contextlib
 import errno
 import ipaddress
+import os
+import resource
 import signal
 import socket
+import ssl
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import uvloop
 
 import fpdb
-from fpdb.integrations.server.access import Access
+from fpdb.integrations.server.access import Access, read_secret
 from fpdb.integrations.server.application import Application
-from fpdb.integrations.server.server import Server
+from fpdb.integrations.server.connection import Connection, Connections
 
 PORT = 7373
-# A connection without a request is kept for as long.
-_IDLE_SECONDS = 75
-# What the head of a request may take.
-_HEAD_SECONDS = 10.0
-_HEAD_BYTES = 1 << 16
 _BACKLOG = 2048
+# Descriptors for everything but connections.
+_SPARE = 64
 # A database that was moved or replaced is noticed after about as long.
 _WATCH_SECONDS = 2
 # Of the thread that stores and that of the event loop, one waits for as long when both can run:
@@ -52,159 +50,152 @@ def serve(
     `on_start` is called with the URL, and `on_error` once with the error of a database that isn't
     at its path any more. MovedError is raised if one with other tables takes its place.
     """
-    server = application.server
+    access = application.server.access
     if unix:
-        server.access.hosts = None  # no web page can call a Unix socket
-    with _listening_at(unix) if unix else _listening(server.access, host, port) as listener:
-        config = uvicorn.Config(
-            application,
-            http=_Connection,
-            ws="none",
-            loop="uvloop",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=_IDLE_SECONDS,
-            timeout_graceful_shutdown=int(server.limits.seconds) + 1,
-            timeout_notify=_WATCH_SECONDS,
-            ssl_certfile=certificate,
-            ssl_keyfile=private_key,
-        )
-        try:
-            config.load()
-        except OSError as error:  # also those of TLS
-            raise fpdb.InputError(
-                f"the certificate or its key can't be read: {error}",
-                hint="both are files in PEM format; the key without a password",
-            ) from None
+        access.hosts = None  # no web page can call a Unix socket
+    secure = _secured(certificate, private_key) if certificate and private_key else None
+    with contextlib.ExitStack() as bound:
+        listener = _listening_at(unix, bound) if unix else _listening(access, host, port)
         address = f"unix:{unix}"
         if not unix:
             name, number = listener.getsockname()[:2]
             name = f"[{name}]" if ":" in name else name
-            address = f"{'https' if certificate else 'http'}://{name}:{number}"
-        on_start(address)
+            address = f"{'https' if secure else 'http'}://{name}:{number}"
         sys.setswitchinterval(_SWITCH_SECONDS)
-        runner = _Runner(config, server, on_error)
-        # One that comes before the server takes signals ends it too; at the end it is raised again.
-        before = signal.signal(signal.SIGTERM, runner.end)
-        try:
-            runner.run([listener])
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        if runner.failure:
-            raise runner.failure
+        runner = _Runner(application, listener, secure, bound.close, on_error)
+        # It is restored at the end, when Ctrl-C is raised again for the caller.
+        interrupt = signal.getsignal(signal.SIGINT)
+        with _descriptors(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+            loop.run(runner.run(lambda: on_start(address)))
+        signal.signal(signal.SIGINT, interrupt)
+    if runner.failure:
+        raise runner.failure
+    if signal.SIGINT in runner.signals:
+        signal.raise_signal(signal.SIGINT)
 
 
-class _Runner(uvicorn.Server):
-    """Has requests of many lines end when the server does, and ends it without its database."""
-
-    failure: fpdb.MovedError | None = None
-    _away = False
+class _Runner:
+    """Runs a server until a signal comes, or another database is in the place of its own."""
 
     def __init__(
-        self, config: uvicorn.Config, server: Server, on_error: Callable[[fpdb.FpdbError], object]
+        self,
+        application: Application,
+        listener: socket.socket,
+        secure: ssl.SSLContext | None,
+        unbind: Callable[[], object],
+        on_error: Callable[[fpdb.FpdbError], object],
     ) -> None:
-        super().__init__(config)
-        self._server = server
-        self._on_error = on_error
-        config.callback_notify = self._watch
+        self.failure: fpdb.MovedError | None = None
+        self.signals: list[signal.Signals] = []
+        self._application, self._server = application, application.server
+        self._listener, self._secure = listener, secure
+        self._unbind, self._on_error = unbind, on_error
+        self._away = False
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
-        await super().startup(sockets)
+    async def run(self, on_start: Callable[[], object]) -> None:
+        """Serve until the end, and answer what was accepted; a second signal ends that too."""
+        self._ending, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end, number)
+        memory, room = self._server.memory, _connections()
+        self._server.places.restrict(room)
+        scheme = "https" if self._secure else "http"
+        connections = Connections(self._application, memory, room, scheme)
+        async with _going(connections.sweep()), _going(self._watch()):
+            async with self._accepting(connections):
+                on_start()
+                await self._ending.wait()
+                self._unbind()  # before another server can take its place
+            self._server.stopping.set()
+            await connections.end(self._server.limits.seconds + 1)
+            await self._server.close()
 
-    def end(self, _: int, __: FrameType | None) -> None:
-        """End the server, once it has started."""
-        self.should_exit = True
+    @contextlib.asynccontextmanager
+    async def _accepting(self, connections: Connections) -> AsyncIterator[None]:
+        """Accept connections during the body."""
+        if self._secure:
+            async with _going(connections.accept(self._listener, self._secure)):
+                yield
+            self._listener.close()
+            return
+        loop = asyncio.get_running_loop()
+        unix = self._listener.family == socket.AF_UNIX
+        listen = loop.create_unix_server if unix else loop.create_server
+        serving = await listen(
+            lambda: Connection(connections), sock=self._listener, backlog=_BACKLOG
+        )
+        try:
+            yield
+        finally:
+            serving.close()
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe(self._server.stopping.set)
+    def _end(self, number: signal.Signals | None = None) -> None:
+        if number is not None:
+            self.signals.append(number)
+        self._ending.set()
 
     async def _watch(self) -> None:
         """End the server if another database is in the place of its own, which has other tables."""
         database = self._server.database
-        try:
-            await asyncio.to_thread(len, database)
-            self._away = False
-        except fpdb.MovedError as error:
-            if database.path.exists():
-                self.failure, self.should_exit = error, True
-                self._server.stopping.set()
-            elif not self._away:  # started again, it would be an empty one
-                self._on_error(error)
-                self._away = True
-        except fpdb.FpdbError:
-            pass  # each request is answered with it, and it may pass
+        while not self._ending.is_set():
+            await asyncio.sleep(_WATCH_SECONDS)
+            try:
+                await self._server.watch(database.__len__)
+                self._away = False
+            except fpdb.MovedError as error:
+                if database.path.exists():
+                    self.failure = error
+                    self._end()
+                elif not self._away:  # started again, it would be an empty one
+                    self._on_error(error)
+                    self._away = True
+            except fpdb.FpdbError:
+                pass  # each request is answered with it, and it may pass
 
 
-class _JoinedWrites:
-    """A transport that sends the head of a response and its body by one call of the system."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._parts: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._parts:
-            self._transport.write(b"".join(self._parts))
-            self._parts.clear()
+@contextlib.asynccontextmanager
+async def _going(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do something beside the body."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
-class _Connection(HttpToolsProtocol):
-    """A connection that ends if the head of a request is too long, or doesn't come in time."""
+@contextlib.contextmanager
+def _descriptors() -> Iterator[None]:
+    """Let this process open as many files as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    _deadline: asyncio.TimerHandle | None = None
-    _head = 0
 
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.transport: Any = _JoinedWrites(transport, self.loop)
-        self._await_head()
+def _connections() -> int:
+    """Return how many connections there are descriptors for."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        used = len(os.listdir("/dev/fd"))
+    except OSError:
+        used = _SPARE
+    return max(1, soft - used - _SPARE)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end_wait()
-        super().connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
-            return
-        # Of a request that was refused early, the rest is read and dropped for a while.
-        if self.cycle is None or not self.cycle.more_body:
-            self._head += len(data)
-        if self._head > _HEAD_BYTES:
-            self.transport.close()
-        elif not self.transport.is_closing():
-            self._await_head()
-
-    def on_headers_complete(self) -> None:
-        self._end_wait()
-        super().on_headers_complete()
-
-    def _await_head(self) -> None:
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(_HEAD_SECONDS, self.transport.close)
-
-    def _end_wait(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline, self._head = None, 0
+def _secured(certificate: Path, private_key: Path) -> ssl.SSLContext:
+    """Return the context of TLS; the key is as secret as tokens are."""
+    read_secret(private_key, "the key")
+    secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        secure.load_cert_chain(certificate, private_key, "")
+    except OSError as error:  # also those of TLS
+        raise fpdb.InputError(
+            f"the certificate or its key can't be read: {error}",
+            hint="both are files in PEM format; the key without a password",
+        ) from None
+    return secure
 
 
 def _listening(access: Access, host: str, port: int) -> socket.socket:
@@ -219,9 +210,9 @@ def _listening(access: Access, host: str, port: int) -> socket.socket:
                 hint="give a --token-file, or listen on 127.0.0.1 or a Unix socket",
             )
         listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise fpdb.InputError(
-            f"can't listen on {host}, port {port}: {error.strerror or error}",
+            f"can't listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}",
             hint="is another server running? --port takes another one, 0 any that is free",
         ) from None
     if access.hosts is not None:
@@ -231,24 +222,32 @@ def _listening(access: Access, host: str, port: int) -> socket.socket:
     return listener
 
 
-@contextlib.contextmanager
-def _listening_at(path: Path) -> Iterator[socket.socket]:
-    """Listen on a Unix socket; one that a killed server left is replaced."""
+def _listening_at(path: Path, bound: contextlib.ExitStack) -> socket.socket:
+    """Listen on a Unix socket, whose path is removed at the end of `bound`.
+
+    One that a killed server left is replaced.
+    """
     listener = socket.socket(socket.AF_UNIX)
-    with listener:
-        try:
-            if path.is_socket():
-                with socket.socket(socket.AF_UNIX) as other:
-                    if other.connect_ex(str(path)) == errno.ECONNREFUSED:
-                        path.unlink()
-            listener.bind(str(path))
-            listener.listen(_BACKLOG)
-        except OSError as error:
-            raise fpdb.InputError(
-                f"can't listen on {path}: {error.strerror or error}",
-                hint="name a new path of up to 107 bytes, in a directory that you may write to",
-            ) from None
-        try:
-            yield listener
-        finally:
-            path.unlink(missing_ok=True)
+    try:
+        if path.is_socket():
+            with socket.socket(socket.AF_UNIX) as other:
+                if other.connect_ex(str(path)) == errno.ECONNREFUSED:
+                    path.unlink()
+        listener.bind(str(path))
+        own = path.lstat()
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise fpdb.InputError(
+            f"can't listen on {path}: {error.strerror or error}",
+            hint="name a new path of up to 107 bytes, in a directory that you may write to",
+        ) from None
+
+    def unlink() -> None:
+        # While this socket is open, no other can have the number of its inode.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(path.lstat(), own):
+                path.unlink()
+
+    bound.callback(unlink)
+    return listener
