@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
@@ -274,14 +275,20 @@ def _written(answer: QueryAnswer) -> bytes:
 
 def _encoded_answer(server: Server, question: QueryBody) -> bytes:
     """Return the answer to a question, with the end of the line; call it in a thread."""
-    answer = _written(found(server.near(question)))
-    if len(answer) > server.limits.answer:
+    answer = found(server.near(question))
+    largest = server.limits.answer
+    written = b""
+    # One that is too large isn't even made.
+    sizes = accumulate(len(_encode_answer(match)) for match in answer.matches)
+    if question.limit <= MANY_MATCHES or all(size <= largest for size in sizes):
+        written = _written(answer)
+    if not 0 < len(written) <= largest:
         raise ProblemError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"the answer has more than {server.limits.answer:,} bytes",
+            f"the answer has more than {largest:,} bytes",
             hint="ask for fewer matches by `limit`",
         )
-    return answer
+    return written
 
 
 def _look(server: Server, body: CheckBody) -> CheckAnswer:

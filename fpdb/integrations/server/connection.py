@@ -145,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
             self._all.enter(self)
         self._transport, self._handshake = transport, None
         self.deadline = self._all.loop.time() + _HEAD_SECONDS
-        transport.set_write_buffer_limits(high=0)
+        transport.set_write_buffer_limits(high=1, low=0)  # 0 would pause TLS for ever
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - of the base class
         """End what is under way: no work is done for a client that is gone."""
