@@ -2,16 +2,16 @@
 
 import os
 import sys
-import tempfile
 import webbrowser
-from pathlib import Path
 from typing import Annotated
 
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.inputs import choose_reading
 from fpdb.cli.options import bundled, option
+from fpdb.scratch import scratch_folder
 
+_LEADING = "explore.html"
 TextsOption = Annotated[
     list[str] | None,
     option("--texts FILE|URL", "Where texts are: files with their keys, or a URL with {key}."),
@@ -48,13 +48,13 @@ def explore(
         # Without a desktop, a browser in the terminal would be opened.
         if sys.platform == "darwin" or os.environ.get("DISPLAY", os.environ.get("WAYLAND_DISPLAY")):
             # Arguments of a process are read by all users of the machine, this file by its owner.
-            page.write(f'<meta http-equiv="refresh" content="0; url={address}">\n')
-            page.flush()
-            webbrowser.open(Path(page.name).as_uri())
+            with folder.file(_LEADING) as page:
+                page.write(f'<meta http-equiv="refresh" content="0; url={address}">\n'.encode())
+            webbrowser.open((folder.path / _LEADING).as_uri())
         render.summarise(None, "Ctrl-C ends it")
 
     with (
-        tempfile.NamedTemporaryFile("w", prefix="fpdb-", suffix=".html") as page,
+        scratch_folder() as folder,
         fpdb.open(path, readonly=not write) as database,
         fpdb.Explorer(
             database,
@@ -66,4 +66,5 @@ def explore(
         ) as pages,
     ):
         application = server.app(database, access=access, explorer=pages)
+        render.show_log(server.__name__)
         server.serve(application, port=port, on_start=announce)

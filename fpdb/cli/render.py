@@ -344,6 +344,20 @@ def note(message: str, label: str = "", style: str = "") -> None:
         sys.stderr.write(_styled(label, style, sys.stderr) + safe(message) + "\n")
 
 
+def show_log(name: str) -> None:
+    """Print what a logger gets from now on."""
+    import logging  # it takes long to import
+
+    class Shown(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            first, *others = self.format(record).splitlines() or [""]
+            note(first, f"{record.levelname.lower()}: ", _YELLOW)
+            for line in others:
+                note(line)
+
+    logging.getLogger(name).addHandler(Shown(logging.WARNING))
+
+
 def listed(counts: Mapping[str, int], share: str = "") -> str:
     """Return counts with their names, without those that are zero, except for the first.
 

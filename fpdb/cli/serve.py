@@ -68,6 +68,7 @@ def serve(
         database = open_or_create(path, recipe)
     render.leave_if_interrupted("answered documents are stored")
     pages = fpdb.Explorer(database, texts=texts or ()) if explorer else None
+    render.show_log(server.__name__)
     with database, pages or contextlib.nullcontext():
         server.serve(
             server.app(database, access=access, similarity=similarity, explorer=pages),

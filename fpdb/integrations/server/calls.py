@@ -275,7 +275,8 @@ def _written(answer: QueryAnswer) -> bytes:
 
 def _encoded_answer(server: Server, question: QueryBody) -> bytes:
     """Return the answer to a question, with the end of the line; call it in a thread."""
-    answer = found(server.near(question))
+    matches = server.near(question)
+    answer = found(matches, server.database.shortfall(question.similarity))
     largest = server.limits.answer
     written = b""
     # One that is too large isn't even made.

@@ -41,7 +41,7 @@ _SWEEP_SECONDS = 0.25
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 _LONGEST_LINE = 1 << 12
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_NEVER = float("inf")
+_NEVER, _ENDLESS = float("inf"), 1 << 62
 logger = logging.getLogger(__name__)
 
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -235,9 +235,8 @@ class Connection(asyncio.BufferedProtocol):
         """Answer what isn't HTTP, and close."""
         body = status.phrase.encode()
         head = b"content-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self._unparsed.clear()
         self._transport.write(_status_line(status) + head % len(body) + body)
-        self.close()
+        self._linger()
 
     def finish(self, exchange: "_Exchange") -> None:
         """Go on after a request that is answered."""
@@ -250,12 +249,24 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         if exchange.last or self._all.ending:
-            self.close()
+            self._linger()
             return
         self._unwanted = exchange.body
         if not self._taken:
             self._await_head()
             self._advance()
+        self._settle()
+
+    def _linger(self) -> None:
+        """Close once the client does, or soon: one that still sends would lose the answer."""
+        if not self._transport.can_write_eof() or self._all.ending:
+            self.close()
+            return
+        self._transport.write_eof()
+        self._unwanted = _Body(_ENDLESS)
+        seconds = _TAKING_SECONDS if self._taken else _HEAD_SECONDS
+        self.deadline = self._all.loop.time() + seconds
+        self._advance()
         self._settle()
 
     def _await_head(self) -> None:

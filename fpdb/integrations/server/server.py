@@ -23,8 +23,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 
-# Threads that read the database; more gain little, since one at a time runs Python.
-_THREADS = 8
+# Threads that read the database for a peer; more gain little, since one at a time runs Python.
+_THREADS = 4
 # Queries with more matches are answered by a single thread: they may take 64 KiB for each.
 MANY_MATCHES = 100
 # Documents that wait to be stored, in all; and so many characters count as one more of them.

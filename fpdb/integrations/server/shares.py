@@ -34,7 +34,7 @@ class Shares:
 
     def fits(self, who: Hashable, number: int = 1) -> bool:
         """Return whether somebody may hold as much more."""
-        return self._held.get(who, 0) + number <= min(self.free, self._largest)
+        return self._held.get(who, 0) + number <= min(self.free - number, self._largest)
 
     def hold(self, who: Hashable, number: int = 1) -> None:
         """Count what somebody holds already."""
@@ -109,11 +109,11 @@ class Shares:
 
 
 class Crew:
-    """Threads that peers share: one alone uses half of them."""
+    """Threads that peers share: one alone uses `threads`, all together less than twice as many."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self._places = Shares(threads)
-        self._pool = ThreadPoolExecutor(threads, f"fpdb-{name}")
+        self._places = Shares(2 * threads)
+        self._pool = ThreadPoolExecutor(2 * threads - 1, f"fpdb-{name}")
 
     async def run(self, peer: Hashable, function: Callable[[], Result]) -> Result:
         """Return what a function returns in one of the threads, once the peer has its turn."""
