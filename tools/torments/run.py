@@ -28,6 +28,7 @@ TORMENTS = {
     "arrow": "Parquet and Arrow files with changed bytes",
     "outputs": "kill -9 of commands that write files",
     "memory": "commands with little address space",
+    "greedy": "clients of a server that send and take what they like",
 }
 
 

@@ -275,21 +275,25 @@ def _written(answer: QueryAnswer) -> bytes:
 
 def _encoded_answer(server: Server, question: QueryBody) -> bytes:
     """Return the answer to a question, with the end of the line; call it in a thread."""
-    matches = server.near(question)
-    answer = found(matches, server.database.shortfall(question.similarity))
-    largest = server.limits.answer
-    written = b""
-    # One that is too large isn't even made.
-    sizes = accumulate(len(_encode_answer(match)) for match in answer.matches)
-    if question.limit <= MANY_MATCHES or all(size <= largest for size in sizes):
-        written = _written(answer)
-    if not 0 < len(written) <= largest:
+    if (written := _written_within(server, question)) is None:
         raise ProblemError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"the answer has more than {largest:,} bytes",
+            f"the answer has more than {server.limits.answer:,} bytes",
             hint="ask for fewer matches by `limit`",
         )
     return written
+
+
+def _written_within(server: Server, question: QueryBody) -> bytes | None:
+    """Return the answer to a question, or None if it is too large."""
+    matches, largest = server.near(question), server.limits.answer
+    answer = found(matches, server.database.shortfall(question.similarity))
+    if question.limit > MANY_MATCHES:  # one that is too large isn't even made
+        sizes = accumulate(len(_encode_answer(match)) for match in answer.matches)
+        if any(size > largest for size in sizes):
+            return None
+    written = _written(answer)
+    return written if len(written) <= largest else None
 
 
 def _look(server: Server, body: CheckBody) -> CheckAnswer:

@@ -118,30 +118,39 @@ class Crew:
     async def run(self, peer: Hashable, function: Callable[[], Result]) -> Result:
         """Return what a function returns in one of the threads, once the peer has its turn."""
         await self._places.wait(peer)
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Result] = loop.create_future()
+        done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._pool.submit(self._work, peer, function, done)
+        try:
+            return await done
+        finally:
+            del done  # an error refers to this frame, and by it to all that it holds
 
-        def finish(result: Result | None, error: BaseException | None) -> None:
-            # Also of a request that is gone: until here it took the thread.
-            self._places.give(peer)
-            if done.done():
-                return
+    def _work(
+        self, peer: Hashable, function: Callable[[], Result], done: "asyncio.Future[Result]"
+    ) -> None:
+        result, error = None, None
+        try:
+            if not done.cancelled():
+                result = function()
+        except BaseException as raised:
+            error = raised
+        done.get_loop().call_soon_threadsafe(self._finish, peer, done, result, error)
+        del error
+
+    def _finish(
+        self,
+        peer: Hashable,
+        done: "asyncio.Future[Result]",
+        result: Result,
+        error: BaseException | None,
+    ) -> None:
+        # Also of a request that is gone: until here it took the thread.
+        self._places.give(peer)
+        if not done.done():
             if error is None:
-                done.set_result(result)  # type: ignore[arg-type]
+                done.set_result(result)
             else:
                 done.set_exception(error)
-
-        def work() -> None:
-            result, error = None, None
-            try:
-                if not done.cancelled():
-                    result = function()
-            except BaseException as raised:
-                error = raised
-            loop.call_soon_threadsafe(finish, result, error)
-
-        self._pool.submit(work)
-        return await done
 
     def close(self) -> None:
         """End the threads, once they have done what they do."""
