@@ -10,7 +10,7 @@ pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't in
 
 from fpdb.integrations.server import connection
 from fpdb.integrations.server.connection import Connection, Connections
-from fpdb.integrations.server.shares import Crew, Shares
+from fpdb.integrations.server.shares import Account, Crew
 
 HOST = b"Host: localhost\r\n"
 
@@ -38,7 +38,7 @@ async def echo(scope, receive, send):
 @contextlib.asynccontextmanager
 async def served(app=echo, memory=1 << 24, most=100):
     """Serve an application; yield the connections, and a function that connects a client."""
-    connections = Connections(app, Shares(memory), most, "http")
+    connections = Connections(app, Account(memory), most, "http")
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(connections), "127.0.0.1", 0)
     sweeping = asyncio.create_task(connections.sweep())
@@ -290,11 +290,11 @@ def test_an_application_that_fails_is_status_500(caplog):
     assert "a request couldn't be answered" in caplog.text
 
 
-# Shares
+# What peers share
 
 
 def test_who_asks_holds_as_much_as_is_free_for_others():
-    shares = Shares(100)
+    shares = Account(100)
     assert not shares.take("a", 51)
     assert shares.take("a", 50)
     assert not shares.take("a")
@@ -304,12 +304,12 @@ def test_who_asks_holds_as_much_as_is_free_for_others():
     assert shares.take("b", 25)
     shares.give("a", 5)  # which holds nothing
     assert shares.free == 50
-    assert not Shares(100, largest=10).take("a", 11)
+    assert not Account(100, largest=10).take("a", 11)
 
 
 def test_those_who_wait_have_their_turns():
     async def run():
-        shares, order = Shares(4), []
+        shares, order = Account(4), []
 
         async def wait(who):
             await shares.wait(who)

@@ -214,7 +214,7 @@ def read_secret(path: Path, what: str) -> str:
 
 
 def _network(address: str) -> str:
-    """Return what stands for an address: of version 6, the network that a host has."""
+    """Return what identifies a host by its address: of version 6, the network that it has."""
     return ":".join(address.split(":")[:4]) if ":" in address else address
 
 

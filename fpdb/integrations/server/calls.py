@@ -45,8 +45,8 @@ _REFUSALS = (fpdb.FpdbError, ProblemError)
 _encode_answer = msgspec.json.Encoder().encode
 # Queries of lines are answered for as long before it is another visitor's turn.
 _TURN_SECONDS = 0.02
-# A document of fewer bytes, decoded, is never large; of a larger one, the metadata are at most so
-# many bytes of JSON: each of three may become a hundred.
+# A document of fewer bytes, decoded, is never large; of a larger one, the metadata have at most
+# this size as JSON, of which three bytes may become a hundred.
 _SMALL, _META = 1 << 17, 1 << 19
 # In JSON, the first half of a surrogate pair that no second half follows.
 _HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import httptools
 
 from fpdb.integrations.server.server import Scope
-from fpdb.integrations.server.shares import Shares
+from fpdb.integrations.server.shares import Account
 
 # A connection without a request is kept for as long.
 _IDLE_SECONDS = 75
@@ -35,7 +35,7 @@ _UNPARSED, _LEAST, _OWN = 1 << 16, 1 << 12, 1 << 12
 _EACH = 1 << 14
 # What is written at a time.
 _PIECE = 1 << 16
-# A parsed head takes so many times its size.
+# A parsed head takes this multiple of its size.
 _HEAD_WEIGHT = 4
 _SWEEP_SECONDS = 0.25
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
@@ -53,7 +53,7 @@ class Connections:
     Of more than `most`, or than the memory is for, the oldest without a request is closed.
     """
 
-    def __init__(self, application: Asgi, memory: Shares, most: int, scheme: str) -> None:
+    def __init__(self, application: Asgi, memory: Account, most: int, scheme: str) -> None:
         self.application, self.memory, self.scheme = application, memory, scheme
         self.most = max(1, min(most, memory.limit // _EACH))
         self.loop = asyncio.get_running_loop()
@@ -343,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange.task = self._all.loop.create_task(exchange.run(self._all.application))
 
 
-class _Head:
+class _ParsedHead:
     """What the parser finds in a head."""
 
     def __init__(self) -> None:
@@ -416,7 +416,7 @@ class _Exchange:
     task: asyncio.Task[None]
 
     def __init__(self, connection: Connection, head: bytes, date: bytes) -> None:
-        found = _Head()
+        found = _ParsedHead()
         parser = httptools.HttpRequestParser(found)
         with contextlib.suppress(httptools.HttpParserUpgrade):  # it is answered as HTTP/1.1
             parser.feed_data(head)
@@ -532,7 +532,7 @@ class _Exchange:
             self.last |= self._old
             if self._chunked:
                 lines.append(b"transfer-encoding: chunked\r\n")
-        # The body that a client holds back until it is asked for may never come.
+        # A client that waits for "100 Continue" may never send the body.
         self.last |= self._expected
         if self.last:
             lines.append(b"connection: close\r\n")

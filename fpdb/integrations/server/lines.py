@@ -15,7 +15,7 @@ from fpdb.integrations.server.server import Request, Scope
 _TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
 # Lines that are taken together.
 _TOGETHER = 500
-# What a line takes until it is answered: so many times its size, and what each is made into.
+# What a line takes until it is answered: a multiple of its size, and what each is made into.
 _WEIGHT, _LINE = 5, 1 << 10
 # A server that ends reads what a client still sends: until nothing comes for as long, at most this.
 _QUIET_SECONDS, _MOST_SECONDS = 1.0, 10.0

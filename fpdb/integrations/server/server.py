@@ -14,7 +14,7 @@ from fpdb.integrations.server.access import Access, Visitor
 from fpdb.integrations.server.messages import CheckBody, Content, QueryBody
 from fpdb.integrations.server.metrics import Metrics
 from fpdb.integrations.server.replies import ProblemError
-from fpdb.integrations.server.shares import Crew, Shares
+from fpdb.integrations.server.shares import Account, Crew
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -27,9 +27,9 @@ Send = Callable[[Scope], Awaitable[None]]
 _THREADS = 4
 # Queries with more matches are answered by a single thread: they may take 64 KiB for each.
 MANY_MATCHES = 100
-# Documents that wait to be stored, in all; and so many characters count as one more of them.
+# Documents that wait to be stored, in all; and how many characters count as one more of them.
 _QUEUE, _CHARACTERS = 4000, 8192
-# A body takes so many times its size: as it came, and decoded, four bytes for each character.
+# A body takes this multiple of its size: as it came, and decoded, four bytes for a character.
 _WEIGHT = 5
 # One request or connection holds at most this share of the memory.
 _SHARE = 5
@@ -73,12 +73,12 @@ class Server:
         # Set when the server ends: requests of lines take no further ones then.
         self.stopping = asyncio.Event()
         # Everything that is held for connections and their requests.
-        self.memory = Shares(
+        self.memory = Account(
             limits.memory,
             f"the requests in flight have more than {limits.memory:,} bytes",
             limits.memory // _SHARE,
         )
-        self.places = Shares(
+        self.places = Account(
             2 * limits.requests,
             f"more than {limits.requests:,} requests of this token or address are in flight",
         )
@@ -88,7 +88,7 @@ class Server:
         self._many = Crew(1, "matches")
         self._watcher = Crew(1, "watch")
         self._watching: dict[Callable[[], Any], asyncio.Future[Any]] = {}
-        self._queue = Shares(_QUEUE, "too many documents wait to be stored")
+        self._queue = Account(_QUEUE, "too many documents wait to be stored")
         self._batcher: Batcher[Outcome] | None = None
 
     async def watch(self, function: Callable[[], Result]) -> Result:

@@ -5,14 +5,14 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fpdb.integrations.server.replies import ProblemError
 
 Result = TypeVar("Result")
 
 
-class Shares:
+class Account:
     """An account of what is held, by whom, and what is free.
 
     Whoever asks may hold as much as is free for the others, and at most `largest`. So one alone
@@ -112,7 +112,7 @@ class Crew:
     """Threads that peers share: one alone uses `threads`, all together less than twice as many."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self._places = Shares(2 * threads)
+        self._places = Account(2 * threads)
         self._pool = ThreadPoolExecutor(2 * threads - 1, f"fpdb-{name}")
 
     async def run(self, peer: Hashable, function: Callable[[], Result]) -> Result:
@@ -128,7 +128,8 @@ class Crew:
     def _work(
         self, peer: Hashable, function: Callable[[], Result], done: "asyncio.Future[Result]"
     ) -> None:
-        result, error = None, None
+        result: Result | None = None
+        error: BaseException | None = None
         try:
             if not done.cancelled():
                 result = function()
@@ -141,7 +142,7 @@ class Crew:
         self,
         peer: Hashable,
         done: "asyncio.Future[Result]",
-        result: Result,
+        result: Any,
         error: BaseException | None,
     ) -> None:
         # Also of a request that is gone: until here it took the thread.
