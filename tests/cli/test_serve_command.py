@@ -248,6 +248,102 @@ def test_a_unix_socket_is_for_its_owner(start, tmp_path, path):
     assert not place.exists()
 
 
+def test_a_server_leaves_the_socket_of_the_next_one(start, tmp_path, path):
+    place = tmp_path / "fpdb.sock"
+
+    def started():
+        process = start("serve", path, "--unix", place)
+        assert any(b"serving" in line for line in process.stderr)
+        return process
+
+    first = started()
+    with socket.socket(socket.AF_UNIX) as client:  # whose request is under way at the end
+        client.connect(str(place))
+        client.sendall(b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n{")
+        time.sleep(0.5)
+        first.send_signal(signal.SIGTERM)
+        while place.exists():
+            time.sleep(0.01)
+        second = started()
+    assert first.wait(60) == 0
+    assert place.is_socket()
+    place.unlink()
+    place.write_text("a file of somebody else")
+    assert ended(second) == 0
+    assert place.exists()
+
+
+def test_refused_tokens_are_in_the_log(start, path, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("write 0123456789abcdef\n")
+    tokens.chmod(0o600)
+    process = start("serve", path, "--port", 0, "--token-file", tokens)
+    with connected(port_of(process)) as connection:
+        assert check(connection, "a", authorization="Bearer wrong-wrong-wrong")[0] == 401
+    assert ended(process) == 0
+    assert b"warning: refused a request with an unknown token, the last from 127.0.0.1\n" in (
+        process.stderr.read()
+    )
+
+
+def test_the_address_of_an_explorer_is_no_argument(start, path, tmp_path, monkeypatch):
+    fpdb.create(path).close()
+    browser = tmp_path / "browser"
+    browser.write_text(
+        '#!/bin/sh\nfor last; do :; done\necho "$@" > "$0.got"; '
+        'cat "${last#file://}" > "$0.page"; stat -c %a "${last#file://}" > "$0.mode"\n'
+    )
+    browser.chmod(0o700)
+    monkeypatch.setenv("DISPLAY", ":9")
+    monkeypatch.setenv("BROWSER", str(browser))
+    process = start("explore", path)
+    address = process.stdout.readline().decode().strip()
+    mode = browser.with_suffix(".mode")
+    while not (mode.exists() and mode.read_text()):
+        time.sleep(0.01)
+    got = browser.with_suffix(".got").read_text()
+    assert got.startswith("file://")
+    assert "token" not in got
+    assert f"url={address}" in browser.with_suffix(".page").read_text()
+    assert mode.read_text() == "600\n"
+    page = Path(got.strip().removeprefix("file://"))
+    assert page.parent.stat().st_mode & 0o077 == 0
+    assert ended(process) == 0
+    assert not page.parent.exists()
+
+
+def test_a_host_that_is_no_name_is_an_error(start, path):
+    process = start("serve", path, "--host", "127..0.1")
+    assert process.wait(60) == 3
+    assert b"error: can't listen on 127..0.1" in process.stderr.read()
+
+
+def test_idle_connections_leave_one_for_others(start, path, monkeypatch):
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); "
+    command = few + f"from fpdb.cli import main; sys.argv = ['fpdb', 'serve', {str(path)!r}, "
+    process = subprocess.Popen(
+        [sys.executable, "-c", command + "'--port', '0']; sys.exit(main())"],
+        stderr=subprocess.PIPE,
+    )
+    try:
+        port = port_of(process)
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+        with connected(port) as connection:
+            assert check(connection, "a")[0] == 200
+        for client in clients:
+            client.close()
+        assert ended(process) == 0
+        assert process.stderr.read() == b"ended: answered documents are stored\n"
+    finally:
+        process.kill()
+        process.stderr.close()
+        process.wait()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
+
+
 def test_other_hosts_need_a_token(start, path, tmp_path):
     refused = start("serve", path, "--host", "0.0.0.0", "--port", 0)
     assert refused.wait(60) == 3
@@ -264,6 +360,11 @@ def test_other_hosts_need_a_token(start, path, tmp_path):
     if made.returncode:
         pytest.skip("openssl can't make a certificate")
     options = ("--tls-cert", certificate, "--tls-key", key, "--token-file", tokens)
+    key.chmod(0o644)
+    open_to_all = start("serve", path, "--port", 0, *options)
+    assert open_to_all.wait(60) == 3
+    assert b"others may read the key" in open_to_all.stderr.read()
+    key.chmod(0o600)
     process = start("serve", path, "--port", 0, *options)
     port = port_of(process)
     trusted = ssl.create_default_context(cafile=certificate)
@@ -271,6 +372,15 @@ def test_other_hosts_need_a_token(start, path, tmp_path):
     with contextlib.closing(connection):
         assert check(connection, "a")[0] == 401
         assert check(connection, "a", authorization="Bearer 0123456789abcdef")[0] == 200
+    plain = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]  # without a handshake
+    large = json.dumps({"key": "b", "text": TEXT, "meta": "x" * 60_000}).encode() + b"\n"
+    with contextlib.closing(connection):
+        headers = {"authorization": "Bearer 0123456789abcdef"}
+        headers["content-type"] = "application/x-ndjson"
+        connection.request("POST", "/v1/check", large * 30, headers)
+        assert len(connection.getresponse().read().splitlines()) == 30
+    for client in plain:
+        client.close()
     assert ended(process) == 0
 
 

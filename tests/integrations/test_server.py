@@ -542,6 +542,132 @@ def test_a_request_takes_no_longer_than_the_limit(db):
     assert "no line was complete for 0.05 seconds" in answer.json["detail"]
 
 
+def test_an_answer_has_a_size(db):
+    with fpdb.open(db.path) as writer:
+        list(writer.add_many(fpdb.Document(str(n), TEXT, {"v": "m" * 500}) for n in range(200)))
+    limits = server.Limits(answer=10_000)
+    for limit in (30, 200):
+        body = {"text": TEXT, "limit": limit}
+        fits, single, many = talk(
+            db,
+            ("POST", "/v1/query", {"text": TEXT, "limit": 10}),
+            ("POST", "/v1/query", body),
+            ("POST", "/v1/query", lines(body, {"text": TEXT, "limit": 3}), LINES),
+            limits=limits,
+        )
+        assert len(fits.json["matches"]) == 10
+        assert single.status == 413
+        assert "ask for fewer" in single.json["hint"]
+        assert "more than 10,000 bytes" in many.lines[0]["error"]
+        assert len(many.lines[1]["matches"]) == 3
+
+
+def test_large_metadata_are_refused_before_they_are_decoded(db):
+    many = b'{"key":"a","text":"x","meta":[' + b"[]," * 300_000 + b"[]]}"
+    [refused] = talk(db, ("POST", "/v1/check", many))
+    assert refused.status == 422
+    assert "metadata of more than 524,288 bytes" in refused.json["detail"]
+
+
+def of(address, app):
+    """Return an application whose requests come from an address."""
+
+    async def moved(scope, receive, send):
+        await app({**scope, "client": (address, 1)}, receive, send)
+
+    return moved
+
+
+def test_one_address_leaves_places_to_others(db):
+    async def run():
+        app = server.app(db, limits=server.Limits(requests=2))
+        enough = asyncio.Event()
+        slow = [
+            asyncio.create_task(call(app, "POST", "/v1/check", b'{"key":', wait=enough.wait()))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0.01)
+        statuses = [
+            (await call(app, *check("a"))).status,
+            (await call(app, "GET", "/healthz")).status,
+            (await call(app, "GET", "/metrics")).status,
+            (await call(of("10.1.2.3", app), *check("a"))).status,
+            (await call(of("2001:db8:1:2::3", app), *check("a"))).status,
+        ]
+        enough.set()
+        await asyncio.gather(*slow)
+        return statuses
+
+    assert asyncio.run(run()) == [503, 200, 200, 200, 200]
+
+
+def test_nothing_is_held_after_requests(db):
+    async def run():
+        app = server.app(db, limits=server.Limits(seconds=0.2, document=2000))
+        free = app.server.memory.free
+        many = lines(*({"key": str(n), "text": OTHER} for n in range(2000)))
+        never = asyncio.Event()
+        await call(app, *check("a"))
+        await call(app, "POST", "/v1/check", b"{")
+        await call(app, "POST", "/v1/query", many, **LINES)
+        await call(app, "POST", "/v1/check", b"x" * 1999, wait=never.wait(), **LINES)
+        await call(app, "POST", "/v1/check", b"x" * 1999, wait=never.wait())
+        gone = asyncio.create_task(call(app, "POST", "/v1/check", many, **LINES))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        assert app.server.memory.free == free
+        await asyncio.sleep(0.1)
+        assert app.server.memory.free == free
+        assert app.server.places.free == app.server.places.limit
+        await close(app)
+
+    asyncio.run(run())
+
+
+def test_empty_lines_are_no_progress(db):
+    async def run():
+        app = server.app(db, limits=server.Limits(seconds=0.2))
+
+        async def trickling(scope, receive, send):
+            async def trickle():
+                await asyncio.sleep(0.05)
+                return {"type": "http.request", "body": b"\n", "more_body": True}
+
+            await app(scope, trickle, send)
+
+        return await asyncio.wait_for(call(trickling, "POST", "/v1/check", b"", **LINES), 10)
+
+    assert asyncio.run(run()).status == 408
+
+
+def test_answers_that_nobody_takes_end_the_work(db):
+    db.add("a", TEXT, meta={"v": "m" * 60_000})
+
+    async def run():
+        app = server.app(db, limits=server.Limits(memory=8 << 20, answer=1 << 17))
+        questions = lines(*({"text": TEXT} for _ in range(2000)))
+        taken, sent = asyncio.Event(), []
+
+        async def slow(scope, receive, send):
+            async def hold(message):
+                await taken.wait()
+                sent.append(message)
+
+            await app(scope, receive, hold)
+
+        asking = asyncio.create_task(call(slow, "POST", "/v1/query", questions, **LINES))
+        await asyncio.sleep(0.5)
+        held = app.server.memory.limit - app.server.memory.free
+        assert 1 << 16 < held < 1 << 22
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        assert app.server.memory.free == app.server.memory.limit
+
+    asyncio.run(run())
+
+
 # The description
 
 

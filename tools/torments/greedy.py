@@ -38,9 +38,7 @@ _MIB = 1 << 20
 _SERVE = """
 import sys, fpdb
 from fpdb.integrations import server
-from fpdb.integrations.server import connection
 if "unbounded" in sys.argv:
-    connection._UNPARSED = 1 << 40
     limits = server.Limits(memory=1 << 40, requests=1 << 20, answer=1 << 40)
 else:
     limits = server.Limits()
