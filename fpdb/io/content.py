@@ -387,7 +387,7 @@ def _choose(
 def _cut(
     elements: list[_Element], blocks: list[_Block], title: str, thread: set[int]
 ) -> tuple[int, int]:
-    """Return the places of the first prose or post of the main content, and behind its last."""
+    """Return the places of the first prose or post of the main content, and after its last."""
     prose = [
         place
         for place, block in enumerate(blocks)
