@@ -331,16 +331,22 @@ def _posts(
             named = _CLASS.search(element.attributes)
             like = (element.parent, element.tag, named[1] if named else "")
             runs.setdefault(like, []).append(number)
-    weights = [0.0] * len(elements)
-    for block in blocks:
-        weights[block.element] += max(0, block.weight)
-    before = list(accumulate(weights))
     posts, comments = set[int](), set[int]()
+    before = list[float]()
     for (_, _, kind), run in runs.items():
         said = [elements[number].prose for number in run]
         if len(run) >= (2 if kind else 3) and max(said) < _ALL * sum(said):
-            (comments if before[run[0] - 1] >= _ARTICLE else posts).update(run)
+            before = before or _prose_before(elements, blocks)
+            (comments if before[run[0]] >= _ARTICLE else posts).update(run)
     return posts, comments
+
+
+def _prose_before(elements: list[_Element], blocks: list[_Block]) -> list[float]:
+    """Return, for each element, what the prose weighs that is in elements that began before it."""
+    weights = [0.0] * (len(elements) + 1)
+    for block in blocks:
+        weights[block.element + 1] += max(0, block.weight)
+    return list(accumulate(weights))
 
 
 def _found(
