@@ -11,6 +11,7 @@ import sys
 import time
 from functools import cache
 from types import SimpleNamespace
+from unittest import mock
 from urllib.parse import quote_from_bytes
 
 import typer
@@ -79,7 +80,7 @@ def commands():
 
 @cache
 def _prepare(folder):
-    """Make what values name, and end what would go on for ever."""
+    """Make what values name."""
     text = [TEXT.format(number) for number in range(5)]
     (folder / "folder").mkdir()
     (folder / "loop").symlink_to("loop")
@@ -92,11 +93,9 @@ def _prepare(folder):
     (folder / "a.toml").write_text('base = "web"\n[weights]\nidf = "a.txt"\n')
     (folder / "a.warc").write_bytes(b"WARC/1.0\r\nContent-Length: 9\r\n\r\nx")
     (folder / "a.parquet").write_bytes(b"PAR1 no table PAR1")
-    server.serve = lambda *_, **__: None
-    follow.time = SimpleNamespace(sleep=_end, monotonic=time.monotonic)
 
 
-def _end(_):
+def _end(*_, **__):
     raise SystemExit(0)
 
 
@@ -155,9 +154,11 @@ def check_commands(folder, data):
     _database(folder)
     choices = Choices(data)
     arguments = arguments_of(choices)
-    code, _, said = run_command(
-        folder, arguments, choices.one((b"", b"{}\n", b"\xff\n", b"a\tb\n"))
-    )
+    given = choices.one((b"", b"{}\n", b"\xff\n", b"a\tb\n"))
+    clock = SimpleNamespace(sleep=_end, monotonic=time.monotonic)
+    # These two would go on for ever.
+    with mock.patch.object(server, "serve", _end), mock.patch.object(follow, "time", clock):
+        code, _, said = run_command(folder, arguments, given)
     assert code in _FINE, (arguments, code, said)
     assert code != 3 or "error: " in said, (arguments, said)
     assert "Traceback" not in said, (arguments, said)
