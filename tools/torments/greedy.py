@@ -11,11 +11,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -150,8 +149,10 @@ def run(
                 list(WAYS)[number % len(WAYS)],
             )
             token, required = WAYS[way]
-            greedy = Greedy(KINDS[kind], chance, connections, token)
-            with _server(path, *["tokens"] * required) as (process, port), greedy.at(port):
+            with (
+                _server(path, *["tokens"] * required) as (process, port),
+                _clients(port, kind, connections, token, chance.randrange(1 << 30)),
+            ):
                 seen = _observed(process, port, seconds, WRITE if required else "")
             checked += seen.answered
             notes[f"{kind}, {way}"] = str(seen)
@@ -189,9 +190,11 @@ def _files() -> Iterator[None]:
 
 def _control(path: Path, chance: random.Random) -> str:
     """Let greedy clients at a server without bounds, until it is too large."""
-    greedy = Greedy(KINDS["unfinished lines"], chance, CONNECTIONS, "")
     end = time.monotonic() + 60
-    with _server(path, "unbounded") as (process, port), greedy.at(port):
+    with (
+        _server(path, "unbounded") as (process, port),
+        _clients(port, "unfinished lines", CONNECTIONS, "", chance.randrange(1 << 30)),
+    ):
         while (took := _mebibytes(process)) <= LARGEST_MIB:
             if time.monotonic() > end:
                 raise ControlError(f"a server without bounds took {took} MiB")
@@ -213,6 +216,18 @@ def _server(path: Path, *more: str) -> Iterator[tuple["subprocess.Popen[bytes]",
         try:
             assert process.stdout
             yield process, int(process.stdout.readline().rpartition(b":")[2])
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def _clients(port: int, kind: str, connections: int, token: str, seed: int) -> Iterator[None]:
+    """Run greedy clients in a process of their own."""
+    arguments = map(str, (port, kind, connections, token, seed))
+    with subprocess.Popen([sys.executable, __file__, *arguments]) as process:
+        try:
+            time.sleep(0.5)
+            yield
         finally:
             process.kill()
 
@@ -257,41 +272,21 @@ def _asked(port: int, path: str, data: bytes | None, token: str) -> bool:
 class Greedy:
     """Clients that send as much as they can, take nothing, and come again when they are cut off."""
 
-    def __init__(
-        self,
-        make: Callable[[str, random.Random], bytes],
-        chance: random.Random,
-        connections: int,
-        token: str,
-    ) -> None:
-        self._make, self._chance, self._token = make, chance, token
-        self._wanted, self._port = connections, 0
+    def __init__(self, port: int, kind: str, connections: int, token: str, seed: int) -> None:
+        self._port, self._wanted = port, connections
+        chance = random.Random(seed)
+        self._sent = [KINDS[kind](token, chance) for _ in range(10)]
         self._open: dict[socket.socket, memoryview] = {}
-        self._ended = threading.Event()
 
-    @contextlib.contextmanager
-    def at(self, port: int) -> Iterator[None]:
-        """Go for a server during the body."""
-        self._port = port
-        thread = threading.Thread(target=self._run)
-        thread.start()
-        try:
-            time.sleep(0.5)
-            yield
-        finally:
-            self._ended.set()
-            thread.join()
-            for client in self._open:
-                client.close()
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
+    def run(self) -> None:
+        """Go on until this process is killed."""
+        while True:
             with contextlib.suppress(OSError):
-                while len(self._open) < self._wanted and not self._ended.is_set():
+                while len(self._open) < self._wanted:
                     self._connect()
             for client in list(self._open):
                 self._push(client)
-            self._ended.wait(0.1)
+            time.sleep(0.1)
 
     def _connect(self) -> None:
         client = socket.socket()
@@ -300,7 +295,7 @@ class Greedy:
         client.bind((GREEDY, 0))
         client.connect((INNOCENT, self._port))
         client.setblocking(False)  # noqa: FBT003
-        self._open[client] = memoryview(self._make(self._token, self._chance))
+        self._open[client] = memoryview(random.choice(self._sent))
 
     def _push(self, client: socket.socket) -> None:
         left = self._open[client]
@@ -314,3 +309,8 @@ class Greedy:
         except OSError:
             client.close()
             del self._open[client]
+
+
+if __name__ == "__main__":
+    _, _port, _kind, _connections, _token, _seed = sys.argv
+    Greedy(int(_port), _kind, int(_connections), _token, int(_seed)).run()

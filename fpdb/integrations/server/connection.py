@@ -29,8 +29,9 @@ _HEAD_SECONDS = 10.0
 _HEAD_BYTES, _HEADERS = 1 << 16, 256
 # A client that takes nothing of an answer is cut off after as long.
 _TAKING_SECONDS = 30.0
-# What is kept unparsed, the least that is read at a time, and what any connection takes.
-_UNPARSED, _LEAST, _OWN = 1 << 16, 1 << 12, 1 << 12
+# What is kept unparsed, the part of it for which there is always room, and with that part what any
+# connection takes.
+_UNPARSED, _LEAST, _OWN = 1 << 16, 1 << 12, 1 << 13
 # Of the memory, a share that connections without requests can't fill.
 _EACH = 1 << 14
 # What is written at a time.
@@ -119,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, connections: Connections) -> None:
         self._all = connections
         self._unparsed = bytearray()
-        self._counted = self._searched = self._stuck = 0
+        self._counted = self._searched = 0
         self._exchange: _Exchange | None = None
         # The rest of a body that nobody wants.
         self._unwanted: _Body | None = None
@@ -158,7 +159,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - of the base class
         """Return where to read to: as much as there is room for."""
-        room = max(_LEAST, min(_UNPARSED - len(self._unparsed), self._all.memory.free // 8))
+        there = len(self._unparsed)
+        room = min(_UNPARSED - there, self._all.memory.free // 8)
+        if room <= 0 or not self._all.memory.fits(self, room):
+            room = max(1, _LEAST - there)
         return self._all.buffer[:room]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -174,7 +178,6 @@ class Connection(asyncio.BufferedProtocol):
         """Count what the client hasn't taken."""
         self._taken = self._all.loop.create_future()
         self.deadline = self._all.loop.time() + _TAKING_SECONDS
-        self._stuck = self._transport.get_write_buffer_size()
         self._settle()
 
     def resume_writing(self) -> None:
@@ -182,7 +185,6 @@ class Connection(asyncio.BufferedProtocol):
         taken, self._taken = self._taken, None
         if taken and not taken.done():
             taken.set_result(None)
-        self._stuck = 0
         if self._exchange:
             self.deadline = _NEVER
         else:
@@ -278,13 +280,17 @@ class Connection(asyncio.BufferedProtocol):
         """Count what is held, and read only while there is room."""
         if self.lost or self._transport.is_closing():
             return
-        held = len(self._unparsed) + self._stuck
+        # What a request sends, it holds itself until it has ended.
+        left = self._taken and not self._exchange
+        stuck = self._transport.get_write_buffer_size() if left else 0
+        there = len(self._unparsed)
+        held = max(0, there - _LEAST) + stuck
         if held > self._counted:
             self._all.memory.hold(self, held - self._counted)
         elif held < self._counted:
             self._all.memory.give(self, self._counted - held)
         self._counted = held
-        full = len(self._unparsed) >= _UNPARSED or not self._all.memory.fits(self, _LEAST)
+        full = there >= (_UNPARSED if self._all.memory.fits(self, _LEAST) else _LEAST)
         if full != self._paused:
             self._paused = full
             if full:

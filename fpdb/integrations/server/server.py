@@ -264,6 +264,7 @@ class Request:
             if server.memory.take(self, size(result)):
                 return result
             room = size(result)
+            del result  # before it waits
 
     def require_writer(self) -> None:
         """Raise ProblemError unless the visitor may write."""

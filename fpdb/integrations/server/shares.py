@@ -1,15 +1,19 @@
 """What a server has little of, shared out among its peers: bytes of memory, places, threads."""
 
 import asyncio
+import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from fpdb.integrations.server.replies import ProblemError
 
 Result = TypeVar("Result")
+_GO, _END = True, False
+_Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
 class Account:
@@ -113,46 +117,67 @@ class Crew:
 
     def __init__(self, threads: int, name: str) -> None:
         self._places = Account(2 * threads)
-        self._pool = ThreadPoolExecutor(2 * threads - 1, f"fpdb-{name}")
+        self._jobs: dict[Hashable, deque[_Job]] = {}
+        # A thread takes one, and then does jobs until none of them may have a thread.
+        self._signs: SimpleQueue[bool] = SimpleQueue()
+        self._lock = threading.Lock()
+        for _ in range(2 * threads - 1):
+            threading.Thread(target=self._work, name=f"fpdb-{name}", daemon=True).start()
 
     async def run(self, peer: Hashable, function: Callable[[], Result]) -> Result:
         """Return what a function returns in one of the threads, once the peer has its turn."""
-        await self._places.wait(peer)
         done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._pool.submit(self._work, peer, function, done)
+        with self._lock:
+            self._jobs.setdefault(peer, deque()).append((function, done))
+        self._signs.put(_GO)
         try:
             return await done
         finally:
             del done  # an error refers to this frame, and by it to all that it holds
 
-    def _work(
-        self, peer: Hashable, function: Callable[[], Result], done: "asyncio.Future[Result]"
-    ) -> None:
-        result: Result | None = None
-        error: BaseException | None = None
-        try:
-            if not done.cancelled():
-                result = function()
-        except BaseException as raised:
-            error = raised
-        done.get_loop().call_soon_threadsafe(self._finish, peer, done, result, error)
-        del error
-
-    def _finish(
-        self,
-        peer: Hashable,
-        done: "asyncio.Future[Result]",
-        result: Any,
-        error: BaseException | None,
-    ) -> None:
-        # Also of a request that is gone: until here it took the thread.
-        self._places.give(peer)
-        if not done.done():
-            if error is None:
-                done.set_result(result)
-            else:
-                done.set_exception(error)
-
     def close(self) -> None:
         """End the threads, once they have done what they do."""
-        self._pool.shutdown(wait=False)
+        self._signs.put(_END)
+
+    def _work(self) -> None:
+        while self._signs.get():
+            while found := self._next():
+                peer, (function, done) = found
+                _do(function, done)
+                del found, function, done  # which may hold much
+                with self._lock:
+                    self._places.give(peer)
+        self._signs.put(_END)  # for the next thread
+
+    def _next(self) -> "tuple[Hashable, _Job] | None":
+        """Return a job whose peer has a turn, if there is one."""
+        with self._lock:
+            for peer, jobs in self._jobs.items():
+                if self._places.take(peer):
+                    job = jobs.popleft()
+                    del self._jobs[peer]
+                    if jobs:  # the next turn is that of others
+                        self._jobs[peer] = jobs
+                    return peer, job
+        return None
+
+
+def _do(function: Callable[[], Any], done: "asyncio.Future[Any]") -> None:
+    """Set what a function returns, unless the request is gone."""
+    result = error = None
+    try:
+        if not done.cancelled():
+            result = function()
+    except BaseException as raised:
+        error = raised
+    with contextlib.suppress(RuntimeError):  # the loop has ended, and so has who waited
+        done.get_loop().call_soon_threadsafe(_deliver, done, result, error)
+    del error
+
+
+def _deliver(done: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if not done.done():
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
