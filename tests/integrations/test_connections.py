@@ -321,13 +321,13 @@ def test_those_who_wait_have_their_turns():
         tasks[0].cancel()
         await asyncio.sleep(0)
         shares.give("z", 3)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         assert order == ["a", "b"]
         shares.give("b")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         assert order == ["a", "b"]  # as much as "a" holds must be left for others
         shares.give("a")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         assert order == ["a", "b", "a"]
 
     asyncio.run(run())
@@ -339,7 +339,7 @@ def test_one_peer_leaves_threads_to_others():
     async def run():
         crew, go = Crew(4, "test"), threading.Event()
         slow = [asyncio.create_task(crew.run("greedy", go.wait)) for _ in range(20)]
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         assert await asyncio.wait_for(crew.run("other", lambda: 7), 5) == 7
         for task in slow[10:]:
             task.cancel()

@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         # The rest of a body that nobody wants.
         self._unwanted: _Body | None = None
         self._taken: asyncio.Future[None] | None = None
-        self._paused = self.lost = False
+        self._paused = self._delayed = self.lost = False
         self._handshake: asyncio.Future[Any] | None = None
 
     def encrypt(self, opened: socket.socket, secure: ssl.SSLContext) -> None:
@@ -199,7 +199,9 @@ class Connection(asyncio.BufferedProtocol):
                 self.abort()
             else:
                 self.close()
-        elif self._paused:
+        elif self._paused or self._delayed:
+            self._delayed = False
+            self._advance()
             self._settle()
 
     def close(self) -> None:
@@ -254,6 +256,8 @@ class Connection(asyncio.BufferedProtocol):
             self._linger()
             return
         self._unwanted = exchange.body
+        # Who is refused can't keep the server busy with what it sends next.
+        self._delayed = exchange.status == HTTPStatus.UNAUTHORIZED
         if not self._taken:
             self._await_head()
             self._advance()
@@ -300,7 +304,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self) -> None:
         """Begin the next request, if its head is there and the last answer is taken."""
-        if self._taken or self.lost or self._transport.is_closing():
+        if self._exchange or self._taken or self._delayed:
+            return
+        if self.lost or self._transport.is_closing():
             return
         if self._unwanted:
             try:
@@ -449,7 +455,7 @@ class _Exchange:
         self.last = b"keep-alive" not in options if self._old else b"close" in options
         # Until it is read.
         self.body: _Body | None = _body_of(headers)
-        self.complete = False
+        self.complete, self.status = False, 0
         self.weight = _HEAD_WEIGHT * len(head)
         self._connection, self._date = connection, date
         self._expected = headers.get(b"expect", b"").lower() == b"100-continue" and not self._old
@@ -507,7 +513,7 @@ class _Exchange:
         if self.complete or self._connection.lost:
             return
         if message["type"] == "http.response.start":
-            self._start = message
+            self._start, self.status = message, message["status"]
             return
         body, more = message.get("body", b""), message.get("more_body", False)
         parts = [] if self._begun else [self._head()]

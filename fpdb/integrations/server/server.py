@@ -33,6 +33,8 @@ _QUEUE, _CHARACTERS = 4000, 8192
 _WEIGHT = 5
 # One request or connection holds at most this share of the memory.
 _SHARE = 5
+# For small requests, a share is left by others.
+_RESERVE = 4
 # Room that there must be before an answer is made.
 _ANSWER = 1 << 14
 _NOBODY = Visitor("read")
@@ -77,6 +79,7 @@ class Server:
             limits.memory,
             f"the requests in flight have more than {limits.memory:,} bytes",
             limits.memory // _SHARE,
+            limits.memory // _RESERVE,
         )
         self.places = Account(
             2 * limits.requests,

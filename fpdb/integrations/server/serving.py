@@ -210,9 +210,9 @@ def _listening(access: Access, host: str, port: int) -> socket.socket:
                 hint="give a --token-file, or listen on 127.0.0.1 or a Unix socket",
             )
         listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except (OSError, UnicodeError) as error:
+    except OSError as error:
         raise fpdb.InputError(
-            f"can't listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}",
+            f"can't listen on {host}, port {port}: {error.strerror or error}",
             hint="is another server running? --port takes another one, 0 any that is free",
         ) from None
     if access.hosts is not None:

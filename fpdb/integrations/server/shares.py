@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 from fpdb.integrations.server.replies import ProblemError
 
 Result = TypeVar("Result")
+# Who holds no more may use the reserve of an account.
+_SMALL = 24 << 10
+_PAUSE = 0.005
 _GO, _END = True, False
 _Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
@@ -20,14 +23,18 @@ class Account:
     """An account of what is held, by whom, and what is free.
 
     Whoever asks may hold as much as is free for the others, and at most `largest`. So one alone
-    gets half, the more there are the less each gets, and something is left for the next one.
+    gets half, the more there are the less each gets, and something is left for the next one. The
+    `reserve` is for those who hold little.
     """
 
-    def __init__(self, limit: int, lacking: str = "", largest: int | None = None) -> None:
+    def __init__(
+        self, limit: int, lacking: str = "", largest: int | None = None, reserve: int = 0
+    ) -> None:
         self.limit = self.free = limit
-        self._lacking = lacking
+        self._lacking, self._reserve = lacking, reserve
         self._largest = limit if largest is None else largest
         self._held: dict[Hashable, int] = {}
+        self._serving: asyncio.TimerHandle | None = None
         self._waiting: dict[Hashable, deque[tuple[int, asyncio.Future[None]]]] = {}
 
     def restrict(self, limit: int) -> None:
@@ -38,7 +45,9 @@ class Account:
 
     def fits(self, who: Hashable, number: int = 1) -> bool:
         """Return whether somebody may hold as much more."""
-        return self._held.get(who, 0) + number <= min(self.free - number, self._largest)
+        held = self._held.get(who, 0) + number
+        free = self.free - number - (self._reserve if held > _SMALL else 0)
+        return held <= min(free, self._largest)
 
     def hold(self, who: Hashable, number: int = 1) -> None:
         """Count what somebody holds already."""
@@ -56,7 +65,8 @@ class Account:
         """Let somebody hold more once it fits; raise ProblemError if it never would."""
         if who not in self._waiting and self.take(who, number):
             return
-        if number > min(self.limit // 2, self._largest):
+        reserve = self._reserve if number > _SMALL else 0
+        if number > min((self.limit - reserve) // 2, self._largest):
             raise self.refusal()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = number, future
@@ -79,8 +89,9 @@ class Account:
         self.free += number
         if number < held:
             self._held[who] = held - number
-        if self._waiting:
-            self._serve()
+        if self._waiting and self._serving is None:
+            # Of hundreds of gives a millisecond, not each looks for who may hold more.
+            self._serving = asyncio.get_running_loop().call_later(_PAUSE, self._serve)
 
     def give_all(self, who: Hashable) -> None:
         """Count that somebody holds nothing any more."""
@@ -96,6 +107,7 @@ class Account:
 
     def _serve(self) -> None:
         """Let those who wait hold what fits now, by turns."""
+        self._serving = None
         served = True
         while served:
             served = False
