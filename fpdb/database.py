@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -10,9 +10,10 @@ from typing import IO, Any, Literal, Self
 
 from fpdb.arrays import each
 from fpdb.documents import layout
-from fpdb.documents.catalog import Keys, Rename
+from fpdb.documents.catalog import Keys
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, cut_by_bytes, put_together, take
+from fpdb.documents.runs import Runs
 from fpdb.documents.writer import Writer, without_collector
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
@@ -288,17 +289,12 @@ class Database(Queries):
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,
-        places: FilePlaces | Callable[[list[Added]], FilePlaces] | None = None,
-        rename: Rename | None = None,
+        places: FilePlaces | None = None,
     ) -> list[Added]:
         """Add what the `preparer` of this database prepared, in one transaction.
 
         The same transaction stores how far the files were read that the documents are from.
-        Metadata of many megabytes take several transactions, of which this is the last. A function
-        that returns it is called in each of them, with what is added, before that is committed.
-
-        With `rename`, nothing is replaced: a document whose key is taken becomes what that returns
-        for it and a number, which differs from call to call, until its key is free.
+        Metadata of many megabytes take several transactions, of which this is the last.
         """
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         if not documents and not places:
@@ -307,14 +303,16 @@ class Database(Queries):
         portions = cut_by_bytes(documents)
         for portion in portions:
             with without_collector(), self._environment.write(self._timeout) as txn:
-                some = self._catalog.under_free_keys(txn, portion, rename) if rename else portion
-                found = self._add_within(txn, some, duplicates)
-                if callable(places):
-                    layout.write_places(txn, places(found))
-                elif portion is portions[-1]:
+                found = self._add_within(txn, portion, duplicates)
+                if portion is portions[-1]:
                     layout.write_places(txn, places or {})
             added += found
         return added
+
+    @property
+    def runs(self) -> Runs:
+        """The runs that add all that they keep of a delivery in one step, as `dedupe` does."""
+        return Runs(self._environment, self._index, self._catalog, self._timeout)
 
     def file_places(self) -> list[FilePlace]:
         """Return how far each file was read, as `add_prepared` stored it."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
-from fpdb.errors import ClosedError, FpdbError
+from fpdb.errors import ClosedError, FpdbError, LockTimeoutError
 
 CLAIM_FILE = "unfinished"
 _SUFFIX, _RANDOM_BYTES = ".new", 8
@@ -72,12 +72,19 @@ class Scratch:
 
 
 @contextlib.contextmanager
-def scratch_folder(beside: Path | None = None) -> Iterator[Scratch]:
-    """Make a folder for a block, beside a path or in the temporary directory, then remove it."""
+def scratch_folder(beside: Path | None = None, *, alone: bool = False) -> Iterator[Scratch]:
+    """Make a folder for a block, beside a path or in the temporary directory, then remove it.
+
+    With `alone`, raise LockTimeoutError if there is another one in use beside the path.
+    """
     path = beside or Path(tempfile.gettempdir(), "fpdb")
     parent = _open_folder(path.parent)
     try:
         with _made(parent, path) as scratch:
+            if alone and _is_in_use(parent, _prefix(path.name), scratch.path.name):
+                raise LockTimeoutError(
+                    f"another run is writing {path}", hint="wait until it has ended, or end it"
+                )
             yield scratch
     finally:
         os.close(parent)
@@ -201,6 +208,20 @@ def _remove(parent: int, name: str, folder: int) -> None:
     os.unlink(CLAIM_FILE, dir_fd=folder)
     if os.path.samestat(os.lstat(name, dir_fd=parent), os.fstat(folder)):
         os.rmdir(name, dir_fd=parent)
+
+
+def _is_in_use(parent: int, prefix: str, own: str) -> bool:
+    """Return whether there is a folder beside a path with a claim that somebody has locked."""
+    for name in os.listdir(parent):
+        if name != own and name.startswith(prefix) and _RANDOM.fullmatch(name, len(prefix)):
+            with contextlib.suppress(OSError):
+                claim = os.open(f"{name}/{CLAIM_FILE}", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=parent)
+                try:
+                    if not _lock(claim, unable=True):
+                        return True
+                finally:
+                    os.close(claim)
+    return False
 
 
 def _remove_empty(parent: int, name: str) -> None:

@@ -33,10 +33,8 @@ PICKLING = {"multiprocessing"}
 MAY_PICKLE = {"fpdb/processes.py"}
 # Modules that make files otherwise than through fpdb/scratch.py, and how.
 MAY_MAKE_FILES = {
-    # The folder of a run, with its journals, and what lies in it.
-    "fpdb/dedupe/files.py": {".part", "getpid", "mkdir", "open"},
-    "fpdb/dedupe/records.py": {"tempfile"},
-    "fpdb/io/journal.py": {"O_CREAT", "mkdir", "open"},
+    # The folder that is to get an output for each input.
+    "fpdb/dedupe/files.py": {"mkdir"},
     # The files of a database, which are opened without following links. No name has the process.
     "fpdb/storage/drafts.py": {"O_CREAT"},
     "fpdb/storage/lock.py": {"O_CREAT"},

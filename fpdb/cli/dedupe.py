@@ -13,6 +13,7 @@ from fpdb.cli.inputs import BadRecords, MarkupWarning, choose_reading, is_termin
 from fpdb.cli.options import bundled, option, require, require_name
 from fpdb.cli.output import counts_dict
 from fpdb.io.streams import SUFFIXES, suffix_of
+from fpdb.storage.open_checks import is_vacant
 
 _COUNTS = ("read", "kept", "removed", "short", "bad", "incomplete")
 
@@ -42,6 +43,9 @@ def dedupe(
     database: Annotated[
         Path | None, option("--db DB", "Compare with earlier files, and remember these.")
     ] = None,
+    abandon: Annotated[
+        bool, option("--abandon", "Forget a run that didn't finish; see --db.")
+    ] = False,
     bad: Annotated[
         Literal["keep", "drop", "fail"],
         option("--bad keep|drop|fail", "Records that can't be compared."),
@@ -54,20 +58,22 @@ def dedupe(
       fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl --jobs 0
 
     Copies JSON lines, CSV, TSV, Parquet and Arrow; what stays is unchanged, in
-    its order. With --db, repeat a command that was interrupted: it reads again,
-    and goes on comparing where it stopped.
+    its order. With --db, repeat a command that was interrupted: it does all again.
+    If its outputs may be in their places, other runs are refused until it has,
+    or until --abandon: then later runs aren't compared with those outputs.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     form = SUFFIXES.get(suffix_of(removed or ""), "jsonl")
     require(form == "jsonl", f"--removed gets JSON lines, found {removed}")
     require("-" not in files or not is_terminal(), "standard input is a terminal")
+    require(database is not None or not abandon, "--abandon is about a run with --db")
     require(report is None or k is None, "--report shows what is similar, and takes no -k")
     require(report is None or "-" not in files, "--report reads files again, and no standard input")
     require(report is None or report.parent.is_dir(), f"there is no folder for {report}")
-    outcome = "nothing was written"
-    if database:
-        outcome += "; the same command reads again, and keeps what was decided"
-    render.leave_if_interrupted(outcome)
+    known, least = recipe, similarity
+    if report:
+        known, least = _compared_by(recipe, similarity, database)
+    render.leave_if_interrupted("run it again" if database else "nothing was written")
     signal.signal(signal.SIGTERM, _end)
     bad_records = BadRecords()
     counts = fpdb.dedupe(
@@ -83,6 +89,7 @@ def dedupe(
         bad=bad,
         removed=removed,
         jobs=jobs,
+        abandon=abandon,
         on_bad=bad_records,
         on_progress=_StageLine(),
     )
@@ -96,8 +103,8 @@ def dedupe(
             files,
             report,
             reading,
-            recipe=recipe or options.WEB,
-            similarity=similarity,
+            recipe=known or options.WEB,
+            similarity=least,
             date_field=keep.partition(":")[2] or None,
             kept=counts.marks,
             jobs=jobs,
@@ -106,6 +113,21 @@ def dedupe(
         groups = render.plural(shown.groups, "group")
         render.summarise(None, f"{report}: {shown.shown:,} of {groups}")
     bad_records.settle(counts.read - counts.bad)
+
+
+def _compared_by(
+    recipe: fpdb.Recipe | None, similarity: float | None, database: Path | None
+) -> tuple[fpdb.Recipe, float | None]:
+    """Return how a report compares, as the run does; a usage error if that isn't by similarity."""
+    if database and not is_vacant(database):
+        with fpdb.open(database, readonly=True, recipe=recipe) as db:
+            recipe, own = db.recipe, db.similarity
+    else:
+        recipe = recipe or fpdb.recipe(options.WEB)
+        own = recipe.similarity
+    least = own if similarity is None else similarity
+    require(least is not None, "--report shows what is similar, and fingerprints are compared here")
+    return recipe, least
 
 
 def _end(*_: object) -> None:

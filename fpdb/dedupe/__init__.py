@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from fpdb.dedupe.decide import Deduplicated, Deduplication, Removed, Where
 from fpdb.dedupe.files import Corpus
 from fpdb.dedupe.records import kept_records, kept_rows
+from fpdb.dedupe.run import Deduplicated, Deduplication, Removed, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io.arrow import is_table
@@ -31,6 +31,7 @@ def dedupe(
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
     jobs: int = 1,
+    abandon: bool = False,
     on_removed: Callable[[Removed], object] | None = None,
     on_bad: Callable[[BadRecord], object] | None = None,
     on_progress: Callable[[Deduplicated], object] | None = None,
@@ -51,8 +52,10 @@ def dedupe(
         reading: How files become records; records need no key.
         output_dir: A folder for one file for each input, in place of `output`.
         database: A database, or the path of one, which is created if it isn't there. Records that
-            resemble its documents are removed, and those that stay are added. Called again with
-            the same arguments, a run that was interrupted reads again, but keeps its decisions.
+            resemble its documents are removed, and those that stay are added, all in one step: when
+            the outputs are in their places, before the table is returned, or once all records were
+            taken of the iterator. One that is closed before adds nothing. A run that was
+            interrupted is begun again: call it with the same records and options.
         similarity: The least similarity at which a record is removed; 0.8 by default, or that of
             the database.
         k: Remove records whose fingerprints are within k, whatever their similarity.
@@ -64,7 +67,10 @@ def dedupe(
         removed: A file for a line of JSON about each record that was removed.
         jobs: The number of processes that read and fingerprint; 0 for one a processor. The result
             doesn't depend on it.
-        on_removed: Called for each record that is removed; not for those of an interrupted run.
+        abandon: Forget a run that moved some of its outputs to their places, but didn't come to add
+            what it kept to the database. Its outputs stay as they are, and what is deduplicated
+            later isn't compared with them.
+        on_removed: Called for each record that is removed.
         on_bad: Called for each record that can't be compared.
         on_progress: Called with the counts so far.
 
@@ -83,7 +89,7 @@ def dedupe(
         keep,
         bad,
         jobs,
-        noted=bool(removed or on_removed or database),
+        abandon=abandon,
         on_removed=on_removed,
         on_bad=on_bad,
         on_progress=on_progress,

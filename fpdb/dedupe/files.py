@@ -5,7 +5,6 @@ They are read twice: first all of their records are decided, then those that sta
 
 import contextlib
 import dataclasses
-import hashlib
 import os
 import shutil
 import stat
@@ -19,14 +18,14 @@ import numpy as np
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
-from fpdb.dedupe.decide import Codes, Deduplication, RecordBlock, Where
+from fpdb.dedupe.decide import Decider
+from fpdb.dedupe.prepare import RecordBlock
+from fpdb.dedupe.run import Codes, Deduplication, Where
 from fpdb.errors import InputError
-from fpdb.fingerprint import Recipe
 from fpdb.io import streams
 from fpdb.io.files import FORMATS, Source, check_path, read_parts
-from fpdb.io.journal import Journal, claimed_folder
 from fpdb.io.raw import COPIED, TableHead, changed, write_rows
-from fpdb.storage.drafts import sync
+from fpdb.scratch import Drafts, Scratch, scratch_folder
 from fpdb.storage.open_checks import disk_named
 
 
@@ -57,20 +56,13 @@ def _state(path: str) -> str:
 
 @dataclass
 class Corpus:
-    """The files of a run: what is read, what is written, and the folder beside that."""
+    """The files of a run: what is read, what is written, and a folder beside that."""
 
     run: Deduplication
     paths: list[str]
     output: Path
     into_folder: bool
     removed: str | None
-
-    @property
-    def folder(self) -> Path:
-        """Where the run keeps what it needs until it has ended."""
-        if self.into_folder:
-            return self.output / ".dedupe.part"
-        return self.output.with_name(f"{self.output.name}.part")
 
     def deduplicate(self, given: Where | None) -> None:
         """Write the files without near-duplicates, each whole or not at all."""
@@ -79,14 +71,18 @@ class Corpus:
         if self.into_folder:
             with disk_named(self.output.parent):
                 self.output.mkdir(exist_ok=True, parents=True)
-        with claimed_folder(self.folder, str(self.output)):
+        beside = self.output / "dedupe" if self.into_folder else self.output
+        with (
+            disk_named(beside.parent),
+            scratch_folder(Path(os.path.realpath(beside)), alone=True) as scratch,
+        ):
             inputs = [
-                self._input(path, form, number)
+                self._input(path, form, scratch, number)
                 for number, (path, form) in enumerate(zip(self.paths, forms, strict=True))
             ]
             headers = self._headers(inputs)
-            with self.run.index(self.folder, given) as database:
-                self._decide_and_write(database, inputs, headers, durable=given is not None)
+            with self.run.opened(given) as database:
+                self._decide_and_write(database, inputs, headers, scratch)
 
     def _check(self) -> list[str]:
         """Return the formats of the inputs; raise InputError if they can't be copied."""
@@ -124,12 +120,12 @@ class Corpus:
             forms.append(form)
         return forms
 
-    def _input(self, path: str, form: str, number: int) -> InputFile:
+    def _input(self, path: str, form: str, scratch: Scratch, number: int) -> InputFile:
         shown = os.fsencode(path).decode(errors="replace")
         reading = dataclasses.replace(self.run.reading, format=form)
         if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):
             with streams.named(shown):
-                path, state = streams.saved(path, str(self.folder / f"input-{number}"))
+                path, state = streams.saved(path, str(scratch.path / f"input-{number}"))
             return InputFile(Source(path, path, form, reading), shown, state, saved=True)
         return InputFile(Source(path, path, form, reading), shown, _state(path))
 
@@ -146,50 +142,43 @@ class Corpus:
 
     def _decide_and_write(
         self,
-        database: Database,
+        database: Database | None,
         inputs: list[InputFile],
         headers: list[TableHead],
-        *,
-        durable: bool,
+        scratch: Scratch,
     ) -> None:
         run = self.run
-        spool = self.folder / "documents" if durable or run.keep != "first" else None
-        uuid, places = database.preparer.header["uuid"], database.file_places()
-        known = (uuid, places) if durable else ()
-        with Journal(self.folder, self._digest(inputs), *known) as journal:
-            for target in self._targets():
-                if durable and not journal.resumed and target.exists():
-                    raise InputError(
-                        f"{target} is there already, and the database may have its records",
-                        hint="of the same inputs, keep it: a second run would remove all that the "
-                        "database has; for other inputs, name another output",
-                    )
-            codes: list[list[Codes]] = [[] for _ in inputs]
-            for block, found in run.decided(database, self._pieces(inputs), journal, spool):
+        if database is not None:
+            self._require_new_targets(database)
+        codes: list[list[Codes]] = [[] for _ in inputs]
+        with Decider(run, database, scratch, lined=bool(self.removed)) as decider:
+            for block, found in decider.each(self._pieces(inputs)):
                 codes[block.number].append(found)
             kept = [run.kept(np.concatenate([np.empty(0, np.uint8), *some])) for some in codes]
-            self._write(inputs, headers, kept, journal)
-            if durable:
-                database.add_prepared([], places={journal.identity: None})
+            decider.require_next()
+            with Drafts() as drafts:
+                self._write(drafts, inputs, headers, kept, decider.lines)
+                # The outputs move to their places when this block ends.
+                decider.begin()
+            decider.finish()
         # A file that can't be read to its end has a bad record there.
         ends = [np.zeros(int(number in run.damaged), np.bool_) for number in range(len(inputs))]
         run.finish(np.concatenate([*chain.from_iterable(zip(kept, ends, strict=True))]))
 
-    def _digest(self, inputs: list[InputFile]) -> bytes:
-        """Return the digest of what an interrupted run must have in common with the next one."""
-        run = self.run
-        recipe = run.recipe.id if isinstance(run.recipe, Recipe) else ""
-        known: list[object] = [
-            run.reading,
-            run.similarity,
-            run.k,
-            recipe,
-            run.keep,
-            run.bad,
-            self.removed,
-        ]
-        known += [(each.shown, each.state) for each in inputs]
-        return hashlib.blake2b(repr(known).encode(), digest_size=16).digest()
+    def _require_new_targets(self, database: Database) -> None:
+        """Raise InputError if an output would be replaced whose records the database has.
+
+        Only the output of a run that didn't finish, which writes it again, has none there.
+        """
+        if any(not run.finished for run in database.runs.known()):
+            return
+        for target in self._targets():
+            if target.exists():
+                raise InputError(
+                    f"{target} is there already, and the database may have its records",
+                    hint="of the same inputs, keep it: a second run would remove all that the "
+                    "database has; for other inputs, name another output",
+                )
 
     def _pieces(self, inputs: list[InputFile]) -> Iterator[RecordBlock]:
         """Yield the parts of the files; their bytes show how far the reading is."""
@@ -202,43 +191,33 @@ class Corpus:
                 yield RecordBlock(part, number, source.path, each.shown)
 
     def _write(
-        self, inputs: list[InputFile], headers: list[TableHead], kept: list[Marks], journal: Journal
+        self,
+        drafts: Drafts,
+        inputs: list[InputFile],
+        headers: list[TableHead],
+        kept: list[Marks],
+        lines: IO[bytes] | None,
     ) -> None:
-        """Copy what stays, and move it to its place when all of it is on the disk."""
+        """Copy what stays, and what is said of the rest."""
         run = self.run
         run.expect(sum(os.path.getsize(each.source.path) for each in inputs), "writing")
-        drafts: dict[Path, Path] = {}
-        with contextlib.ExitStack() as stack:
-            if self.removed:
-                target = Path(self.removed)
-                draft = target.with_name(f".{target.name}.{os.getpid()}.part")
-                stack.callback(draft.unlink, missing_ok=True)
-                with (
-                    open(journal.lines, "rb") as lines,
-                    _synced(draft) as file,
-                    streams.packed(file, self.removed) as packed,
-                ):
-                    shutil.copyfileobj(lines, packed)
-                drafts[draft] = target
-            sources = [
-                dataclasses.replace(
-                    each.source, progress=run.progress, problem=run.damaged.get(number, "")
-                )
-                for number, each in enumerate(inputs)
-            ]
-            parts = list(zip(sources, kept, strict=True))
-            together = [parts] if not self.into_folder else [[part] for part in parts]
-            for number, (target, some) in enumerate(zip(self._targets(), together, strict=True)):
-                draft = self.folder / f"output-{number}"
-                with _synced(draft) as file:
-                    write_rows(file, str(target), headers[number], some)
-                drafts[draft] = target
-            for each in inputs:
-                each.require_same()
-            for draft, target in drafts.items():
-                with disk_named(target.parent):
-                    draft.replace(target)
-                    sync(target.parent)
+        if self.removed and lines:
+            lines.seek(0)
+            with drafts.file(self.removed) as file, streams.packed(file, self.removed) as packed:
+                shutil.copyfileobj(lines, packed)
+        sources = [
+            dataclasses.replace(
+                each.source, progress=run.progress, problem=run.damaged.get(number, "")
+            )
+            for number, each in enumerate(inputs)
+        ]
+        parts = list(zip(sources, kept, strict=True))
+        together = [parts] if not self.into_folder else [[part] for part in parts]
+        for number, (target, some) in enumerate(zip(self._targets(), together, strict=True)):
+            with disk_named(target.parent), drafts.file(target) as file:
+                write_rows(file, str(target), headers[number], some)
+        for each in inputs:
+            each.require_same()
 
     def _targets(self) -> list[Path]:
         """Return the files that are written."""
@@ -271,12 +250,3 @@ class Corpus:
                     )
             if target.exists() and not target.is_file():
                 raise InputError(f"{target} is no file", hint="name a file that isn't there yet")
-
-
-@contextlib.contextmanager
-def _synced(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file for a block; it is on the disk when the block ends."""
-    with disk_named(path.parent), open(path, "xb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())

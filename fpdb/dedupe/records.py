@@ -3,19 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from fpdb.dedupe.decide import Codes, Deduplication, RecordBlock, Where
+from fpdb.dedupe.decide import Decider, require_next
+from fpdb.dedupe.prepare import RecordBlock
+from fpdb.dedupe.run import Codes, Deduplication, Where
 from fpdb.errors import InputError
 from fpdb.io.arrow import selectable, table_rows
-from fpdb.io.journal import Journal
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.tables import Named
 from fpdb.models import Document
+from fpdb.scratch import scratch_folder
 
 _TOGETHER = 1000
 
@@ -43,11 +43,14 @@ def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None
 def _decided(
     run: Deduplication, blocks: Iterable[RecordBlock], given: Where | None
 ) -> Iterator[tuple[RecordBlock, Codes]]:
-    with TemporaryDirectory(prefix="fpdb-") as name:
-        folder = Path(name)
-        spool = None if run.keep == "first" else folder / "documents"
-        with run.index(folder, given) as database, Journal(folder) as journal:
-            yield from run.decided(database, blocks, journal, spool)
+    """Yield what became of blocks, and add to the database when all of them were taken."""
+    with run.opened(given) as database, scratch_folder() as scratch:
+        if database is not None:
+            require_next(database)
+        with Decider(run, database, scratch) as decider:
+            yield from decider.each(blocks)
+            decider.require_next()
+            decider.finish()
 
 
 def _groups(items: Iterable[Any]) -> Iterator[list[Any]]:

@@ -6,7 +6,7 @@ time of adding, and only a document with a text, a sketch or metadata has a reco
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from typing import Any, SupportsIndex
@@ -36,6 +36,7 @@ from fpdb.storage.format import (
     require_checksum,
     unpack_record,
 )
+from fpdb.storage.origin import renamed
 from fpdb.tables import Index
 from fpdb.tables.bands import Sketches
 from fpdb.tables.bits import Fingerprints
@@ -47,7 +48,6 @@ SLICE = 1000
 
 # Keys as they are loaded: uint64[n], or texts as object[n].
 Keys = NDArray[Any]
-Rename = Callable[[Stored, int], Stored]
 
 # Records whose sketches are read at once.
 _BLOCK = 1 << 14
@@ -160,18 +160,16 @@ class Catalog(ABC):
         for pages in self.pages:
             pages.fill(into, pages.scan(txn))
 
-    def under_free_keys(
-        self, txn: ReadTransaction, documents: Sequence[Stored], rename: Rename
-    ) -> list[Stored]:
+    def under_free_keys(self, txn: ReadTransaction, documents: Sequence[Stored]) -> list[Stored]:
         """Rename documents whose keys are stored, or come twice."""
         numbers = count(Counters.unpack(txn.get("counters", b"counters")).next_id)
-        renamed: dict[Key, Stored] = {}
+        named: dict[Key, Stored] = {}
         for document in documents:
             free = document
-            while free.key in renamed or self.find(txn, free.key):
-                free = rename(document, next(numbers))
-            renamed[free.key] = free
-        return list(renamed.values())
+            while free.key in named or self.find(txn, free.key):
+                free = renamed(document, next(numbers))
+            named[free.key] = free
+        return list(named.values())
 
     def short_ids(self, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
         """Yield the ids of the short texts with a digest; zeros are of texts that equal none."""

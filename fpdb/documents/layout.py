@@ -1,7 +1,7 @@
-"""The layout of a database: what its header names, and how far followed files were read."""
+"""The layout of a database: what its header names, and how far files were read, and runs."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,10 +15,12 @@ from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
     FILES,
     MINHASH,
+    RUN,
     Counters,
     FilePlace,
     FilePlaces,
     Header,
+    StoredRun,
     pack_header,
     require_supported,
     unpack_header,
@@ -182,8 +184,8 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
 
 def read_places(txn: ReadTransaction) -> Iterator[FilePlace]:
     """Yield how far each file was read."""
-    with txn.cursor(FILES) as cursor:
-        for key, value in cursor:
+    for key, value in _entries(txn):
+        if not key.startswith(RUN):
             yield FilePlace.unpack(key, value)
 
 
@@ -196,11 +198,36 @@ def write_places(txn: WriteTransaction, places: FilePlaces) -> None:
             txn.put(FILES, identity.pack(), place.pack())
 
 
+def read_runs(txn: ReadTransaction) -> Iterator[StoredRun]:
+    """Yield the runs that added documents, or are about to."""
+    for key, value in _entries(txn):
+        if key.startswith(RUN):
+            yield StoredRun.unpack(key, value)
+
+
+def write_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
+    """Store runs, each in the place of one with the same content."""
+    for run in runs:
+        txn.put(FILES, run.key, run.pack())
+
+
+def forget_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
+    """Forget runs."""
+    for run in runs:
+        txn.delete(FILES, run.key)
+
+
 def check_places(txn: ReadTransaction) -> Iterator[Problem]:
-    """Yield the places that can't be read."""
+    """Yield the places of files and the runs that can't be read."""
+    for key, value in _entries(txn):
+        kind = StoredRun if key.startswith(RUN) else FilePlace
+        try:
+            kind.unpack(key, value)
+        except DamagedError as error:
+            yield Problem(FILES, f"{key.hex()}: {error}")
+
+
+def _entries(txn: ReadTransaction) -> Iterator[tuple[bytes, memoryview]]:
     with txn.cursor(FILES) as cursor:
         for key, value in cursor:
-            try:
-                FilePlace.unpack(key, value)
-            except DamagedError as error:
-                yield Problem(FILES, f"{bytes(key).hex()}: {error}")
+            yield bytes(key), value

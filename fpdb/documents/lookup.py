@@ -10,8 +10,8 @@ from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.models import Document, Key, Match, Matches
 from fpdb.progress import log
-from fpdb.storage import unpack
 from fpdb.storage.format import Stored
+from fpdb.storage.origin import unpack_meta
 from fpdb.tables import Hits, find_together, near_many
 from fpdb.tables.bits import Fingerprints, to_array
 
@@ -236,11 +236,6 @@ def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
     if not complete:
         log("WARNING", "an answer is incomplete: too many documents are that near")
     return found
-
-
-def unpack_meta(meta: bytes) -> object:
-    """Return metadata as they were added."""
-    return unpack(meta, "metadata") if meta else None
 
 
 def to_document(stored: Stored) -> Document:

@@ -5,7 +5,15 @@ from collections.abc import Iterator
 
 from fpdb.arrays import Column, gathered
 from fpdb.documents.catalog import View
-from fpdb.documents.layout import database_names, layout, new_database, read_places, write_places
+from fpdb.documents.layout import (
+    database_names,
+    layout,
+    new_database,
+    read_places,
+    read_runs,
+    write_places,
+    write_runs,
+)
 from fpdb.models import Stats, TableStats
 from fpdb.storage import Environment
 from fpdb.storage.format import Counters, Header
@@ -33,6 +41,7 @@ def compact(
     with Environment.build(path, *new, replace=replace) as built, built.write() as into:
         view.catalog.copy(txn, into)
         write_places(into, {place.identity: place for place in read_places(txn)})
+        write_runs(into, read_runs(txn))
         count = counters.documents - counters.short
         load_tables(into, index, lambda: _fingerprints(view), count, memory)
         catalog.load_bands(into, memory)

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -21,7 +21,14 @@ import numpy as np
 from fpdb.arrays import Column, Rows, among, gathered
 from fpdb.documents.catalog import IntegerCatalog, View
 from fpdb.documents.keys import fill_keys, scan_keys
-from fpdb.documents.layout import layout, new_database, read_layout, replanned
+from fpdb.documents.layout import (
+    layout,
+    new_database,
+    read_layout,
+    read_runs,
+    replanned,
+    write_runs,
+)
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
 from fpdb.models import Merged, MergedSource, require_choice, require_whole
@@ -275,6 +282,8 @@ class _Merge:
         sketches = sum(source.sketches() for source in self._sources) if sketched else None
         counters = Counters(next_id, documents, short, 1, sketches)
         into.put("counters", b"counters", counters.pack())
+        runs = [run for source in self._sources for run in source.read(read_runs(source.view.txn))]
+        write_runs(into, sorted(runs, key=attrgetter("finished")))
         return taken
 
     def _places(self) -> Iterator[tuple[Fingerprints, Column]]:

@@ -13,7 +13,6 @@ from itertools import chain, islice
 from typing import IO, Any, Self
 
 from fpdb.documents.catalog import Catalog
-from fpdb.documents.lookup import unpack_meta
 from fpdb.documents.prepare import BATCH
 from fpdb.errors import DamagedError, FormatError, InputError, RecipeError, RecipeMismatchError
 from fpdb.fingerprint import canonical
@@ -23,6 +22,7 @@ from fpdb.models import DIGEST_BYTES, PORTABLE, Document, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction
 from fpdb.storage.format import Counters, Header, Stored
+from fpdb.storage.origin import unpack_meta
 
 VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
 

@@ -321,6 +321,44 @@ class FilePlace(NamedTuple):
 
 FilePlaces = Mapping[FileIdentity, FilePlace | None]
 
+RUN = b"run"  # the beginning of the keys of runs, which are beside those of files
+
+
+class StoredRun(NamedTuple):
+    """A run that adds what it keeps of some records: which ones, how, and when.
+
+    `content` is a digest of the records, whatever files they are in, and `options` one of how they
+    are compared. While it isn't finished, its outputs may be in their places, and its documents
+    aren't stored; then all of them are.
+    """
+
+    content: bytes
+    options: bytes
+    time: int
+    finished: bool
+
+    @property
+    def key(self) -> bytes:
+        """The key of this run."""
+        return RUN + self.content
+
+    def pack(self) -> bytes:
+        """Pack all but the content, which is in the key."""
+        body: bytes = msgpack.packb([self.options, self.time, self.finished])
+        return xxhash.xxh3_64_digest(body, seed_of(FILES, self.key)) + body
+
+    @classmethod
+    def unpack(cls, key: memoryview | bytes, value: memoryview | bytes) -> "StoredRun":
+        """Unpack a key and its value, or raise DamagedError."""
+        body = value[CHECKSUM_BYTES:]
+        if bytes(value[:CHECKSUM_BYTES]) != xxhash.xxh3_64_digest(body, seed_of(FILES, key)):
+            raise DamagedError("the record of a run is damaged")
+        fields = unpack(body, "the record of a run")
+        kinds = [type(field) for field in fields] if isinstance(fields, list) else []
+        if len(key) != len(RUN) + DIGEST_BYTES or kinds != [bytes, int, bool]:
+            raise DamagedError("the record of a run has other fields")
+        return cls(bytes(key[len(RUN) :]), *fields)
+
 
 _NO_DIGEST = bytes(DIGEST_BYTES)
 _RECORD_CHECKSUM_BYTES = 4

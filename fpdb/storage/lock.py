@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Protocol
@@ -30,7 +30,7 @@ from fpdb.errors import LockTimeoutError
 from fpdb.processes import is_stopped
 from fpdb.progress import announce
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_file
+from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_data, open_file
 
 # After this many seconds of waiting for another process, it is announced.
 ANNOUNCED_SECONDS = 2.0
@@ -318,3 +318,22 @@ def _pid_namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
+
+
+@contextlib.contextmanager
+def sole_run(directory: Path) -> Iterator[None]:
+    """Be the only run that adds to the database in a directory, for a block; a kill ends it too.
+
+    Others may write meanwhile, and wait for no run.
+    """
+    descriptor = open_data(directory, copied=True)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockTimeoutError(
+                f"another run is adding to {directory}", hint="wait until it has ended, or end it"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -93,7 +93,7 @@ class BandTable:
         block = _sketches_of(documents)
         numbers, marks = self.shape.columns(block.sketches, block.digests)
         ids = block.ids[marks.nonzero()[0]]
-        order = _Order((self._end - 1).bit_length(), int(ids.max(initial=0)))
+        order = RowOrder((self._end - 1).bit_length(), int(ids.max(initial=0)))
         return order.sorted([order.combined(numbers[marks], ids)])
 
     def update(
@@ -188,14 +188,14 @@ class BandTable:
         No id exceeds `largest`, and all blocks are in the order of ids. The source is read again
         for each part that fits into the memory.
         """
-        order = _Order(self._bits, largest)
+        order = RowOrder(self._bits, largest)
         parts = 1 + count * self.shape.count * order.row_bytes // memory
         bounds = [self._end * part // parts for part in range(parts + 1)]
         made = (self._part(source, order, low, after) for low, after in pairwise(bounds))
         self.pages.fill(txn, chain.from_iterable(made))
 
     def _part(
-        self, source: Callable[[], Iterable[Sketches]], order: "_Order", low: int, after: int
+        self, source: Callable[[], Iterable[Sketches]], order: "RowOrder", low: int, after: int
     ) -> Iterator[Rows]:
         """Yield the sorted rows from a number on and before another one, band by band."""
         bands = range(low >> self._bits, (after - 1 >> self._bits) + 1)
@@ -232,7 +232,7 @@ def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:
     return chosen, complete
 
 
-class _Order:
+class RowOrder:
     """Sorts rows of a band: a value and an id, in one number if both have room there.
 
     One number sorts ten times as fast as two, and takes a third of the memory.

@@ -1,9 +1,13 @@
 """fpdb dedupe: what it prints, its options, and its exit codes."""
 
 import json
+import sys
 
 import pytest
 from outlines import data_of
+
+import fpdb
+from fpdb.documents.runs import Runs
 
 TEXTS = [" ".join(f"w{place}x{number}" for place in range(40)) for number in range(3)]
 
@@ -222,3 +226,55 @@ def test_the_output_of_a_finished_run_is_kept(run, tmp_path, source):
     assert done.code == 3
     assert "hint: of the same inputs, keep it" in done.err
     assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
+
+
+def test_an_unfinished_run_is_finished_or_abandoned(run, tmp_path, source):
+    class StoppedError(Exception):
+        pass
+
+    def fail(*_):
+        raise StoppedError
+
+    other = tmp_path / "other.jsonl"
+    other.write_text(lines([{"id": 9, "text": TEXTS[1]}]))
+    dedupe = ("dedupe", source, "--db", tmp_path / "db", "-o")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Runs, "finish", fail)
+        with pytest.raises(StoppedError):
+            run(*dedupe, tmp_path / "out.jsonl")
+    done = run("dedupe", other, "--db", tmp_path / "db", "-o", tmp_path / "next.jsonl")
+    assert done.code == 3
+    assert "error: a run that began to write its outputs on 20" in done.err
+    assert "hint: run it again, with the same records and options, or abandon it" in done.err
+    done = run("dedupe", other, "--db", tmp_path / "db", "-o", tmp_path / "next.jsonl", "--abandon")
+    assert (done.code, ids(tmp_path / "next.jsonl")) == (0, [9])
+    assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
+    # Its records aren't in the database, as the option says.
+    assert run(*dedupe, tmp_path / "again.jsonl").code == 0
+    assert ids(tmp_path / "again.jsonl") == [0, 2]
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--abandon")
+    assert (done.code, "--abandon is about a run with --db" in done.err) == (2, True)
+
+
+def test_a_report_compares_as_the_run_did(run, tmp_path, source):
+    out, page, database = tmp_path / "out.jsonl", tmp_path / "page.html", tmp_path / "db"
+    done = run("dedupe", source, "-o", out, "--report", page, "--recipe", "words")
+    assert (done.code, "--report shows what is similar" in done.err) == (2, True)
+    assert not out.exists()
+    # Texts that differ in their punctuation alone are one text to the recipe.
+    fpdb.create(database, recipe="words").close()
+    done = run("dedupe", source, "-o", out, "--report", page, "--db", database)
+    assert (done.code, out.exists()) == (2, False)
+    database = tmp_path / "strict"
+    fpdb.create(database, recipe=fpdb.recipe("code"), similarity=0.9).close()
+    done = run("dedupe", source, "-o", out, "--report", page, "--db", database)
+    assert done.code == 0, done.err
+    assert ids(out) == [0]
+    assert [len(group["v"]) for group in data_of(page)["groups"]] == [6]
+
+
+def test_standard_input_that_is_closed_is_an_error(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    done = run("dedupe", "-", "-o", tmp_path / "out.jsonl")
+    assert done.code == 3
+    assert "standard input is closed" in done.err

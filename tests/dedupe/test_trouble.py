@@ -41,7 +41,7 @@ def test_a_bad_record_may_fail_the_run_before_anything_is_stored(tmp_path, mixed
     with pytest.raises(fpdb.InputError, match=r"in\.jsonl:1: isn't JSON"):
         fpdb.dedupe(mixed, tmp_path / "out.jsonl", bad="fail", database=path)
     assert not (tmp_path / "out.jsonl").exists()
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob(".*"))
     assert path is None or not path.exists()
 
 
@@ -186,14 +186,25 @@ def test_a_database_of_ready_documents_counts(tmp_path, mixed):
     assert {(each.kept_key, each.kept_source) for each in removed} == {("stored", None)}
 
 
-@pytest.mark.parametrize("kind", ["folder", "file"])
-def test_what_is_in_the_place_of_the_temporary_folder_stays(tmp_path, mixed, kind):
-    place = tmp_path / "out.jsonl.part"
-    if kind == "folder":
-        place.mkdir()
-        place = place / "own.txt"
-    place.write_text("mine")
-    with pytest.raises(fpdb.InputError, match="is there, where the run would keep") as caught:
-        fpdb.dedupe(mixed, tmp_path / "out.jsonl")
-    assert "another output" in caught.value.hint
-    assert place.read_text() == "mine"
+def test_metadata_of_users_mean_nothing(tmp_path, mixed):
+    """Fields that have the names which a run itself notes are those of users."""
+    meta = {"source": "mine.jsonl:7", "key": "theirs"}
+    with fpdb.create(tmp_path / "corpus.fpdb") as db:
+        db.add("stored", GOOD, meta)
+        removed = []
+        fpdb.dedupe(mixed, tmp_path / "out.jsonl", database=db, on_removed=removed.append)
+        assert {(each.kept_key, each.kept_source) for each in removed} == {("stored", None)}
+        assert db["stored"].meta == meta
+
+
+def test_what_a_run_notes_is_read_as_it_was_written(tmp_path, mixed):
+    removed = []
+    with fpdb.create(tmp_path / "corpus.fpdb") as db:
+        fpdb.dedupe(mixed, tmp_path / "out.jsonl", database=db)
+        assert db["good"].meta == {"source": f"{mixed}:2"}
+        db.add("copy", "another text of some words " * 9, db["good"].meta)
+        other = tmp_path / "other.jsonl"
+        rows = [GOOD, "another text of some words " * 9]
+        other.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+        fpdb.dedupe(other, tmp_path / "new.jsonl", database=db, on_removed=removed.append)
+    assert [each[2:4] for each in removed] == [("good", f"{mixed}:2"), ("copy", None)]

@@ -1,0 +1,251 @@
+"""The settings of a run that removes near-duplicates, and what became of its records."""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.arrays import Marks
+from fpdb.database import Database
+from fpdb.dedupe.prepare import NEWEST, Prepare, PreparedRecords, RecordBlock
+from fpdb.documents import layout
+from fpdb.documents.prepare import Preparer
+from fpdb.errors import InputError
+from fpdb.fingerprint import Recipe, preset
+from fpdb.ingest import Take
+from fpdb.io.records import BadRecord, Reading
+from fpdb.models import DIGEST_BYTES, Key, require_choice
+from fpdb.processes import mapped
+from fpdb.storage.open_checks import is_vacant
+
+KEPT, SHORT, REMOVED, BAD = range(4)
+Codes = NDArray[np.uint8]
+Where = Database | str | os.PathLike[str]
+_BAD_RECORDS = ("keep", "drop", "fail")
+_RECIPE = "web"
+# Blocks that are prepared while others are compared.
+_AHEAD = 32
+
+
+class Removed(NamedTuple):
+    """A record that was left out, and the kept one that it resembles.
+
+    Their keys are followed by their places: the file and the line or row. The similarity is None
+    where bits are compared; `distance` is that of the fingerprints.
+    """
+
+    key: Key
+    source: str
+    kept_key: Key
+    kept_source: str | None
+    similarity: float | None
+    distance: int
+
+
+@dataclass
+class Deduplicated:
+    """What became of the records so far.
+
+    Of those that were `read`, some are `kept`, some `removed`, because they resemble a kept one.
+    `bad` ones can't be compared, and were kept or dropped, as the policy says; `short` ones are
+    kept, because their text has hardly any words. `incomplete` counts kept ones whose search a
+    budget ended. `invalid_utf8` counts records in which bytes that aren't UTF-8 were replaced by
+    U+FFFD to compare them, and `markup` texts that weren't read as HTML but have tags. `stage` is
+    "reading", "comparing" or "writing", of which the share `done` is known, or None. At the end
+    `marks` says of each record, in the order of reading, whether it stays.
+    """
+
+    read: int = 0
+    kept: int = 0
+    removed: int = 0
+    short: int = 0
+    bad: int = 0
+    incomplete: int = 0
+    invalid_utf8: int = 0
+    markup: int = 0
+    stage: str = "reading"
+    done: float | None = None
+    marks: Marks | None = field(default=None, repr=False, compare=False)
+    started: float = field(default_factory=time.monotonic, repr=False)
+
+    @property
+    def seconds(self) -> float:
+        """The time since the run began."""
+        return time.monotonic() - self.started
+
+
+@dataclass
+class Deduplication:
+    """The settings of a run, and what became of its records."""
+
+    reading: Reading
+    similarity: float | None = None
+    k: int | None = None
+    recipe: str | Recipe | None = None
+    keep: str = "first"
+    bad: str = "keep"
+    jobs: int = 1
+    abandon: bool = False
+    on_removed: Callable[[Removed], object] | None = None
+    on_bad: Callable[[BadRecord], object] | None = None
+    on_progress: Callable[[Deduplicated], object] | None = None
+    counts: Deduplicated = field(default_factory=Deduplicated)
+    damaged: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_choice("bad", self.bad, _BAD_RECORDS)
+        if isinstance(self.recipe, str):
+            self.recipe = preset(self.recipe)
+        newest = self.keep.removeprefix(NEWEST) if self.keep.startswith(NEWEST) else ""
+        if self.keep not in ("first", "longest") and not newest:
+            raise InputError(
+                f"found keep {self.keep!r}, expected first, longest or newest:FIELD",
+                hint="newest:date keeps the record with the latest date",
+            )
+        if self.k is not None and self.similarity is not None:
+            raise InputError(
+                f"found k {self.k} and similarity {self.similarity}, expected one of them",
+                hint="k compares fingerprints, similarity compares texts",
+            )
+        fields = (newest,) if newest else ()
+        self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
+
+    def expect(self, total: int, stage: str) -> None:
+        """Begin a stage that reads some bytes."""
+        self.counts.stage, self.counts.done = stage, 0.0
+        self._read, self._total = 0, max(total, 1)
+
+    def progress(self, count: int) -> None:
+        """Count bytes that were read."""
+        self._read += count
+        self.counts.done = min(self._read / self._total, 1.0)
+        if self.counts.stage == "writing":
+            self.show()
+
+    def kept(self, codes: Codes) -> Marks:
+        """Mark what stays."""
+        dropped = [REMOVED, BAD] if self.bad == "drop" else [REMOVED]
+        return np.isin(codes, dropped, invert=True)
+
+    def finish(self, marks: Marks) -> None:
+        """Count what stays, given all marks."""
+        self.counts.marks = marks
+        self.counts.kept = int(np.count_nonzero(marks))
+        self.show()
+
+    def show(self) -> None:
+        """Report the counts so far."""
+        if self.on_progress:
+            self.on_progress(self.counts)
+
+    @contextlib.contextmanager
+    def opened(self, given: Where | None) -> Iterator[Database | None]:
+        """Open the database that is given, and be the only run that adds to it."""
+        if given is None:
+            yield None
+            return
+        with contextlib.ExitStack() as stack:
+            if isinstance(given, Database):
+                database = given
+            elif is_vacant(given):
+                database = stack.enter_context(Database.create(given, **self._wanted()))
+                stack.push(partial(_remove_empty, database))
+            else:
+                recipe = cast("Recipe | None", self.recipe)
+                database = stack.enter_context(Database.open(given, recipe=recipe))
+            self._require_fit(database)
+            stack.enter_context(database.runs.alone())
+            if self.abandon:
+                database.runs.abandon()
+            yield database
+
+    def _wanted(self) -> dict[str, Any]:
+        wanted: dict[str, Any] = {"recipe": self.recipe or _RECIPE, "k": self.k}
+        wanted["similarity"] = "recipe" if self.similarity is None else self.similarity
+        if self.k is not None:
+            wanted["similarity"] = None
+        return wanted
+
+    def preparer(self, database: Database | None) -> Preparer:
+        """Return what prepares records, for a database or as for a new one."""
+        if database is not None:
+            return database.preparer
+        wanted = self._wanted()
+        recipe, described = layout.describe(**wanted, plan=None, capacity=1_000_000, keys="text")
+        return Preparer(described, *layout.layout(described), recipe)
+
+    def _require_fit(self, database: Database) -> None:
+        list(database.query_prepared([], similarity=self.similarity))  # which needs sketches
+        if database.keys != "text":
+            raise InputError(
+                f"{database.path} has integer keys, expected a database with text keys",
+                hint="give another database; it is created if it isn't there",
+            )
+        if self.k is not None and (database.similarity is not None or database.k != self.k):
+            finds = "what is similar" if database.similarity else f"what is within {database.k}"
+            raise InputError(
+                f"{database.path} finds {finds}, found k={self.k}",
+                hint="leave k out, or give another database; it is created if it isn't there",
+            )
+        if short := database.shortfall(self.similarity):
+            raise InputError(
+                f"{database.path} {short}", hint="leave the similarity out, or do that first"
+            )
+
+    def options(self) -> bytes:
+        """Return a digest of what decides, besides the records, what stays."""
+        recipe = self.recipe.id if isinstance(self.recipe, Recipe) else ""
+        known = [self.similarity, self.k, recipe, self.keep, self.bad]
+        return hashlib.blake2b(repr(known).encode(), digest_size=DIGEST_BYTES).digest()
+
+    def prepared(
+        self, preparer: Preparer, blocks: Iterable[RecordBlock], *, noted: bool
+    ) -> Iterator[tuple[RecordBlock, PreparedRecords]]:
+        """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
+        counts = self.counts
+        take = Take(preparer.adapted(self.reading.max_bytes))
+        prepare = Prepare(take, self.keep, noted)
+        for block, found in mapped(prepare, blocks, self.jobs, _AHEAD):
+            counts.read += len(found.is_bad)
+            counts.invalid_utf8 += found.invalid_utf8
+            counts.markup += found.markup * (self.reading.html == "auto")
+            for bad in found.bad:
+                self._refuse(bad, fails=self.bad == "fail")
+            if found.damage:
+                counts.read += 1
+                self._refuse(found.damage, fails=self.bad != "drop")
+                self.damaged[block.number] = found.damage.reason
+            self.show()
+            yield block, found
+        if counts.read and counts.bad == counts.read:
+            raise InputError(
+                f"none of the {counts.read:,} records can be compared",
+                hint="which field has the text? The reasons are above; in Python, on_bad gets them",
+            )
+
+    def _refuse(self, bad: BadRecord, *, fails: bool) -> None:
+        if fails:
+            raise InputError(
+                f"{bad.source}: {bad.reason}",
+                hint=bad.hint or "leave it out by dropping what is bad",
+            )
+        self.counts.bad += 1
+        if self.on_bad:
+            self.on_bad(bad)
+
+
+def _remove_empty(database: Database, kind: type[BaseException] | None, *_: object) -> None:
+    """Remove a new database after an error of the input, if nothing is in it.
+
+    Otherwise it would be in the way of another attempt, with another recipe.
+    """
+    if kind and issubclass(kind, InputError):
+        database.remove(only_empty=True)

@@ -1,0 +1,48 @@
+"""Metadata of a document: a value of its caller, or where fpdb itself read a record.
+
+Of the latter the names are bytes, which no value of a caller holds; so the fields of users never
+mean anything to fpdb.
+"""
+
+from typing import Any
+
+import msgpack
+
+from fpdb.models import Key
+from fpdb.storage.format import Stored, unpack
+
+# A key that is taken gets a number; so it has to leave room for that.
+_LONGEST_KEY = 16_000
+
+
+class Origin(dict[str, Any]):
+    """Where `dedupe` read a record: its `source`, and its `key` if it is stored under another."""
+
+
+def pack_origin(source: str, key: Key | None = None) -> bytes:
+    """Pack where a record was read, as metadata."""
+    packed: bytes = msgpack.packb({b"source": source} | ({} if key is None else {b"key": key}))
+    return packed
+
+
+def unpack_meta(meta: bytes) -> object:
+    """Return metadata as they were added, or an `Origin`."""
+    if not meta:
+        return None
+    found = unpack(meta, "metadata")
+    if type(found) is dict and b"source" in found:
+        return Origin({name.decode(): value for name, value in found.items()})
+    return found
+
+
+def origin_of(key: Key, meta: object) -> tuple[Key, str | None]:
+    """Return the key of a stored document as it was read, and its place if that is known."""
+    known = meta if isinstance(meta, Origin) else {}
+    return known.get("key", key), known.get("source")
+
+
+def renamed(document: Stored, number: int) -> Stored:
+    """Give another key to a document whose key is taken, and note its own."""
+    own, source = origin_of(document.key, unpack_meta(document.meta))
+    meta = document.meta if source is None else pack_origin(source, own)
+    return document._replace(key=f"{str(own)[:_LONGEST_KEY]} #{number}", meta=meta)
