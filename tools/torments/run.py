@@ -27,6 +27,7 @@ TORMENTS = {
     "mutations": "changes aimed at the structure of a data file: noticed when, or not",
     "arrow": "Parquet and Arrow files with changed bytes",
     "outputs": "kill -9 of commands that write files",
+    "deliveries": "kill -9 of dedupe with a database, and all ways to go on",
     "memory": "commands with little address space",
     "greedy": "clients of a server that send and take what they like",
 }
