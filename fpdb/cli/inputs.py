@@ -17,6 +17,7 @@ from fpdb.models import LARGEST_TEXT
 
 _FIELDS = "Fields"
 _INPUT = "Input"
+_TOO_LARGE = "holds more than "  # so a reason begins that is about the size of a record
 _SHOWN, _ALIKE = 100, 3
 _RECORDS = "the reasons are above; --format and the --*-field options say what a record is"
 # What differs in reasons of one kind: numbers, and what is between the first quote and the last.
@@ -146,6 +147,8 @@ class BadRecords:
     def settle(self, good: int | None = None, hint: str = _RECORDS) -> None:
         """End the command with exit code 4, or with an error if no record was good."""
         if self.count and (self.good if good is None else good):
+            if any(kind.startswith(_TOO_LARGE) for kind in self._kinds):
+                render.note("hint: --max-bytes sets how large a record may be")
             raise typer.Exit(render.ExitCode.BAD_RECORDS)
         if self.count:
             none = "the record can't" if self.count == 1 else f"none of {self.count:,} records can"

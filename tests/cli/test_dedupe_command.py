@@ -132,6 +132,14 @@ def test_what_is_bad_is_named(run, tmp_path, source):
     assert not (tmp_path / "failed.jsonl").exists()
 
 
+def test_a_line_that_is_too_long_names_the_option(run, tmp_path, source):
+    source.write_text(source.read_text() + lines([{"id": 9, "text": "long " * 200}]))
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--max-bytes", "900")
+    assert done.code == 4
+    assert "holds more than 900 bytes in one line" in done.err
+    assert "hint: --max-bytes sets how large a record may be" in done.err
+
+
 def test_hostile_keys_stay_on_their_line(run, tmp_path):
     keys = ["\x1b[31mred\n\u202egnp", "\u2028", "a"]
     source, removed = tmp_path / "in.jsonl", tmp_path / "removed.jsonl"

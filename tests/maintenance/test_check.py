@@ -14,7 +14,7 @@ from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
 from fpdb.documents.catalog import View
 from fpdb.documents.keys import splice_keys
-from fpdb.documents.layout import read_places, write_places
+from fpdb.documents.layout import read_places, read_runs, write_places, write_runs
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
@@ -24,6 +24,7 @@ from fpdb.storage.format import (
     Counters,
     FileIdentity,
     FilePlace,
+    StoredRun,
     pack_record,
     renumbered,
     unpack_record,
@@ -530,6 +531,22 @@ def test_a_place_of_a_followed_file_that_is_damaged_or_another_s_is_reported(db:
         txn.put(FILES, place.identity.pack(), other.pack())
         txn.put(FILES, other.identity.pack(), other.pack()[:-1] + b"x")
         txn.put(FILES, b"short", place.pack())
+
+    found = problems(db, alter)
+    assert [problem.where for problem in found] == [FILES] * 3
+
+
+def test_a_run_that_is_damaged_or_another_s_is_reported(db: Database) -> None:
+    run = StoredRun(bytes(range(16)), b"options", 1_750_000_000, finished=True)
+    other = run._replace(content=bytes(16))
+
+    def alter(txn: WriteTransaction, _: Database) -> None:
+        write_runs(txn, [run, other])
+        assert list(read_runs(txn)) == [other, run]
+        assert list(read_places(txn)) == []
+        txn.put(FILES, run.key, other.pack())
+        txn.put(FILES, other.key, other.pack()[:-1] + b"x")
+        txn.put(FILES, run.key[:7], run.pack())
 
     found = problems(db, alter)
     assert [problem.where for problem in found] == [FILES] * 3

@@ -28,6 +28,7 @@ from fpdb.scratch import Drafts
 ROUNDS = 50  # of each way
 CONTROL_ROUNDS = 50
 RECORDS, COPIES, WORDS = 250, 50, 30
+END = 150  # calls of a run that are made when its documents are stored, or nearly
 TOGETHER = 40  # records that are decided, and stored, at a time
 _ENDED, _REFUSED = 0, 3
 
@@ -93,8 +94,8 @@ def _write(path: Path, records: list[dict[str, str]]) -> None:
 
 
 def _moment(chance: random.Random, moments: Moments) -> int:
-    """Choose the call before which a run is killed; of two, one is among the last steps."""
-    first = moments.last if chance.random() < 0.5 else 1
+    """Choose the call before which a run is killed: in the whole run, or near its end."""
+    first = chance.choice((1, moments.last, moments.calls - END))
     return chance.randint(first, moments.calls)
 
 
