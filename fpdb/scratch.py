@@ -211,16 +211,25 @@ def _remove(parent: int, name: str, folder: int) -> None:
 
 
 def _is_in_use(parent: int, prefix: str, own: str) -> bool:
-    """Return whether there is a folder beside a path with a claim that somebody has locked."""
-    for name in os.listdir(parent):
-        if name != own and name.startswith(prefix) and _RANDOM.fullmatch(name, len(prefix)):
-            with contextlib.suppress(OSError):
-                claim = os.open(f"{name}/{CLAIM_FILE}", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=parent)
-                try:
-                    if not _lock(claim, unable=True):
-                        return True
-                finally:
-                    os.close(claim)
+    """Return whether another process of this user has a folder beside a path, if that is seen."""
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listdir(parent)
+    for name in names:
+        if name == own or not name.startswith(prefix) or not _RANDOM.fullmatch(name, len(prefix)):
+            continue
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+            stack.callback(os.close, folder)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            claim = os.open(CLAIM_FILE, flags, dir_fd=folder)
+            stack.callback(os.close, claim)
+            if os.fstat(folder).st_uid != os.geteuid():
+                continue
+            try:
+                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
     return False
 
 

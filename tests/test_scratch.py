@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from fpdb.errors import ClosedError, FpdbError
-from fpdb.scratch import Drafts, draft_file, scratch_folder
+from fpdb.errors import ClosedError, FpdbError, LockTimeoutError
+from fpdb.scratch import CLAIM_FILE, Drafts, draft_file, scratch_folder
 
 NOBODY = pwd.getpwnam("nobody").pw_uid
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root acts as another user")
@@ -128,6 +128,23 @@ def test_what_a_killed_process_left_is_removed_by_the_next_of_its_name(tmp_path:
         with scratch_folder(tmp_path / "out"):  # one that is in use stays
             assert scratch.path.exists()
     assert names(tmp_path / "elsewhere") == ["kept"]
+
+
+def test_a_maker_that_has_to_be_alone_is_refused_beside_another(tmp_path: Path) -> None:
+    target, strange = tmp_path / "out.jsonl", tmp_path / f".out.jsonl.{'0' * 16}.new"
+    strange.mkdir()
+    os.mkfifo(strange / CLAIM_FILE)
+    with scratch_folder(target, alone=True), scratch_folder(tmp_path / "other", alone=True):
+        with (
+            pytest.raises(LockTimeoutError, match="another run is writing"),
+            scratch_folder(target, alone=True),
+        ):
+            pass
+        with scratch_folder(target):
+            pass
+    with scratch_folder(target, alone=True):
+        pass
+    assert list(tmp_path.iterdir()) == [strange]
 
 
 def test_a_worker_of_a_killed_process_makes_nothing_that_stays(
