@@ -229,21 +229,25 @@ def _spoil_counters(db: Database) -> None:
 def test_the_collector_is_off_while_documents_are_added(tmp_path: Path, on: bool) -> None:
     seen: list[bool] = []
 
-    def places(_: object) -> dict[Any, Any]:
-        seen.append(gc.isenabled())
-        if len(seen) == 2:
-            raise LookupError
-        return {}
+    class Places(dict[Any, Any]):
+        def __bool__(self) -> bool:
+            return True
+
+        def items(self) -> Any:
+            seen.append(gc.isenabled())
+            if len(seen) == 2:
+                raise LookupError
+            return super().items()
 
     with fpdb.create(tmp_path / "db") as db:
         prepared = db.preparer.prepare([fpdb.Document("a", "some words of a text")])
         if not on:
             gc.disable()
         try:
-            db.add_prepared(prepared, places=places)
+            db.add_prepared(prepared, places=Places())
             assert gc.isenabled() is on
             with pytest.raises(LookupError):
-                db.add_prepared(prepared, places=places)
+                db.add_prepared(prepared, places=Places())
             assert gc.isenabled() is on
         finally:
             gc.enable()
