@@ -171,6 +171,16 @@ def _random_name(prefix: str) -> str:
     return f"{prefix}{secrets.token_hex(_RANDOM_BYTES)}{_SUFFIX}"
 
 
+def remove_abandoned(beside: Path) -> None:
+    """Remove what killed processes have left beside a path, as far as that is possible."""
+    with contextlib.suppress(OSError):
+        parent = _open_folder(beside.parent)
+        try:
+            _remove_abandoned(parent, _prefix(beside.name))
+        finally:
+            os.close(parent)
+
+
 def _remove_abandoned(parent: int, prefix: str) -> None:
     """Remove the scratch folders beside a path that killed processes have left."""
     with contextlib.suppress(OSError):

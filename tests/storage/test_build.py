@@ -124,6 +124,25 @@ def test_the_draft_of_a_killed_build_is_removed_by_the_next(
     assert os.listdir(tmp_path) == ["db"]
 
 
+def test_what_a_maker_that_was_killed_at_its_end_left_is_removed_by_the_next(
+    tmp_path: Path, start: Callable[..., Any]
+) -> None:
+    process = start(
+        """
+        import os, signal, fpdb.scratch
+        fpdb.scratch._remove = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        with Environment.build(argv[0], ("header",)):
+            pass
+        """,
+        tmp_path / "db",
+    )
+    assert process.wait(60) == -signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 2
+    with pytest.raises(DatabaseExistsError), Environment.build(tmp_path / "db", NAMES):
+        raise AssertionError
+    assert os.listdir(tmp_path) == ["db"]
+
+
 def test_a_transaction_that_outlives_the_block_keeps_the_database_from_appearing(
     tmp_path: Path,
 ) -> None:

@@ -12,6 +12,7 @@ from oracle import Oracle, contents, flaws
 from workload import WORDS, Operation, Script, perform
 
 import fpdb
+from fpdb.load import load  # now: what is opened to import it is no call of the storage
 from fpdb.storage.drafts import seal
 
 LOAD = 4000
@@ -38,7 +39,7 @@ def acts(seed: int) -> list[Act]:
     known = next(iter(row for op in stored for row in op.get("documents", ())))[0]
     text = " ".join(random.Random(seed).choices(WORDS.split(), k=40))
     numbers = random.Random(seed)
-    load = [[f"load {n}", None, numbers.getrandbits(64), None] for n in range(LOAD)]
+    rows = [[f"load {n}", None, numbers.getrandbits(64), None] for n in range(LOAD)]
     batch = [script.document() for _ in range(300)] + script.twins()
     return [
         Act("create"),
@@ -47,8 +48,8 @@ def acts(seed: int) -> list[Act]:
         Act("add 302 at once", {"op": "add", "documents": batch, "skip": True}),
         Act("delete", {"op": "delete", "keys": [known]}),
         Act("delete 300", {"op": "delete", "keys": [row[0] for row in batch]}),
-        Act("load into an empty database", {"op": "load", "documents": load}, stage="empty"),
-        Act("load into a filled database", {"op": "load", "documents": load}),
+        Act("load into an empty database", {"op": "load", "documents": rows}, stage="empty"),
+        Act("load into a filled database", {"op": "load", "documents": rows}),
         Act("compact in place", {"op": "compact", "keys": []}),
         Act("build"),
         Act("compact"),
@@ -171,9 +172,9 @@ def make(name: str, path: Path, target: Path) -> None:
             fpdb.merge([path, path.parent.parent / OTHER], target, on_conflict="first")
     elif name == "load the portable form":
         with open(path.parent.parent / DUMPED, "rb") as file:
-            fpdb.load(target, file)
+            load(target, file)
     elif name == "load fingerprints":
-        fpdb.load(target, str(path.parent.parent / PRINTS))
+        load(target, str(path.parent.parent / PRINTS))
     else:
         with fpdb.open(path, readonly=True) as db:
             (db.compact if name == "compact" else db.backup)(target)
