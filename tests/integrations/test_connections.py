@@ -209,6 +209,21 @@ def test_pipelined_requests_wait_unparsed_while_nobody_reads():
     asyncio.run(run())
 
 
+def test_a_client_with_a_large_share_of_the_memory_is_never_read_byte_by_byte():
+    async def asked():
+        async with served(memory=100_000) as (connections, _):
+            one = Connection(connections)
+            one._unparsed += bytes(6_000)
+            connections.memory.hold("others", 29_000)
+            connections.memory.hold(one, 31_000)
+            pieces = len(one.get_buffer(-1))
+            connections.memory.hold("others", 10_000)
+            return pieces, len(one.get_buffer(-1))
+
+    # Without room for a piece, what comes is only what shows that it has to wait.
+    assert asyncio.run(asked()) == (4096, 1)
+
+
 def test_who_takes_no_answer_is_cut_off(monkeypatch):
     monkeypatch.setattr(connection, "_TAKING_SECONDS", 0.2)
     ended = []

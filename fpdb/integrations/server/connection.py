@@ -162,7 +162,8 @@ class Connection(asyncio.BufferedProtocol):
         there = len(self._unparsed)
         room = min(_UNPARSED - there, self._all.memory.free // 8)
         if room <= 0 or not self._all.memory.fits(self, room):
-            room = max(1, _LEAST - there)
+            # Byte by byte, hundreds of clients would keep the loop busy.
+            room = _LEAST if self._all.memory.fits(self, _LEAST) else max(1, _LEAST - there)
         return self._all.buffer[:room]
 
     def buffer_updated(self, nbytes: int) -> None:
