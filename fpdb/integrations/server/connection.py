@@ -37,7 +37,7 @@ _EACH = 1 << 14
 # What is written at a time.
 _PIECE = 1 << 16
 # A parsed head takes this multiple of its size.
-_HEAD_WEIGHT = 4
+_HEAD_WEIGHT, _USUAL_HEAD = 4, 1 << 9
 _SWEEP_SECONDS = 0.25
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 _LONGEST_LINE = 1 << 12
@@ -248,7 +248,8 @@ class Connection(asyncio.BufferedProtocol):
         self._exchange = None
         if self.lost:
             return
-        self._all.memory.give(self, exchange.weight)
+        if exchange.weight:
+            self._all.memory.give(self, exchange.weight)
         self._all.idle[self] = None
         if not exchange.complete:
             self.abort()
@@ -285,17 +286,17 @@ class Connection(asyncio.BufferedProtocol):
         """Count what is held, and read only while there is room."""
         if self.lost or self._transport.is_closing():
             return
+        there, memory = len(self._unparsed), self._all.memory
+        held = there - _LEAST if there > _LEAST else 0
         # What a request sends, it holds itself until it has ended.
-        left = self._taken and not self._exchange
-        stuck = self._transport.get_write_buffer_size() if left else 0
-        there = len(self._unparsed)
-        held = max(0, there - _LEAST) + stuck
+        if self._taken and not self._exchange:
+            held += self._transport.get_write_buffer_size()
         if held > self._counted:
-            self._all.memory.hold(self, held - self._counted)
+            memory.hold(self, held - self._counted)
         elif held < self._counted:
-            self._all.memory.give(self, self._counted - held)
+            memory.give(self, self._counted - held)
         self._counted = held
-        full = there >= (_UNPARSED if self._all.memory.fits(self, _LEAST) else _LEAST)
+        full = there >= _LEAST and (there >= _UNPARSED or not memory.fits(self, _LEAST))
         if full != self._paused:
             self._paused = full
             if full:
@@ -345,7 +346,8 @@ class Connection(asyncio.BufferedProtocol):
         except (ValueError, httptools.HttpParserError):
             self.refuse(HTTPStatus.BAD_REQUEST)
             return
-        self._all.memory.hold(self, exchange.weight)
+        if exchange.weight:
+            self._all.memory.hold(self, exchange.weight)
         self._all.idle.pop(self, None)
         self.deadline = _NEVER
         peer = self._transport.get_extra_info("peername")
@@ -457,7 +459,8 @@ class _Exchange:
         # Until it is read.
         self.body: _Body | None = _body_of(headers)
         self.complete, self.status = False, 0
-        self.weight = _HEAD_WEIGHT * len(head)
+        # A usual head is part of what any connection takes.
+        self.weight = _HEAD_WEIGHT * len(head) if len(head) > _USUAL_HEAD else 0
         self._connection, self._date = connection, date
         self._expected = headers.get(b"expect", b"").lower() == b"100-continue" and not self._old
         self._came: asyncio.Future[None] | None = None

@@ -47,7 +47,7 @@ class Account:
         """Return whether somebody may hold as much more."""
         held = self._held.get(who, 0) + number
         free = self.free - number - (self._reserve if held > _SMALL else 0)
-        return held <= min(free, self._largest)
+        return held <= free and held <= self._largest
 
     def hold(self, who: Hashable, number: int = 1) -> None:
         """Count what somebody holds already."""
