@@ -301,19 +301,13 @@ class FilePlace(NamedTuple):
 
     def pack(self) -> bytes:
         """Pack all but the identity, which is the key."""
-        body: bytes = msgpack.packb([os.fsencode(self.path), *self[2:]])
-        return xxhash.xxh3_64_digest(body, seed_of(FILES, self.identity.pack())) + body
+        return _pack_entry(self.identity.pack(), [os.fsencode(self.path), *self[2:]])
 
     @classmethod
     def unpack(cls, key: memoryview | bytes, value: memoryview | bytes) -> "FilePlace":
         """Unpack a key and its value, or raise DamagedError."""
-        body = value[CHECKSUM_BYTES:]
-        if bytes(value[:CHECKSUM_BYTES]) != xxhash.xxh3_64_digest(body, seed_of(FILES, key)):
-            raise DamagedError("the place of a file is damaged")
-        fields = unpack(body, "the place of a file")
-        kinds = [type(field) for field in fields] if isinstance(fields, list) else []
-        if len(key) != _IDENTITY.size or kinds != [bytes, int, int, bytes]:
-            raise DamagedError("the place of a file has other fields")
+        kinds = [bytes, int, int, bytes]
+        fields = _unpack_entry(key, value, "the place of a file", _IDENTITY.size, kinds)
         path, offset, lines, digest = fields
         identity = FileIdentity(*_IDENTITY.unpack(key))
         return cls(identity, os.fsdecode(path), offset, lines, digest)
@@ -344,20 +338,34 @@ class StoredRun(NamedTuple):
 
     def pack(self) -> bytes:
         """Pack all but the content, which is in the key."""
-        body: bytes = msgpack.packb([self.options, self.time, self.finished])
-        return xxhash.xxh3_64_digest(body, seed_of(FILES, self.key)) + body
+        return _pack_entry(self.key, list(self[1:]))
 
     @classmethod
     def unpack(cls, key: memoryview | bytes, value: memoryview | bytes) -> "StoredRun":
         """Unpack a key and its value, or raise DamagedError."""
-        body = value[CHECKSUM_BYTES:]
-        if bytes(value[:CHECKSUM_BYTES]) != xxhash.xxh3_64_digest(body, seed_of(FILES, key)):
-            raise DamagedError("the record of a run is damaged")
-        fields = unpack(body, "the record of a run")
-        kinds = [type(field) for field in fields] if isinstance(fields, list) else []
-        if len(key) != len(RUN) + DIGEST_BYTES or kinds != [bytes, int, bool]:
-            raise DamagedError("the record of a run has other fields")
+        size = len(RUN) + DIGEST_BYTES
+        fields = _unpack_entry(key, value, "the record of a run", size, [bytes, int, bool])
         return cls(bytes(key[len(RUN) :]), *fields)
+
+
+def _pack_entry(key: bytes, fields: list[Any]) -> bytes:
+    """Pack the value of an entry of `files`, with a checksum that covers its key."""
+    body: bytes = msgpack.packb(fields)
+    return xxhash.xxh3_64_digest(body, seed_of(FILES, key)) + body
+
+
+def _unpack_entry(
+    key: memoryview | bytes, value: memoryview | bytes, what: str, size: int, kinds: list[type]
+) -> list[Any]:
+    """Unpack a value with a key of this size and fields of these kinds, or raise DamagedError."""
+    body = value[CHECKSUM_BYTES:]
+    if bytes(value[:CHECKSUM_BYTES]) != xxhash.xxh3_64_digest(body, seed_of(FILES, key)):
+        raise DamagedError(f"{what} is damaged")
+    fields: list[Any] = unpack(body, what)
+    found = [type(field) for field in fields] if isinstance(fields, list) else []
+    if len(key) != size or found != kinds:
+        raise DamagedError(f"{what} has other fields")
+    return fields
 
 
 _NO_DIGEST = bytes(DIGEST_BYTES)

@@ -5,6 +5,7 @@ import errno
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -170,10 +171,14 @@ def test_create_refuses_what_is_there(closed: Path, tmp_path: Path) -> None:
 def test_an_open_database_is_only_looked_at_by_stat(
     env: Environment, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forbidden(*_: object, **__: object) -> int:
-        raise AssertionError("opened a file of a database that is in use")
+    real = os.open
 
-    monkeypatch.setattr(os, "open", forbidden)
+    def directories_only(name: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if not flags & os.O_DIRECTORY:
+            raise AssertionError("opened a file of a database that is in use")
+        return real(name, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", directories_only)
     Environment.open(path, readonly=True).close()
     with pytest.raises(DatabaseExistsError):
         Environment.create(path, ["header"])
