@@ -20,7 +20,7 @@ from pathlib import Path
 
 import lmdb
 
-from fpdb.errors import OpenError, StorageError
+from fpdb.errors import DatabaseExistsError, OpenError, StorageError
 from fpdb.scratch import new_file, remove_abandoned, scratch_folder
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import (
@@ -61,9 +61,11 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     if replace:
         _require_only_files(directory)
     else:
-        # A maker that was killed after its draft had moved is why there is a database.
-        remove_abandoned(directory)
-        require_vacant(directory)
+        try:
+            require_vacant(directory)
+        except DatabaseExistsError:
+            remove_abandoned(directory)  # of a maker that was killed after its draft had moved
+            raise
     place = directory.parent
     with contextlib.ExitStack() as stack:
         with disk_named(place):
