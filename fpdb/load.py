@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
 
@@ -24,6 +25,7 @@ from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import check_file, chunks, named, read_lines, unpacked_name
 from fpdb.maintenance import portable
 from fpdb.models import Document, Key
+from fpdb.scratch import remove_abandoned
 from fpdb.storage import Environment
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bulk_load import MEMORY
@@ -80,6 +82,7 @@ def load(
         LockTimeoutError, DiskFullError: As in `Database.add`.
     """
     reading = reading or Reading()
+    remove_abandoned(Path(path))  # as the database may be from a load that was killed at its end
     run = _Load(strict, on_bad, on_progress, path=path, memory=memory, new=new)
     if not isinstance(source, str):
         run.dumped(iter(partial(source.read, _CHUNK), b""))

@@ -173,7 +173,7 @@ def _random_name(prefix: str) -> str:
 
 def remove_abandoned(beside: Path) -> None:
     """Remove what killed processes have left beside a path, as far as that is possible."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):  # a ValueError is a path with a NUL
         parent = _open_folder(beside.parent)
         try:
             _remove_abandoned(parent, _prefix(beside.name))

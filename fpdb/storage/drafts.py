@@ -20,8 +20,8 @@ from pathlib import Path
 
 import lmdb
 
-from fpdb.errors import DatabaseExistsError, OpenError, StorageError
-from fpdb.scratch import new_file, remove_abandoned, scratch_folder
+from fpdb.errors import OpenError, StorageError
+from fpdb.scratch import new_file, scratch_folder
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
@@ -61,11 +61,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     if replace:
         _require_only_files(directory)
     else:
-        try:
-            require_vacant(directory)
-        except DatabaseExistsError:
-            remove_abandoned(directory)  # of a maker that was killed after its draft had moved
-            raise
+        require_vacant(directory)
     place = directory.parent
     with contextlib.ExitStack() as stack:
         with disk_named(place):

@@ -31,7 +31,7 @@ from fpdb.errors import (
     OpenError,
     StorageError,
 )
-from fpdb.scratch import new_file, scratch_folder
+from fpdb.scratch import new_file, remove_abandoned, scratch_folder
 from fpdb.storage.lmdb_file import DATA_FILE, require_intact
 
 LMDB_LOCK_FILE = "lock.mdb"
@@ -182,6 +182,7 @@ def require_vacant(directory: Path) -> None:
                 hint="choose another path",
             )
         if not is_vacant(directory):
+            remove_abandoned(directory)  # of a maker that was killed after its draft had moved
             what = "is a file or holds other files, expected an empty directory"
             found = f"there is a database at {directory} already"
             raise DatabaseExistsError(
