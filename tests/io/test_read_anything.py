@@ -98,7 +98,15 @@ def test_csv_comes_back(rows, quoting):
 def test_tsv_comes_back(rows):
     data = "".join(f"{key}\t{text}\t{number:x}\n" for key, text, number in rows).encode()
     found = read(data, "tsv", key_field="1", text_field=("2",), fingerprint_field="3")
-    assert [(record.key, record.text, record.fingerprint) for record in found] == rows
+    assert [
+        None if isinstance(record, BadRecord) else (record.key, record.text, record.fingerprint)
+        for record in found
+    ] == [None if opens_a_quote(row[:2]) else row for row in rows]
+
+
+def opens_a_quote(fields):
+    """Return whether a field begins a quote that may end on another line, so that it is refused."""
+    return any(field.startswith('"') and field.count('"') % 2 for field in fields)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "tsv", "csv", "lines", "text"])

@@ -10,5 +10,5 @@ pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't in
 
 @pytest.mark.full
 def test_a_server_with_greedy_clients(run_torment: Callable[..., Any]) -> None:
-    figures = run_torment("greedy", 18, 5, seconds=2.0, connections=200)
+    figures = run_torment("greedy", 18, 5, seconds=2.0, connections=200, patience=4)
     assert figures.rounds == 18
