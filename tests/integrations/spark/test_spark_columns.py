@@ -110,7 +110,7 @@ def test_questions_by_another_recipe_are_refused(spark, texts):
         (
             lambda df: on_spark.fingerprint(df, text="body", key="url", similarity=2),
             fpdb.InputError,
-            "similarity=2",
+            "found similarity 2",
         ),
         (on_spark.pairs, fpdb.InputError, "'key'"),
         (
