@@ -50,7 +50,7 @@ def load(
       fpdb load crawl.fpdb prints.tsv --key-field 1 --fingerprint-field 4 --base decimal
 
     A new database appears once everything is in it. Without --recipe, its
-    fingerprints are those of another program, and texts are refused.
+    fingerprints count as made by another program, and texts are refused.
     """
     new: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type}
     progress, bad = ProgressLine("fingerprint"), BadRecords()

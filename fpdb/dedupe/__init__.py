@@ -52,7 +52,7 @@ def dedupe(
         reading: How files become records; records need no key.
         output_dir: A folder for one file for each input, in place of `output`.
         database: A database, or the path of one, which is created if it isn't there. Records that
-            resemble its documents are removed, and those that stay are added, all in one step: when
+            resemble its documents are removed, and the kept ones are added, all in one step: when
             the outputs are in their places, before the table is returned, or once all records were
             taken of the iterator. One that is closed before adds nothing. A run that was
             interrupted is begun again: call it with the same records and options.

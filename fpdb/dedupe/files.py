@@ -198,7 +198,7 @@ class Corpus:
         kept: list[Marks],
         lines: IO[bytes] | None,
     ) -> None:
-        """Copy what stays, and what is said of the rest."""
+        """Write the kept records, and the lines about the removed ones."""
         run = self.run
         run.expect(sum(os.path.getsize(each.source.path) for each in inputs), "writing")
         if self.removed and lines:

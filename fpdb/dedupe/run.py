@@ -54,7 +54,7 @@ class Removed(NamedTuple):
 class Deduplicated:
     """What became of the records so far.
 
-    Of those that were `read`, some are `kept`, some `removed`, because they resemble a kept one.
+    Of the `read` records, some are `kept`, and some `removed` because they resemble a kept one.
     `bad` ones can't be compared, and were kept or dropped, as the policy says; `short` ones are
     kept, because their text has hardly any words. `incomplete` counts kept ones whose search a
     budget ended. `invalid_utf8` counts records in which bytes that aren't UTF-8 were replaced by

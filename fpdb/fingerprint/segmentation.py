@@ -374,8 +374,8 @@ def refuse(text: str) -> Segments:
     """Raise InputError, as there is no cut where fingerprints come from another program."""
     raise InputError(
         f"found the text {text[:20]!r}, expected a fingerprint: without a recipe, a text has none",
-        hint="query by fingerprints; if a recipe of fpdb made those of a database, load them into "
-        "one that is created with it",
+        hint="query by fingerprints; if a recipe of fpdb made the stored ones, load them into "
+        "a database that is created with it",
     )
 
 

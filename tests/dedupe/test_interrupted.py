@@ -32,7 +32,7 @@ def deliveries(corpus, jsonl):
 
 
 def expected(folder, paths, **options):
-    """What an uninterrupted run writes: what stays, and what is said of the rest."""
+    """What an uninterrupted run writes: the kept records, and the lines about the removed ones."""
     folder.mkdir()
     out, removed = folder / "out.jsonl", folder / "removed.jsonl"
     fpdb.dedupe(paths, out, database=folder / "corpus.fpdb", removed=removed, **options)

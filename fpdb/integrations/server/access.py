@@ -184,8 +184,8 @@ def read_tokens(path: Path) -> list[tuple[Role, str]]:
 def read_secret(path: Path, what: str) -> str:
     """Return what is in a file that its owner alone may read, or a group that is trusted as well.
 
-    That is the group root or one of this process, as those of credentials and secrets that systemd
-    and Kubernetes mount.
+    Trusted are the group root and the groups of this process: credentials of systemd and secrets
+    of Kubernetes have such a group.
     """
     try:
         # Opening a pipe must not wait for a writer that never comes.

@@ -226,7 +226,7 @@ async def _finish(
 async def _submit_questions(
     request: Request, lines: Sequence[bytearray]
 ) -> AsyncIterator[Awaitable[bytes]]:
-    """Answer the questions of lines, some at a time, by turns with those of other visitors."""
+    """Answer the questions of lines, some at a time; other visitors have turns in between."""
     server = request.server
     questions: list[QueryBody | bytes] = []
     for line in lines:
