@@ -49,7 +49,7 @@ from fpdb.errors import (
 )
 
 if typing.TYPE_CHECKING:
-    from fpdb.database import Database, build, create, open
+    from fpdb.database import Database, build, create, describe, open
     from fpdb.dedupe import Deduplicated, Removed, dedupe
     from fpdb.explorer import Explorer
     from fpdb.fingerprint import (
@@ -85,7 +85,7 @@ __version__ = "0.1.0"
 
 # Where each public name comes from; the imports above are for type checkers and editors.
 _HOMES = {
-    "fpdb.database": "Database build create open",
+    "fpdb.database": "Database build create describe open",
     "fpdb.dedupe": "Deduplicated Removed dedupe",
     "fpdb.explorer": "Explorer",
     "fpdb.fingerprint": "Grams Hash IdfTable Recipe Secret Weights compare distance least_estimate "
@@ -191,6 +191,7 @@ __all__ = [
     "compare",
     "create",
     "dedupe",
+    "describe",
     "distance",
     "documents_of",
     "evaluate",

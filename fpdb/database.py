@@ -90,7 +90,7 @@ class Database(Queries):
             OpenError: It can't be created there, e.g. on a network file system.
             RecipeError, PlanError: There is no such recipe or plan.
         """
-        chosen, described = layout.describe(
+        chosen, described = layout.header_for(
             recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
         )
         new = layout.new_database(described)
@@ -117,7 +117,7 @@ class Database(Queries):
         It is made beside the path and moved there when the block ends, complete and synced. If the
         block fails, there is none. The handle ends with the block. All else is as in `create`.
         """
-        chosen, described = layout.describe(
+        chosen, described = layout.header_for(
             recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
         )
         with Environment.build(path, *layout.new_database(described)) as environment:
@@ -277,10 +277,19 @@ class Database(Queries):
         for together in put_together(mapped(prepare, parts, jobs), transaction):
             yield from self._add(together, duplicates)
 
-    def _add(self, documents: Sequence[Stored], duplicates: Search | None) -> Iterator[Added]:
-        for portion in cut_by_bytes(documents):
+    def _add(
+        self,
+        documents: Sequence[Stored],
+        duplicates: Search | None,
+        places: FilePlaces | None = None,
+    ) -> Iterator[Added]:
+        """Add prepared documents in as few transactions as their bytes allow."""
+        portions = cut_by_bytes(documents)
+        for portion in portions:
             with self._environment.write(self._timeout) as txn:
                 added = self._add_within(txn, portion, duplicates)
+                if places and portion is portions[-1]:
+                    layout.write_places(txn, places)
             yield from added
 
     def add_prepared(
@@ -299,15 +308,8 @@ class Database(Queries):
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         if not documents and not places:
             return []
-        added: list[Added] = []
-        portions = cut_by_bytes(documents)
-        for portion in portions:
-            with without_collector(), self._environment.write(self._timeout) as txn:
-                found = self._add_within(txn, portion, duplicates)
-                if portion is portions[-1]:
-                    layout.write_places(txn, places or {})
-            added += found
-        return added
+        with without_collector():
+            return list(self._add(documents, duplicates, places))
 
     @property
     def runs(self) -> Runs:
@@ -591,6 +593,21 @@ class Database(Queries):
             timeout=self._timeout,
         )
         return again, ()
+
+
+def describe(path: str | os.PathLike[str]) -> Stats:
+    """Return what a database holds, and how; it may belong to another user.
+
+    Only counts are read, for which another user's lock file need not be trusted.
+
+    Raises:
+        DatabaseNotFoundError, NotADatabaseError, FormatError, DamagedError, AccessError: As in
+            `Database.open`.
+    """
+    with Environment.open(
+        path, readonly=True, verify=require_complete_copy, own_locks_only=True
+    ) as environment:
+        return Database(environment).stats()
 
 
 create = Database.create

@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = {
     path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "fpdb").rglob("*.py"))
 }
-LONGEST_MODULE = 600
-# A shorter module that only one other imports belongs into that one.
-SHORTEST_HELPER = 60
+# Lines of code: without blanks, comments and docstrings.
+LONGEST_MODULE = 450
+LONGEST_FUNCTION = 85
 # What `import fpdb` must not load: libraries, dictionaries, the test tools.
 HEAVY = {"hypothesis", "jieba", "lmdb", "numpy", "opencc", "pytest", "rich", "typer"}
 # Modules and functions that read data as code.
@@ -99,9 +99,31 @@ def test_a_name_that_doesn_t_exist_is_an_attribute_error():
     assert {"models", *fpdb.__all__} <= set(dir(fpdb))
 
 
-def test_no_module_is_too_long():
-    lengths = {name: len(text(name).splitlines()) for name in MODULES}
-    assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
+def code_lines(node):
+    """Return the numbers of the lines with code of a module, a class or a function."""
+    prose = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.Module | ast.ClassDef | ast.FunctionDef):
+            first = each.body[0] if each.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                prose.update(range(first.lineno, first.end_lineno + 1))
+    return {
+        line
+        for each in ast.walk(node)
+        if hasattr(each, "lineno")
+        for line in (each.lineno, each.end_lineno)
+    } - prose
+
+
+def test_no_module_or_function_is_too_long():
+    long = {}
+    for name in MODULES:
+        if len(code_lines(tree(name))) > LONGEST_MODULE:
+            long[name] = len(code_lines(tree(name)))
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.FunctionDef) and len(code_lines(node)) > LONGEST_FUNCTION:
+                long[f"{name}: {node.name}"] = len(code_lines(node))
+    assert long == {}
 
 
 def test_the_package_has_its_data():
@@ -118,22 +140,6 @@ def test_the_package_has_its_data():
     ]
     assert {path.name for path in data} >= {"page.css", "page.js", "py.typed"}
     assert [path for path in data if not any(path.match(each) for each in patterns)] == []
-
-
-def test_no_short_module_has_a_single_importer():
-    importers = defaultdict(set)
-    for name in MODULES:
-        for imported in imports(name) - {name}:
-            importers[imported].add(name)
-    short = {
-        name: sorted(importers[name])
-        for name in MODULES
-        if not name.startswith("fpdb/cli/")
-        and not name.endswith(("__init__.py", "__main__.py"))
-        and len(text(name).splitlines()) < SHORTEST_HELPER
-        and len(importers[name]) <= 1
-    }
-    assert short == {}
 
 
 def test_no_class_or_type_has_the_name_of_another():

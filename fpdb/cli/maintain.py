@@ -12,8 +12,6 @@ from fpdb.cli import options, render
 from fpdb.cli.options import option, require
 from fpdb.cli.output import stats_dict
 from fpdb.errors import FpdbError
-from fpdb.maintenance.check import require_complete_copy
-from fpdb.storage import Environment
 
 # A copy that begins later than a hold has the newest state of when it begins. So it needs what was
 # written until then, and that may be as much as this.
@@ -29,12 +27,7 @@ def stats(
     Example:
       fpdb stats crawl.fpdb
     """
-    # Only counts are read, for which another user's lock file need not be trusted.
-    environment = Environment.open(
-        path, readonly=True, verify=require_complete_copy, own_locks_only=True
-    )
-    with fpdb.Database(environment) as database:
-        found = database.stats()
+    found = fpdb.describe(path)
     plain = stats_dict(found)
     each = plain["bytes_per_document"]
     snapshots = f"{found.snapshots.open:,}"

@@ -179,7 +179,7 @@ class Deduplication:
         if database is not None:
             return database.preparer
         wanted = self._wanted()
-        recipe, described = layout.describe(**wanted, plan=None, capacity=1_000_000, keys="text")
+        recipe, described = layout.header_for(**wanted, plan=None, capacity=1_000_000, keys="text")
         return Preparer(described, *layout.layout(described), recipe)
 
     def _require_fit(self, database: Database) -> None:

@@ -64,7 +64,7 @@ def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:
     return stored, index, catalog
 
 
-def describe(
+def header_for(
     recipe: str | Recipe,
     *,
     similarity: float | Literal["recipe"] | None,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb.documents.layout import describe, layout
+from fpdb.documents.layout import header_for, layout
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import Preparer
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
@@ -20,7 +20,7 @@ WORDS = [f"word{number}" for number in range(300)]
 
 def preparer_of(*, similarity, k):
     settings = {"capacity": 1_000_000, "keys": "text", "plan": None}
-    recipe, header = describe("web", similarity=similarity, k=k, **settings)
+    recipe, header = header_for("web", similarity=similarity, k=k, **settings)
     return Preparer(header, *layout(header), recipe)
 
 
