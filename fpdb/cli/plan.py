@@ -1,7 +1,7 @@
 """The command `plan`: the tables and bands for a width, a k, a similarity and N documents."""
 
 from dataclasses import asdict
-from math import comb, log2
+from math import log2
 from typing import Annotated
 
 from fpdb.cli import options, render
@@ -10,11 +10,8 @@ from fpdb.errors import PlanError
 from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
 from fpdb.tables import Estimate, JoinPlan, Plan, chance_matches, estimate_cost, join_plans, plans
-from fpdb.tables.planner import extremes
 
 _CORES = 8
-# The tables of an extreme that is still worth a line.
-_MOST_SHOWN = 10**9
 # With this number of false matches a query or more, another width is better.
 MANY = 0.1
 # The recall of bands is shown at similarities that differ by these from the given one.
@@ -45,9 +42,8 @@ def plan(
     Example:
       fpdb plan --bits 64 -k 3 --documents 8e9
 
-    An asterisk marks the plan that fpdb create takes, dashes two that it never
-    takes: all fingerprints within k looked up in one table, and a table for
-    each choice of k bits. Times and bytes are estimates.
+    An asterisk marks the plan that fpdb create takes. Times and bytes are
+    estimates.
     """
     asked = {"bits": bits, "k": k, "documents": documents}
     if similarity is not None:
@@ -60,18 +56,15 @@ def plan(
     found = plans(bits, k, documents)
     costs = {each: estimate_cost(each, documents) for each in found}
     chance = chance_matches(bits, k, documents)
-    ends = extremes(bits, k, documents) if 1 < comb(bits, k) < _MOST_SHOWN else ()
     if render.wants_json():
         listed = [{"chosen": each is found[0]} | _plain(each, costs[each]) for each in costs]
-        beyond = [{"tables": e.tables, "prefix": e.prefix} | asdict(e.cost) for e in ends]
-        render.record(asked | {"chance_matches": chance, "plans": listed, "extremes": beyond})
+        render.record(asked | {"chance_matches": chance, "plans": listed})
         return
     header = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
     rows = [
         ("*" if each is found[0] else "", *_cells(len(each.tables), each.prefix, costs[each]))
         for each in costs
     ]
-    rows += [("-", *_cells(each.tables, each.prefix, each.cost)) for each in ends]
     render.table([(*header, "bytes", "query", "insert"), *rows])
     false = f"{_number(chance)} a query by chance, if fingerprints were random"
     if chance >= MANY and bits < max(WIDTHS):

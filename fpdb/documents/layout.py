@@ -25,7 +25,7 @@ from fpdb.storage.format import (
     require_supported,
     unpack_header,
 )
-from fpdb.tables import Index, Plan, choose_bands, plans
+from fpdb.tables import Index, Plan, best_plan, choose_bands
 
 CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
 
@@ -152,7 +152,7 @@ def _planned(fields: Header, bits: int, k: int, capacity: int, plan: Plan | None
     require_whole("capacity", capacity, 1)
     similarity = fields.get("similarity")
     if plan is None:
-        plan = plans(bits, k, capacity, similarity=similarity)[0]
+        plan = best_plan(bits, k, capacity, similarity=similarity)
     elif similarity is not None and plan.bands is None:
         plan = replace(plan, bands=choose_bands(similarity, capacity))
     elif similarity is None and plan.bands is not None:

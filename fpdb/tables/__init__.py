@@ -10,6 +10,7 @@ from fpdb.tables.plan import Bands, Plan, Table
 from fpdb.tables.planner import (
     Estimate,
     JoinPlan,
+    best_plan,
     chance_matches,
     choose_bands,
     estimate_cost,
@@ -26,6 +27,7 @@ __all__ = [
     "Permutation",
     "Plan",
     "Table",
+    "best_plan",
     "chance_matches",
     "choose_bands",
     "distances",

@@ -1,8 +1,10 @@
 """Describe which tables a database keeps, and build the known designs as data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from itertools import accumulate, combinations, pairwise
+from math import ceil, log
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ MOST_TABLES = 64
 # In a database of any size, a longer prefix leaves out no more documents.
 _LONGEST_PREFIX = 64
 # The number of a row of the bands has room for what is in a band, and for the band.
-_MOST_BINS = 14
+MOST_BINS = 14
 # Of the pairs at the similarity that is wanted, bands find this share; of more similar ones, more.
 _RECALL = 0.95
 
@@ -57,13 +59,13 @@ class Bands:
     bins: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bins <= _MOST_BINS or not 1 <= self.count <= BINS // self.bins:
+        if not 1 <= self.bins <= MOST_BINS or not 1 <= self.count <= BINS // self.bins:
             raise PlanError(
                 f"{self.count} bands of {self.bins} bins",
-                hint=f"A band has 1 to {_MOST_BINS} of the {BINS} bins of a sketch.",
+                hint=f"A band has 1 to {MOST_BINS} of the {BINS} bins of a sketch.",
             )
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """The bits of a band."""
         return BITS * self.bins
@@ -85,6 +87,11 @@ class Bands:
     def suffice(self, similarity: float) -> bool:
         """Return whether the bands find enough of the pairs with a similarity."""
         return self.recall(similarity) >= _RECALL
+
+    def needed(self, similarity: float) -> int:
+        """Return how many bands of as many bins find enough of the pairs with a similarity."""
+        missed = 1 - replace(self, count=1).recall(similarity)
+        return ceil(log(1 - _RECALL) / log(missed)) if missed else 1
 
     def chance(self, documents: int) -> float:
         """Return how many of N unrelated documents agree with a text in a band, on average."""

@@ -14,7 +14,15 @@ from operator import le
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS
 from fpdb.models import require_similarity
-from fpdb.tables.plan import Bands, Plan, choose_plan, home_plan, name_tables, nested_plan
+from fpdb.tables.plan import (
+    MOST_BINS,
+    Bands,
+    Plan,
+    choose_plan,
+    home_plan,
+    name_tables,
+    nested_plan,
+)
 
 _WIDTHS = (32, 64, 128)
 _LARGEST_K = 24
@@ -23,6 +31,25 @@ _MOST_PLANNED = 48
 _MOST_CHOSEN = 3
 # Long enough to single out one document in billions; a longer one only makes more flips.
 _HOME_PREFIX = 32
+# The best plans of the usual widths and k: how many blocks lead a table each, and from how many
+# documents to how many. Nearly all databases have one of these, and a search for it takes longer
+# than everything else that creates a database.
+_USUAL = {
+    (32, 1): (2, 1, 2**25),
+    (32, 3): (2, 2**18, 2**26),
+    (64, 1): (2, 1, 2**33),
+    (64, 2): (3, 1, 2**28),
+    (64, 3): (4, 1, 2**24),
+    (64, 4): (5, 1, 2**21),
+    (64, 6): (4, 2**19, 2**25),
+    (64, 7): (4, 2**19, 2**26),
+    (64, 8): (5, 2**17, 2**21),
+    (128, 1): (2, 1, 2**33),
+    (128, 2): (3, 1, 2**33),
+    (128, 3): (4, 1, 2**27),
+    (128, 4): (5, 1, 2**27),
+    (128, 7): (8, 1, 2**24),
+}
 # Reading a larger share of all fingerprints through tables is no better than reading them all.
 _LARGEST_SHARE = 0.125
 
@@ -98,37 +125,10 @@ class Estimate:
         return query + self.insert_seconds
 
 
-@dataclass(frozen=True)
-class Extreme:
-    """A design that no database has, because it takes too many lookups or too many tables."""
-
-    tables: int
-    prefix: int
-    cost: Estimate
-
-
 def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
     """Estimate what a plan costs with N documents, for queries within k."""
     probes, share = _probed(plan, k)
     return _estimate(plan.bits, len(plan.tables), probes, share, documents, bands=plan.bands)
-
-
-def extremes(bits: int, k: int, documents: int) -> tuple[Extreme, Extreme]:
-    """Return the two designs between which all plans are.
-
-    The first looks up each fingerprint within k of a query in one table. The second has a table for
-    each choice of k bits, which are the last in its order, and looks the other bits up.
-    """
-    wanted, choices = within(bits, k), comb(bits, k)
-    prefix = bits - k
-    few = _estimate(bits, 1, wanted, wanted / (1 << bits), documents)
-    many = _estimate(bits, choices, choices, choices / (1 << prefix), documents)
-    return Extreme(1, bits, few), Extreme(choices, prefix, many)
-
-
-def within(bits: int, k: int) -> int:
-    """Count the fingerprints within k of one."""
-    return sum(comb(bits, distance) for distance in range(k + 1))
 
 
 def chance_matches(bits: int, k: int, documents: int) -> float:
@@ -140,7 +140,8 @@ def chance_matches(bits: int, k: int, documents: int) -> float:
     _check_request(bits, 0, documents=documents)
     if not 0 <= k <= bits:
         raise PlanError(f"k = {k} in {bits} bits", hint=f"Give a k from 0 to {bits}.")
-    return documents * within(bits, k) / (1 << bits)
+    near = sum(comb(bits, distance) for distance in range(k + 1))
+    return documents * near / (1 << bits)
 
 
 def _estimate(
@@ -195,6 +196,15 @@ def plans(bits: int, k: int, documents: int, *, similarity: float | None = None)
         )
     found.sort(key=lambda plan: estimate_cost(plan, documents).seconds_per_document)
     return [replace(plan, bands=bands) for plan in found]
+
+
+def best_plan(bits: int, k: int, documents: int, *, similarity: float | None = None) -> Plan:
+    """Return the first of `plans`, for the usual cases without a search."""
+    blocks, least, most = _USUAL.get((bits, k), (0, 0, -1))
+    if not least <= documents <= most:
+        return plans(bits, k, documents, similarity=similarity)[0]
+    bands = None if similarity is None else choose_bands(similarity, documents)
+    return replace(choose_plan(bits, k, blocks), bands=bands)
 
 
 def _check_request(bits: int, k: int, **counts: int | None) -> None:
@@ -273,10 +283,9 @@ def choose_bands(similarity: float, documents: int) -> Bands:
 
 def _bands(similarity: float, documents: int) -> Bands | None:
     found = None
-    for bins in range(1, BINS):
-        counts = range(1, BINS // bins + 1)
-        count = next((n for n in counts if Bands(n, bins).suffice(similarity)), 0)
-        if not count:
+    for bins in range(1, MOST_BINS + 1):
+        count = Bands(1, bins).needed(similarity)
+        if count > BINS // bins:
             break
         found = Bands(count, bins)
         if found.chance(documents) <= _FEW_CANDIDATES:

@@ -27,10 +27,10 @@ from fpdb.tables.plan import (
 )
 from fpdb.tables.planner import (
     Estimate,
+    best_plan,
     chance_matches,
     choose_bands,
     estimate_cost,
-    extremes,
     join_plans,
     plans,
 )
@@ -290,6 +290,14 @@ def test_the_best_plan_grows_with_the_documents() -> None:
     assert len(best.tables) > 4
 
 
+@pytest.mark.parametrize(("bits", "k"), planner._USUAL)
+def test_the_usual_plans_are_the_best_that_a_search_finds(bits: int, k: int) -> None:
+    _, least, most = planner._USUAL[bits, k]
+    for documents in {least, 2 * least, 1_000_000, most // 2, most, 10 * most}:
+        assert best_plan(bits, k, documents) == plans(bits, k, documents)[0]
+    assert best_plan(bits, k, most, similarity=0.8).bands == choose_bands(0.8, most)
+
+
 def test_the_best_plan_follows_the_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(planner, "_INSERT_SECONDS", 1e-3)
@@ -477,14 +485,15 @@ def test_chosen_bands_find_what_is_similar_and_little_else(
     except PlanError:
         assert similarity < 0.7
         return
-    assert bands.suffice(similarity)
+    assert bands.recall(similarity) >= 0.95
     assert bands.recall(min(1.0, similarity + 0.1)) >= bands.recall(similarity)
     assert bands.chance(documents) <= 1000
     # One band less finds too few, and one bin less compares too many.
-    assert bands.count == 1 or not Bands(bands.count - 1, bands.bins).suffice(similarity)
+    assert bands.count == 1 or Bands(bands.count - 1, bands.bins).recall(similarity) < 0.95
     if bands.bins > 1:
-        count = next(n for n in range(1, 257) if Bands(n, bands.bins - 1).suffice(similarity))
-        assert Bands(count, bands.bins - 1).chance(documents) > 1
+        fewer = bands.bins - 1
+        count = next(n for n in range(1, 257) if Bands(n, fewer).recall(similarity) >= 0.95)
+        assert Bands(count, fewer).chance(documents) > 1
     assert choose_bands(similarity, documents) == bands
     assert Plan.from_dict(replace(choose_plan(64, 3), bands=bands).to_dict()).bands == bands
 
@@ -649,9 +658,3 @@ def test_false_matches_by_hand() -> None:
     for wrong in ({"bits": 48}, {"k": -1}, {"k": 65}, {"documents": 0}):
         with pytest.raises(PlanError):
             chance_matches(**{"bits": 64, "k": 3, "documents": 1} | wrong)
-
-
-def test_the_first_extreme_looks_up_each_fingerprint_within_k() -> None:
-    for bits, k in ((8, 3), (12, 2), (10, 0)):
-        near = sum(number.bit_count() <= k for number in range(1 << bits))
-        assert extremes(bits, k, 1)[0].cost.probes == near
