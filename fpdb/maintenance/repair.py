@@ -1,9 +1,7 @@
 """Write what is intact in a damaged database into a new one; the damaged file is never mapped."""
 
-import contextlib
 import os
 from array import array
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
@@ -14,7 +12,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Rows, among, gathered, joined
 from fpdb.documents.catalog import Catalog, IntegerCatalog
-from fpdb.documents.keys import KEYS, find_key, key_bytes, seed_at
+from fpdb.documents.keys import KEYS, find_key, seed_at
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import (
     DamagedError,
@@ -27,19 +25,18 @@ from fpdb.maintenance.check import require_document, shown_id
 from fpdb.models import Key, Problem, Repaired, now, require_whole
 from fpdb.progress import tracked
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
-from fpdb.storage.columns import first_row, page_length, unpack_rows
+from fpdb.storage.columns import page_length, unpack_rows
 from fpdb.storage.format import (
     ID_BYTES,
     Counters,
     Header,
     Stored,
-    record_in,
     require_supported,
     unpack_header,
     unpack_record,
 )
-from fpdb.storage.survey import Entry, Stray, Survey
-from fpdb.storage.texts import TextEntry, first_text, texts_length, unpack_texts
+from fpdb.storage.survey import Entry, Survey
+from fpdb.storage.texts import TextEntry, first_text, unpack_texts
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, of_words, to_array
 from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
@@ -143,8 +140,6 @@ class _Repair:
         self._named = catalog.kind == "text"
         # With text keys, all that is needed of a document is in its record.
         self._tables = [] if self._named else [IntegerCatalog.ids, index.home]
-        # The pages, lengths and keys of values that no leaf leads to any more, by their tree.
-        self._values: defaultdict[str, list[tuple[int, int, bytes]]] = defaultdict(list)
         # What checks and unpacks a value with its key, by their tree.
         self._unpackers: dict[str, Callable[[bytes, bytes | None], Any]]
         self._unpackers = {pages.name: partial(_unpack, pages) for pages in self._tables}
@@ -153,11 +148,9 @@ class _Repair:
         self._short = self._sketches = 0
         # Sorted ids, with integer keys: of documents with a record, and of those without.
         self._recorded = self._bare = np.empty(0, np.uint64)
-        # The pages, lengths and text keys of such records.
-        self._loose: list[tuple[int, int, str]] = []
-        for stray in survey.strays():
-            self._adopt(stray)
-        self._adopt_loose()
+        for page, entries in survey.stray_leaves():
+            if name := next(filter(None, map(self._tree_of, entries)), None):
+                survey.leaves.setdefault(name, array("Q")).append(page)
 
     def run(self, built: Environment, memory: int) -> None:
         """Fill a new database."""
@@ -199,7 +192,7 @@ class _Repair:
             return None
 
     def _read(self, name: str) -> Iterator[Any]:
-        """Yield what is intact in a tree, and last the values that no leaf leads to."""
+        """Yield the values of a tree that are intact."""
         unpack = self._unpackers[name]
         for entry in self._survey.entries(name):
             try:
@@ -211,8 +204,6 @@ class _Repair:
                 self._report(name, f"page {entry.page}, {shown}: {error}")
             else:
                 yield found
-        for page, length, key in self._values[name]:
-            yield unpack(key, self._survey.value(page, length))
 
     def _record(self, name: bytes, value: bytes | None) -> Stored:
         if value is None:
@@ -235,54 +226,8 @@ class _Repair:
             return False
         return True
 
-    def _adopt(self, stray: Stray) -> None:
-        """Find out which tree a stray page belongs to."""
-        for entry in stray.entries:
-            if name := self._tree_of(entry):
-                self._survey.leaves.setdefault(name, array("Q")).append(stray.page)
-                return
-        page, value = stray.page, stray.value
-        texts = value[: texts_length(value)]
-        if stray.entries or (self._named and self._adopt_as(KEYS, page, texts, first_text(texts))):
-            return
-        key, length = record_in(value, self._index.plan.bits)
-        if isinstance(key, str):
-            self._loose.append((page, length, key))
-            return
-        if key is not None and self._adopt_record(page, value[:length], key):
-            return
-        for pages in self._tables:
-            part = value[: page_length(value, pages.columns)]
-            row = first_row(part, pages.columns)
-            own_key = pages.key(*row[: pages.key_width // ID_BYTES])
-            if self._adopt_as(pages.name, page, part, own_key):
-                return
-
-    def _adopt_loose(self) -> None:
-        """Find the ids of records with text keys, without which their checksums can't be verified.
-
-        Only `keys` has them.
-        """
-        wanted: dict[bytes, list[tuple[int, int]]] = {}
-        for page, length, key in self._loose:
-            with contextlib.suppress(InputError):
-                wanted.setdefault(key_bytes(key), []).append((page, length))
-        for text, number in self._names() if wanted else ():
-            for page, length in wanted.get(text, ()):
-                self._adopt_record(page, self._survey.value(page, length), number)
-
-    def _adopt_record(self, page: int, value: bytes, number: int) -> bool:
-        fits = not number >> 8 * ID_BYTES
-        return fits and self._adopt_as("documents", page, value, number.to_bytes(ID_BYTES))
-
-    def _adopt_as(self, name: str, page: int, value: bytes, key: bytes) -> bool:
-        """Note a value that no leaf leads to if it is one of a tree; return whether it is."""
-        intact = self._is_intact(name, key, value)
-        if intact:
-            self._values[name].append((page, len(value), key))
-        return intact
-
     def _tree_of(self, entry: Entry) -> str | None:
+        """Return the tree to which an entry of a stray leaf belongs."""
         names = [pages.name for pages in self._tables if len(entry.key) == pages.key_width]
         if self._named and first_text(entry.value or b"") == entry.key:
             names.append(KEYS)

@@ -301,20 +301,6 @@ def page_length(value: memoryview | bytes, columns: int) -> int:
     return length
 
 
-def first_row(value: bytes, columns: int) -> list[int]:
-    """Return the first row of a page with N columns, whose checksum wasn't verified.
-
-    Nothing is returned if the head can't be that of a page of this length with rows.
-    """
-    _, count, widths = _HEAD.unpack_from(value) if len(value) >= _HEAD.size else (0, 0, 0)
-    if not count or page_length(value, columns) != len(value):
-        return []
-    return [
-        int(column[0])
-        for column in _read_columns(value, columns, count, widths, _HEAD.size + 8 * columns)
-    ]
-
-
 def rows_of(value: memoryview) -> int:
     """Return the number of rows of a page whose checksum was verified already."""
     count: int = _HEAD.unpack_from(value)[1]

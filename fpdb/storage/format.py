@@ -525,17 +525,5 @@ def marks_in(entries: Iterable[tuple[memoryview, memoryview]]) -> tuple[Column, 
     return ids, marks
 
 
-def record_in(value: bytes, bits: int) -> tuple[Key | None, int]:
-    """Return the key and the length of the record that some bytes begin with; None, 0 if none.
-
-    Its checksum isn't verified.
-    """
-    try:
-        stored, end = _read_record(value, 0, bits)
-    except (IndexError, ValueError):
-        return None, 0
-    return stored.key, end
-
-
 def _record_checksum(body: memoryview | bytes, number: int) -> bytes:
     return xxhash.xxh3_64_digest(body, _RECORD_SEED ^ number)[-_RECORD_CHECKSUM_BYTES:]

@@ -101,17 +101,6 @@ class Entry(NamedTuple):
     value: bytes | None
 
 
-class Stray(NamedTuple):
-    """A page in use that no tree leads to: a leaf with its entries, or a value without its key.
-
-    The value goes on to the end of its pages.
-    """
-
-    page: int
-    entries: list[Entry]
-    value: bytes
-
-
 class Survey:
     """Which pages the newest readable state of a file uses, and what is wrong with them.
 
@@ -159,30 +148,19 @@ class Survey:
                     if node.key == key:
                         yield file.value(node) or b""
 
-    def value(self, page: int, length: int) -> bytes:
-        """Return the value that begins on an overflow page."""
-        return self.file.value(Node(b"", b"", length, big=True, number=page)) or b""
-
-    def strays(self) -> Iterator[Stray]:
-        """Yield the pages that are in use, though no tree leads to them any more."""
+    def stray_leaves(self) -> Iterator[tuple[int, list[Entry]]]:
+        """Yield the leaves in use, with their entries, to which no tree leads any more."""
         if not self.strays_known:
             return
-        file = self.file
         # The inside of a value is never taken for pages, whatever is stored there.
         for number, page in self._unreached(lmdb_file.OVERFLOW):
             for further in self._run(number, page)[1:]:
-                if further >= len(file.reached) or file.reached[further]:
+                if further >= len(self.file.reached) or self.file.reached[further]:
                     break
-                file.reached[further] = lmdb_file.WITHIN
-        for number, page in self._unreached(lmdb_file.LEAF):
-            file.reached[number] = lmdb_file.REACHED
-            for node in lmdb_file.parse_page(page).nodes:
-                file.mark_run(file.run(node))
-            yield Stray(number, list(self._entries(number)), b"")
-        for number, page in self._unreached(lmdb_file.OVERFLOW):
-            file.reached[number] = lmdb_file.REACHED
-            length = len(self._run(number, page)) * file.page_size - lmdb_file.PAGE_HEAD.size
-            yield Stray(number, [], self.value(number, length))
+                self.file.reached[further] = lmdb_file.WITHIN
+        for number, _ in self._unreached(lmdb_file.LEAF):
+            self.file.reached[number] = lmdb_file.REACHED
+            yield number, list(self._entries(number))
 
     def _unreached(self, kind: int) -> Iterator[tuple[int, bytes]]:
         for number in range(METAS, len(self.file.reached)):
@@ -191,7 +169,7 @@ class Survey:
                 yield number, page
 
     def _run(self, number: int, page: bytes) -> range:
-        """Return the pages of a value that no leaf leads to; a length that can't be right is 1."""
+        """Return the pages of a lost value; a length that can't be right is 1."""
         pages = lmdb_file.run_length(page)
         return range(number, number + (pages if 1 <= pages <= _LONGEST_RUN else 1))
 

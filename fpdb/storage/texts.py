@@ -111,14 +111,6 @@ def find_text(value: memoryview, seed: int, text: bytes) -> int | None:
     return dict(unpack_texts(value, seed)).get(text)
 
 
-def texts_length(value: bytes) -> int:
-    """Return the bytes of the page of texts that some bytes begin with, 0 if there is none."""
-    try:
-        return max(_read_entries(value)[1], 0)
-    except IndexError:
-        return 0
-
-
 def first_text(value: bytes) -> bytes:
     """Return the first text of a page whose checksum wasn't verified; no bytes if it has none."""
     try:

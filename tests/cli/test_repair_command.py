@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fpdb
-from fpdb.storage.format import record_in
+from fpdb.storage.format import unpack_record
 from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 
@@ -26,7 +26,7 @@ def lose_leaf(path: Path) -> set[str]:
     with Survey(open_data(path)) as survey:
         leaf = survey.leaves["documents"][1]
         keys = {
-            record_in(entry.value, bits=64)[0]
+            unpack_record(entry.value, int.from_bytes(entry.key), 64).key
             for entry in survey.entries("documents")
             if entry.page == leaf
         }

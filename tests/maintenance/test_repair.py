@@ -482,14 +482,14 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 def test_a_database_that_is_written_to_meanwhile(
     path: Path, tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    walk = Survey.strays
+    walk = Survey.stray_leaves
 
-    def strays(self: Survey) -> Any:
+    def stray_leaves(self: Survey) -> Any:
         with fpdb.open(path) as db:
             db.add(named(1, keys), "one two three four")
         return walk(self)
 
-    monkeypatch.setattr(Survey, "strays", strays)
+    monkeypatch.setattr(Survey, "stray_leaves", stray_leaves)
     with pytest.raises(StorageError, match="was written to"):
         fpdb.repair(path, tmp_path / "new")
     assert not (tmp_path / "new").exists()
