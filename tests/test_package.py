@@ -32,6 +32,7 @@ import sys, types
 other = sys.modules["fpdb"] = types.ModuleType("fpdb")
 other.__path__ = [{str(ROOT / "fpdb")!r}]
 import fpdb.cli
+fpdb.cli.main()
 """
 
 

@@ -16,7 +16,7 @@ from unittest import mock
 import typer
 from typer import rich_utils
 
-from fpdb.cli import program
+from fpdb.cli.app import program
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 WIDTH = 100

@@ -1,261 +1,51 @@
 """The command line: each command opens a database, calls the library, and prints."""
 
-import errno
-import functools
-import importlib
+import atexit
 import os
-import re
+import signal
 import sys
-import warnings
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
-
-import typer
-
-import fpdb
-from fpdb import interrupts, progress
-from fpdb.cli import render
-from fpdb.errors import FpdbError, IncompleteWarning
-
-if not hasattr(fpdb, "kernels_available"):
-    sys.exit(
-        f"error: another package has replaced the module fpdb of fpdb-store in {fpdb.__path__[0]}\n"
-        "hint: pip uninstall fpdb && pip install --force-reinstall fpdb-store"
-    )
-
-# The base of all usage errors, which typer doesn't export.
-_UsageError: type[Any] = typer.BadParameter.mro()[1]
-_SHORT_MEMORY = "there isn't enough memory for this"
-_MORE_MEMORY = (
-    "raise the limit (ulimit -v, or that of the container), or use fewer jobs; what was "
-    "acknowledged is stored"
-)
-# Numbers that need no check but that of their limits.
-_NUMBERS = {int: "[0-9]{1,15}", float: r"[0-9]{1,15}(\.[0-9]{1,15})?"}
-# Commands that go on until they are ended, or whose output is that of another program.
-_WITHOUT_JSON = {"serve", "explore", "follow", "hold"}
-# The modules of the commands, by the panels of the help.
-_PANELS = {
-    "Find": {
-        "ingest": "ingest",
-        "query": "query",
-        "dedupe": "dedupe",
-        "pairs": "pairs",
-        "clusters": "pairs",
-    },
-    "Look": {"report": "report", "explore": "explore", "compare": "compare", "eval": "evaluate"},
-    "Connect": {
-        "serve": "serve",
-        "follow": "follow",
-        "load": "load",
-        "export": "export",
-        "spark": "spark",
-    },
-    "Maintain": {
-        "create": "create",
-        "get": "get",
-        "delete": "get",
-        **dict.fromkeys(
-            ("stats", "check", "backup", "hold", "compact", "swap", "merge", "repair"), "maintain"
-        ),
-    },
-    "Recipes": {
-        "fingerprint": "fingerprint",
-        "distance": "fingerprint",
-        "plan": "plan",
-        "recipes": "recipes",
-    },
-}
-
-
-_COMMANDS = frozenset(name for names in _PANELS.values() for name in names)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        kernels = "with" if fpdb.kernels_available else "without"
-        render.row(f"fpdb {fpdb.__version__}, {kernels} kernels")
-        raise typer.Exit
-
-
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
-        ),
-    ] = False,
-) -> None:
-    """Take the options before the command."""
-
-
-def _import_numpy() -> None:
-    """Import numpy without the threads that it starts for products of matrices; none is needed."""
-    name = "OPENBLAS_NUM_THREADS"
-    if name not in os.environ:
-        os.environ[name] = "1"
-        importlib.import_module("numpy")
-        # Programs that a command starts don't inherit it.
-        del os.environ[name]
-
-
-@functools.cache
-def program(only: str | None = None) -> typer.Typer:
-    """Return the command line, with all commands unless `only` names one, or needs none.
-
-    What a command doesn't need isn't imported then.
-    """
-    app = typer.Typer(
-        name="fpdb",
-        help="Find near-duplicate documents.\n\n"
-        "Example:\n  fpdb dedupe pages.jsonl -o clean.jsonl\n"
-        "  fpdb ingest crawl.fpdb pages.jsonl --skip-duplicates\n"
-        "  fpdb query crawl.fpdb page.txt",
-        rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(_options)
-    if only != "--version":
-        _import_numpy()
-    chosen = {name for names in _PANELS.values() for name in names if name == only}
-    for panel, places in _PANELS.items():
-        for name, place in places.items():
-            if only == "--version" or (chosen and name not in chosen):
-                continue
-
-            from fpdb.cli.options import with_common  # not for --version
-
-            module = importlib.import_module(f"fpdb.cli.{place}")
-            if hasattr(module, "app"):
-                for command in module.app.registered_commands:
-                    command.callback = with_common(command.callback, json=True)
-                app.add_typer(module.app, name=name, rich_help_panel=panel)
-            else:
-                found = getattr(module, "evaluate" if name == "eval" else name)
-                app.command(
-                    name,
-                    rich_help_panel=panel,
-                    # A fingerprint may be a negative number, which isn't an option.
-                    context_settings={"ignore_unknown_options": name == "distance"},
-                )(with_common(found, json=name not in _WITHOUT_JSON))
-    return app
-
-
-def _spare_checks(command: Any) -> None:
-    """Take plain values as they are: what typer checks values with takes 0.1 s to import."""
-    get_own = command.get_params
-
-    def get_params(context: Any) -> list[Any]:
-        found: list[Any] = get_own(context)
-        for parameter in found:
-            parameter.process_value = functools.partial(_process_value, parameter)
-        return found
-
-    command.get_params = get_params
-    for child in getattr(command, "commands", {}).values():
-        _spare_checks(child)
-
-
-def _process_value(parameter: Any, context: Any, value: Any) -> Any:
-    """Return what a parameter's own `process_value` does, which gets what isn't plain."""
-    described: Any = getattr(parameter, "type_descriptor", None)
-    kind = described and described.annotation
-    if not kind or (parameter.required and not value):
-        return type(parameter).process_value(parameter, context, value)
-    info = described.parameter_info
-    if value is None:
-        value = () if parameter.multiple or parameter.nargs == -1 else None
-    elif kind is Path and _may_be_read(value):
-        value = Path(value)
-    elif kind == list[str] and all(isinstance(each, str) for each in value):
-        value = list(value)
-    elif info.parser and get_origin(kind) is None:
-        value = info.parser(value)
-    elif (
-        kind in (int, float)
-        and re.fullmatch(_NUMBERS[kind], str(value))
-        and (info.min is None or info.min <= kind(value))
-        and (info.max is None or info.max >= kind(value))
-    ):
-        value = kind(value)
-    elif type(value) is not kind and not (get_origin(kind) is Literal and value in get_args(kind)):
-        return type(parameter).process_value(parameter, context, value)
-    return parameter.callback(context, parameter, value) if parameter.callback else value
-
-
-def _may_be_read(path: str) -> bool:
-    """Return whether what is at a path may be read; of nothing there, the command says more."""
-    try:
-        return os.access(path, os.R_OK) or not os.path.lexists(path)
-    except ValueError:  # no file can have such a name
-        return True
 
 
 def main() -> None:
-    """Run the command line, and exit with one of `render.ExitCode`."""
-    try:
-        interrupts.begin()
-        code = _run()
-        interrupts.finish()
-    except KeyboardInterrupt:
-        code = render.ExitCode.INTERRUPTED
-    if code == render.ExitCode.INTERRUPTED:
-        render.note_interrupt()
-        sys.stderr.flush()
-        interrupts.exit_at_once()
-    interrupts.end_fast(code)
+    """Run the command line in a process of its own, and exit with one of `render.ExitCode`."""
+    # Imports take most of a short command's time. Until the command begins, Ctrl-C ends the
+    # process by the signal; where it is ignored, as in the background of a script, it stays so.
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    from fpdb.cli.app import run
+    from fpdb.cli.render import ExitCode
+
+    code = run(_catch_interrupts if ours else None)
+    if ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # too late to interrupt
+    if code == ExitCode.INTERRUPTED:
+        os._exit(code)  # Python itself may end it by the signal if that came in `exec`
     sys.exit(code)
 
 
-def _run() -> int:
-    """Run a command and return its exit code; print an error and its hint."""
-    render.prepare_streams()
-    progress.listen(render.StepLine().take, render.note)
+def _catch_interrupts() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt, once; a second one doesn't wait for tidying up."""
+    sys.unraisablehook = _end_if_lost
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(*_: object) -> None:
+    signal.signal(signal.SIGINT, _end)
+    raise KeyboardInterrupt
+
+
+def _end(*_: object) -> None:
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = render.warn
-            warnings.simplefilter("default", IncompleteWarning)
-            # Only help is drawn in panels; a usage error is a line that no panel wraps.
-            command = typer.main.get_command(program(*sys.argv[1:2]))
-            _spare_checks(command)
-            code: int = command(standalone_mode=False) or render.ExitCode.FINE
-        render.flush()
-    except FpdbError as error:
-        render.fail(error)
-        code = render.ExitCode.ERROR
-    except _UsageError as error:
-        error.show()
-        code = render.ExitCode.USAGE
-    except Exception as error:
-        if _lacks_memory(error):
-            render.fail(FpdbError(_SHORT_MEMORY, hint=_MORE_MEMORY))
-        elif isinstance(error, OSError):
-            render.fail(_named(error))
-        else:
-            raise
-        code = render.ExitCode.ERROR
-    return code
+        os.write(2, b"interrupted\n")
+    finally:
+        os._exit(128 + signal.SIGINT)
 
 
-def _named(error: OSError) -> FpdbError:
-    """Return an error of the system with what was done, and to which file."""
-    try:
-        render.flush()
-    except FpdbError as unwritten:
-        return unwritten
-    act = " ".join(["fpdb", *(each for each in sys.argv[1:2] if each in _COMMANDS)])
-    files = [str(each) for each in (error.filename, error.filename2) if each is not None]
-    what = ": ".join([f"{act} can't go on", *files, error.strerror or str(error)])
-    return FpdbError(what, hint="look at the rights of these files, and at the room on their disks")
-
-
-def _lacks_memory(error: Exception) -> bool:
-    """Return whether an error is one of those by which Python reports a failed allocation."""
-    return (
-        isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
-        or (isinstance(error, ImportError) and "failed to map segment" in str(error))
-    )
+def _end_if_lost(unraisable: "sys.UnraisableHookArgs") -> None:
+    """End the process by an interrupt that Python would only print, as in a destructor."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        _end()
+    sys.__unraisablehook__(unraisable)

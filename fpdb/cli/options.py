@@ -103,7 +103,8 @@ WORDS: Any = "words"
 _RECIPE = option(
     "--recipe -r NAME|FILE.toml",
     "A preset, or a TOML file.",
-    parser=choose_recipe,
+    parser=str,  # typer would take a RecipeError of a parser for a usage error
+    callback=lambda name: name and choose_recipe(name),
     autocompletion=_presets,
 )
 RecipeOption = Annotated[Recipe, _RECIPE]

@@ -37,7 +37,12 @@ def list_recipes() -> None:
 def show(
     recipe: Annotated[
         Recipe,
-        typer.Argument(metavar="NAME|FILE.toml", parser=choose_recipe, help="The recipe to show."),
+        typer.Argument(
+            metavar="NAME|FILE.toml",
+            parser=str,
+            callback=choose_recipe,
+            help="The recipe to show.",
+        ),
     ],
 ) -> None:
     """Print a recipe as TOML, to make another.

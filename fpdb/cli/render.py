@@ -20,7 +20,6 @@ from typing import IO, Any
 
 import typer
 
-from fpdb import interrupts
 from fpdb.errors import FpdbError
 from fpdb.progress import WorkStep
 
@@ -65,7 +64,7 @@ class ExitCode(enum.IntEnum):
     USAGE = 2
     ERROR = 3
     BAD_RECORDS = 4  # all is done, but some records couldn't be used
-    INTERRUPTED = interrupts.EXIT_CODE
+    INTERRUPTED = 130
 
 
 def prepare_streams() -> None:

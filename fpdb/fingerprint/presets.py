@@ -131,3 +131,6 @@ def preset(name: str) -> Recipe:
             f"found no recipe {name!r}, expected one of {', '.join(PRESETS)}",
             hint=f"did you mean {close[0]}?" if close else "fpdb recipes list describes them",
         ) from None
+
+
+recipe = preset  # its name in fpdb

@@ -43,4 +43,4 @@ if os.environ.get("FPDB_KERNELS", "1") != "0" and _usable():
 
         enabled = True
 
-available = enabled
+available = kernels_available = enabled  # the second is its name in fpdb

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fpdb.cli import main
+from fpdb.cli import app
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Outcome:
 
 @pytest.fixture
 def run(monkeypatch):
-    """Run a command in this process, through the same function as the installed script.
+    """Run a command in this process, as the installed script does.
 
     Its standard input is bytes, or an open file.
     """
@@ -44,13 +44,13 @@ def run(monkeypatch):
             for name, stream in streams.items():
                 patch.setattr(sys, name, stream)
             patch.setattr(sys, "argv", ["fpdb", *map(str, arguments)])
-            with pytest.raises(SystemExit) as ended:
-                main()
+            code = app.run()
+        streams["stdin"].detach()  # the file of a test stays open
         written = []
         for name in ("stdout", "stderr"):
             streams[name].flush()
             written.append(streams[name].buffer.getvalue().decode("utf-8"))
-        return Outcome(ended.value.code or 0, *written)
+        return Outcome(int(code), *written)
 
     return run_here
 

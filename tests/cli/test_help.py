@@ -2,7 +2,7 @@
 
 import cli_reference
 
-from fpdb.cli import program
+from fpdb.cli.app import program
 
 
 def test_help_fits_on_a_screen_and_a_half():

@@ -10,7 +10,7 @@ import cli_reference
 
 import fpdb
 import fpdb.errors
-from fpdb.cli import program
+from fpdb.cli.app import program
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 DESCRIBED = [

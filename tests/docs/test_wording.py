@@ -7,7 +7,7 @@ from pathlib import Path
 import cli_reference
 import pytest
 
-from fpdb.cli import program
+from fpdb.cli.app import program
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from cli_reference import commands
 
-from fpdb.cli import program
+from fpdb.cli.app import program
 
 pytestmark = pytest.mark.process
 

@@ -17,7 +17,8 @@ from urllib.parse import quote_from_bytes
 import typer
 
 import fpdb
-from fpdb.cli import main, program
+from fpdb.cli import main
+from fpdb.cli.app import program
 from fpdb.integrations import server
 from fpdb.io import follow
 

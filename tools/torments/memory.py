@@ -22,7 +22,7 @@ _LEAST, _ENOUGH, _MOST = 200, 450, 2048
 _CONTROL_LEAST = 140  # with the first, an ingest has enough
 
 _RUN = "import sys; from fpdb.cli import main; sys.exit(main())"
-_RUN_UNGUARDED = "from fpdb.cli import program; program()(standalone_mode=False)"
+_RUN_UNGUARDED = "from fpdb.cli.app import program; program()(standalone_mode=False)"
 
 # What each command is given in the working directory, and how many documents NEW then has.
 _ACTS: dict[str, tuple[list[str], int | None]] = {
