@@ -1,31 +1,31 @@
 """Which records are removed: each is kept, unless it resembles one that is."""
 
-import contextlib
 import json
-import os
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import xxhash
 
 from fpdb.arrays import Marks, Places
 from fpdb.database import Database
-from fpdb.dedupe.prepare import NEWEST, PreparedRecords, RecordBlock
+from fpdb.dedupe.prepare import NEWEST, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError
-from fpdb.joins.selection import Selection, TextColumns
-from fpdb.models import now
+from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts
+from fpdb.joins.selection import Nearest, Selection
+from fpdb.models import Key, now
 from fpdb.scratch import Scratch
-from fpdb.storage.format import Stored, StoredRun, unpack_record
-from fpdb.storage.origin import origin_of, unpack_meta
+from fpdb.storage.format import Stored, StoredRun
+from fpdb.storage.origin import origin_of, pack_origin
+from fpdb.tables.bits import to_ints
 
 # Characters of the texts that are decided together: records in memory wait until they are.
 _CHARACTERS = 1 << 26
+_Read = list[tuple[RecordBlock, Marks]]
 
 
 class Decider:
@@ -39,33 +39,36 @@ class Decider:
         *,
         lined: bool = False,
     ) -> None:
-        """Begin; what isn't held in memory is in a scratch folder, as long as that is there.
+        """Begin; the columns of records are in a scratch folder, as long as that is there.
 
         If wanted, `lines` gets a line about each record that is removed.
         """
         self._run, self._database = run, database
-        self._files = contextlib.ExitStack()
-        make = self._files.enter_context
-        self.lines = make(scratch.file("removed")) if lined else None
+        self.lines = scratch.file("removed") if lined else None
         self._told = lined or run.on_removed is not None
-        self._noted = self._told or database is not None
         self._preparer = run.preparer(database)
-        plan = self._preparer.index.plan
+        index = self._preparer.index
         similarity = run.similarity or self._preparer.header.get("similarity")
-        self._bits = plan.bits
-        self._selection = Selection(self._preparer.index, Search(plan.k, None, similarity))
-        # Records as they are stored, and documents of the database that some of them resemble.
-        self._records = _Spool(make(scratch.file("records")))
-        self._matches = _Spool(make(scratch.file("matches")))
-        self._matched = [np.empty(0, np.int64)]  # of each record, the number of such a document
-        self._kept = [np.empty(0, np.int64)]  # the numbers of the records that are kept
-        self._count = self._content = 0
+        self._bits = index.plan.bits
+        self._texts = GrowingTexts(scratch, self._bits)
+        search = Search(index.plan.k, None, similarity)
+        self._selection = Selection(index, search, self._texts, scratch)
+        self._numbers = GrowingColumn(scratch, "numbers", np.int64)
+        self._characters = GrowingColumn(scratch, "characters", np.int64)
+        self._keys = GrowingStrings(scratch, "keys")
+        # Of each record, the number of a document of the database that it resembles.
+        self._matched = GrowingColumn(scratch, "matched", np.int64)
+        self._matches = GrowingStrings(scratch, "matches")
+        self._shown: list[str] = []  # how the places of records begin,
+        self._firsts: list[int] = []  # from these ones on
+        self._content = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._files.close()
+        if self.lines:
+            self.lines.close()
 
     def each(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[RecordBlock, Codes]]:
         """Yield blocks without their parts, and what became of their records.
@@ -75,19 +78,18 @@ class Decider:
         if self._run.keep != "first":
             yield from self._ranked(blocks)
             return
-        for read, found in self._read(blocks):
-            texts = TextColumns.joined([each.texts for each in found])
-            numbers = np.arange(self._count - len(texts), self._count)
-            yield from _spread(read, self._decide(texts, numbers))
+        decided = 0
+        for read, _ in self._read(blocks):
+            count = len(self._texts)
+            yield from _spread(read, self._decide(np.arange(decided, count)))
+            decided = count
 
     def _ranked(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[RecordBlock, Codes]]:
         """Decide the records in the order of preference."""
-        read: list[tuple[RecordBlock, Marks]] = []
-        parts: list[TextColumns] = []
+        read: _Read = []
         values = [np.empty(0)]
         for some, found in self._read(blocks):
             read += some
-            parts += [each.texts for each in found]
             values += [each.values for each in found]
         if not read:
             return
@@ -98,104 +100,113 @@ class Decider:
                 f"no record has a date or a number in {newest!r}",
                 hint="name the field of the date, or keep the first record",
             )
-        texts, codes = TextColumns.joined(parts), np.empty(len(preferred), np.uint8)
-        parts.clear()
+        codes = np.empty(len(preferred), np.uint8)
         order = (-preferred).argsort(kind="stable")
         counts.stage, counts.done = "comparing", 0.0
         for start in range(0, len(order), GATHERED):
             some_numbers = order[start : start + GATHERED]
-            codes[some_numbers] = self._decide(texts[some_numbers], some_numbers)
+            codes[some_numbers] = self._decide(some_numbers)
             counts.done = (start + len(some_numbers)) / len(order)
             self._run.show()
         yield from _spread(read, codes)
 
-    def _read(
-        self, blocks: Iterable[RecordBlock]
-    ) -> Iterator[tuple[list[tuple[RecordBlock, Marks]], list[PreparedRecords]]]:
+    def _read(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[_Read, list[RecordColumns]]]:
         """Yield blocks that are decided together, once they are looked up in the database."""
-        read: list[tuple[RecordBlock, Marks]] = []
-        found: list[PreparedRecords] = []
+        read: _Read = []
+        found: list[RecordColumns] = []
         size = characters = 0
-        for block, prepared in self._run.prepared(self._preparer, blocks, noted=self._noted):
-            read.append((block._replace(part=tuple), prepared.is_bad))
-            found.append(prepared)
-            size += len(prepared.texts)
-            characters += prepared.characters
+        stored = self._database is not None
+        for block, columns in self._run.prepared(self._preparer, blocks, stored=stored):
+            read.append((block._replace(part=tuple), columns.is_bad))
+            found.append(columns)
+            self._add(block, columns)
+            size += len(columns.texts)
+            characters += int(columns.characters.sum())
             if size >= GATHERED or characters >= _CHARACTERS:
-                self._take(found)
+                self._look_up()
                 yield read, found
                 read, found, size, characters = [], [], 0, 0
         if read:
-            self._take(found)
+            self._look_up()
             yield read, found
 
-    def _take(self, found: list[PreparedRecords]) -> None:
-        """Keep what isn't compared on disk, and look the records up in the database."""
-        self._count += sum(len(each.texts) for each in found)
-        self._content += sum(each.content for each in found)
-        packed = [record for each in found for record in each.packed]
-        self._records.add(packed)
-        matched = np.full(sum(len(each.texts) for each in found), -1)
-        self._matched.append(matched)
-        if self._database is None:
-            return
-        documents = [unpack_record(record, 0, self._bits) for record in packed]
-        entries: list[bytes] = []
-        answers = self._database.query_prepared(documents, similarity=self._run.similarity, limit=1)
-        for place, matches in enumerate(answers):
-            self._run.counts.incomplete += not matches.complete
-            for match in matches:
-                matched[place] = len(self._matches) + len(entries)
-                shown = origin_of(match.key, match.meta)
-                entry = [match.key, *shown, match.similarity, match.distance]
-                entries.append(json.dumps(entry).encode())
-        self._matches.add(entries)
+    def _add(self, block: RecordBlock, columns: RecordColumns) -> None:
+        """Add the columns of a block to those of all records."""
+        if not self._shown or self._shown[-1] != block.shown:
+            self._shown.append(block.shown)
+            self._firsts.append(len(self._texts))
+        self._texts.add(columns.texts)
+        self._numbers.add(columns.numbers)
+        self._characters.add(columns.characters)
+        self._keys.add(columns.keys, columns.key_sizes)
+        self._content += columns.content
 
-    def _decide(self, texts: TextColumns, numbers: Places) -> Codes:
+    def _look_up(self) -> None:
+        """Look the records up in the database that weren't yet."""
+        start = len(self._matched)
+        matched = np.full(len(self._texts) - start, -1)
+        if self._database is not None:
+            documents = self._stored(np.arange(start, len(self._texts)))
+            similarity, entries = self._run.similarity, list[bytes]()
+            answers = self._database.query_prepared(documents, similarity=similarity, limit=1)
+            for place, matches in enumerate(answers):
+                self._run.counts.incomplete += not matches.complete
+                for match in matches:
+                    matched[place] = len(self._matches) + len(entries)
+                    shown = origin_of(match.key, match.meta)
+                    entry = [match.key, *shown, match.similarity, match.distance]
+                    entries.append(json.dumps(entry).encode())
+            self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
+        self._matched.add(matched)
+
+    def _decide(self, numbers: Places) -> Codes:
         """Return what becomes of records in this order, given their numbers."""
-        if len(self._matched) > 1:
-            self._matched = [np.concatenate(self._matched)]
-        matched = self._matched[0][numbers]
-        kept, crowded = self._selection.choose(texts, matched >= 0)
-        self._kept.append(numbers[kept])
-        codes = np.where(kept, np.where(texts.short, SHORT, KEPT), REMOVED).astype(np.uint8)
+        matched = self._matched.values[numbers]
+        kept, crowded = self._selection.choose(numbers, matched >= 0)
+        short = self._texts.all.short[numbers]
+        codes = np.where(kept, np.where(short, SHORT, KEPT), REMOVED).astype(np.uint8)
         counts = self._run.counts
         counts.removed += int(np.count_nonzero(~kept))
         counts.short += int(np.count_nonzero(codes == SHORT))
         counts.incomplete += int(np.count_nonzero(crowded))
         if self._told and not kept.all():
-            self._tell(texts, numbers, matched, kept)
+            self._tell(numbers, matched, kept, self._selection.nearest(numbers, kept, self._key))
         self._run.show()
         return codes
 
-    def _tell(self, texts: TextColumns, numbers: Places, matched: Places, kept: Marks) -> None:
+    def _tell(self, numbers: Places, matched: Places, kept: Marks, near: Nearest) -> None:
         """Say of each record that isn't kept what it resembles most."""
-        owners = np.concatenate(self._kept)
-        self._kept = [owners]
-        near = self._selection.nearest(texts, kept, lambda one: self._record(owners[one]).key)
         lines: list[str] = []
         for place in (~kept).nonzero()[0].tolist():
-            own = self._record(numbers[place])
             found: list[list[Any]] = []
             if near.kept[place] >= 0:
-                other = self._record(owners[near.kept[place]])
-                share = float(near.shares[place])
-                shown = origin_of(other.key, unpack_meta(other.meta))
+                other, share = int(near.kept[place]), float(near.shares[place])
+                shown = [self._key(other), self._shown_key(other), self._place(other)]
                 similarity = None if np.isnan(share) else share
-                found.append([other.key, *shown, similarity, int(near.distances[place])])
+                found.append([*shown, similarity, int(near.distances[place])])
             if matched[place] >= 0:
-                found.append(json.loads(self._matches.read(int(matched[place]))))
+                found.append(json.loads(self._matches[int(matched[place])]))
             _, *rest = min(found, key=lambda each: (-(each[3] or 0.0), each[4], each[0]))
-            key, source = origin_of(own.key, unpack_meta(own.meta))
-            removed = Removed(key, source or "", *rest)
+            own = int(numbers[place])
+            removed = Removed(self._shown_key(own), self._place(own), *rest)
             lines.append(json.dumps(removed._asdict()) + "\n")
             if self._run.on_removed:
                 self._run.on_removed(removed)
         if self.lines:
             self.lines.write("".join(lines).encode())
 
-    def _record(self, number: int) -> Stored:
-        return unpack_record(self._records.read(int(number)), 0, self._bits)
+    def _place(self, number: int) -> str:
+        """Return where a record was read."""
+        shown = self._shown[int(np.searchsorted(self._firsts, number, "right")) - 1]
+        return f"{shown}{self._numbers.values[number]}"
+
+    def _shown_key(self, number: int) -> Key:
+        """Return the key of a record as it was read, or its place if it has none."""
+        key = unpack_key(self._keys[number])
+        return self._place(number) if key is None else key
+
+    def _key(self, number: int) -> str:
+        return str(self._shown_key(number))
 
     # With a database
 
@@ -210,52 +221,40 @@ class Decider:
             self._database.runs.begin(self._stored_run())
 
     def finish(self) -> None:
-        """Add what was kept to the database, in one step."""
+        """Add the kept records to the database, in one step."""
         if self._database is not None:
-            self._database.runs.finish(self._stored_run(), self._documents())
+            kept = self._selection.kept
+            parts = (kept[start : start + GATHERED] for start in range(0, len(kept), GATHERED))
+            self._database.runs.finish(self._stored_run(), map(self._stored, parts))
 
     def _stored_run(self) -> StoredRun:
-        known = f"{self._count} {self._content % (1 << 128):x}"
+        known = f"{len(self._texts)} {self._content % (1 << 128):x}"
         content = xxhash.xxh3_128_digest(known.encode())
         return StoredRun(content, self._run.options(), now(), finished=False)
 
-    def _documents(self) -> Iterator[list[Stored]]:
-        numbers = np.concatenate(self._kept)
-        for start in range(0, len(numbers), GATHERED):
-            yield [self._record(number) for number in numbers[start : start + GATHERED]]
-
-
-class _Spool:
-    """Bytes that are appended to a file, and read again by their numbers."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._firsts: list[int] = []
-        self._bounds: list[Places] = []
-        self._count = self._size = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, items: Sequence[bytes]) -> None:
-        """Append items."""
-        if not items:
-            return
-        data = b"".join(items)
-        self._file.write(data)
-        sizes = np.fromiter(map(len, items), np.int64, len(items))
-        self._firsts.append(self._count)
-        self._bounds.append(self._size + np.concatenate([[0], sizes.cumsum()]))
-        self._count += len(items)
-        self._size += len(data)
-
-    def read(self, number: int) -> bytes:
-        """Return an item."""
-        self._file.flush()
-        block = bisect_right(self._firsts, number) - 1
-        at = number - self._firsts[block]
-        start, end = self._bounds[block][at : at + 2].tolist()
-        return os.pread(self._file.fileno(), end - start, start)
+    def _stored(self, numbers: Places) -> list[Stored]:
+        """Return records as a database stores them."""
+        texts, present = self._texts.all[numbers], now()
+        side, stored = texts.side, []
+        fingerprints = to_ints(side.fingerprints, self._bits)
+        for place, number in enumerate(numbers.tolist()):
+            short, key = bool(texts.short[place]), self._shown_key(number)
+            digest, sketch = side.digests[place].tobytes(), side.sketches[place].tobytes()
+            # For the database, the key is a text.
+            origin = pack_origin(self._place(number), key if isinstance(key, int) else None)
+            stored.append(
+                Stored(
+                    id=0,
+                    key=str(key),
+                    fingerprint=None if short else fingerprints[place],
+                    added=present,
+                    digest=digest if short or any(digest) else b"",
+                    meta=origin,
+                    characters=int(self._characters.values[number]),
+                    sketch=sketch if any(sketch) else b"",
+                )
+            )
+        return stored
 
 
 def require_next(database: Database, own: StoredRun | None = None) -> None:
@@ -282,9 +281,7 @@ def require_next(database: Database, own: StoredRun | None = None) -> None:
         )
 
 
-def _spread(
-    read: Iterable[tuple[RecordBlock, Marks]], codes: Codes
-) -> Iterator[tuple[RecordBlock, Codes]]:
+def _spread(read: _Read, codes: Codes) -> Iterator[tuple[RecordBlock, Codes]]:
     """Yield blocks with the codes of all their records, given those of the ones that aren't bad."""
     first = 0
     for block, is_bad in read:

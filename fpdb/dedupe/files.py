@@ -188,7 +188,7 @@ class Corpus:
             source = each.source
             parts = read_parts(source.path, source.reading, progress=self.run.progress)
             for part in parts:
-                yield RecordBlock(part, number, source.path, each.shown)
+                yield RecordBlock(part, f"{source.path}:", f"{each.shown}:", number)
 
     def _write(
         self,

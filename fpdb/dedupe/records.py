@@ -24,7 +24,9 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
     """Return a table of the same kind, with the rows that stay."""
     table, select = selectable(table)
     rows = _groups(table_rows(table, run.reading))
-    blocks = (RecordBlock(partial(_records_of_rows, run.reading, some)) for some in rows)
+    blocks = (
+        RecordBlock(partial(_records_of_rows, run.reading, some), "row ", "row ") for some in rows
+    )
     found = [codes for _, codes in _decided(run, blocks, given)]
     marks = run.kept(np.concatenate([np.empty(0, np.uint8), *found]))
     run.finish(marks)
@@ -67,7 +69,8 @@ def _record_blocks(reading: Reading, records: Iterable[Any]) -> Iterator[RecordB
                     f"found {each!r:.40}, expected a record",
                     hint="pass the whole table, or dictionaries such as {'text': …}",
                 )
-        yield RecordBlock(partial(_records_of, reading, first, some), records=some)
+        part = partial(_records_of, reading, first, some)
+        yield RecordBlock(part, "record ", "record ", records=some)
         first += len(some)
 
 

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
-from fpdb.dedupe.prepare import NEWEST, Prepare, PreparedRecords, RecordBlock
+from fpdb.dedupe.prepare import NEWEST, Prepare, RecordBlock, RecordColumns
 from fpdb.documents import layout
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
-from fpdb.ingest import Take
 from fpdb.io.records import BadRecord, Reading
 from fpdb.models import DIGEST_BYTES, Key, require_choice
 from fpdb.processes import mapped
@@ -207,12 +206,11 @@ class Deduplication:
         return hashlib.blake2b(repr(known).encode(), digest_size=DIGEST_BYTES).digest()
 
     def prepared(
-        self, preparer: Preparer, blocks: Iterable[RecordBlock], *, noted: bool
-    ) -> Iterator[tuple[RecordBlock, PreparedRecords]]:
+        self, preparer: Preparer, blocks: Iterable[RecordBlock], *, stored: bool
+    ) -> Iterator[tuple[RecordBlock, RecordColumns]]:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
-        take = Take(preparer.adapted(self.reading.max_bytes))
-        prepare = Prepare(take, self.keep, noted)
+        prepare = Prepare(preparer.adapted(self.reading.max_bytes), self.keep, stored)
         for block, found in mapped(prepare, blocks, self.jobs, _AHEAD):
             counts.read += len(found.is_bad)
             counts.invalid_utf8 += found.invalid_utf8

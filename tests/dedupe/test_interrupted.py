@@ -46,7 +46,7 @@ def stop(patch, where):
         raise StoppedError
 
     if where == "reading":
-        patch.setattr(decide.Decider, "_take", fail)
+        patch.setattr(decide.Decider, "_look_up", fail)
     elif where == "writing":
         patch.setattr(files, "write_rows", fail)
     elif where == "before its outputs are moved":

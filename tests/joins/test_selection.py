@@ -1,5 +1,7 @@
 """What is kept is what the definition says: one document after the other, unless it is like one."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,9 @@ from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import Preparer
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.joins import selection
-from fpdb.joins.selection import Selection, TextColumns
+from fpdb.joins.columns import GrowingTexts, TextColumns
+from fpdb.joins.selection import Selection
+from fpdb.scratch import scratch_folder
 from fpdb.storage.format import Stored
 
 WORDS = [f"word{number}" for number in range(300)]
@@ -60,21 +64,34 @@ def by_definition(index, search, documents):
     return kept, nearest
 
 
+@contextmanager
+def selection_of(index, search, documents):
+    """A selection of documents, whose columns it gets a block at a time."""
+    with scratch_folder() as scratch:
+        texts = GrowingTexts(scratch, 64)
+        selected = Selection(index, search, texts, scratch)
+
+        def choose(start, stop, known=False):
+            numbers = np.arange(start, stop)
+            if stop > len(texts):
+                texts.add(TextColumns.of(documents[len(texts) : stop], 64))
+            return numbers, *selected.choose(numbers, np.full(stop - start, known))
+
+        yield selected, choose
+
+
 def by_join(index, search, documents, size):
-    selected, kept, nearest = Selection(index, search), [], {}
-    for start in range(0, len(documents), size):
-        block = TextColumns.of(documents[start : start + size], 64)
-        marks, crowded = selected.choose(block, np.zeros(len(block), np.bool_))
-        assert not crowded.any()
-        kept += (marks.nonzero()[0] + start).tolist()
-        names = [documents[own].key for own in kept]
-        near = selected.nearest(block, marks, names.__getitem__)
-        for place in (~marks).nonzero()[0].tolist():
-            share = 0.0 if np.isnan(near.shares[place]) else float(near.shares[place])
-            own = kept[int(near.kept[place])]
-            nearest[start + place] = ((share, int(near.distances[place])), own)
-    assert len(selected) == len(kept)
-    return kept, nearest
+    nearest = {}
+    with selection_of(index, search, documents) as (selected, choose):
+        for start in range(0, len(documents), size):
+            numbers, marks, crowded = choose(start, min(start + size, len(documents)))
+            assert not crowded.any()
+            near = selected.nearest(numbers, marks, lambda own: documents[own].key)
+            for place in (~marks).nonzero()[0].tolist():
+                share = 0.0 if np.isnan(near.shares[place]) else float(near.shares[place])
+                own = int(near.kept[place])
+                nearest[start + place] = ((share, int(near.distances[place])), own)
+        return selected.kept.tolist(), nearest
 
 
 @st.composite
@@ -122,12 +139,11 @@ def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, how):
 def test_what_is_known_to_be_removed_isnt_compared_with():
     preparer = preparer_of(similarity=0.8, k=3)
     documents = documents_of([" ".join(WORDS[:40])] * 4, preparer)
-    selected = Selection(preparer.index, Search(3, None, 0.8))
-    known = np.array([True, False, False, False])
-    kept, _ = selected.choose(TextColumns.of(documents, 64), known)
-    assert kept.tolist() == [False, True, False, False]
-    nearest = selected.nearest(TextColumns.of(documents, 64), kept, lambda _: "")
-    assert nearest.kept.tolist() == [-1, -1, 0, 0]
+    with selection_of(preparer.index, Search(3, None, 0.8), documents) as (selected, choose):
+        assert not choose(0, 1, known=True)[1].any()
+        numbers, kept, _ = choose(1, 4)
+        assert kept.tolist() == [True, False, False]
+        assert selected.nearest(numbers, kept, lambda _: "").kept.tolist() == [-1, 1, 1]
 
 
 def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
@@ -141,23 +157,19 @@ def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
         Stored(0, str(number), number, 0, bytes([number + 1]) * 16, b"", 1, bytes(sketch))
         for number, sketch in enumerate(sketches)
     ]
-    selected = Selection(index, search)
     crowds = []
-    for start in range(0, 100, 10):
-        kept, crowded = selected.choose(
-            TextColumns.of(documents[start : start + 10], 64), np.zeros(10, np.bool_)
-        )
-        assert kept.all()
-        crowds += crowded.tolist()
+    with selection_of(index, search, documents) as (_, choose):
+        for start in range(0, 100, 10):
+            _, kept, crowded = choose(start, start + 10)
+            assert kept.all()
+            crowds += crowded.tolist()
     assert crowds == [False] * 30 + [True] * 70
     monkeypatch.setattr(selection, "MOST_OF_A_BAND", 10_000)
     monkeypatch.setattr(selection, "MOST_COMPARED", 20)
-    selected = Selection(index, search)
-    _, crowded = selected.choose(TextColumns.of(documents[:30], 64), np.zeros(30, np.bool_))
-    assert not crowded.any()
-    kept, crowded = selected.choose(
-        TextColumns.of([*documents[30:31], documents[0]], 64), np.zeros(2, np.bool_)
-    )
-    # The copy shares most bands with the first one, and so is still found.
+    documents[31] = documents[0]
+    with selection_of(index, search, documents) as (_, choose):
+        assert not choose(0, 30)[2].any()
+        # The copy shares most bands with the first one, and so is still found.
+        _, kept, crowded = choose(30, 32)
     assert crowded.tolist() == [True, True]
     assert kept.tolist() == [True, False]
