@@ -27,7 +27,7 @@ from fpdb.tables.bits import Distances, as_words, distances
 _PAIRS = 1 << 15
 # Pairs of a block that are compared with each other; with more it is halved.
 _MOST_PAIRS = 1 << 22
-# A row is a word: a number of so many bits, and the place of a document.
+# A row is a word: the upper half of a hash, and the place of a document.
 _PLACE = np.uint64((1 << 32) - 1)
 
 
