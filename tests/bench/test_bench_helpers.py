@@ -1,8 +1,7 @@
-"""The bench's helpers: its exact answers are exact, table and picture say what was measured."""
+"""The bench's helpers: its exact answers are exact, and its tables have the measured figures."""
 
 import itertools
 import json
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -61,13 +60,25 @@ def test_check_queries_get_exact_answers(helper, tmp_path):
     assert len(near) >= 25
 
 
-def test_a_wrong_answer_is_told(helper):
-    group = helper("group")
-    expected = np.array([[0, 4], [1, 7], [3, 9]])
-    assert group.difference(expected[::-1], expected, first=False) == ""
-    assert "document 7 of check query 1" in group.difference(
-        expected[[0, 2]], expected, first=False
-    )
+def test_a_wrong_answer_is_reported(helper, tmp_path):
+    store, workloads = helper("store"), helper("workloads")
+    answers = np.array([[0, 4], [1, 7], [3, 9]])
+    workload = workloads.Workload(tmp_path, "uniform", 10, 8, answers)
+    np.save(tmp_path / "by-many.npy", answers[::-1])
+    assert store.wrong(tmp_path, workload, {}, distinct=False) == ""
+    np.save(tmp_path / "by-one.npy", answers[[0, 2]])
+    assert "2 matches, 3 expected" in store.wrong(tmp_path, workload, {}, distinct=False)
+
+
+@pytest.mark.process
+@pytest.mark.slow("it starts each side four times")
+def test_the_store_is_measured_beside_sqlite(helper):
+    found = []
+    records, versions = helper("store").run([5_000], ["uniform"], 1, ["sqlite"], found.append)
+    rows = {(record["row"], record["side"], record["cores"]) for record in records}
+    assert {("join", "sqlite", "one"), ("adds", "fpdb", "one"), ("load", "fpdb", "all")} <= rows
+    assert [record for record in records if "stopped" in record] == []
+    assert {version.split()[0] for version in versions} == {"SQLite", "fpdb"}
 
 
 def record(row, side, values, *, documents=1_000_000, cores="one", **more):
@@ -119,15 +130,6 @@ def test_the_page_has_the_tables_of_the_kept_figures(helper):
     assert [suite for suite in kept if run.body(kept[suite]) not in page] == []
     flat = " ".join(page.split())
     assert [suite for suite in kept if kept[suite]["machine"] not in flat] == []
-
-
-def test_picture_is_drawn_from_what_there_is(helper, records):
-    plot = helper("plot")
-    picture = ElementTree.fromstring(plot.draw(records))
-    words = [element.text for element in picture.iter() if element.text]
-    assert {"fpdb", "FAISS (64,4,16)", "pynear", "1 M"} <= set(words)
-    assert "SQLite, four block columns" not in words
-    assert plot.draw([]) is None
 
 
 def test_similar_texts_are_measured_beside_bits(helper, monkeypatch):

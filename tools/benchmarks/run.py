@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 import dedupe
-import group
 import numpy
 import plot
 import serving
@@ -18,7 +17,6 @@ import similarity
 import store
 import tables
 import texts
-from contenders import CONTENDERS
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW, PICTURE = (DOCS / f"benchmarks.{end}" for end in ("md", "json", "svg"))
@@ -121,29 +119,11 @@ def run_store(options):
             keep(options.json, {"store": {"machine": machine(), "records": records}})
 
     records, versions = store.run(sizes, options.data, options.rounds, options.peers, progress)
-    earlier = json.loads(options.beside.read_text("utf-8"))["store"] if options.beside else {}
-    new = {(record["data"], record["documents"]) for record in records}
-    records += [
-        record
-        for record in earlier.get("records", ())
-        if (record["data"], record["documents"]) not in new
-    ]
-    versions = sorted({*versions.values(), *earlier.get("versions", ())})
     note = (
-        f"{', '.join(versions)}. Medians of {rounds(options.rounds)}, of "
-        f"{min(group.FEW, options.rounds)} for loads and self-joins; what takes more than "
-        f"{group.SLOW} s isn't repeated.{_other_run(sizes, earlier)}"
+        f"{', '.join(sorted(versions))}. Medians of {rounds(options.rounds)}; "
+        f"a peer that takes more than {store.SLOW} s runs once."
     )
-    return {"note": note, "versions": versions, "records": tables.Table(records).records}
-
-
-def _other_run(sizes, earlier):
-    """Return which rows come from another run."""
-    if not earlier:
-        return ""
-    shown = ", ".join(f"{size / 1e6:g} M" for size in sizes)
-    others = earlier["machine"]
-    return f" The rows of {shown} come from this run, all others from one before, on {others}."
+    return {"note": note, "versions": sorted(versions), "records": tables.Table(records).records}
 
 
 def run_dedupe(options):
@@ -191,15 +171,12 @@ def main():
         "--sizes", type=int, nargs="+", help="numbers of documents: 1 M and 10 M; of requests"
     )
     parser.add_argument("--data", nargs="+", choices=KINDS, default=KINDS, help="fingerprints")
-    names = [side.name for side in CONTENDERS[1:]]
+    names = [side.name for side in store.CONTENDERS[1:]]
     parser.add_argument("--peers", nargs="*", choices=names, default=names, help="beside fpdb")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each row: 5")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its picture")
     parser.add_argument("--again", action="store_true", help="tables from the figures kept before")
     parser.add_argument("--json", type=Path, help="keep the raw seconds in this file")
-    parser.add_argument(
-        "--beside", type=Path, help="show what this file has of other sizes and data as well"
-    )
     options = parser.parse_args()
     suites = options.suites or list(RUNS)
     if unknown := set(suites) - set(RUNS):

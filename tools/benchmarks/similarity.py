@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import group
 import numpy as np
+import store
 from tables import met
 
 import fpdb
@@ -214,7 +214,7 @@ class OnlyBands:
     def not_cached(self, number):
         """Return the microseconds of one look-up after all pages were forgotten."""
         self._environment.close()
-        group.forget(self._path)
+        store.forget(self._path)
         self._environment = Environment.open(self._path)
         numbers = self.table.numbers(self.asked["miss"][number], b"")
         with self._environment.read() as txn:

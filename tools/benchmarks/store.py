@@ -1,91 +1,325 @@
-"""Measure the store beside its peers: the same fingerprints for all, answers checked, in turn."""
+"""Measure the store beside its peers: the same fingerprints for all, answers checked, in turn.
 
+Each side runs all of its rows in a process of its own, and every side before the next round, so
+that what disturbs the machine disturbs all of them. A side with other answers isn't timed.
+"""
+
+import json
+import os
+import select
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import environments
 import numpy as np
 import workloads
-from contenders import CONTENDERS, Process, StoppedError, interpreter
-from environments import MissingError
-from group import BATCH, LARGE, PATIENCE, Group, Records, say
 
+import fpdb
+
+SIDES = Path(__file__).parent / "sides"
+# The bench sets the number of threads; no library chooses it.
+QUIET = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
+)
+RESERVE = 1 << 30
+LARGE = 10_000_000
+PATIENCE = {False: 600, True: 1_800}  # seconds for one row, up to LARGE and above
+SLOW = 120  # a side whose rows took N seconds runs once
+CHECKS = {False: 1_000, True: 200}
 HOT = 1_000_000
+MEMORY_OF = ("load", "join")
+BEGIN = time.perf_counter()
 
 
-def specials(records, folder, documents, rounds):
-    """Measure random inserts, and a fingerprint that half of all documents have."""
-    fpdb = CONTENDERS[0]
-    patience = PATIENCE[True]
-    for row, order in (
-        ("random inserts", {"what": "random_inserts", "documents": documents, "size": BATCH}),
-        ("hot bucket", {"what": "hot_bucket", "copies": documents, "rounds": rounds}),
-    ):
-        say(row)
-        place = folder / row.replace(" ", "-")
-        place.mkdir()
-        process = Process(fpdb, folder, place, None)
-        record = records.slot({"data": row, "documents": documents}, row, "fpdb")
+@dataclass(frozen=True)
+class Contender:
+    """A side of the bench; `cap` is the largest number of documents that it gets."""
+
+    name: str
+    script: str
+    package: str | None = None
+    cap: int = 1 << 62
+    phases: tuple[str, ...] = ("build", "reopen", "cold", "adds")
+    options: Any = None
+
+
+CONTENDERS = [
+    Contender("fpdb", "with_fpdb.py"),
+    Contender("sqlite", "with_sqlite.py", cap=LARGE),
+    Contender("faiss", "with_faiss.py", "faiss-cpu==1.15.1", options=(4, 16, 0)),
+    Contender("faiss-flip", "with_faiss.py", "faiss-cpu==1.15.1", options=(3, 21, 1)),
+    # It takes all fingerprints at once and none later.
+    Contender(
+        "pynear", "with_pynear.py", "pynear==2.6.0", LARGE, phases=("build", "reopen", "cold")
+    ),
+    Contender("simhash", "with_simhash.py", "simhash==2.1.2", LARGE // 10),
+    Contender("pybind", "with_simhash_pybind.py", "simhash-pybind==0.0.3", LARGE, ("build",)),
+]
+
+
+class Records(list):
+    """What was measured: a dict for each row, side and number of cores."""
+
+    def add(self, where, row, side, cores="one", *, values=(), stopped=None):
+        name = {**where, "row": row, "side": side, "cores": cores}
+        record = next((each for each in self if name.items() <= each.items()), None)
+        if record is None:
+            record = {**name, "values": []}
+            self.append(record)
+        record["values"] += [
+            float(f"{value:.5g}") if isinstance(value, float) else value for value in values
+        ]
+        if stopped:
+            say(f"{side}, {row}: {stopped}")
+            record["stopped"] = stopped
+        return record
+
+
+class StoppedError(Exception):
+    """A side ended or gave other answers; the message says why."""
+
+
+def interpreter(side):
+    """Return the Python that a side runs under; install its package if it is missing."""
+    if side.package is None:
+        return Path(sys.executable)
+    return environments.python(side.package.split("==")[0], side.package)
+
+
+def run_phase(side, phase, workload, records):
+    """Run one phase of a side and record its rows; return the version of its package."""
+    folder = workload.folder / side.name
+    options = workload.most if side.name == "pynear" else side.options
+    limit = max(free_memory() - RESERVE, RESERVE)
+    words = [interpreter(side), SIDES / side.script, phase, workload.folder, folder, limit]
+    version, row, cores, peak = "", "start", "one", 0
+    with (workload.answers_of(side.name) / "stderr.txt").open("w+") as errors:
+        process = subprocess.Popen(
+            [*map(str, words), json.dumps(options)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, **QUIET},
+            start_new_session=True,
+        )
         try:
-            record["values"] = [process.ask(patience, "extra", **order)]
+            while line := answer(process, PATIENCE[workload.documents > LARGE]):
+                line, highest = line
+                peak = max(peak, highest)
+                fields = json.loads(line)
+                version = fields.get("version", version)
+                if "row" not in fields:
+                    continue
+                row, cores = fields.pop("row"), fields.pop("cores")
+                if fields:
+                    records.add(workload.where, row, side.name, cores, **fields)
+                    if row in MEMORY_OF and "values" in fields:
+                        records.add(
+                            workload.where, f"{row} memory", side.name, cores, values=[peak]
+                        )
+                peak = 0
         except StoppedError as why:
-            record["stopped"] = str(why)
+            records.add(workload.where, row, side.name, cores, stopped=str(why))
+            raise
         finally:
-            process.close()
-        shutil.rmtree(place)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            code = process.wait()
+            process.stdout.close()
+        if code:
+            errors.seek(0)
+            last = (errors.read().strip().splitlines() or ["no message"])[-1]
+            records.add(workload.where, row, side.name, cores, stopped=f"ended with {code}: {last}")
+            raise StoppedError(last)
+    return version
 
 
-def chosen(peers, records):
-    """Return the sides that can be installed, and record why others can't."""
-    sides = []
-    for side in CONTENDERS:
-        if side.name == "fpdb" or side.name in peers:
-            try:
-                interpreter(side)
-            except MissingError as why:
-                say(f"{side.name} is left out: {why}")
-                records.slot({"data": "any", "documents": 0}, "install", side.name)["stopped"] = (
-                    f"{side.package} could not be installed: {why}"
-                )
-            else:
-                sides.append(side)
-    return sides
+def answer(process, patience):
+    """Return the next line of a side and the most memory that it held before, or None."""
+    end, peak = time.monotonic() + patience, 0
+    while not select.select([process.stdout], [], [], 0.02)[0]:
+        peak = max(peak, resident(process.pid))
+        if time.monotonic() > end:
+            raise StoppedError(f"stopped after {patience} s")
+    line = process.stdout.readline()
+    return (line, peak) if line else None
+
+
+def resident(pid):
+    """Count the bytes that a process and its children hold, without the files that are mapped."""
+    total = 0
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon"):
+                total = int(line.split()[1]) * 1024
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return total
+    return total + sum(map(resident, children))
+
+
+def free_memory():
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
+
+
+def run_side(side, workload, pairs, records):
+    """Run all phases of a side in a new folder; return the version of its package."""
+    folder = workload.folder / side.name
+    answers = workload.answers_of(side.name)
+    for made in (folder, answers):
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+    for phase in side.phases:
+        if phase == "cold":
+            forget(folder)
+        version = run_phase(side, phase, workload, records)
+        if phase == "build":
+            if why := wrong(answers, workload, pairs, distinct=side.name == "pybind"):
+                records.add(workload.where, "all", side.name, stopped=why)
+                raise StoppedError(why)
+            sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+            if sum(sizes):
+                records.add(workload.where, "disk", side.name, values=[sum(sizes)])
+    return version
+
+
+def wrong(folder, workload, pairs, *, distinct):
+    """Return how the answers or the pairs of a side differ from the truth, if they do."""
+    for path in folder.glob("by-*.npy"):
+        found, expected = workloads.in_order(np.load(path)), workload.answers
+        if path.stem != "by-many":
+            expected = expected[expected[:, 0] < 200]
+        if not np.array_equal(found, expected):
+            return f"{path.stem}: {len(found)} matches, {len(expected)} expected"
+    if (count := folder / "pairs.txt").exists():
+        found, expected = int(count.read_text()), pairs["distinct" if distinct else "documents"]
+        if found != expected:
+            return f"found {found} pairs, not {expected}"
+    if (path := folder / "pairs.npy").exists():
+        found = np.load(path)
+        found = np.unique(found[found[:, 0] != found[:, 1]], axis=0)
+        if not np.array_equal(found, np.load(workload.folder / "pairs.npy")):
+            return "found other pairs"
+    return ""
+
+
+def forget(folder):
+    """Ask the system to drop files from its page cache."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def run(sizes, kinds, rounds, peers, progress):
-    """Measure everything; give the records and versions; `progress` gets them so far."""
-    records, versions = Records(), {}
-    sides = chosen(peers, records)
-    folder = Path(tempfile.mkdtemp(prefix="fpdb-bench-"))
-    try:
+    """Measure everything; return the records and versions; `progress` gets them so far."""
+    records, versions = Records(), set()
+    sides = []
+    for side in CONTENDERS:
+        if side.name != "fpdb" and side.name not in peers:
+            continue
+        try:
+            interpreter(side)
+            sides.append(side)
+        except environments.MissingError as why:
+            where = {"data": "any", "documents": 0}
+            records.add(where, "install", side.name, stopped=f"not installed: {why}")
+    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
         for documents in sizes:
             for data in kinds:
                 say(f"{documents:,} documents, {data}")
-                work = folder / "work"
-                checks = 1_000 if documents <= LARGE else 200
+                work = Path(folder) / "work"
+                checks = CHECKS[documents > LARGE]
                 workload = workloads.make(work, data, documents, checks=checks)
-                pairs = truth_of_join(work)
-                taking = [side for side in sides if not side.cap or documents <= side.cap]
-                for side in sides:
-                    if side not in taking:
-                        where = {"data": data, "documents": documents}
-                        records.slot(where, "all", side.name)["stopped"] = side.why_cap
-                group = Group(records, workload, taking, rounds, pairs)
-                group.measure()
-                versions.update(group.versions)
+                pairs = workloads.truth_of_join(work)
+                taking = [side for side in sides if documents <= side.cap]
+                for _ in range(rounds):
+                    for side in list(taking):
+                        begun = time.perf_counter()
+                        try:
+                            versions.add(run_side(side, workload, pairs, records))
+                        except StoppedError:
+                            taking.remove(side)
+                            continue
+                        if time.perf_counter() - begun > SLOW and side.name != "fpdb":
+                            taking.remove(side)
                 progress(records)
                 shutil.rmtree(work)
-        specials(records, folder, min(HOT, max(sizes)), rounds)
-    finally:
-        shutil.rmtree(folder)
+        alone(records, Path(folder), min(HOT, max(sizes)), rounds)
     return records, versions
 
 
-def truth_of_join(work):
-    """Find the exact pairs of a workload, keep them and the distinct fingerprints, and count."""
-    column, counts = workloads.distinct(np.load(work / "stored.npy"))
-    np.save(work / "distinct.npy", column)
-    pairs = workloads.exact_pairs(column)
-    np.save(work / "pairs.npy", pairs)
-    documents = workloads.pairs_of_documents(column, counts, pairs)
-    return {"distinct": len(pairs), "documents": documents}
+def alone(records, folder, documents, rounds):
+    """Measure random inserts into fpdb, and a fingerprint that half of all documents have."""
+    for row, measure in (("random inserts", random_inserts), ("hot bucket", hot_bucket)):
+        say(row)
+        where = {"data": row, "documents": documents}
+        records.add(where, row, "fpdb", values=[measure(folder, documents, rounds)])
+
+
+def create(path, capacity):
+    return fpdb.create(path, keys="integer", similarity=None, k=3, capacity=capacity)
+
+
+def random_inserts(folder, documents, _rounds):
+    """Fill a database by batches of random fingerprints; return the bytes a document."""
+    generator, size = np.random.default_rng(3), 1_000
+    with create(folder / "inserts.fpdb", documents) as database:
+        for first in range(0, documents, size):
+            array = generator.integers(0, 1 << 64, size, dtype=np.uint64)
+            database.add_fingerprints(np.arange(first, first + size, dtype=np.uint64), array)
+        stats = database.stats()
+    return {"used": stats.bytes_used / stats.documents, "file": stats.bytes / stats.documents}
+
+
+def hot_bucket(folder, copies, rounds):
+    """Add and query one fingerprint that half of a database has, beside random ones.
+
+    The other database has as many documents, all random; both get the same batches.
+    """
+    generator = np.random.default_rng(5)
+    stored = generator.integers(0, 1 << 64, 2 * copies, dtype=np.uint64)
+    hot, databases = int(stored[0]), {}
+    for name in ("uniform", "hot"):
+        if name == "hot":
+            stored[:copies] = hot
+        databases[name] = create(folder / f"{name}.fpdb", 2 * copies)
+        databases[name].add_fingerprints(np.arange(2 * copies, dtype=np.uint64), stored)
+    taken = {"uniform random": [], "hot random": [], "hot copies": []}
+    first = 2 * copies
+    for _ in range(10 * rounds):
+        for row, seconds in taken.items():
+            name, kind = row.split()
+            array = np.full(1_000, hot, np.uint64)
+            if kind == "random":
+                array = generator.integers(0, 1 << 64, 1_000, dtype=np.uint64)
+            ids = np.arange(first, first + len(array), dtype=np.uint64)
+            first += len(array)
+            begun = time.perf_counter()
+            databases[name].add_fingerprints(ids, array)
+            seconds.append(time.perf_counter() - begun)
+    queries = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        matches = databases["hot"].query_fingerprint(hot)
+        queries.append(time.perf_counter() - begun)
+    for database in databases.values():
+        database.close()
+    return {
+        "adds": taken,
+        "query": queries,
+        "matches": len(matches),
+        "complete": matches.complete,
+    }
+
+
+def say(words):
+    print(f"[bench] {time.perf_counter() - BEGIN:6.0f} s: {words}", file=sys.stderr, flush=True)

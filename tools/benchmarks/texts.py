@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 
 import environments
-from contenders import QUIET
 from sides.texts_with import SIMILAR, shingles
+from store import QUIET
 from tables import met, written
 
 import fpdb

@@ -31,6 +31,14 @@ class Workload:
     most: int  # more than any query has matches
     answers: np.ndarray  # (query, id) of the check queries, sorted
 
+    @property
+    def where(self):
+        return {"data": self.data, "documents": self.documents}
+
+    def answers_of(self, side):
+        """Return the folder for what a side answers, which isn't counted as its bytes."""
+        return self.folder / f"answers of {side}"
+
 
 def make(folder, data, documents, *, checks):
     """Make a workload in a folder, with the exact answers to some of its queries."""
@@ -172,3 +180,12 @@ def pairs_of_documents(column, counts, pairs):
     """Count the pairs of documents: copies are pairs too, and each copy is in all of its pairs."""
     first, second = (counts[np.searchsorted(column, side)] for side in pairs.T)
     return int((first * second).sum() + (counts * (counts - 1) // 2).sum())
+
+
+def truth_of_join(work):
+    """Find the exact pairs of a workload, keep them and the distinct fingerprints, and count."""
+    column, counts = distinct(np.load(work / "stored.npy"))
+    np.save(work / "distinct.npy", column)
+    pairs = exact_pairs(column)
+    np.save(work / "pairs.npy", pairs)
+    return {"distinct": len(pairs), "documents": pairs_of_documents(column, counts, pairs)}

@@ -1,21 +1,17 @@
-"""FAISS's IndexBinaryMultiHash as a side of the bench: in memory, exact, takes more at any time."""
+"""FAISS's IndexBinaryMultiHash: in memory, exact, takes more at any time."""
 
 import os
 
 import faiss
 import numpy as np
-from serve import BITS, K, Side, serve
-
-
-def as_bytes(fingerprints):
-    return fingerprints.astype(">u8").view(np.uint8).reshape(-1, 8)
+from side import BITS, K, Side, main
 
 
 class Faiss(Side):
     """`options` say how many hashes of how many bits, and how many of them are flipped."""
 
     version = f"faiss-cpu {faiss.__version__}"
-    index = None
+    cores = frozenset({"batch 1k", "batch 100k", "join"})
 
     @property
     def path(self):
@@ -24,8 +20,10 @@ class Faiss(Side):
     def threads(self, count):
         faiss.omp_set_num_threads(count)
 
-    def input(self, fingerprints):
-        return as_bytes(fingerprints)
+    def prepared_data(self, fingerprints):
+        return fingerprints.astype(">u8").view(np.uint8).reshape(-1, 8)
+
+    arguments = prepared_data
 
     def load(self, data):
         hashes, bits, flips = self.options
@@ -34,19 +32,15 @@ class Faiss(Side):
         self.index.add(data)
 
     def argument(self, fingerprint):
-        return as_bytes(np.array([fingerprint], np.uint64))
+        return self.prepared_data(np.array([fingerprint], np.uint64))
 
     def one(self, argument):
         return self.index.range_search(argument, K + 1)  # FAISS's radius is strict
 
+    many = one
+
     def found(self, result):
         return result[2].tolist()
-
-    def arguments(self, fingerprints):
-        return as_bytes(fingerprints)
-
-    def many(self, arguments):
-        return self.index.range_search(arguments, K + 1)
 
     def hits(self, result):
         limits, _, ids = result
@@ -63,8 +57,8 @@ class Faiss(Side):
         self.index.nflip = self.options[2]
 
     def add(self, _ids, fingerprints):
-        self.index.add(as_bytes(fingerprints))  # its ids are places, and go on
+        self.index.add(self.prepared_data(fingerprints))  # its ids are places, and go on
 
 
 if __name__ == "__main__":
-    serve(Faiss)
+    main(Faiss)

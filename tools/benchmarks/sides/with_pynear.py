@@ -1,50 +1,42 @@
-"""The PyPI package pynear as a side of the bench: multi-index hashing in memory, built once."""
+"""The PyPI package pynear: multi-index hashing in memory, built at once."""
 
 from importlib.metadata import version
 
 import numpy as np
 import pynear
-from serve import K, Side, serve
+from side import K, Side, main, spread
 
 CHUNK = 10_000
 ARRAYS = 64  # with more neighbours than this, its arrays are mostly padding
-
-
-def as_bytes(fingerprints):
-    return fingerprints.astype(">u8").view(np.uint8).reshape(-1, 8)
 
 
 class Pynear(Side):
     """It finds the nearest `options` neighbours; with more of them than any query has, all."""
 
     version = f"pynear {version('pynear')}"
-    index = None
+    cannot = frozenset({"save"})  # it is built again at each start
 
-    def input(self, fingerprints):
-        return as_bytes(fingerprints)
+    def prepared_data(self, fingerprints):
+        return fingerprints.astype(">u8").view(np.uint8).reshape(-1, 8)
+
+    arguments = prepared_data
 
     def load(self, data):
         self.index = pynear.MIHBinaryIndex(4)
         self.index.set(data)
 
     def argument(self, fingerprint):
-        return as_bytes(np.array([fingerprint], np.uint64))
+        return self.prepared_data(np.array([fingerprint], np.uint64))
 
     def one(self, argument):
         return self.index.searchKNN(argument, self.options, K)
 
     def found(self, result):
         ((ids,), (distances,)) = result
-        near = [number for number, distance in zip(ids, distances, strict=True) if distance <= K]
-        self.enough(len(near))
+        near = np.asarray(ids)[np.asarray(distances) <= K].tolist()
+        if len(near) >= self.options:
+            raise ValueError(f"{len(near)} neighbours are as many as were asked for; some may lack")
         return near
-
-    def enough(self, count):
-        if count >= self.options:
-            raise ValueError(f"{count} neighbours are as many as were asked for; some may lack")
-
-    def arguments(self, fingerprints):
-        return as_bytes(fingerprints)
 
     def many(self, arguments):
         if self.options <= ARRAYS:
@@ -56,24 +48,13 @@ class Pynear(Side):
         ]
 
     def hits(self, result):
-        places, found, begin = [], [], 0
-        for ids, distances in result:
-            for one_ids, one_distances in zip(ids, distances, strict=True):
-                near = np.asarray(one_ids)[np.asarray(one_distances) <= K]
-                self.enough(len(near))
-                found.append(near)
-                places.append(np.full(len(near), begin))
-                begin += 1
-        return np.concatenate(places), np.concatenate(found).astype(np.int64)
+        rows = (row for ids, distances in result for row in zip(ids, distances, strict=True))
+        return spread([self.found(([ids], [distances])) for ids, distances in rows])
 
     def open(self):
         """It can't be saved, so opening is building it anew."""
-        self.load(self.input(np.load(self.folder / "stored.npy")))
-
-    def save(self):
-        """Keep no more than the fingerprints."""
-        (self.folder / "stored.npy").symlink_to(self.folder.parent / "stored.npy")
+        self.load(self.prepared_data(np.load(self.folder.parent / "stored.npy")))
 
 
 if __name__ == "__main__":
-    serve(Pynear)
+    main(Pynear)

@@ -1,11 +1,11 @@
-"""The PyPI package simhash as a side of the bench: its SimhashIndex, in pure Python, in memory."""
+"""The PyPI package simhash: its SimhashIndex, in pure Python, in memory."""
 
 import logging
 import os
 import pickle
 from importlib.metadata import version
 
-from serve import BITS, K, Side, serve
+from side import BITS, K, Side, main
 from simhash import Simhash, SimhashIndex
 
 # It warns of each big bucket that it reads; writing that down isn't what is to be timed.
@@ -14,13 +14,12 @@ logging.getLogger().setLevel(logging.CRITICAL)
 
 class Package(Side):
     version = f"simhash {version('simhash')}"
-    index = None
 
     @property
     def path(self):
         return self.folder / "index.pickle"
 
-    def input(self, fingerprints):
+    def prepared_data(self, fingerprints):
         return fingerprints.tolist()
 
     def load(self, data):
@@ -52,4 +51,4 @@ class Package(Side):
 
 
 if __name__ == "__main__":
-    serve(Package)
+    main(Package)

@@ -1,9 +1,9 @@
-"""The PyPI package simhash-pybind as a side of the bench: a self-join in C++, and no index."""
+"""The PyPI package simhash-pybind: a self-join in C++ of a list, and no index."""
 
 from importlib.metadata import version
 
 import numpy as np
-from serve import K, Side, serve
+from side import K, Side, main
 from simhash import find_all
 
 BLOCKS = 6
@@ -11,6 +11,8 @@ BLOCKS = 6
 
 class Pybind(Side):
     version = f"simhash-pybind {version('simhash-pybind')}"
+    cannot = frozenset({"load", "save"})
+    distinct = True
 
     def everything(self, fingerprints):
         return fingerprints.tolist()
@@ -25,4 +27,4 @@ class Pybind(Side):
 
 
 if __name__ == "__main__":
-    serve(Pybind)
+    main(Pybind)

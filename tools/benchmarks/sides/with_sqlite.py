@@ -1,17 +1,16 @@
-"""What one would make oneself as a side of the bench: SQLite, with four blocks in indexed columns.
+"""What one would make oneself: SQLite, with four blocks in indexed columns.
 
 By the pigeonhole two fingerprints within 3 bits have one of four 16-bit blocks in common.
 """
 
 import sqlite3
 
-from serve import K, Side, serve
+from side import CHUNK, K, Side, main
 
 COLUMNS = ("a", "b", "c", "d")
 ALL = (1 << 64) - 1
 CANDIDATES = " UNION ".join(f"SELECT id, fp FROM documents WHERE {name} = ?" for name in COLUMNS)
 INSERT = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?)"
-CHUNK = 100_000
 
 
 def blocks(number):
@@ -54,9 +53,6 @@ class Sqlite(Side):
         candidates = self.connection.execute(CANDIDATES, blocks(argument))
         return [place for place, number in candidates if (number & ALL ^ argument).bit_count() <= K]
 
-    def found(self, result):
-        return result
-
     def save(self):
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -71,4 +67,4 @@ class Sqlite(Side):
 
 
 if __name__ == "__main__":
-    serve(Sqlite)
+    main(Sqlite)
