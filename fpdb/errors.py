@@ -1,6 +1,6 @@
 """Everything that fpdb raises on purpose.
 
-The message has what was found and what was expected, and the `hint` what to do about it.
+A message has the value that was found and the expected one, the `hint` the cure.
 """
 
 import errno
@@ -8,13 +8,20 @@ from pathlib import Path
 
 
 class FpdbError(Exception):
-    """The base of all errors of fpdb; `hint` is what to do about it."""
+    """The base of all errors of fpdb.
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    Attributes:
+        hint: How to cure it.
+        parameter: The parameter of Python that the hint is about, or nothing. The command line
+            writes it as its option.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", parameter: str = "") -> None:
         super().__init__(message)
         self.hint = hint
-        if hint:
-            self.add_note(f"hint: {hint}")  # which a traceback shows
+        self.parameter = parameter
+        if hint:  # a traceback shows notes
+            self.add_note(f"hint: {hint}{parameter and f' ({parameter}=…)'}")
 
     def __str__(self) -> str:  # as KeyError and OSError don't
         return str(self.args[0])
@@ -73,8 +80,10 @@ class StorageError(FpdbError):
 class DamagedError(StorageError):
     """Bytes of the database are missing or wrong, or its disk failed."""
 
-    def __init__(self, message: str, *, hint: str = "run `fpdb check`") -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self, message: str, *, hint: str = "run `fpdb check`", parameter: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint, parameter=parameter)
 
 
 class DiskFullError(StorageError, OSError):

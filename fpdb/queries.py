@@ -88,8 +88,7 @@ class Queries(ABC):
             return ""
         return (
             f"finds what is similar from {own}, and {bands.recall(similarity):.0%} of what is "
-            f"similar from {similarity}: fpdb compact DB --output NEW --similarity {similarity} "
-            "makes one that finds it"
+            f"similar from {similarity}; compact it with that similarity to find all of it"
         )
 
     def query(

@@ -514,4 +514,5 @@ def fail(error: FpdbError) -> None:
         flush()
     note(str(error), "error: ", _RED)
     if error.hint:
-        note(error.hint, "hint: ", _CYAN)
+        option = f" (--{error.parameter.replace('_', '-')})" if error.parameter else ""
+        note(error.hint + option, "hint: ", _CYAN)

@@ -91,7 +91,8 @@ class Corpus:
         if suffix and not own and not self.into_folder:
             raise InputError(
                 f"{self.output}: found the suffix {suffix!r}, expected that of the input",
-                hint="--format names the format of both",
+                hint="name the format of both",
+                parameter="format",
             )
         forms = []
         for path in self.paths:
@@ -103,8 +104,8 @@ class Corpus:
                 raise InputError(
                     f"{path} is {form or 'a directory'}, expected records in files of JSON lines, "
                     "CSV, TSV, Parquet or Arrow",
-                    hint="name the files themselves; fpdb ingest --skip-duplicates reads "
-                    "everything, and prints what is a duplicate",
+                    hint="name the files themselves; fpdb ingest reads all formats, "
+                    "and prints the duplicates that it skips",
                 )
             if not self.into_folder and form != (own or form):
                 raise InputError(

@@ -160,7 +160,7 @@ def _planned(fields: Header, bits: int, k: int, capacity: int, plan: Plan | None
     if (plan.bits, plan.k) != (bits, k):
         raise PlanError(
             f"the plan is made for {plan.bits} bits and k={plan.k}, expected {bits} bits and k={k}",
-            hint="take one of fpdb.plans(bits, k, documents)",
+            hint="take one of the plans for these bits and this k",
         )
     return {**fields, "plan": plan.to_dict(), "capacity": capacity}
 

@@ -256,7 +256,7 @@ def as_number(value: Any, bits: int, name: str = "fingerprint") -> int:
     except TypeError:
         raise InputError(
             f"found the {name} {value!r}, expected a whole number",
-            hint="fpdb.recipe(name).fingerprint(text) gives one",
+            hint="a recipe makes one of a text",
         ) from None
     if not 0 <= number < 1 << bits:
         raise InputError(

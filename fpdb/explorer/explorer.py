@@ -130,7 +130,7 @@ class Explorer:
                 )
             if visit.page in _WRITING and not visit.may_write:
                 raise ReadOnlyError(
-                    "this explorer only reads", hint="start it with --write to decide"
+                    "this explorer only reads", hint="start one that may write", parameter="write"
                 )
         answer = (_POSTED if visit.posted else _PAGES).get(visit.page)
         if answer is None:

@@ -362,8 +362,7 @@ class Engine:
         if size > self._room:
             raise InputError(
                 f"found a {what} of {size:,} {found}, expected at most {self._room:,} bytes",
-                hint="cut it into documents of their own, or raise the limit: "
-                'fpdb.open(path, recipe=fpdb.recipe("web").replace(largest=…))',
+                hint="cut it into documents of their own, or take a recipe with a higher `largest`",
             )
 
     def _tally_text(self, cleaned: str) -> Mapping[str, float]:

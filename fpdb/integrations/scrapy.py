@@ -289,7 +289,7 @@ def _open(settings: dict[str, Any]) -> fpdb.Database | Remote:
         if not (recipe is k is similarity is None):
             raise fpdb.InputError(
                 "found FPDB_RECIPE, FPDB_K or FPDB_SIMILARITY, expected none of them with a server",
-                hint="the server's database has a recipe, and `fpdb serve` takes --similarity",
+                hint="the database of the server has a recipe and a similarity",
             )
         if settings["FPDB_RESET"]:
             raise fpdb.InputError(

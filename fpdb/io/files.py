@@ -169,7 +169,8 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     if form is None:
         raise InputError(
             f"{path}: found the suffix {suffix!r}, expected one of {', '.join(streams.SUFFIXES)}",
-            hint=f"--format names its format: {', '.join(FORMATS)}",
+            hint=f"name its format: {', '.join(FORMATS)}",
+            parameter="format",
         )
     if FORMATS[form].is_table:
         tables.check_columns(reading)

@@ -187,10 +187,9 @@ def lacking(what: str, names: Iterable[str], found: Mapping[str, Any]) -> str:
     there = sorted(name for name, value in found.items() if value is not None)
     shown = ", ".join(map(shorten, there[:10])) + (", …" if len(there) > 10 else "")
     wanted = " or ".join(map(shorten, names))
-    option = "meta" if what == "metadata" else what
     return (
         f"found no {what}: expected the field {wanted}, there are: {shown or 'none'}; "
-        f"--{option}-field, or fpdb.Reading({option}_field=…), names another"
+        f"{what}_field names another"
     )
 
 

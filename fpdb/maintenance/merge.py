@@ -87,7 +87,7 @@ def merge(
         for problem in check(built.path, deep=True):
             raise DamagedError(
                 f"what was merged for {directory} is damaged: {problem.where}: {problem.what}",
-                hint="run `fpdb check --deep` on the databases that it was made of",
+                hint="run `fpdb check` on the databases that it was made of",
             )
     return Merged(directory, sum(source.documents for source in taken), taken)
 
@@ -216,7 +216,7 @@ def _require_alike(opened: Sequence[_MergeSource]) -> None:
                 raise error(
                     f"{first.path} (recipe {names[0]}) was created with {name}={one}, "
                     f"{other.path} (recipe {names[1]}) with {name}={two}",
-                    hint="`fpdb compact --similarity` writes a database with another similarity"
+                    hint="compact one of them with the similarity of the other"
                     if name == "similarity" and None not in (one, two)
                     else "ingest the texts of one of them again, with the options of the other",
                 )
@@ -230,7 +230,7 @@ def _header(opened: Sequence[_MergeSource], capacity: int | None) -> Header:
     if len(ks) > 1:
         raise InputError(
             f"the databases were created for k={', '.join(map(str, ks))}",
-            hint="`fpdb compact -k` writes a database with another k",
+            hint="compact them with one k",
         )
     total = sum(source.counters.documents for source in opened)
     room = max(source.header["capacity"] for source in opened)

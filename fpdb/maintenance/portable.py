@@ -67,7 +67,7 @@ class Head:
         if not line.startswith(BEGINNING):
             raise InputError(
                 f"line 1 doesn't begin with {BEGINNING.decode()}, as the portable form does",
-                hint="db.dump and `fpdb export --output-format portable` write it",
+                hint="db.dump and `fpdb export` write it",
             )
         # What follows the version is as that version has it.
         version = line[len(BEGINNING) :].partition(b",")[0].strip()

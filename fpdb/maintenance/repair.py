@@ -91,7 +91,8 @@ def repair(
         if described is None:
             raise DamagedError(
                 f"{directory} has lost its header, which says what its fingerprints are",
-                hint="name a database that was created in the same way, as like=… or --like",
+                hint="name a database that was created in the same way",
+                parameter="like",
             )
         require_supported(described, readonly=True)
         work = _Repair(survey, *layout(described))

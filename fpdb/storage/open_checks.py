@@ -525,7 +525,7 @@ def explain(number: int, error: Exception, directory: Path) -> FpdbError | None:
             hint = "run as its owner"
             if number == errno.EROFS:
                 what = f"{directory} is on a read-only file system"
-                hint = "write to another one, or open it with readonly=True (fpdb serve --readonly)"
+                hint = "write to another one, or open it to read only"
             return AccessError(what, hint=hint)
         case errno.EMFILE | errno.ENFILE:
             return OpenError(

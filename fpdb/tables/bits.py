@@ -47,7 +47,7 @@ class Permutation:
                 return
         raise PlanError(
             f"the blocks {self.blocks} don't tile {self.bits} bits",
-            hint=f"Each bit of 1 to {_WIDEST} must be in exactly one block.",
+            hint=f"each bit of 1 to {_WIDEST} must be in exactly one block",
         )
 
     @cached_property
@@ -148,7 +148,7 @@ def to_array(fingerprints: Iterable[int], bits: int) -> Fingerprints:
         if not 0 <= value < 1 << bits:
             raise InputError(
                 f"{value:#x} is no fingerprint of {bits} bits",
-                hint=f"Give whole numbers from 0 to 2**{bits} - 1.",
+                hint=f"give whole numbers from 0 to 2**{bits} - 1",
             )
     if bits <= _WORD:
         return np.array(values, dtype=np.uint64)

@@ -38,7 +38,7 @@ class Table:
         if not 1 <= self.prefix <= self.permutation.bits:
             raise PlanError(
                 f"a prefix of {self.prefix} bits on a table of {self.permutation.bits}",
-                hint=f"A prefix has 1 to {self.permutation.bits} bits.",
+                hint=f"a prefix has 1 to {self.permutation.bits} bits",
             )
 
     @property
@@ -62,7 +62,7 @@ class Bands:
         if not 1 <= self.bins <= MOST_BINS or not 1 <= self.count <= BINS // self.bins:
             raise PlanError(
                 f"{self.count} bands of {self.bins} bins",
-                hint=f"A band has 1 to {MOST_BINS} of the {BINS} bins of a sketch.",
+                hint=f"a band has 1 to {MOST_BINS} of the {BINS} bins of a sketch",
             )
 
     @cached_property
@@ -144,22 +144,22 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not 0 <= self.k <= self.bits:
-            raise PlanError(f"k = {self.k} in {self.bits} bits", hint="Choose k from 0 to 24.")
+            raise PlanError(f"k = {self.k} in {self.bits} bits", hint="choose k from 0 to 24")
         if len(self.tables) > MOST_TABLES:
             raise PlanError(
                 f"a plan of {len(self.tables)} tables; at most {MOST_TABLES} are kept",
-                hint="Choose fewer blocks for the front of each table.",
+                hint="choose fewer blocks for the front of each table",
             )
         if not self.tables or not self.tables[0].permutation.identity:
             raise PlanError(
                 "the first table isn't a home table",
-                hint="Let the permutation of the first table leave every bit where it is.",
+                hint="let the permutation of the first table leave every bit where it is",
             )
         for table in self.tables:
             if table.permutation.bits != self.bits:
                 raise PlanError(
                     f"a table of {table.permutation.bits} bits in a plan for {self.bits}",
-                    hint="Let all tables of a plan have its width.",
+                    hint="let all tables of a plan have its width",
                 )
 
     @classmethod
@@ -223,7 +223,7 @@ class Plan:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(
                 f"this is no plan: {error!r}",
-                hint="A plan has bits, k, and tables, each with its blocks and its prefix.",
+                hint="a plan has bits, k, and tables, each with its blocks and its prefix",
             ) from error
         return cls(bits, k, tuple(tables), bands)
 

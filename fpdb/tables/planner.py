@@ -139,7 +139,7 @@ def chance_matches(bits: int, k: int, documents: int) -> float:
     """
     _check_request(bits, 0, documents=documents)
     if not 0 <= k <= bits:
-        raise PlanError(f"k = {k} in {bits} bits", hint=f"Give a k from 0 to {bits}.")
+        raise PlanError(f"k = {k} in {bits} bits", hint=f"give a k from 0 to {bits}")
     near = sum(comb(bits, distance) for distance in range(k + 1))
     return documents * near / (1 << bits)
 
@@ -192,7 +192,7 @@ def plans(bits: int, k: int, documents: int, *, similarity: float | None = None)
         nearest = next(less for less in range(k, -1, -1) if any(_feasible(bits, less)))
         raise PlanError(
             f"k = {k} in {bits} bits takes too many probes, or probes that read too much",
-            hint=f"With {bits} bits k can be {nearest}; or take wider fingerprints.",
+            hint=f"with {bits} bits k can be {nearest}; or take wider fingerprints",
         )
     found.sort(key=lambda plan: estimate_cost(plan, documents).seconds_per_document)
     return [replace(plan, bands=bands) for plan in found]
@@ -210,7 +210,7 @@ def best_plan(bits: int, k: int, documents: int, *, similarity: float | None = N
 def _check_request(bits: int, k: int, **counts: int | None) -> None:
     """Raise PlanError if no plan can be made for a width, a k or one of some numbers."""
     if bits not in _WIDTHS:
-        raise PlanError(f"fingerprints of {bits} bits", hint="Choose 32, 64 or 128 bits.")
+        raise PlanError(f"fingerprints of {bits} bits", hint="choose 32, 64 or 128 bits")
     if not 0 <= k <= _LARGEST_K:
         raise PlanError(
             f"found k = {k}, expected a whole number from 0 to {_LARGEST_K}",
@@ -218,7 +218,7 @@ def _check_request(bits: int, k: int, **counts: int | None) -> None:
         )
     for name, value in counts.items():
         if value is not None and value < 1:
-            raise PlanError(f"a plan for {value} {name}", hint=f"Give at least 1 of {name}.")
+            raise PlanError(f"a plan for {value} {name}", hint=f"give at least 1 of {name}")
 
 
 def _probed(plan: Plan, k: int | None = None) -> tuple[int, float]:

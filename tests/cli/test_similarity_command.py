@@ -233,7 +233,7 @@ def test_what_bands_for_a_higher_similarity_miss_is_said_once(run, stored, recor
     assert done.code == 0
     assert done.err == (
         f"warning: the database finds what is similar from 0.7, and {share} of what is similar "
-        "from 0.3: fpdb compact DB --output NEW --similarity 0.3 makes one that finds it\n"
+        "from 0.3; compact it with that similarity to find all of it\n"
     )
     if command == "query":
         rows = [json.loads(line) for line in done.out.splitlines()]

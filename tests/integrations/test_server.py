@@ -77,7 +77,7 @@ def test_a_query_below_the_similarity_of_the_database_is_incomplete(db):
     )
     assert [match["key"] for match in alone.json["matches"]] == ["a"]
     assert alone.json["complete"] is False
-    assert "19% of what is similar from 0.5: fpdb compact" in alone.json["hint"]
+    assert "19% of what is similar from 0.5; compact it" in alone.json["hint"]
     assert many.lines == [alone.json, fine.json]
     assert set(fine.json) == {"matches"}
 

@@ -157,7 +157,7 @@ def test_fingerprint_and_text(tmp_path):
         ('{"text": "t", "ID": 1}', "found no key: expected the field 'key' or 'id' or 'url'"),
         (
             '{"text": "t", "ID": 1}',
-            "there are: 'ID', 'text'; --key-field, or fpdb.Reading(key_field=…), names",
+            "there are: 'ID', 'text'; key_field names another",
         ),
         ('{"id": 1, "Text": "t"}', "found no text: expected the field 'text' or 'content' or"),
         ('{"id": 1, "text": null}', "there are: 'id'"),

@@ -103,7 +103,7 @@ class Access:
             raise ProblemError(
                 HTTPStatus.FORBIDDEN,
                 f"found the Host {host[:80]!r}, expected one of {', '.join(sorted(self.hosts))}",
-                hint="call the server by its address, or start it with --token-file",
+                hint="call the server by its address, or let it require tokens",
             )
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and method not in _READING and origin.partition("://")[2] != host:
@@ -125,7 +125,7 @@ class Access:
             raise ProblemError(
                 HTTPStatus.UNAUTHORIZED,
                 "This address works once",
-                hint="End fpdb explore and start it again",
+                hint="end the explorer and start it again",
                 headers={"WWW-Authenticate": "Bearer"},
             )
         raise ProblemError(

@@ -15,8 +15,7 @@ JSON = {"Content-Type": "application/json"}
 _NOTHING = "default-src 'none'"
 # What a client reads before it tries again.
 _TRY_AGAIN = {"Retry-After": "1"}
-# The first class that an error is one of gives the status, and a hint if its own is for programs
-# in Python.
+# The first class of an error gives the status, and a hint if its own cures it in this process.
 _STATUSES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (fpdb.DocumentNotFoundError, HTTPStatus.NOT_FOUND, ""),
     (fpdb.RecipeMismatchError, HTTPStatus.CONFLICT, ""),
@@ -77,10 +76,9 @@ def status_of(error: Exception) -> HTTPStatus:
 
 
 def hint_of(error: Exception) -> str | None:
-    """Return what a client can do about an error, if it says that."""
+    """Return the cure of an error that a client has, if there is one."""
     other = next(hint for kind, _, hint in _STATUSES if isinstance(error, kind))
-    ways = str(getattr(error, "hint", "")).split(", or ")
-    return other or ", or ".join(way for way in ways if "fpdb." not in way) or None  # not Python
+    return other or getattr(error, "hint", "") or None
 
 
 def problem_reply(error: Exception) -> HttpReply:

@@ -207,13 +207,14 @@ def _listening(access: Access, host: str, port: int) -> socket.socket:
         if not access.required and not ipaddress.ip_address(address[0]).is_loopback:
             raise fpdb.InputError(
                 f"other hosts reach {host}, expected a loopback address unless tokens are required",
-                hint="give a --token-file, or listen on 127.0.0.1 or a Unix socket",
+                hint="require tokens, or listen on 127.0.0.1 or a Unix socket",
             )
         listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise fpdb.InputError(
             f"can't listen on {host}, port {port}: {error.strerror or error}",
-            hint="is another server running? --port takes another one, 0 any that is free",
+            hint="is another server running? Take another port, or 0 for any that is free",
+            parameter="port",
         ) from None
     if access.hosts is not None:
         access.hosts |= {host, str(address[0])}
