@@ -258,8 +258,9 @@ class Database(Queries):
             documents: Any iterable of `fpdb.Document`.
             skip_duplicates: As in `add`; documents of one call are compared with each other too.
             similarity: As in `add`.
-            jobs: The number of processes that make the fingerprints; 0 for one a processor. What is
-                stored and yielded, and in which order, doesn't depend on it.
+            jobs: The number of threads that make the fingerprints, or of processes where the recipe
+                has parts without a kernel; 0 for one a processor. What is stored and yielded, and
+                in which order, doesn't depend on it.
             transaction: The number of documents in a transaction. A larger one is faster, but other
                 writers wait until it ends, and nothing is yielded before.
 
@@ -274,7 +275,8 @@ class Database(Queries):
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         parts = map(self._preparer.watched, take(iter(documents), transaction))
         prepare = self._preparer.prepare
-        for together in put_together(mapped(prepare, parts, jobs), transaction):
+        prepared = mapped(prepare, parts, jobs, threads=self._preparer.in_kernels)
+        for together in put_together(prepared, transaction):
             yield from self._add(together, duplicates)
 
     def _add(

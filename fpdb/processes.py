@@ -67,16 +67,23 @@ def count_jobs(jobs: int) -> int:
 
 
 def mapped(
-    work: Callable[[Item], Result], items: Iterable[Item], jobs: int, ahead: int = 0
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    jobs: int,
+    ahead: int = 0,
+    *,
+    threads: bool = False,
 ) -> Iterator[tuple[Item, Result]]:
-    """Yield each item with what a function makes of it, in order; with one job, made here.
+    """Yield each item with the result of a function, in order; with one job, made here.
 
     A result is yielded as soon as it is there and an item follows, or with `ahead`, after that many
     further items: for a caller that takes several at a time, and keeps the workers waiting.
+    `threads` are enough for a function that does most of its work in kernels, without the lock of
+    Python's interpreter; they share its memory, and nothing is copied between processes.
     """
     jobs = count_jobs(jobs)
     if jobs > 1:
-        with Workers(work, jobs) as workers:
+        with Workers(work, jobs, threads=threads) as workers:
             yield from workers.map(items, ahead)
         return
     for item in items:
@@ -84,11 +91,12 @@ def mapped(
 
 
 class Workers(Generic[Item, Result]):
-    """Several processes that run a function; results come in the order of the items."""
+    """Processes or threads that run a function; results come in the order of the items."""
 
-    def __init__(self, work: Callable[[Item], Result], jobs: int) -> None:
+    def __init__(self, work: Callable[[Item], Result], jobs: int, *, threads: bool = False) -> None:
         self._work = work
         self._jobs = jobs
+        self._threads = threads
         # A thread for each worker waits for the answers, and at once takes the next item. Futures
         # and conditions wait in Python code, in which an exception out of a signal handler leaves
         # their locks taken; the queues and locks here are written in C.
@@ -167,12 +175,13 @@ class Workers(Generic[Item, Result]):
         return item, result
 
     def _run(self) -> None:
-        worker: Worker | None = None
+        call = self._work if self._threads else None
         while task := self._tasks.get():
             item, answer = task
             try:
-                worker = worker or self._start()
-                answer.put((worker.call(item), None))
+                if call is None or self._closed:
+                    call = self._start().call
+                answer.put((call(item), None))
             except BaseException as error:  # it is raised where the result is used
                 answer.put((None, error))
         self._ended.put(None)

@@ -166,7 +166,8 @@ class Queries(ABC):
     ) -> Generator[Matches]:
         """Answer blocks of texts; this process looks them up."""
         work = partial(self._preparer.questions, sketched=search.similarity is not None)
-        for _, questions in mapped(work, blocks, jobs):
+        threads = self._preparer.in_kernels
+        for _, questions in mapped(work, blocks, jobs, threads=threads):
             yield from self._ask(questions, search)
 
     def query_prepared(

@@ -66,7 +66,8 @@ def _print_fingerprints(
     render.columns("fingerprint", "source")
     blocks = iter(lambda: list(islice(records, _BATCH)), [])
     shorts = replaced = read = 0
-    for block, batch in mapped(partial(_fingerprint, recipe), blocks, jobs):
+    work = partial(_fingerprint, recipe)
+    for block, batch in mapped(work, blocks, jobs, threads=recipe.in_kernels):
         read += len(block)
         rows = zip(block, batch.fingerprints, batch.short, batch.features, strict=True)
         for record, words, short, features in rows:

@@ -42,15 +42,15 @@ class Cleaning:
         while first and steps[first - 1] in _BY_CHARACTER and not extra:
             first -= 1
         self.characters = character_table(tuple(steps[first:]), cut)
-        self._before = [*(segmentation.STEPS[step] for step in steps[:first]), *extra]
+        self.before = [*(segmentation.STEPS[step] for step in steps[:first]), *extra]
         self._most = most
 
     def __call__(self, texts: list[str]) -> list[str] | None:
         """Do the steps for Python; return nothing if a text grows too long for the kernels."""
         cleaned = texts
-        for step in self._before:
+        for step in self.before:
             cleaned = list(map(step, cleaned))
-        if self._before and max(map(len, cleaned), default=0) > self._most:
+        if self.before and max(map(len, cleaned), default=0) > self._most:
             return None
         return cleaned
 

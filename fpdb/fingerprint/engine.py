@@ -7,7 +7,7 @@ once for the recipes whose parts they have.
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -34,6 +34,7 @@ from fpdb.fingerprint.sketches import (
     vote_hashes,
 )
 from fpdb.models import SKETCH_BYTES, Batch, Explanation, Voter
+from fpdb.processes import mapped
 
 if TYPE_CHECKING:
     from fpdb.fingerprint.recipe import Recipe
@@ -103,9 +104,17 @@ class Engine:
         # A text of so few characters fits whatever they are: none has more than 4 bytes.
         self._small = self._room // (4 * self._han_cost)
 
-    def batch(self, texts: Iterable[str], *, sketched: bool = False) -> Batch:
+    @property
+    def in_kernels(self) -> bool:
+        """Whether kernels do nearly all of the work, so that threads do it side by side."""
+        if not kernels.enabled or self._voting_kernel is None:
+            return False
+        return not self._cleaning.before and not self._sketch_cleaning.before
+
+    def batch(self, texts: Iterable[str], *, sketched: bool = False, jobs: int = 1) -> Batch:
         """Fingerprint all texts, and sketch them if asked to."""
-        batches = [self._block(block, sketched=sketched) for block in self._blocks(texts)]
+        work = partial(self._block, sketched=sketched)
+        batches = [batch for _, batch in mapped(work, self._blocks(texts), jobs, threads=True)]
         if len(batches) == 1:
             return batches[0]
         sketches = [batch.sketches for batch in batches if batch.sketches is not None]

@@ -135,12 +135,19 @@ class Recipe:
             return self._engine.explain(source, weighed=True)
         return self._engine.explain(self._engine.tally_segments(self._checked(source)))
 
-    def batch(self, texts: Iterable[str], *, sketches: bool = False) -> Batch:
+    @property
+    def in_kernels(self) -> bool:
+        """Whether kernels do nearly all of the work: then threads do it side by side."""
+        return self._engine.in_kernels
+
+    def batch(self, texts: Iterable[str], *, sketches: bool = False, jobs: int = 1) -> Batch:
         """Fingerprint texts, and mark those that are too short.
 
         Args:
             texts: Any iterable of texts.
             sketches: Also return the sketch of each.
+            jobs: The number of threads; 0 for one a processor. They help where `in_kernels` is
+                true, as of most presets.
 
         Returns:
             Arrays of the same length: `fingerprints`, which mean nothing where `short` is true, and
@@ -149,7 +156,7 @@ class Recipe:
         Raises:
             InputError: As in `fingerprint`.
         """
-        return self._engine.batch(each(texts, "texts"), sketched=sketches)
+        return self._engine.batch(each(texts, "texts"), sketched=sketches, jobs=jobs)
 
     def sketch(self, text: str) -> bytes:
         """Return the MinHash sketch of a text, 128 bytes, or b"" if it has no shingle."""
